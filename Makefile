@@ -1,0 +1,47 @@
+# `make run` shows Ottla at work; `make test` runs all that CI runs. Both set up .venv first.
+# PYTHON=/path/to/python chooses the interpreter; pip's own settings choose where packages come from.
+
+SHELL := /bin/sh
+VENV := .venv
+BIN := $(VENV)/bin
+WORKERS ?= 2
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+
+ifndef PYTHON
+PYTHON := $(shell for candidate in python3 python3.14 python3.13 python3.12 python3.11; do \
+	if "$$candidate" -c '$(NEW_ENOUGH)' >/dev/null 2>&1; then echo "$$candidate"; break; fi; done)
+endif
+
+# What decides whether an installed environment is up to date.
+SOURCES_OF_INSTALL := pyproject.toml setup.py src/ottla/records/_kernel.pyx
+
+.PHONY: run test clean
+
+run: $(VENV)/installed
+	$(BIN)/ottla demo
+
+test: $(VENV)/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -f src/ottla/records/_kernel.c src/ottla/records/_kernel*.so
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "Ottla needs Python 3.11 or later, and none was found:" \
+		"install one, or use make PYTHON=/path/to/python" >&2; exit 1; }
+	@"$(PYTHON)" -c '$(NEW_ENOUGH)' || { echo "Ottla needs Python 3.11 or later, and $(PYTHON) is" \
+		"older or does not run: use make PYTHON=/path/to/python" >&2; exit 1; }
+	"$(PYTHON)" -m venv $(VENV)
+
+$(VENV)/installed: $(SOURCES_OF_INSTALL) | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/installed-dev: $(SOURCES_OF_INSTALL) | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@ $(VENV)/installed

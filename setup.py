@@ -1,0 +1,30 @@
+"""Builds the compiled record kernel where it can; everything else is in pyproject.toml."""
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+KERNEL = Extension(
+    "ottla.records._kernel", sources=["src/ottla/records/_kernel.pyx"], optional=True
+)
+
+
+class BuildKernel(build_ext):
+    """A failed build leaves the pure Python kernel in use and says so."""
+
+    def build_extension(self, ext):
+        try:
+            # Without it, setuptools would look for a C file that does not exist.
+            import Cython  # noqa: F401
+
+            super().build_extension(ext)
+        # A missing compiler, Cython or header file each fails in its own way; none is worth
+        # failing the installation for, because the package works without the extension.
+        except Exception as error:
+            print(
+                f"ottla: {ext.name} was not built ({type(error).__name__}: {error}); "
+                "the pure Python record kernel will be used, which is slower",
+                flush=True,
+            )
+
+
+setup(package_dir={"": "src"}, ext_modules=[KERNEL], cmdclass={"build_ext": BuildKernel})

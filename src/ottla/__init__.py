@@ -1,0 +1,65 @@
+"""Ottla: exactly-once event streaming for Python and Spark.
+
+import ottla
+
+with ottla.Broker() as broker:
+    print(broker.bootstrap_servers)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ottla.broker.embedded import Broker
+    from ottla.errors import (
+        AbortableError,
+        ConfigError,
+        ErrorCode,
+        FatalError,
+        IllegalStateError,
+        KafkaError,
+        OttlaError,
+        RetriableError,
+    )
+    from ottla.model import TopicPartition
+
+__version__ = "0.1.0"
+
+# Imported on first use, so that `import ottla` and the command line start quickly.
+_HOMES = {
+    "Broker": "ottla.broker.embedded",
+    "TopicPartition": "ottla.model",
+    "AbortableError": "ottla.errors",
+    "ConfigError": "ottla.errors",
+    "ErrorCode": "ottla.errors",
+    "FatalError": "ottla.errors",
+    "IllegalStateError": "ottla.errors",
+    "KafkaError": "ottla.errors",
+    "OttlaError": "ottla.errors",
+    "RetriableError": "ottla.errors",
+}
+
+__all__ = [
+    "AbortableError",
+    "Broker",
+    "ConfigError",
+    "ErrorCode",
+    "FatalError",
+    "IllegalStateError",
+    "KafkaError",
+    "OttlaError",
+    "RetriableError",
+    "TopicPartition",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'ottla' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,1 @@
+"""The broker: connections, handlers, and the shards that run the pure core over a storage engine."""

@@ -1,0 +1,75 @@
+"""The table of served APIs: what is not here is not advertised."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from ottla.broker.handlers import (
+    alter_configs,
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_log_dirs,
+    describe_topic_partitions,
+    elect_leaders,
+    fetch,
+    find_coordinator,
+    incremental_alter_configs,
+    init_producer_id,
+    list_offsets,
+    list_partition_reassignments,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
+)
+from ottla.broker.request import Api
+from ottla.wire.declare import info_of
+
+_HANDLERS = (
+    alter_configs,
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_log_dirs,
+    describe_topic_partitions,
+    elect_leaders,
+    fetch,
+    find_coordinator,
+    incremental_alter_configs,
+    init_producer_id,
+    list_offsets,
+    list_partition_reassignments,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
+)
+# librdkafka takes a broker that does not advertise Produce v0 for one without any Produce (KAFKA-18659).
+_ADVERTISED_FROM = {"Produce": 0}
+
+
+def _api(module: ModuleType) -> Api:
+    request: type[Any] = module.REQUEST
+    info = info_of(request)
+    name = info.name.removesuffix("Request")
+    return Api(
+        name,
+        info.api_key,
+        request,
+        _ADVERTISED_FROM.get(name, info.versions.first),
+        info.versions.first,
+        info.versions.last,
+        info.flexible_since,
+        module.handle,
+    )
+
+
+SERVED = {api.key: api for api in sorted(map(_api, _HANDLERS), key=lambda api: api.key)}

@@ -1,0 +1,89 @@
+"""Reading and changing the options of topics and brokers: what the three config APIs share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+
+from ottla.broker.node import Node
+from ottla.core.catalog import Refused, Topic
+from ottla.errors import ErrorCode
+from ottla.ports import StorageError
+
+
+class ResourceType(IntEnum):
+    """What can be configured, numbered as in Kafka."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+def find_topic(node: Node, name: str) -> Topic | Refused:
+    return node.topic_for_client(name, may_create=False)
+
+
+def check_broker_name(node: Node, name: str) -> Refused | None:
+    """A broker resource is this broker, or with an empty name all of them."""
+    if name and name != str(node.node_id):
+        return Refused(ErrorCode.INVALID_REQUEST, f"this is broker {node.node_id}, not '{name}'")
+    return None
+
+
+def alter(
+    node: Node,
+    resource_type: int,
+    name: str,
+    change: Callable[[Mapping[str, str]], dict[str, str] | Refused],
+    validate_only: bool,
+) -> Refused | None:
+    """Replaces the options that were set for a resource by what `change` makes of them."""
+    try:
+        if resource_type == ResourceType.TOPIC:
+            return _alter_topic(node, name, change, validate_only)
+        if resource_type == ResourceType.BROKER:
+            return _alter_broker(node, name, change, validate_only)
+    except StorageError as error:
+        return Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+    return unknown_resource(resource_type)
+
+
+def unknown_resource(resource_type: int) -> Refused:
+    return Refused(
+        ErrorCode.INVALID_REQUEST, f"resources of type {resource_type} have no options here"
+    )
+
+
+def _alter_topic(
+    node: Node,
+    name: str,
+    change: Callable[[Mapping[str, str]], dict[str, str] | Refused],
+    validate_only: bool,
+) -> Refused | None:
+    topic = find_topic(node, name)
+    if isinstance(topic, Refused):
+        return topic
+    config = change(topic.config)
+    if isinstance(config, Refused):
+        return config
+    refused = node.check_topic_config(config)
+    if refused is None and not validate_only:
+        node.configure_topic(topic, config)
+    return refused
+
+
+def _alter_broker(
+    node: Node,
+    name: str,
+    change: Callable[[Mapping[str, str]], dict[str, str] | Refused],
+    validate_only: bool,
+) -> Refused | None:
+    refused = check_broker_name(node, name)
+    if refused is not None:
+        return refused
+    config = change(node.cluster.catalog.broker_configs.get(name, {}))
+    if isinstance(config, Refused):
+        return config
+    refused = node.check_broker_config(name, config)
+    if refused is None and not validate_only:
+        node.configure_broker(name, config)
+    return refused

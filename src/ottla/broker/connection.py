@@ -1,0 +1,405 @@
+"""A client's connection: frames in, answers out in the order of the requests, memory bounded on both sides.
+
+All connections of a loop receive into one shared buffer, because every frame that is complete is handled before the
+next receive. Only what is left of an incomplete frame is kept by the connection, in a buffer of the frame's size.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections import deque
+from collections.abc import Coroutine, Mapping
+from typing import Any, Protocol, cast
+
+from ottla.broker.node import Node
+from ottla.broker.request import Api, CloseConnectionError, RequestContext
+from ottla.model import Endpoint
+from ottla.ports import Buffer
+from ottla.wire.compile import decode_message
+from ottla.wire.framing import (
+    API_VERSIONS_KEY,
+    SIZE_BYTES,
+    frame_response,
+    read_request_header,
+    read_request_start,
+    read_size,
+)
+from ottla.wire.types import MalformedMessageError
+
+logger = logging.getLogger(__name__)
+
+SMALLEST_FRAME_BYTES = 8
+KEPT_BUFFER_BYTES = 65536
+KEPT_GROWTH = 4
+MAX_UNANSWERED = 1024
+MAX_UNSENT_BYTES = 1 << 20
+_FOREIGN_PROTOCOLS = (
+    (b"\x16\x03", "a TLS handshake (this port speaks plaintext: set security.protocol=PLAINTEXT)"),
+    (b"GET ", "an HTTP request"),
+    (b"POST", "an HTTP request"),
+    (b"PUT ", "an HTTP request"),
+    (b"HEAD", "an HTTP request"),
+    (b"OPTI", "an HTTP request"),
+    (b"SSH-", "an SSH client"),
+)
+
+
+class Host(Protocol):
+    """What a connection needs from its server."""
+
+    @property
+    def node(self) -> Node: ...
+
+    @property
+    def apis(self) -> Mapping[int, Api]: ...
+
+    @property
+    def receive_buffer(self) -> memoryview: ...
+
+    @property
+    def max_frame_bytes(self) -> int: ...
+
+    def admit(self, connection: Connection) -> str | None:
+        """Why the connection may not stay; None if it may."""
+        ...
+
+    def forget(self, connection: Connection) -> None: ...
+
+    def now(self) -> float: ...
+
+
+class _Pending:
+    """The place of an answer in the order of answers."""
+
+    __slots__ = ("answer", "correlation_id", "future", "parts", "version")
+
+    def __init__(
+        self, version: int, correlation_id: int, future: asyncio.Future[Any] | None
+    ) -> None:
+        self.version = version
+        self.correlation_id = correlation_id
+        self.future = future  # until it is done
+        self.answer: Any = None
+        self.parts: list[Buffer] | None = None
+
+    def framed(self) -> list[Buffer]:
+        """The answer's bytes; an answer that is a function is made only now (see `Answer`)."""
+        if self.parts is not None:
+            return self.parts
+        answer = self.answer() if callable(self.answer) else self.answer
+        return frame_response(answer, self.version, self.correlation_id)
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One client."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._transport: asyncio.Transport | None = None
+        self.peer = Endpoint("", 0)
+        self._local = Endpoint("", 0)
+        self._kept = bytearray()
+        self._kept_filled = 0
+        self._unsent: list[Buffer] = []
+        self._unsent_bytes = 0
+        self._unanswered: deque[_Pending] = deque()
+        self._waiting_bytes = 0  # of answers that are ready, but not next
+        self._write_paused = False
+        self._busy = False  # a coroutine handler is at work, and the next request waits for it
+        self._reading_paused = False
+        self._draining = False
+        self._batching = False
+        self.last_active = 0.0
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports do not inherit from asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
+        self.peer = _endpoint(transport.get_extra_info("peername"))
+        self._local = _endpoint(transport.get_extra_info("sockname"))
+        self.last_active = self._host.now()
+        refusal = self._host.admit(self)
+        if refusal is not None:
+            logger.warning("connection from %s refused: %s", self.peer, refusal)
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._give_up()
+        self._unsent.clear()
+        self._kept = bytearray()
+        self._host.forget(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._kept_filled:
+            return memoryview(self._kept)[self._kept_filled :]
+        return self._host.receive_buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.last_active = self._host.now()
+        if self._kept_filled:
+            self._kept_filled += nbytes
+            self._handle_kept()
+            return
+        received = self._host.receive_buffer[:nbytes]
+        self._keep(received[self._handle_frames(received) :])
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        self.last_active = self._host.now()
+        self._release()
+        self._continue()
+
+    # Frames in.
+
+    @property
+    def _may_handle(self) -> bool:
+        return not (
+            self._busy
+            or self._write_paused
+            or self._draining
+            or self._transport is None
+            or len(self._unanswered) >= MAX_UNANSWERED
+            or self._waiting_bytes > MAX_UNSENT_BYTES
+        )
+
+    def _handle_frames(self, received: memoryview) -> int:
+        """Handles every complete frame as far as the limits allow; says how many bytes are done with."""
+        position, end = 0, len(received)
+        self._batching = True
+        while end - position >= SIZE_BYTES and self._may_handle:
+            (size,) = read_size(received, position)
+            if not SMALLEST_FRAME_BYTES <= size <= self._host.max_frame_bytes:
+                self._refuse_frame(bytes(received[position : position + SIZE_BYTES]), size)
+                break
+            start = position + SIZE_BYTES
+            if end - start < size:
+                break
+            self._handle_frame(received[start : start + size])
+            position = start + size
+            if self._unsent_bytes > MAX_UNSENT_BYTES:
+                self._send()
+        self._batching = False
+        self._send()
+        return position
+
+    def _keep(self, rest: memoryview) -> None:
+        """Keeps bytes that could not be handled yet, with room for more of their frame.
+
+        The room grows with what has arrived: a size that somebody claims costs no memory.
+        """
+        if not rest or self._transport is None or self._is_closing:
+            self._kept_filled = 0
+            self._kept = bytearray()
+        else:
+            needed = max(KEPT_BUFFER_BYTES, KEPT_GROWTH * len(rest))
+            if len(rest) >= SIZE_BYTES:
+                needed = min(needed, SIZE_BYTES + int(read_size(rest)[0]))
+            kept = bytearray(max(needed, len(rest) + SIZE_BYTES))
+            kept[: len(rest)] = rest
+            self._kept, self._kept_filled = kept, len(rest)
+        self._regulate_reading()
+
+    def _handle_kept(self) -> None:
+        kept, filled = self._kept, self._kept_filled
+        done = self._handle_frames(memoryview(kept)[:filled])
+        if done or filled == len(kept):
+            self._keep(memoryview(kept)[done:filled])
+        else:
+            self._regulate_reading()
+
+    def _regulate_reading(self) -> None:
+        """Stops reading while nothing more may be handled: the client's requests then wait on its side."""
+        if self._transport is None:
+            return
+        if self._may_handle == self._reading_paused:
+            if self._reading_paused:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+            self._reading_paused = not self._reading_paused
+
+    def _continue(self) -> None:
+        """Goes on after something that held requests back has gone."""
+        if self._kept_filled and self._may_handle and not self._batching:
+            self._handle_kept()
+        else:
+            self._regulate_reading()
+
+    def _refuse_frame(self, start: bytes, size: int) -> None:
+        for prefix, name in _FOREIGN_PROTOCOLS:
+            if start.startswith(prefix):
+                self._close(f"it sent {name}, not Kafka's protocol")
+                return
+        self._close(
+            f"a frame of {size} bytes is outside of {SMALLEST_FRAME_BYTES}..{self._host.max_frame_bytes}"
+        )
+
+    def _handle_frame(self, frame: memoryview) -> None:
+        try:
+            api_key, version, correlation_id = read_request_start(frame)
+            api = self._host.apis.get(api_key)
+            if api is None:
+                raise CloseConnectionError(f"API {api_key} is not served")
+            if not api.first_version <= version <= api.last_version:
+                if api_key != API_VERSIONS_KEY:
+                    raise CloseConnectionError(f"{api.name} v{version} is not served")
+                # The client learns from a version 0 answer what it may ask (KIP-511).
+                context = RequestContext(version, None, self.peer, self._local)
+                self._answer(api.handle(self._host.node, None, context), 0, correlation_id)
+                return
+            header = read_request_header(frame, version >= api.flexible_since)
+            request = decode_message(api.request, version, frame, header.body_position)
+            context = RequestContext(version, header.client_id, self.peer, self._local)
+            answer = api.handle(self._host.node, request, context)
+            if answer is not None:
+                self._answer(answer, version, correlation_id)
+        except (MalformedMessageError, CloseConnectionError) as error:
+            self._close(str(error))
+        except Exception:
+            logger.exception("a request from %s failed: this is a bug", self.peer)
+            self._close("an internal error")
+
+    # Answers out.
+
+    def _answer(self, answer: Any, version: int, correlation_id: int) -> None:
+        if isinstance(answer, asyncio.Future):
+            pending = _Pending(version, correlation_id, answer)
+            self._unanswered.append(pending)
+            answer.add_done_callback(lambda done: self._complete(pending, done))
+        elif inspect.iscoroutine(answer):
+            self._run(answer, version, correlation_id)
+        else:
+            parts = frame_response(answer, version, correlation_id)
+            if self._unanswered:
+                pending = _Pending(version, correlation_id, None)
+                pending.parts = parts
+                self._waiting_bytes += sum(map(len, parts))
+                self._unanswered.append(pending)
+            else:
+                self._queue(parts)
+
+    def _run(self, coroutine: Coroutine[Any, Any, Any], version: int, correlation_id: int) -> None:
+        self._busy = True
+        task = asyncio.ensure_future(coroutine)
+        pending = _Pending(version, correlation_id, task)
+        self._unanswered.append(pending)
+
+        def finish(done: asyncio.Future[Any]) -> None:
+            self._busy = False
+            self._complete(pending, done)
+            self._continue()
+
+        task.add_done_callback(finish)
+
+    def _complete(self, pending: _Pending, done: asyncio.Future[Any]) -> None:
+        """Puts a late answer into its place and sends whatever is next in order."""
+        if self._transport is None or self._is_closing or done.cancelled():
+            return
+        error = done.exception()
+        if error is not None:
+            if not isinstance(error, CloseConnectionError):
+                logger.error("a request from %s failed: this is a bug", self.peer, exc_info=error)
+            self._close(str(error) or "an internal error")
+            return
+        pending.future, pending.answer = None, done.result()
+        self.last_active = self._host.now()
+        was_held_back = not self._may_handle
+        self._release()
+        if was_held_back:
+            self._continue()
+
+    def _release(self) -> None:
+        """Queues the answers whose turn has come, as long as the client takes them."""
+        try:
+            while (
+                self._unanswered and self._unanswered[0].future is None and not self._write_paused
+            ):
+                pending = self._unanswered.popleft()
+                if pending.parts is not None:
+                    self._waiting_bytes -= sum(map(len, pending.parts))
+                self._queue(pending.framed())
+                if self._unsent_bytes > MAX_UNSENT_BYTES:
+                    self._send()
+        except Exception:
+            logger.exception("an answer to %s failed: this is a bug", self.peer)
+            self._close("an internal error")
+        if not self._batching:
+            self._send()
+
+    def _queue(self, parts: list[Buffer]) -> None:
+        self._unsent += parts
+        for part in parts:
+            self._unsent_bytes += len(part)
+
+    def _send(self) -> None:
+        if self._unsent and self._transport is not None:
+            unsent = self._unsent
+            self._unsent, self._unsent_bytes = [], 0
+            if len(unsent) == 1:
+                self._transport.write(unsent[0])
+            else:
+                self._transport.writelines(unsent)
+
+    # The end.
+
+    @property
+    def _is_closing(self) -> bool:
+        return self._transport is None or self._transport.is_closing()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the client waits for nothing."""
+        return not self._unanswered and not self._unsent
+
+    def drain(self) -> None:
+        """Takes no more requests; what was taken is still answered."""
+        self._draining = True
+        self._regulate_reading()
+
+    def close(self) -> None:
+        """Closes after what was queued has been sent."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def expire(self) -> None:
+        """Ends an idle connection; one that is closing already, to a client that does not read, at once."""
+        if self._is_closing:
+            self.abort()
+        else:
+            self.close()
+
+    def _close(self, reason: str) -> None:
+        logger.warning("connection from %s closed: %s", self.peer, reason)
+        self._draining = True
+        self._give_up()
+        self._send()
+        self.close()
+
+    def _give_up(self) -> None:
+        """Nobody waits for the answers any more."""
+        unanswered, self._unanswered, self._waiting_bytes = self._unanswered, deque(), 0
+        for pending in unanswered:
+            if pending.future is not None:
+                pending.future.cancel()
+
+
+def _endpoint(address: Any) -> Endpoint:
+    """The address of a socket; an IPv4 client of an IPv6 socket is shown as what it is."""
+    if not isinstance(address, tuple):
+        return Endpoint(str(address or "unknown"), 0)
+    host = str(address[0]).removeprefix("::ffff:")
+    return Endpoint(host, int(address[1]))

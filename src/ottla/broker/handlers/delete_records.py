@@ -1,0 +1,65 @@
+"""DeleteRecords: moves the start of partitions up."""
+
+from __future__ import annotations
+
+from ottla.broker.node import Node
+from ottla.broker.request import RequestContext
+from ottla.broker.shard import Shard
+from ottla.core.catalog import INTERNAL_TOPICS
+from ottla.errors import ErrorCode
+from ottla.ports import StorageError
+from ottla.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+REQUEST = DeleteRecordsRequest
+UP_TO_HIGH_WATERMARK = -1
+
+
+def handle(
+    node: Node, request: DeleteRecordsRequest, context: RequestContext
+) -> DeleteRecordsResponse:
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[_delete(node, topic.name, asked) for asked in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _delete(node: Node, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+    shard = node.shard(topic, asked.partition_index)
+    if not isinstance(shard, Shard):
+        return _failed(asked, shard)
+    if topic in INTERNAL_TOPICS:
+        return _failed(asked, ErrorCode.INVALID_TOPIC_EXCEPTION)
+    if "delete" not in shard.config.cleanup_policy:
+        return _failed(asked, ErrorCode.POLICY_VIOLATION)
+    high_watermark = shard.partition.high_watermark
+    offset = high_watermark if asked.offset == UP_TO_HIGH_WATERMARK else asked.offset
+    if not 0 <= offset <= high_watermark:
+        return _failed(asked, ErrorCode.OFFSET_OUT_OF_RANGE)
+    try:
+        if offset > shard.partition.start_offset:
+            shard.trim(offset)
+    except StorageError as error:
+        shard.fail(error)
+        return _failed(asked, ErrorCode.KAFKA_STORAGE_ERROR)
+    return DeleteRecordsPartitionResult(
+        partition_index=asked.partition_index,
+        low_watermark=shard.partition.start_offset,
+        error_code=ErrorCode.NONE,
+    )
+
+
+def _failed(asked: DeleteRecordsPartition, error: ErrorCode) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(
+        partition_index=asked.partition_index, low_watermark=-1, error_code=error
+    )

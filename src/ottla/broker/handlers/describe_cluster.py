@@ -1,0 +1,47 @@
+"""DescribeCluster: the brokers and the controller."""
+
+from __future__ import annotations
+
+from ottla.broker.addresses import brokers_seen_by
+from ottla.broker.node import Node
+from ottla.broker.request import RequestContext
+from ottla.errors import ErrorCode
+from ottla.wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+REQUEST = DescribeClusterRequest
+BROKERS, CONTROLLERS = 1, 2
+
+
+def handle(
+    node: Node, request: DescribeClusterRequest, context: RequestContext
+) -> DescribeClusterResponse:
+    if request.endpoint_type != BROKERS:
+        is_known = request.endpoint_type == CONTROLLERS
+        return DescribeClusterResponse(
+            error_code=(
+                ErrorCode.MISMATCHED_ENDPOINT_TYPE
+                if is_known
+                else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+            ),
+            error_message=(
+                "this is the address of a broker, not of a controller"
+                if is_known
+                else f"there is no endpoint type {request.endpoint_type}"
+            ),
+            endpoint_type=BROKERS,
+            cluster_id="",
+            brokers=[],
+        )
+    return DescribeClusterResponse(
+        error_code=ErrorCode.NONE,
+        cluster_id=node.cluster.cluster_id,
+        controller_id=node.cluster.nodes[0],
+        brokers=[
+            DescribeClusterBroker(broker_id=node_id, host=endpoint.host, port=endpoint.port)
+            for node_id, endpoint in brokers_seen_by(node, context)
+        ],
+    )

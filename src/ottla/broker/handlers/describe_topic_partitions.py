@@ -1,0 +1,93 @@
+"""DescribeTopicPartitions: the partitions of topics, a page at a time."""
+
+from __future__ import annotations
+
+from ottla.broker.node import Node
+from ottla.broker.request import RequestContext
+from ottla.core.catalog import Refused, Topic
+from ottla.errors import ErrorCode
+from ottla.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from ottla.wire.types import ZERO_UUID
+
+REQUEST = DescribeTopicPartitionsRequest
+LIMIT = 2000  # Kafka's max.request.partition.size.limit
+
+
+def handle(
+    node: Node, request: DescribeTopicPartitionsRequest, context: RequestContext
+) -> DescribeTopicPartitionsResponse:
+    """Goes through the topics by name, from the cursor on, as long as there is room."""
+    names = sorted({asked.name for asked in request.topics}) or sorted(node.cluster.catalog.topics)
+    first_partition = 0
+    if request.cursor is not None and not _is_valid(request, request.cursor):
+        return DescribeTopicPartitionsResponse(
+            topics=[_failed(name, ErrorCode.INVALID_REQUEST) for name in names]
+        )
+    if request.cursor is not None:
+        names = [name for name in names if name >= request.cursor.topic_name]
+        if names and names[0] == request.cursor.topic_name:
+            first_partition = request.cursor.partition_index
+    room = min(max(request.response_partition_limit, 1), LIMIT)
+    response = DescribeTopicPartitionsResponse(topics=[])
+    for name in names:
+        topic = node.topic_for_client(name, may_create=False)
+        if isinstance(topic, Refused):
+            response.topics.append(_failed(name, topic.error))
+            continue
+        if room <= 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
+        end = min(topic.partition_count, first_partition + room)
+        response.topics.append(_described(node, topic, range(first_partition, end)))
+        room -= end - first_partition
+        if end < topic.partition_count:
+            response.next_cursor = Cursor(topic_name=name, partition_index=end)
+            break
+        first_partition = 0
+    return response
+
+
+def _is_valid(request: DescribeTopicPartitionsRequest, cursor: Cursor) -> bool:
+    """Whether the cursor can be one of ours: a topic that is asked for, and one of its partitions."""
+    is_asked = not request.topics or any(
+        asked.name == cursor.topic_name for asked in request.topics
+    )
+    return is_asked and cursor.partition_index >= 0
+
+
+def _failed(name: str, error: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=error, name=name, topic_id=ZERO_UUID, partitions=[]
+    )
+
+
+def _described(node: Node, topic: Topic, partitions: range) -> DescribeTopicPartitionsResponseTopic:
+    described = []
+    for partition in partitions:
+        replicas = list(node.cluster.replicas_of(topic, partition))
+        described.append(
+            DescribeTopicPartitionsResponsePartition(
+                error_code=ErrorCode.NONE,
+                partition_index=partition,
+                leader_id=replicas[0],
+                leader_epoch=node.cluster.leader_epoch(topic, partition),
+                replica_nodes=replicas,
+                isr_nodes=replicas,
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+                offline_replicas=[],
+            )
+        )
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=described,
+    )

@@ -1,0 +1,154 @@
+"""Fetch: record batches of partitions, at once or when there are enough."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from ottla.broker.fetching import Fetched, FetchRead, Limits, ParkedFetch, read_all
+from ottla.broker.node import Node
+from ottla.broker.request import RequestContext
+from ottla.core.fetch_session import FetchContext, FetchTarget, Key
+from ottla.core.partition import READ_COMMITTED
+from ottla.errors import ErrorCode
+from ottla.wire.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    PartitionData,
+)
+
+REQUEST = FetchRequest
+FIRST_VERSION_WITH_TOPIC_IDS = 13
+FIRST_VERSION_WITH_ZSTD = 10
+_LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+def handle(
+    node: Node, request: FetchRequest, context: RequestContext
+) -> FetchResponse | asyncio.Future[Callable[[], FetchResponse]]:
+    opened = _open_session(node, request, context.version)
+    if isinstance(opened, ErrorCode):
+        return FetchResponse(error_code=opened, responses=[])
+    limits = Limits(
+        min(request.max_bytes, node.config.fetch_max_bytes),
+        min(request.min_bytes, request.max_bytes, node.config.fetch_max_bytes),
+        request.max_wait_ms,
+        request.isolation_level,
+    )
+    read = read_all(node, opened, limits)
+
+    def respond(read: FetchRead) -> FetchResponse:
+        return _response(node, opened, read, context.version, request.isolation_level)
+
+    if (
+        read.is_final
+        or read.size_bytes >= limits.min_bytes
+        or limits.max_wait_ms <= 0
+        or not opened.targets
+    ):
+        return respond(read)
+    parked = ParkedFetch(node, opened, limits.max_wait_ms, limits.min_bytes - read.size_bytes)
+    return _after(parked.over, lambda: respond(read_all(node, opened, limits)))
+
+
+def _open_session(node: Node, request: FetchRequest, version: int) -> FetchContext | ErrorCode:
+    uses_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
+    targets: list[tuple[Key, FetchTarget]] = []
+    for topic in request.topics:
+        topic_key = topic.topic_id if uses_ids else topic.topic
+        for asked in topic.partitions:
+            target = FetchTarget(
+                topic.topic,
+                topic.topic_id,
+                asked.partition,
+                asked.fetch_offset,
+                asked.partition_max_bytes,
+                asked.current_leader_epoch,
+                asked.last_fetched_epoch,
+            )
+            targets.append(((topic_key, asked.partition), target))
+    forgotten: list[Key] = [
+        (topic.topic_id if uses_ids else topic.topic, partition)
+        for topic in request.forgotten_topics_data
+        for partition in topic.partitions
+    ]
+    sessions = node.sessions
+    fresh_id = node.cluster.ids.session_id()
+    while fresh_id in sessions:
+        fresh_id = node.cluster.ids.session_id()
+    return sessions.open(
+        request.session_id,
+        request.session_epoch,
+        targets,
+        forgotten,
+        uses_ids,
+        node.cluster.clock.now_ms(),
+        fresh_id,
+    )
+
+
+def _after(
+    over: asyncio.Future[None], respond: Callable[[], FetchResponse]
+) -> asyncio.Future[Callable[[], FetchResponse]]:
+    """What makes the response, once the wait is over; who gives it up ends the wait too."""
+    answer: asyncio.Future[Callable[[], FetchResponse]] = asyncio.get_running_loop().create_future()
+
+    def forward(done: asyncio.Future[None]) -> None:
+        if not done.cancelled() and not answer.done():
+            answer.set_result(respond)
+
+    over.add_done_callback(forward)
+    answer.add_done_callback(lambda done: over.cancel() if done.cancelled() else None)
+    return answer
+
+
+def _response(
+    node: Node, context: FetchContext, read: FetchRead, version: int, isolation_level: int
+) -> FetchResponse:
+    topics: dict[object, FetchableTopicResponse] = {}
+    for one in read.partitions:
+        has_records = len(one.records) > 0
+        is_news = one.target.news(
+            one.error, one.bounds.high_watermark, one.bounds.start_offset, has_records
+        )
+        if not context.told(one.key, has_records, is_news or one.diverging is not None):
+            continue
+        topic = topics.get(one.key[0])
+        if topic is None:
+            topic = topics[one.key[0]] = FetchableTopicResponse(
+                topic=one.target.topic, topic_id=one.target.topic_id, partitions=[]
+            )
+        topic.partitions.append(_partition(node, one, version, isolation_level))
+    return FetchResponse(session_id=context.session_id, responses=list(topics.values()))
+
+
+def _partition(node: Node, one: Fetched, version: int, isolation_level: int) -> PartitionData:
+    data = PartitionData(
+        partition_index=one.target.partition,
+        error_code=one.error,
+        high_watermark=one.bounds.high_watermark,
+        last_stable_offset=one.bounds.last_stable_offset,
+        log_start_offset=one.bounds.start_offset,
+        aborted_transactions=[] if isolation_level == READ_COMMITTED else None,
+        records=one.records,
+    )
+    if one.diverging is not None:
+        data.diverging_epoch = EpochEndOffset(
+            epoch=one.diverging.epoch, end_offset=one.diverging.end_offset
+        )
+    if one.error in _LEADER_ERRORS:
+        data.current_leader = LeaderIdAndEpoch(
+            leader_id=node.node_id, leader_epoch=one.leader_epoch
+        )
+    if version < FIRST_VERSION_WITH_ZSTD and one.records and _is_zstd(node, one):
+        data.error_code, data.records = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, b""
+    return data
+
+
+def _is_zstd(node: Node, one: Fetched) -> bool:
+    """Whether the topic holds zstd, which readers of old versions do not know (KIP-110)."""
+    topic = node.cluster.catalog.topics.get(one.target.topic)
+    return topic is not None and node.topic_config(topic).compression_type == "zstd"

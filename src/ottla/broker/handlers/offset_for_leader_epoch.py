@@ -1,0 +1,53 @@
+"""OffsetForLeaderEpoch: where the records of an epoch end."""
+
+from __future__ import annotations
+
+from ottla.broker.node import Node
+from ottla.broker.request import RequestContext
+from ottla.broker.shard import Shard
+from ottla.core.leader_epochs import end_of_epoch
+from ottla.errors import ErrorCode
+from ottla.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+REQUEST = OffsetForLeaderEpochRequest
+
+
+def handle(
+    node: Node, request: OffsetForLeaderEpochRequest, context: RequestContext
+) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[_end(node, topic.topic, asked) for asked in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _end(node: Node, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    shard = node.shard(topic, asked.partition)
+    if not isinstance(shard, Shard):
+        return EpochEndOffset(error_code=shard, partition=asked.partition)
+    error = shard.partition.check_leader_epoch(asked.current_leader_epoch)
+    if error is not ErrorCode.NONE:
+        return EpochEndOffset(error_code=error, partition=asked.partition)
+    end = end_of_epoch(
+        shard.log.epochs,
+        shard.partition.leader_epoch,
+        asked.leader_epoch,
+        shard.partition.high_watermark,
+    )
+    return EpochEndOffset(
+        error_code=ErrorCode.NONE,
+        partition=asked.partition,
+        leader_epoch=end.epoch,
+        end_offset=end.end_offset,
+    )

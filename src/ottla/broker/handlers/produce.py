@@ -1,0 +1,157 @@
+"""Produce: appends record batches."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from ottla.broker.node import Node
+from ottla.broker.request import CloseConnectionError, RequestContext
+from ottla.broker.shard import Shard
+from ottla.core.append import Rejected, prepare
+from ottla.core.catalog import INTERNAL_TOPICS
+from ottla.errors import ErrorCode
+from ottla.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+REQUEST = ProduceRequest
+ACKS_ALL = -1
+ACKS_NONE = 0
+FIRST_VERSION_WITH_TOPIC_IDS = 13
+
+Waits = list[tuple[PartitionProduceResponse, asyncio.Future[None]]]
+
+
+def handle(
+    node: Node, request: ProduceRequest, context: RequestContext
+) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
+    waits: Waits = []
+    now_ms = node.cluster.clock.now_ms()
+    responses = [
+        TopicProduceResponse(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partition_responses=[
+                _append(
+                    node, _name(node, topic, context), data, request, context.version, now_ms, waits
+                )
+                for data in topic.partition_data
+            ],
+        )
+        for topic in request.topic_data
+    ]
+    response = ProduceResponse(responses=responses)
+    if request.acks == ACKS_NONE:
+        _close_on_error(response)
+        return None
+    return _after(waits, response) if waits else response
+
+
+def _name(node: Node, topic: TopicProduceData, context: RequestContext) -> str | None:
+    if context.version < FIRST_VERSION_WITH_TOPIC_IDS:
+        return topic.name
+    known = node.cluster.catalog.topics_by_id.get(topic.topic_id)
+    return None if known is None else known.name
+
+
+def _append(
+    node: Node,
+    topic: str | None,
+    data: PartitionProduceData,
+    request: ProduceRequest,
+    version: int,
+    now_ms: int,
+    waits: Waits,
+) -> PartitionProduceResponse:
+    if topic is None:
+        return _failed(data.index, ErrorCode.UNKNOWN_TOPIC_ID)
+    if not ACKS_ALL <= request.acks <= 1:
+        return _failed(data.index, ErrorCode.INVALID_REQUIRED_ACKS)
+    if topic in INTERNAL_TOPICS:
+        return _failed(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION)
+    shard = node.shard(topic, data.index)
+    if not isinstance(shard, Shard):
+        return _failed(data.index, shard)
+    config = shard.config
+    if request.acks == ACKS_ALL and config.min_insync_replicas > _replica_count(node, topic):
+        return _failed(data.index, ErrorCode.NOT_ENOUGH_REPLICAS)
+    prepared = prepare(data.records, config, now_ms, version)
+    if isinstance(prepared, Rejected):
+        return _rejected(data.index, prepared)
+    if prepared.header.is_transactional:
+        # No transactional id has been given to anybody, so no transaction can be open.
+        return _failed(data.index, ErrorCode.INVALID_TXN_STATE)
+    appended = shard.append(prepared, now_ms)
+    if isinstance(appended, ErrorCode):
+        return _failed(data.index, appended)
+    response = PartitionProduceResponse(
+        index=data.index,
+        error_code=ErrorCode.NONE,
+        base_offset=appended.base_offset,
+        log_append_time_ms=appended.append_time_ms,
+        log_start_offset=shard.partition.start_offset,
+    )
+    if appended.settled is not None:
+        waits.append((response, appended.settled))
+    return response
+
+
+def _replica_count(node: Node, topic: str) -> int:
+    return min(node.cluster.catalog.topics[topic].replication_factor, len(node.cluster.nodes))
+
+
+def _failed(index: int, error: ErrorCode) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index, error_code=error, base_offset=-1, error_message=error.text
+    )
+
+
+def _rejected(index: int, rejected: Rejected) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index,
+        error_code=rejected.error,
+        base_offset=-1,
+        record_errors=[
+            BatchIndexAndErrorMessage(
+                batch_index=found.batch_index, batch_index_error_message=found.message
+            )
+            for found in rejected.record_errors
+        ],
+        error_message=rejected.message,
+    )
+
+
+def _close_on_error(response: ProduceResponse) -> None:
+    """With acks=0 nobody reads an answer: a closed connection is how the client learns of an error."""
+    for topic in response.responses:
+        for partition in topic.partition_responses:
+            if partition.error_code != ErrorCode.NONE:
+                name = ErrorCode(partition.error_code).name
+                raise CloseConnectionError(f"a produce request with acks=0 failed with {name}")
+
+
+def _after(waits: Waits, response: ProduceResponse) -> asyncio.Future[ProduceResponse]:
+    """The response, once every append in it is durable or known to have failed."""
+    answer: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
+    left = len(waits)
+
+    def settle(partition: PartitionProduceResponse, done: asyncio.Future[None]) -> None:
+        nonlocal left
+        left -= 1
+        if done.cancelled() or done.exception() is not None:
+            partition.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            partition.base_offset = -1
+            partition.error_message = ErrorCode.KAFKA_STORAGE_ERROR.text
+        if left == 0 and not answer.done():
+            answer.set_result(response)
+
+    for partition, settled in waits:
+        settled.add_done_callback(partial(settle, partition))
+    return answer

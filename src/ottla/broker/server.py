@@ -1,0 +1,145 @@
+"""A node's listening socket, its connections, and its periodic work."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+
+from ottla.broker.apis import SERVED
+from ottla.broker.connection import Connection
+from ottla.broker.node import Node
+from ottla.broker.request import Api
+from ottla.errors import OttlaError
+from ottla.model import Endpoint
+
+logger = logging.getLogger(__name__)
+
+RECEIVE_BUFFER_BYTES = 1 << 20
+BACKLOG = 1024
+DRAIN_SECONDS = 3.0
+
+
+class Server:
+    """Listens for one node."""
+
+    def __init__(self, node: Node, listen: Endpoint) -> None:
+        self.node = node
+        self.apis: Mapping[int, Api] = SERVED
+        self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+        self.endpoint = listen
+        self._listen = listen
+        self._connections: dict[Connection, None] = {}
+        self._per_host: dict[str, int] = {}
+        self._listener: asyncio.Server | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def max_frame_bytes(self) -> int:
+        return self.node.config.socket_request_max_bytes
+
+    def now(self) -> float:
+        return self._loop.time()
+
+    async def start(self) -> None:
+        """Listens; `endpoint` then has the port that was picked."""
+        try:
+            self._listener = await self._loop.create_server(
+                lambda: Connection(self),
+                self._listen.host,
+                self._listen.port,
+                backlog=BACKLOG,
+                reuse_address=True,
+            )
+        except OSError as error:
+            raise OttlaError(
+                f"cannot listen on {self._listen}: {error.strerror or error}"
+            ) from error
+        bound: socket.socket = self._listener.sockets[0]
+        self.endpoint = Endpoint(self._listen.host, int(bound.getsockname()[1]))
+        config = self.node.config
+        self._every(config.log_retention_check_interval_ms, self.node.apply_retention)
+        self._every(config.producer_id_expiration_check_interval_ms, self._expire_producers)
+        self._every(min(config.log_flush_scheduler_interval_ms, 1000), self._tick_store)
+        if config.connections_max_idle_ms >= 0:
+            self._every(max(10, min(config.connections_max_idle_ms // 4, 10_000)), self._close_idle)
+
+    def _every(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
+        self._tasks.append(self._loop.create_task(self._repeat(interval_ms / 1000, work)))
+
+    async def _repeat(self, interval_seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(interval_seconds)
+            try:
+                await work()
+            except Exception:
+                logger.exception("periodic work failed")
+
+    async def _expire_producers(self) -> None:
+        self.node.expire_producers()
+
+    async def _tick_store(self) -> None:
+        self.node.cluster.store.tick(self.node.cluster.clock.now_ms())
+
+    async def _close_idle(self) -> None:
+        idle_ms = self.node.config.connections_max_idle_ms
+        oldest = self.now() - idle_ms / 1000
+        for connection in list(self._connections):
+            if connection.last_active < oldest and connection.is_idle:
+                logger.info(
+                    "connection from %s closed: idle for connections.max.idle.ms=%d",
+                    connection.peer,
+                    idle_ms,
+                )
+                connection.expire()
+
+    def admit(self, connection: Connection) -> str | None:
+        config = self.node.config
+        host = connection.peer.host
+        here = self._per_host.get(host, 0)
+        if len(self._connections) >= config.max_connections:
+            return f"max.connections={config.max_connections} is reached"
+        if here >= config.max_connections_per_ip:
+            return f"max.connections.per.ip={config.max_connections_per_ip} is reached"
+        self._connections[connection] = None
+        self._per_host[host] = here + 1
+        return None
+
+    def forget(self, connection: Connection) -> None:
+        if connection not in self._connections:
+            return
+        del self._connections[connection]
+        left = self._per_host[connection.peer.host] - 1
+        if left:
+            self._per_host[connection.peer.host] = left
+        else:
+            del self._per_host[connection.peer.host]
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    async def stop(self) -> None:
+        """Answers what was taken, then closes: at most `DRAIN_SECONDS` for clients that do not read."""
+        if self._listener is not None:
+            self._listener.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for connection in list(self._connections):
+            connection.drain()
+        self.node.release_waiters()
+        deadline = self.now() + DRAIN_SECONDS
+        while (
+            any(not connection.is_idle for connection in self._connections)
+            and self.now() < deadline
+        ):
+            await asyncio.sleep(0.01)
+        for connection in list(self._connections):
+            connection.close()
+        while self._connections and self.now() < deadline:
+            await asyncio.sleep(0.01)
+        for connection in list(self._connections):
+            connection.abort()

@@ -1,0 +1,252 @@
+"""A partition at work: the pure state of `core.partition` over a claimed log.
+
+Decide, append, apply, then release the answer when the engine says that it is durable. When the engine fails, the shard
+is thrown away: the next use claims the log anew and replays it, so there is no rollback code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from ottla.config.topic import TopicConfig
+from ottla.core.append import NO_TIMESTAMP, Prepared
+from ottla.core.partition import Partition
+from ottla.core.producer_state import CorruptSnapshotError, ProducerStates
+from ottla.core.retention import is_expired, retained_from
+from ottla.errors import ErrorCode
+from ottla.ports import Buffer, Extent, PartitionLog, Snapshot, StorageError
+from ottla.records import batch as batches
+from ottla.records.batch import TimestampType
+
+logger = logging.getLogger(__name__)
+
+REPLAY_BYTES = 4 << 20
+
+
+class Appended(NamedTuple):
+    """Where a batch lies; `settled` is None once it is durable."""
+
+    base_offset: int
+    append_time_ms: int
+    settled: asyncio.Future[None] | None
+
+
+class Waiter(Protocol):
+    """Somebody who waits for more to read."""
+
+    def grown(self, size_bytes: int) -> None: ...
+
+    def gone(self) -> None: ...
+
+
+class Shard:
+    """One partition that this node leads."""
+
+    def __init__(
+        self, log: PartitionLog, config: TopicConfig, now_ms: int, discard: Callable[[Shard], None]
+    ) -> None:
+        self.log = log
+        self.config = config
+        # A dict for its order: waiters are answered first come, first served.
+        self.waiters: dict[Waiter, None] = {}
+        self.partition = replay(log, now_ms)
+        self._discard = discard
+        self._unsettled: deque[tuple[int, int, asyncio.Future[None] | None]] = deque()
+
+    def configure(self, config: TopicConfig) -> None:
+        self.config = config
+        self.log.configure(config)
+
+    def append(self, prepared: Prepared, now_ms: int) -> Appended | ErrorCode:
+        """Appends a client's batch, or finds that it is there already."""
+        partition = self.partition
+        data, header, append_time_ms = prepared
+        verdict = partition.decide_append(header)
+        if isinstance(verdict, ErrorCode):
+            if verdict is not ErrorCode.NONE:
+                return verdict
+        else:
+            # The first append may still be on its way to the disk: its repetition waits for it as well.
+            try:
+                settled = (
+                    self.log.flush() if verdict.last_offset >= partition.high_watermark else None
+                )
+            except StorageError as error:
+                self.fail(error)
+                return ErrorCode.KAFKA_STORAGE_ERROR
+            append_time_ms = (
+                NO_TIMESTAMP if append_time_ms == NO_TIMESTAMP else verdict.timestamp_ms
+            )
+            return Appended(verdict.base_offset, append_time_ms, settled)
+        base_offset = partition.end_offset
+        if not isinstance(data, bytearray | memoryview) or (
+            isinstance(data, memoryview) and data.readonly
+        ):
+            data = bytearray(data)
+        batches.stamp(data, 0, base_offset=base_offset, leader_epoch=partition.leader_epoch)
+        extent = Extent(
+            base_offset, base_offset + header.last_offset_delta, header.max_timestamp, len(data)
+        )
+        try:
+            if self.log.roll_is_due(len(data), extent, now_ms):
+                self.roll()
+            settled = self.log.append(data, (extent,), base_offset)
+        except StorageError as error:
+            self.fail(error)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        partition.apply(header, base_offset, data, now_ms)
+        self._settle_later(partition.end_offset, len(data), settled)
+        return Appended(base_offset, append_time_ms, settled)
+
+    def roll(self) -> None:
+        """Begins a new segment; the state of the producers is saved with it, as Kafka does."""
+        self.log.save_snapshot(
+            Snapshot(self.partition.end_offset, self.partition.producers.to_snapshot())
+        )
+        self.log.roll()
+
+    def _settle_later(
+        self, end_offset: int, size_bytes: int, settled: asyncio.Future[None] | None
+    ) -> None:
+        if settled is None and not self._unsettled:
+            self._advance(end_offset, size_bytes)
+            return
+        self._unsettled.append((end_offset, size_bytes, settled))
+        if settled is not None:
+            settled.add_done_callback(self._settle)
+
+    def _settle(self, future: asyncio.Future[None]) -> None:
+        """Shows everything whose predecessors are durable."""
+        if not _is_durable(future):
+            self.fail(_failure(future))
+            return
+        while self._unsettled and _is_durable(self._unsettled[0][2]):
+            end_offset, size_bytes, _ = self._unsettled.popleft()
+            self._advance(end_offset, size_bytes)
+
+    def _advance(self, high_watermark: int, size_bytes: int) -> None:
+        self.partition.advance_high_watermark(high_watermark)
+        if self.waiters:
+            for waiter in list(self.waiters):
+                waiter.grown(size_bytes)
+
+    def fail(self, error: BaseException) -> None:
+        """Gives the partition up until it is claimed again."""
+        ref = self.log.ref
+        logger.error("partition %s-%d: storage failed: %s", ref.topic, ref.partition, error)
+        self._unsettled.clear()
+        self._discard(self)
+        self.release_waiters()
+
+    def release_waiters(self) -> None:
+        """Answers everybody who waits here: the partition is no longer what it was."""
+        for waiter in list(self.waiters):
+            waiter.gone()
+
+    def read(self, offset: int, max_bytes: int, end_offset: int) -> Buffer:
+        return self.log.read(offset, max_bytes, end_offset)
+
+    def trim(self, start_offset: int) -> None:
+        self.log.trim(start_offset)
+        self.partition.trim(start_offset)
+
+    def apply_retention(self, now_ms: int) -> None:
+        """Drops what `retention.ms` and `retention.bytes` no longer keep."""
+        config = self.config
+        if "delete" not in config.cleanup_policy:
+            return
+        segments = self.log.segments()
+        last = segments[-1] if segments else None
+        if (
+            last is not None
+            and last.size_bytes > 0
+            and is_expired(last, now_ms, config.retention_ms)
+            and last.end_offset <= self.partition.high_watermark
+        ):
+            self.roll()
+            segments = self.log.segments()
+        start_offset = retained_from(
+            segments, self.log.start_offset, now_ms, config.retention_ms, config.retention_bytes
+        )
+        start_offset = min(start_offset, self.partition.high_watermark)
+        if start_offset > self.log.start_offset:
+            ref = self.log.ref
+            logger.info(
+                "partition %s-%d: retention moved the start to %d",
+                ref.topic,
+                ref.partition,
+                start_offset,
+            )
+            self.trim(start_offset)
+
+    def close(self) -> None:
+        """Stops cleanly: the next claim needs no replay."""
+        self.release_waiters()
+        self.log.save_snapshot(
+            Snapshot(self.partition.end_offset, self.partition.producers.to_snapshot())
+        )
+        self.log.close()
+
+
+def replay(log: PartitionLog, now_ms: int) -> Partition:
+    """The state of a partition from its newest good snapshot and the batches behind it."""
+    producers, offset = ProducerStates(), log.start_offset
+    for snapshot in log.snapshots():
+        try:
+            producers = ProducerStates.from_snapshot(snapshot.data)
+        except CorruptSnapshotError as error:
+            logger.warning(
+                "%s-%d: snapshot at %d: %s",
+                log.ref.topic,
+                log.ref.partition,
+                snapshot.offset,
+                error,
+            )
+            continue
+        offset = max(offset, snapshot.offset)
+        break
+    partition = Partition(log.epoch, log.start_offset, offset, producers)
+    while offset < log.end_offset:
+        chunk = log.read(offset, REPLAY_BYTES, log.end_offset)
+        if not chunk:
+            break
+        offset = _replay_chunk(partition, memoryview(chunk), now_ms)
+    partition.end_offset = log.end_offset
+    partition.advance_high_watermark(log.end_offset)
+    return partition
+
+
+def _replay_chunk(partition: Partition, chunk: memoryview, now_ms: int) -> int:
+    """Applies the batches of a chunk; says where the next one begins."""
+    position, offset = 0, partition.end_offset
+    while position < len(chunk):
+        header = batches.read_header(chunk, position)
+        end = position + header.size_bytes
+        # A log may start inside a batch (DeleteRecords); its producer is remembered all the same.
+        if header.last_offset >= partition.end_offset:
+            # A client's timestamp may lie in the past: what counts is that the batch is in the log now.
+            written_ms = (
+                header.max_timestamp
+                if header.timestamp_type is TimestampType.LOG_APPEND_TIME
+                else now_ms
+            )
+            partition.apply(header, header.base_offset, chunk[position:end], written_ms)
+        offset = header.last_offset + 1
+        position = end
+    return offset
+
+
+def _is_durable(settled: asyncio.Future[None] | None) -> bool:
+    """Whether an append is done; one that failed is not, although its future is."""
+    return settled is None or (
+        settled.done() and not settled.cancelled() and settled.exception() is None
+    )
+
+
+def _failure(settled: asyncio.Future[None]) -> BaseException:
+    error = None if settled.cancelled() else settled.exception()
+    return error or StorageError("the append was given up")

@@ -1,0 +1,1 @@
+"""One frozen dataclass per thing configured, with Kafka's option names."""

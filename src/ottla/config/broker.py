@@ -1,0 +1,292 @@
+"""The options of a broker, most of which are the defaults of its topics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from ottla.config.kafka_only import BROKER_OPTIONS_NOT_SERVED
+from ottla.config.options import (
+    Config,
+    Importance,
+    OptionType,
+    Value,
+    find_option,
+    option,
+    options_of,
+    read_options,
+    value_of,
+)
+from ottla.config.topic import TopicConfig
+from ottla.errors import ConfigError
+
+INT_MAX = (1 << 31) - 1
+_UNIT_MS = {"minutes": 60_000, "hours": 3_600_000}
+
+
+def _default_of(topic_option: str, **changes: Any) -> Any:
+    """Declare the broker option from which a topic option takes its value when it has none."""
+    base = options_of(TopicConfig)[topic_option]
+    details: dict[str, Any] = {
+        "type": base.type,
+        "default": base.default,
+        "doc": f"The default of the topic option {topic_option}. {base.doc}",
+        "at_least": base.at_least,
+        "at_most": base.at_most,
+        "also": base.also,
+        "choices": base.choices,
+        "dynamic": True,
+    }
+    return option(**(details | changes))
+
+
+@dataclass(frozen=True)
+class BrokerConfig(Config):
+    """The options of one broker."""
+
+    kind: ClassVar[str] = "broker option"
+    not_served: ClassVar[Mapping[str, str]] = BROKER_OPTIONS_NOT_SERVED
+
+    auto_create_topics_enable: bool = option(
+        OptionType.BOOLEAN,
+        True,
+        doc="Whether a topic is created when a client first asks for it.",
+        importance=Importance.HIGH,
+    )
+    compression_gzip_level: int = _default_of("compression.gzip.level")
+    compression_lz4_level: int = _default_of("compression.lz4.level")
+    compression_type: str = _default_of("compression.type", importance=Importance.HIGH)
+    compression_zstd_level: int = _default_of("compression.zstd.level")
+    connections_max_idle_ms: int = option(
+        OptionType.LONG,
+        600_000,
+        doc="How long a connection may be idle before it is closed; a negative value keeps it.",
+    )
+    default_replication_factor: int = option(
+        OptionType.INT,
+        1,
+        at_least=1,
+        doc="The replication factor of topics that are created without one.",
+    )
+    delete_topic_enable: bool = option(
+        OptionType.BOOLEAN,
+        True,
+        doc="Whether topics can be deleted.",
+        importance=Importance.HIGH,
+    )
+    fetch_max_bytes: int = option(
+        OptionType.INT,
+        55 * 1024 * 1024,
+        at_least=1024,
+        doc="The most that one fetch answers, apart from a first batch that is larger.",
+    )
+    log_cleaner_delete_retention_ms: int = _default_of("delete.retention.ms")
+    log_cleaner_max_compaction_lag_ms: int = _default_of("max.compaction.lag.ms")
+    log_cleaner_min_cleanable_ratio: float = _default_of("min.cleanable.dirty.ratio")
+    log_cleaner_min_compaction_lag_ms: int = _default_of("min.compaction.lag.ms")
+    log_cleanup_policy: tuple[str, ...] = _default_of("cleanup.policy")
+    log_flush_interval_messages: int = _default_of("flush.messages", importance=Importance.HIGH)
+    log_flush_interval_ms: int | None = _default_of(
+        "flush.ms", default=None, importance=Importance.HIGH
+    )
+    log_flush_offset_checkpoint_interval_ms: int = option(
+        OptionType.INT,
+        60_000,
+        at_least=0,
+        doc="How often the recovery points and log start offsets are written to disk.",
+        importance=Importance.HIGH,
+    )
+    log_flush_scheduler_interval_ms: int = option(
+        OptionType.LONG,
+        (1 << 63) - 1,
+        at_least=1,
+        doc="How often the broker looks for logs that flush.ms wants on disk; "
+        "the default of log.flush.interval.ms.",
+        importance=Importance.HIGH,
+    )
+    log_index_interval_bytes: int = _default_of("index.interval.bytes")
+    log_index_size_max_bytes: int = _default_of("segment.index.bytes")
+    log_message_timestamp_after_max_ms: int = _default_of("message.timestamp.after.max.ms")
+    log_message_timestamp_before_max_ms: int = _default_of("message.timestamp.before.max.ms")
+    log_message_timestamp_type: str = _default_of("message.timestamp.type")
+    log_retention_bytes: int = _default_of("retention.bytes", importance=Importance.HIGH)
+    log_retention_check_interval_ms: int = option(
+        OptionType.LONG,
+        300_000,
+        at_least=1,
+        doc="How often the broker looks for segments that are due for deletion.",
+    )
+    log_retention_hours: int = _default_of(
+        "retention.ms",
+        type=OptionType.INT,
+        default=168,
+        doc="How many hours records are kept; log.retention.ms and log.retention.minutes go first.",
+        dynamic=False,
+        importance=Importance.HIGH,
+    )
+    log_retention_minutes: int | None = _default_of(
+        "retention.ms",
+        type=OptionType.INT,
+        default=None,
+        doc="How many minutes records are kept; log.retention.ms goes first.",
+        dynamic=False,
+        importance=Importance.HIGH,
+    )
+    log_retention_ms: int | None = _default_of(
+        "retention.ms", default=None, importance=Importance.HIGH
+    )
+    log_roll_hours: int = _default_of(
+        "segment.ms",
+        type=OptionType.INT,
+        default=168,
+        doc="The age in hours at which a segment is closed; log.roll.ms goes first.",
+        dynamic=False,
+        importance=Importance.HIGH,
+    )
+    log_roll_jitter_hours: int = _default_of(
+        "segment.jitter.ms",
+        type=OptionType.INT,
+        doc="The largest random time in hours by which log.roll.hours is shortened; "
+        "log.roll.jitter.ms goes first.",
+        dynamic=False,
+        importance=Importance.HIGH,
+    )
+    log_roll_jitter_ms: int | None = _default_of(
+        "segment.jitter.ms", default=None, importance=Importance.HIGH
+    )
+    log_roll_ms: int | None = _default_of("segment.ms", default=None, importance=Importance.HIGH)
+    log_segment_bytes: int = _default_of("segment.bytes", importance=Importance.HIGH)
+    log_segment_delete_delay_ms: int = _default_of(
+        "file.delete.delay.ms", importance=Importance.HIGH
+    )
+    max_connections: int = option(
+        OptionType.INT,
+        INT_MAX,
+        at_least=0,
+        doc="The most connections that the broker keeps open.",
+        dynamic=True,
+    )
+    max_connections_per_ip: int = option(
+        OptionType.INT,
+        INT_MAX,
+        # Kafka allows 0 together with per-address exceptions, which do not exist here.
+        at_least=1,
+        doc="The most connections that the broker keeps open from one address.",
+        dynamic=True,
+    )
+    max_incremental_fetch_session_cache_slots: int = option(
+        OptionType.INT,
+        1000,
+        at_least=0,
+        doc="How many incremental fetch sessions (KIP-227) the broker keeps.",
+    )
+    message_max_bytes: int = _default_of("max.message.bytes", importance=Importance.HIGH)
+    min_insync_replicas: int = _default_of("min.insync.replicas", importance=Importance.HIGH)
+    node_id: int = option(
+        OptionType.INT,
+        1,
+        at_least=0,
+        doc="The id by which clients and the cluster know this broker.",
+        importance=Importance.HIGH,
+        aliases=("broker.id",),
+    )
+    num_partitions: int = option(
+        OptionType.INT,
+        1,
+        at_least=1,
+        doc="How many partitions a topic gets that is created without a number.",
+    )
+    ottla_ephemeral_max_bytes: int = option(
+        OptionType.LONG,
+        1 << 30,
+        at_least=1,
+        doc="The most bytes of records that the memory engine holds.",
+    )
+    producer_id_expiration_check_interval_ms: int = option(
+        OptionType.INT,
+        600_000,
+        at_least=1,
+        doc="How often the broker looks for producer ids that have expired.",
+        importance=Importance.LOW,
+    )
+    producer_id_expiration_ms: int = option(
+        OptionType.INT,
+        86_400_000,
+        at_least=1,
+        doc="How long a partition remembers a producer id after its last write.",
+        importance=Importance.LOW,
+        dynamic=True,
+    )
+    socket_request_max_bytes: int = option(
+        OptionType.INT,
+        100 * 1024 * 1024,
+        at_least=1,
+        doc="The largest request that is accepted.",
+        importance=Importance.HIGH,
+    )
+
+    def validate(self) -> None:
+        """Check the rules between options."""
+        low, high = self.log_cleaner_min_compaction_lag_ms, self.log_cleaner_max_compaction_lag_ms
+        if low > high:
+            raise ConfigError(
+                f"log.cleaner.min.compaction.lag.ms ({low}) is above "
+                f"log.cleaner.max.compaction.lag.ms ({high}): lower it or raise the other"
+            )
+        name, value = inherited(self, "retention.ms")
+        if value == 0:
+            raise ConfigError(f"{name}=0 would keep nothing: give at least 1, or -1 for ever")
+
+
+class Inherited(NamedTuple):
+    """The broker option that a topic option takes its value from, and that value."""
+
+    name: str
+    value: Value
+
+
+def inherited(broker: BrokerConfig, topic_option: str) -> Inherited:
+    """What a topic gets for an option that it does not set itself."""
+    for name in options_of(TopicConfig)[topic_option].synonyms:
+        value = value_of(broker, name)
+        if value is not None:
+            return Inherited(name, _in_topic_units(name, value))
+    raise AssertionError(f"{topic_option} has no broker option with a default")
+
+
+def _in_topic_units(name: str, value: Value) -> Value:
+    unit_ms = _UNIT_MS.get(name.rpartition(".")[2])
+    if unit_ms is None or not isinstance(value, int):
+        return value
+    # Without a limit is -1 in every unit.
+    return value * unit_ms if value >= 0 else -1
+
+
+def topic_config(broker: BrokerConfig, overrides: Mapping[str, object]) -> TopicConfig:
+    """The effective options of a topic: its own, then those of the broker."""
+    own = read_options(TopicConfig, overrides)
+    fields: dict[str, Any] = {
+        known.field_name: own[name] if name in own else inherited(broker, name).value
+        for name, known in options_of(TopicConfig).items()
+    }
+    return TopicConfig(**fields)
+
+
+class DynamicOptions(NamedTuple):
+    """Broker options that were altered while it ran: for all brokers, and for this one."""
+
+    of_cluster: Mapping[str, str]
+    of_node: Mapping[str, str]
+
+
+NOTHING_DYNAMIC = DynamicOptions({}, {})
+
+
+def with_dynamic(static: BrokerConfig, dynamic: DynamicOptions) -> BrokerConfig:
+    """The effective options of a broker: what was altered, then what it was started with."""
+    altered = {**dynamic.of_cluster, **dynamic.of_node}
+    for name in altered:
+        if not find_option(BrokerConfig, name).dynamic:
+            raise ConfigError(f"{name} cannot be altered: set it when the broker starts")
+    return BrokerConfig.read({**static.texts(), **altered})

@@ -1,0 +1,127 @@
+"""What DescribeConfigs and the CLI show of each option, and where its value comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from ottla.config.broker import (
+    NOTHING_DYNAMIC,
+    BrokerConfig,
+    DynamicOptions,
+    topic_config,
+    with_dynamic,
+)
+from ottla.config.options import Option, OptionType, options_of, value_text
+from ottla.config.topic import TopicConfig
+
+
+class ConfigSource(IntEnum):
+    """Where a value was set, numbered as in DescribeConfigs."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+
+
+class SourcedValue(NamedTuple):
+    """One place that gives an option a value; the first of a list is the one that counts."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+class DescribedOption(NamedTuple):
+    """An option as DescribeConfigs shows it."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    read_only: bool
+    sensitive: bool
+    type: OptionType
+    synonyms: tuple[SourcedValue, ...]
+    documentation: str
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nobody has set the option."""
+        return self.source is ConfigSource.DEFAULT_CONFIG
+
+
+def describe_topic(
+    static: BrokerConfig,
+    overrides: Mapping[str, str],
+    dynamic: DynamicOptions = NOTHING_DYNAMIC,
+) -> list[DescribedOption]:
+    """Every option of a topic with these overrides on a broker that was started as `static`."""
+    effective = topic_config(with_dynamic(static, dynamic), overrides)
+    described = []
+    for name, known in options_of(TopicConfig).items():
+        value = value_text(effective, name)
+        sources = list(_broker_sources(static, dynamic, known.synonyms))
+        if name in overrides:
+            sources.insert(0, SourcedValue(name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG))
+        described.append(_described(known, value, sources))
+    return described
+
+
+def describe_broker(
+    static: BrokerConfig, dynamic: DynamicOptions = NOTHING_DYNAMIC
+) -> list[DescribedOption]:
+    """Every option of a broker that was started as `static`."""
+    effective = with_dynamic(static, dynamic)
+    described = []
+    for name, known in options_of(BrokerConfig).items():
+        value = value_text(effective, name)
+        # An option without a value (log.retention.ms, say) leaves it to others, named so there.
+        names = _from(name) if value is not None else ()
+        described.append(_described(known, value, list(_broker_sources(static, dynamic, names))))
+    return described
+
+
+def _from(name: str) -> tuple[str, ...]:
+    """A broker option, and those that would take its place if it were not set."""
+    for topic_option in options_of(TopicConfig).values():
+        if name in topic_option.synonyms:
+            return topic_option.synonyms[topic_option.synonyms.index(name) :]
+    return (name,)
+
+
+def _broker_sources(
+    static: BrokerConfig, dynamic: DynamicOptions, names: Sequence[str]
+) -> Iterator[SourcedValue]:
+    """Who gives the named options a value, the strongest first."""
+    for name in names:
+        if name in dynamic.of_node:
+            yield SourcedValue(name, dynamic.of_node[name], ConfigSource.DYNAMIC_BROKER_CONFIG)
+        if name in dynamic.of_cluster:
+            text = dynamic.of_cluster[name]
+            yield SourcedValue(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+        if name in static.given:
+            yield SourcedValue(name, value_text(static, name), ConfigSource.STATIC_BROKER_CONFIG)
+    for name in names:
+        known = options_of(BrokerConfig)[name]
+        if known.default is not None:
+            yield SourcedValue(name, known.render(known.default), ConfigSource.DEFAULT_CONFIG)
+
+
+def _described(
+    known: Option, value: str | None, sources: Sequence[SourcedValue]
+) -> DescribedOption:
+    shown = [s._replace(value=None) for s in sources] if known.sensitive else sources
+    return DescribedOption(
+        name=known.name,
+        value=None if known.sensitive else value,
+        source=sources[0].source if sources else ConfigSource.DEFAULT_CONFIG,
+        read_only=not known.dynamic,
+        sensitive=known.sensitive,
+        type=known.type,
+        synonyms=tuple(shown),
+        documentation=known.doc,
+    )

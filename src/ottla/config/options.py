@@ -1,0 +1,297 @@
+"""How an option is declared, read from text or Python values, checked and printed."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import Any, ClassVar, Self, TypeAlias
+
+from ottla.errors import ConfigError
+
+Value: TypeAlias = bool | int | float | str | tuple[str, ...]
+
+
+class OptionType(IntEnum):
+    """Kafka's types of options, numbered as in DescribeConfigs."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class Importance(StrEnum):
+    """How likely it is that somebody wants to change the option."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+_BITS = {OptionType.SHORT: 16, OptionType.INT: 32, OptionType.LONG: 64}
+_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_LIST_SEPARATOR = re.compile(r"\s*,\s*")
+_METADATA_KEY = "ottla.option"
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option: everything that reading, checking, describing and documenting it needs."""
+
+    name: str
+    type: OptionType
+    default: Value | None
+    doc: str
+    at_least: float | None = None
+    at_most: float | None = None
+    also: int | None = None
+    """One more value that is accepted outside the range."""
+    choices: tuple[str, ...] = ()
+    importance: Importance = Importance.MEDIUM
+    dynamic: bool = False
+    """Whether it can be altered while the broker runs; otherwise it is read-only."""
+    synonyms: tuple[str, ...] = ()
+    """The broker options that give a topic option its value, the strongest first."""
+    aliases: tuple[str, ...] = ()
+    """Other names under which the same option is accepted."""
+
+    @property
+    def field_name(self) -> str:
+        """The name of the dataclass field."""
+        return self.name.replace(".", "_")
+
+    @property
+    def sensitive(self) -> bool:
+        """Whether the value must not be shown."""
+        return self.type is OptionType.PASSWORD
+
+    def read(self, raw: object) -> Value | None:
+        """The checked value of `raw`: text as in a properties file, or a Python value."""
+        return self.check(self._parse(raw) if isinstance(raw, str) else raw)
+
+    def check(self, value: object) -> Value | None:
+        """`value` if it has the option's type and lies in its range; else a ConfigError."""
+        if value is None and self.default is None:
+            return None
+        match self.type:
+            case OptionType.BOOLEAN:
+                if isinstance(value, bool):
+                    return value
+                raise self._refuse(value, "true or false")
+            case OptionType.SHORT | OptionType.INT | OptionType.LONG:
+                return self._check_integer(value)
+            case OptionType.DOUBLE:
+                if isinstance(value, int | float) and not isinstance(value, bool):
+                    return self._check_range(float(value))
+                raise self._refuse(value, "a number")
+            case OptionType.LIST:
+                return self._check_list(value)
+            case _:
+                if isinstance(value, str) and (not self.choices or value in self.choices):
+                    return value
+                raise self._refuse(value, self._choices_text() or "text")
+
+    def render(self, value: Value | None) -> str | None:
+        """The value as Kafka prints it; an unset option has none."""
+        if value is None:
+            return None
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, tuple):
+            return ",".join(value)
+        return str(value)
+
+    def _parse(self, text: str) -> object:
+        text = text.strip()
+        match self.type:
+            case OptionType.BOOLEAN:
+                return {"true": True, "false": False}.get(text.lower(), text)
+            case OptionType.SHORT | OptionType.INT | OptionType.LONG:
+                # Longer digit strings cannot be in range, and are slow to convert.
+                return int(text) if _INTEGER.fullmatch(text) and len(text) <= 40 else text
+            case OptionType.DOUBLE:
+                try:
+                    return float(text)
+                except ValueError:
+                    return text
+            case OptionType.LIST:
+                return tuple(_LIST_SEPARATOR.split(text)) if text else ()
+            case _:
+                return text
+
+    def _check_integer(self, value: object) -> int:
+        bits = _BITS[self.type]
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self._refuse(value, "a whole number")
+        if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
+            raise self._refuse(value, f"a number of at most {bits} bits")
+        if value == self.also:
+            return value
+        self._check_range(value)
+        return value
+
+    def _check_range(self, number: float) -> float:
+        if not math.isfinite(number):
+            raise self._refuse(number, "a finite number")
+        if self.at_least is not None and number < self.at_least:
+            raise self._refuse(number, self._range_text())
+        if self.at_most is not None and number > self.at_most:
+            raise self._refuse(number, self._range_text())
+        return number
+
+    def _check_list(self, value: object) -> tuple[str, ...]:
+        if not isinstance(value, list | tuple):
+            raise self._refuse(value, "a comma-separated list")
+        items = tuple(value)
+        for item in items:
+            if not isinstance(item, str) or not item:
+                raise self._refuse(self._shown(value), "a list without empty parts")
+            if self.choices and item not in self.choices:
+                raise self._refuse(self._shown(value), f"a list of {', '.join(self.choices)}")
+        if len(set(items)) != len(items):
+            raise self._refuse(self._shown(value), "a list without repetitions")
+        return items
+
+    @staticmethod
+    def _shown(value: Iterable[object]) -> str:
+        return ",".join(str(item) for item in value)
+
+    def _choices_text(self) -> str:
+        return f"one of {', '.join(self.choices)}" if self.choices else ""
+
+    def _range_text(self) -> str:
+        other = "" if self.also is None else f", or {self.also}"
+        if self.at_least is None:
+            return f"at most {self.at_most}{other}"
+        if self.at_most is None:
+            return f"at least {self.at_least}{other}"
+        return f"from {self.at_least} to {self.at_most}{other}"
+
+    def _refuse(self, value: object, wanted: str) -> ConfigError:
+        shown = "(hidden)" if self.sensitive else repr(value)
+        return ConfigError(f"{self.name}={shown} is not valid: it must be {wanted}")
+
+
+def option(type: OptionType, default: Value | None, *, doc: str, **details: Any) -> Any:
+    """Declare a field of a config class; its name with dots is the option's name."""
+    return field(
+        default=default,
+        metadata={_METADATA_KEY: {"type": type, "default": default, "doc": doc, **details}},
+    )
+
+
+@dataclass(frozen=True)
+class Config:
+    """What all config classes share: checks on construction, and the options that were given."""
+
+    kind: ClassVar[str] = "option"
+    """How messages call an option of this class, such as `topic option`."""
+    not_served: ClassVar[Mapping[str, str]] = {}
+    """Options of Kafka that Ottla lacks, with a hint; `ssl.` stands for all that begin so."""
+
+    given: frozenset[str] = field(default=frozenset(), kw_only=True, compare=False, repr=False)
+    """Names of the options that were set, to their default value or to another."""
+
+    def __post_init__(self) -> None:
+        changed = set[str]()
+        for known in options_of(type(self)).values():
+            value = known.check(getattr(self, known.field_name))
+            object.__setattr__(self, known.field_name, value)
+            if value != known.default:
+                changed.add(known.name)
+        object.__setattr__(self, "given", self.given | changed)
+        self.validate()
+
+    def validate(self) -> None:
+        """Check the rules between options; raise a ConfigError that says what to change."""
+
+    @classmethod
+    def read(cls, options: Mapping[str, object]) -> Self:
+        """Build from Kafka's option names and their values, as text or as Python values."""
+        values = read_options(cls, options)
+        fields: dict[str, Any] = {name.replace(".", "_"): value for name, value in values.items()}
+        return cls(**fields, given=frozenset(n for n, value in values.items() if value is not None))
+
+    def texts(self) -> dict[str, str]:
+        """The given options as text, by name: `read` makes an equal config of them."""
+        rendered = {name: value_text(self, name) for name in sorted(self.given)}
+        return {name: text for name, text in rendered.items() if text is not None}
+
+
+_OPTIONS: dict[type[Config], Mapping[str, Option]] = {}
+
+
+def options_of(config_class: type[Config]) -> Mapping[str, Option]:
+    """The options of a config class by name, in the order of declaration."""
+    if config_class not in _OPTIONS:
+        options = {}
+        for declared in dataclasses.fields(config_class):
+            if _METADATA_KEY in declared.metadata:
+                name = declared.name.replace("_", ".")
+                options[name] = Option(name=name, **declared.metadata[_METADATA_KEY])
+        _OPTIONS[config_class] = options
+    return _OPTIONS[config_class]
+
+
+def find_option(config_class: type[Config], name: str) -> Option:
+    """The option called `name`; the ConfigError tells a misspelt name from one that we lack."""
+    options = options_of(config_class)
+    if name in options:
+        return options[name]
+    for known in options.values():
+        if name in known.aliases:
+            return known
+    kind = config_class.kind
+    for absent, hint in config_class.not_served.items():
+        if name == absent or (absent.endswith(".") and name.startswith(absent)):
+            raise ConfigError(f"{name} is a {kind} of Kafka that Ottla does not have: {hint}")
+    nearest = difflib.get_close_matches(name, options, n=1, cutoff=0.6)
+    advice = f"did you mean {nearest[0]}?" if nearest else "remove it or check its spelling"
+    raise ConfigError(f"{name!r} is not a {kind}: {advice}")
+
+
+def read_options(
+    config_class: type[Config], options: Mapping[str, object]
+) -> dict[str, Value | None]:
+    """The checked values of the options that are given, by their proper names."""
+    values: dict[str, Value | None] = {}
+    for name, raw in options.items():
+        known = find_option(config_class, name)
+        value = known.read(raw)
+        if known.name in values and values[known.name] != value:
+            other = next(alias for alias in (known.name, *known.aliases) if alias != name)
+            raise ConfigError(f"{name} and {other} are one option with two values: give only one")
+        values[known.name] = value
+    return values
+
+
+def dotted(keywords: Mapping[str, object]) -> dict[str, object]:
+    """Python keywords (`log_segment_bytes`) or Kafka's names, all turned into Kafka's names."""
+    options: dict[str, object] = {}
+    for keyword, value in keywords.items():
+        name = keyword.replace("_", ".")
+        if name in options:
+            raise ConfigError(f"{name} is given twice, with dots and with underscores: give one")
+        options[name] = value
+    return options
+
+
+def value_of(config: Config, name: str) -> Value | None:
+    """The value of the option `name`."""
+    value: Value | None = getattr(config, options_of(type(config))[name].field_name)
+    return value
+
+
+def value_text(config: Config, name: str) -> str | None:
+    """The value of the option `name` as text."""
+    return options_of(type(config))[name].render(value_of(config, name))

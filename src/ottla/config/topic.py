@@ -1,0 +1,263 @@
+"""The options of a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ottla.config.options import Config, OptionType, option
+from ottla.errors import ConfigError
+
+LONG_MAX = (1 << 63) - 1
+DAY_MS = 24 * 60 * 60 * 1000
+
+_REPLICATION_HINT = "remove it, replication is the storage engine's work here"
+_REMOTE_HINT = "remove it, there is no tiered storage here"
+
+COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+
+
+@dataclass(frozen=True)
+class TopicConfig(Config):
+    """The effective options of one topic."""
+
+    kind: ClassVar[str] = "topic option"
+    not_served: ClassVar[Mapping[str, str]] = {
+        "follower.replication.throttled.replicas": _REPLICATION_HINT,
+        "leader.replication.throttled.replicas": _REPLICATION_HINT,
+        "local.retention.bytes": _REMOTE_HINT,
+        "local.retention.ms": _REMOTE_HINT,
+        "message.downconversion.enable": "remove it, only record batches v2 are kept and served",
+        "message.format.version": "remove it, the format is always record batches v2",
+        "message.timestamp.difference.max.ms": (
+            "use message.timestamp.before.max.ms and message.timestamp.after.max.ms"
+        ),
+        "preallocate": "remove it, segment files grow as records arrive",
+        "remote.log.copy.disable": _REMOTE_HINT,
+        "remote.log.delete.on.disable": _REMOTE_HINT,
+        "remote.storage.enable": _REMOTE_HINT,
+        "unclean.leader.election.enable": _REPLICATION_HINT,
+    }
+
+    cleanup_policy: tuple[str, ...] = option(
+        OptionType.LIST,
+        ("delete",),
+        choices=("compact", "delete"),
+        doc="What happens to old segments: delete drops them by age and size, "
+        "compact keeps the last value of each key; both can be given.",
+        dynamic=True,
+        synonyms=("log.cleanup.policy",),
+    )
+    compression_gzip_level: int = option(
+        OptionType.INT,
+        -1,
+        at_least=1,
+        at_most=9,
+        also=-1,
+        doc="The level of gzip when compression.type is gzip; -1 is gzip's own default.",
+        dynamic=True,
+        synonyms=("compression.gzip.level",),
+    )
+    compression_lz4_level: int = option(
+        OptionType.INT,
+        9,
+        at_least=1,
+        at_most=17,
+        doc="The level of lz4 when compression.type is lz4.",
+        dynamic=True,
+        synonyms=("compression.lz4.level",),
+    )
+    compression_type: str = option(
+        OptionType.STRING,
+        "producer",
+        choices=COMPRESSION_TYPES,
+        doc="How record batches are compressed in the log; producer keeps them as they came.",
+        dynamic=True,
+        synonyms=("compression.type",),
+    )
+    compression_zstd_level: int = option(
+        OptionType.INT,
+        3,
+        at_least=-131072,
+        at_most=22,
+        doc="The level of zstd when compression.type is zstd.",
+        dynamic=True,
+        synonyms=("compression.zstd.level",),
+    )
+    delete_retention_ms: int = option(
+        OptionType.LONG,
+        DAY_MS,
+        at_least=0,
+        doc="How long compaction keeps a tombstone, and so how long a reader that started at the "
+        "beginning may take without missing a deletion.",
+        dynamic=True,
+        synonyms=("log.cleaner.delete.retention.ms",),
+    )
+    file_delete_delay_ms: int = option(
+        OptionType.LONG,
+        60_000,
+        at_least=0,
+        doc="How long the file of a deleted segment stays on disk.",
+        dynamic=True,
+        synonyms=("log.segment.delete.delay.ms",),
+    )
+    flush_messages: int = option(
+        OptionType.LONG,
+        LONG_MAX,
+        at_least=1,
+        doc="After how many records the log is synced to disk; with 1 an acknowledgement waits "
+        "for the sync.",
+        dynamic=True,
+        synonyms=("log.flush.interval.messages",),
+    )
+    flush_ms: int = option(
+        OptionType.LONG,
+        LONG_MAX,
+        at_least=0,
+        doc="How long a record may stay in memory before the log is synced to disk.",
+        dynamic=True,
+        synonyms=("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    )
+    index_interval_bytes: int = option(
+        OptionType.INT,
+        4096,
+        at_least=0,
+        doc="About how many bytes of records there are per entry of the offset index.",
+        dynamic=True,
+        synonyms=("log.index.interval.bytes",),
+    )
+    max_compaction_lag_ms: int = option(
+        OptionType.LONG,
+        LONG_MAX,
+        at_least=1,
+        doc="How long a record may stay uncompacted in a compacted topic.",
+        dynamic=True,
+        synonyms=("log.cleaner.max.compaction.lag.ms",),
+    )
+    max_message_bytes: int = option(
+        OptionType.INT,
+        1024 * 1024 + 12,
+        at_least=0,
+        doc="The largest record batch that is accepted, as it is compressed.",
+        dynamic=True,
+        synonyms=("message.max.bytes",),
+    )
+    message_timestamp_after_max_ms: int = option(
+        OptionType.LONG,
+        # Kafka before 4.0 had no limit here (KIP-1030).
+        60 * 60 * 1000,
+        at_least=0,
+        doc="How far a record's CreateTime may lie after the broker's clock.",
+        dynamic=True,
+        synonyms=("log.message.timestamp.after.max.ms",),
+    )
+    message_timestamp_before_max_ms: int = option(
+        OptionType.LONG,
+        LONG_MAX,
+        at_least=0,
+        doc="How far a record's CreateTime may lie before the broker's clock.",
+        dynamic=True,
+        synonyms=("log.message.timestamp.before.max.ms",),
+    )
+    message_timestamp_type: str = option(
+        OptionType.STRING,
+        "CreateTime",
+        choices=("CreateTime", "LogAppendTime"),
+        doc="Whether a record keeps its producer's timestamp or gets the time of the append.",
+        dynamic=True,
+        synonyms=("log.message.timestamp.type",),
+    )
+    min_cleanable_dirty_ratio: float = option(
+        OptionType.DOUBLE,
+        0.5,
+        at_least=0,
+        at_most=1,
+        doc="The share of the log that must be uncompacted before compaction starts.",
+        dynamic=True,
+        synonyms=("log.cleaner.min.cleanable.ratio",),
+    )
+    min_compaction_lag_ms: int = option(
+        OptionType.LONG,
+        0,
+        at_least=0,
+        doc="How long a record stays uncompacted at least.",
+        dynamic=True,
+        synonyms=("log.cleaner.min.compaction.lag.ms",),
+    )
+    min_insync_replicas: int = option(
+        OptionType.INT,
+        1,
+        at_least=1,
+        doc="How many in-sync replicas a produce request with acks=all needs.",
+        dynamic=True,
+        synonyms=("min.insync.replicas",),
+    )
+    retention_bytes: int = option(
+        OptionType.LONG,
+        -1,
+        doc="How large a partition may grow before its oldest segments are deleted; "
+        "-1 sets no limit.",
+        dynamic=True,
+        synonyms=("log.retention.bytes",),
+    )
+    retention_ms: int = option(
+        OptionType.LONG,
+        7 * DAY_MS,
+        at_least=-1,
+        doc="How long records are kept before their segment is deleted; -1 keeps them for ever.",
+        dynamic=True,
+        synonyms=("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    )
+    segment_bytes: int = option(
+        OptionType.INT,
+        1 << 30,
+        # Kafka's limit until 4.0, which wants 1 MiB (KIP-1030): small segments are handy in tests.
+        at_least=14,
+        doc="The size at which a segment file is full and the next one begins.",
+        dynamic=True,
+        synonyms=("log.segment.bytes",),
+    )
+    segment_index_bytes: int = option(
+        OptionType.INT,
+        10 * 1024 * 1024,
+        at_least=4,
+        doc="The size of the offset index at which the next segment begins.",
+        dynamic=True,
+        synonyms=("log.index.size.max.bytes",),
+    )
+    segment_jitter_ms: int = option(
+        OptionType.LONG,
+        0,
+        at_least=0,
+        doc="The largest random time by which segment.ms is shortened, "
+        "so that partitions do not all begin segments at once.",
+        dynamic=True,
+        synonyms=("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    )
+    segment_ms: int = option(
+        OptionType.LONG,
+        7 * DAY_MS,
+        at_least=1,
+        doc="The age at which a segment is closed and the next one begins, even if it is not full.",
+        dynamic=True,
+        synonyms=("log.roll.ms", "log.roll.hours"),
+    )
+
+    def validate(self) -> None:
+        """Check the rules between options."""
+        if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
+            raise ConfigError(
+                f"min.compaction.lag.ms ({self.min_compaction_lag_ms}) is above "
+                f"max.compaction.lag.ms ({self.max_compaction_lag_ms}): lower it or raise the other"
+            )
+
+    @property
+    def compacts(self) -> bool:
+        """Whether old values of a key are removed."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def deletes(self) -> bool:
+        """Whether old segments are removed."""
+        return "delete" in self.cleanup_policy

@@ -1,0 +1,234 @@
+"""What a partition accepts from a producer: the checks and rewrites between a Produce request and the log.
+
+`prepare` looks at one partition's records by themselves; whether their producer may append them is the business of
+`producer_state`, where in the log they go that of `partition`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.config.topic import TopicConfig
+from ottla.errors import ErrorCode
+from ottla.records import batch as batches
+from ottla.records.batch import BatchHeader, TimestampType
+from ottla.records.compression import Codec
+from ottla.records.errors import CorruptRecordsError, UnsupportedMagicError
+from ottla.records.kernel import scan_records
+from ottla.records.record import Scan
+
+Buffer = bytes | bytearray | memoryview
+
+NO_TIMESTAMP = -1
+FIRST_PRODUCE_VERSION_WITH_ZSTD = 7
+# Decompressed, a batch may be this many times as large as `max.message.bytes`, and at least the floor.
+DECOMPRESSION_FACTOR = 100
+DECOMPRESSION_FLOOR_BYTES = 64 << 20
+
+_CODECS = {
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+
+
+class RecordError(NamedTuple):
+    """A record that made its batch fail, by its place in the batch."""
+
+    batch_index: int
+    message: str
+
+
+class Rejected(NamedTuple):
+    """Why a batch is refused."""
+
+    error: ErrorCode
+    message: str
+    record_errors: tuple[RecordError, ...] = ()
+
+
+class Prepared(NamedTuple):
+    """A batch that may be appended; `data` is the caller's buffer itself unless something had to be rewritten."""
+
+    data: Buffer
+    header: BatchHeader
+    append_time_ms: int
+
+
+def prepare(
+    records: Buffer | None, config: TopicConfig, now_ms: int, produce_version: int
+) -> Prepared | Rejected:
+    """Checks a batch as it came from a client, and rewrites what the topic's configuration asks for."""
+    if not records:
+        return Rejected(
+            ErrorCode.INVALID_RECORD,
+            "a produce request carries one record batch per partition, not none",
+        )
+    try:
+        header = _only_batch(records)
+    except UnsupportedMagicError as error:
+        return Rejected(ErrorCode.INVALID_RECORD, str(error))
+    except CorruptRecordsError as error:
+        return Rejected(ErrorCode.CORRUPT_MESSAGE, str(error))
+    rejected = _check_size(header.size_bytes, config)
+    if rejected is not None:
+        return rejected
+    if header.size_bytes != len(records):
+        return Rejected(
+            ErrorCode.INVALID_RECORD,
+            "a produce request carries one record batch per partition, not more",
+        )
+    # Before anything is made of the header: damage on the way is worth a retry, a wrong header is not.
+    if not batches.crc_matches(records, 0, header):
+        return Rejected(ErrorCode.CORRUPT_MESSAGE, "the checksum of the record batch is wrong")
+    try:
+        return _check_header(header, produce_version) or _prepare_records(
+            records, header, config, now_ms
+        )
+    except CorruptRecordsError as error:
+        return Rejected(ErrorCode.INVALID_RECORD, str(error))
+
+
+def _only_batch(records: Buffer) -> BatchHeader:
+    header = batches.read_header(records, 0)
+    if header.size_bytes > len(records):
+        raise CorruptRecordsError(f"a batch of {header.size_bytes} bytes in {len(records)} bytes")
+    return header
+
+
+def _check_size(size_bytes: int, config: TopicConfig) -> Rejected | None:
+    if size_bytes > config.max_message_bytes:
+        return Rejected(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"a batch of {size_bytes} bytes is larger than max.message.bytes={config.max_message_bytes}",
+        )
+    if size_bytes > config.segment_bytes:
+        return Rejected(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"a batch of {size_bytes} bytes is larger than segment.bytes={config.segment_bytes}",
+        )
+    return None
+
+
+def _check_header(header: BatchHeader, produce_version: int) -> Rejected | None:
+    problem = None
+    if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
+        problem = (
+            f"{header.record_count} records with a last offset delta of {header.last_offset_delta}"
+        )
+    elif header.base_offset != 0:
+        problem = f"the base offset is {header.base_offset}, but only the broker numbers records"
+    elif header.is_control:
+        problem = "clients may not write control records"
+    elif header.producer_id >= 0 and header.base_sequence < 0:
+        problem = f"producer {header.producer_id} sent the sequence {header.base_sequence}"
+    elif header.producer_id >= 0 and header.producer_epoch < 0:
+        problem = f"producer {header.producer_id} sent the epoch {header.producer_epoch}"
+    elif header.is_transactional and header.producer_id < 0:
+        problem = "a transactional batch without a producer id"
+    if problem is not None:
+        return Rejected(ErrorCode.INVALID_RECORD, problem)
+    if header.codec == Codec.ZSTD and produce_version < FIRST_PRODUCE_VERSION_WITH_ZSTD:
+        return Rejected(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"zstd needs Produce v{FIRST_PRODUCE_VERSION_WITH_ZSTD} or later (KIP-110)",
+        )
+    return None
+
+
+def _prepare_records(
+    records: Buffer, header: BatchHeader, config: TopicConfig, now_ms: int
+) -> Prepared | Rejected:
+    limit_bytes = max(DECOMPRESSION_FLOOR_BYTES, config.max_message_bytes * DECOMPRESSION_FACTOR)
+    payload = batches.payload(records, 0, header, limit_bytes)
+    scan = scan_records(payload, header.record_count)
+    if scan.null_key_count and "compact" in config.cleanup_policy:
+        return _keyless(records)
+    takes_append_time = config.message_timestamp_type == "LogAppendTime"
+    if not takes_append_time:
+        rejected = _check_timestamps(records, header, scan, config, now_ms)
+        if rejected is not None:
+            return rejected
+    if not scan.offsets_consecutive:
+        # Kafka numbers such records anew instead of refusing them; so do we.
+        records = _renumbered(records, header, _level(header.codec, config))
+        header = batches.read_header(records, 0)
+    target = _CODECS.get(config.compression_type, header.codec)
+    if target != header.codec:
+        records = batches.recompress(records, 0, header, target, _level(target, config))
+        header = batches.read_header(records, 0)
+        rejected = _check_size(header.size_bytes, config)
+        if rejected is not None:
+            return rejected
+    records, header = _with_timestamps(records, header, scan, takes_append_time, now_ms)
+    return Prepared(records, header, now_ms if takes_append_time else NO_TIMESTAMP)
+
+
+def _with_timestamps(
+    records: Buffer, header: BatchHeader, scan: Scan, takes_append_time: bool, now_ms: int
+) -> tuple[Buffer, BatchHeader]:
+    """Makes the batch's timestamp type and largest timestamp what the topic and the records say."""
+    if takes_append_time:
+        kind, max_timestamp_ms = TimestampType.LOG_APPEND_TIME, now_ms
+    else:
+        kind = TimestampType.CREATE_TIME
+        max_timestamp_ms = header.base_timestamp + scan.max_timestamp_delta
+    if kind is header.timestamp_type and max_timestamp_ms == header.max_timestamp:
+        return records, header
+    if isinstance(records, bytes) or (isinstance(records, memoryview) and records.readonly):
+        records = bytearray(records)
+    batches.stamp_timestamps(records, 0, kind, max_timestamp_ms)
+    return records, batches.read_header(records, 0)
+
+
+def _keyless(records: Buffer) -> Rejected:
+    found = [
+        RecordError(index, "a compacted topic takes only records with a key")
+        for index, record in enumerate(batches.read_batch(records, 0))
+        if record.key is None
+    ]
+    return Rejected(
+        ErrorCode.INVALID_RECORD,
+        "one or more records have no key, but the topic is compacted",
+        tuple(found),
+    )
+
+
+def _check_timestamps(
+    records: Buffer, header: BatchHeader, scan: Scan, config: TopicConfig, now_ms: int
+) -> Rejected | None:
+    earliest_ms = now_ms - config.message_timestamp_before_max_ms
+    latest_ms = now_ms + config.message_timestamp_after_max_ms
+    lowest_ms = header.base_timestamp + scan.min_timestamp_delta
+    highest_ms = header.base_timestamp + scan.max_timestamp_delta
+    if earliest_ms <= lowest_ms and highest_ms <= latest_ms:
+        return None
+    found = tuple(
+        RecordError(
+            index, f"timestamp {record.timestamp} is outside of [{earliest_ms}, {latest_ms}]"
+        )
+        for index, record in enumerate(batches.read_batch(records, 0))
+        if record.timestamp != NO_TIMESTAMP and not earliest_ms <= record.timestamp <= latest_ms
+    )
+    if not found:
+        return None
+    return Rejected(
+        ErrorCode.INVALID_TIMESTAMP, "one or more records have a timestamp out of range", found
+    )
+
+
+def _renumbered(records: Buffer, header: BatchHeader, level: int | None) -> bytes:
+    renumbered = [
+        record._replace(offset=index) for index, record in enumerate(batches.read_batch(records, 0))
+    ]
+    return batches.with_records(header._replace(base_offset=0), renumbered, level)
+
+
+def _level(codec: Codec, config: TopicConfig) -> int | None:
+    return {
+        Codec.GZIP: config.compression_gzip_level,
+        Codec.LZ4: config.compression_lz4_level,
+        Codec.ZSTD: config.compression_zstd_level,
+    }.get(codec)

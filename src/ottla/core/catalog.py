@@ -1,0 +1,318 @@
+"""The cluster's topics: what exists, what may be created or changed, and what has to be stored for it.
+
+A decision gives either a `Refused` or the changes to commit; `apply` takes committed changes in, at run time and at
+every start alike. Keys: `topic/<name>`, `deleting/<topic id>`, `broker-config/<node id>` (without an id: for all
+brokers), `producer-ids`.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ottla.errors import ErrorCode
+
+TOPIC_NAME_LIMIT = 249
+MAX_PARTITIONS_PER_REQUEST = 10_000
+INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
+UNSET = -1
+PRODUCER_ID_BLOCK = 1000
+
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+_TOPIC = "topic/"
+_DELETING = "deleting/"
+_BROKER_CONFIG = "broker-config/"
+_PRODUCER_IDS = "producer-ids"
+
+Changes = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    name: str
+    topic_id: uuid.UUID
+    partition_count: int
+    replication_factor: int
+    config: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name in INTERNAL_TOPICS
+
+
+class Refused(NamedTuple):
+    error: ErrorCode
+    message: str
+
+
+class NewTopic(NamedTuple):
+    """A topic as asked for; -1 takes the broker's default. `assignments` are the replicas of each partition."""
+
+    name: str
+    partition_count: int
+    replication_factor: int
+    assignments: Mapping[int, Sequence[int]]
+    config: Mapping[str, str]
+
+
+class Catalog:
+    """The topics, and what else the cluster has to remember."""
+
+    def __init__(self, entries: Mapping[str, Any]) -> None:
+        self.topics: dict[str, Topic] = {}
+        self.topics_by_id: dict[uuid.UUID, Topic] = {}
+        self.broker_configs: dict[str, Mapping[str, str]] = {}
+        self.next_producer_id = 0
+        self.deleting: dict[uuid.UUID, tuple[str, int]] = {}
+        # Topics by their name with dots as underscores: names that differ only there would share metric names.
+        self._folded: dict[str, str] = {}
+        self.apply(entries)
+
+    def apply(self, changes: Mapping[str, Any]) -> None:
+        """Takes committed changes in."""
+        for key, value in changes.items():
+            if key.startswith(_TOPIC):
+                self._apply_topic(key.removeprefix(_TOPIC), value)
+            elif key.startswith(_DELETING):
+                self._apply_deleting(uuid.UUID(key.removeprefix(_DELETING)), value)
+            elif key.startswith(_BROKER_CONFIG):
+                self.broker_configs[key.removeprefix(_BROKER_CONFIG)] = value or {}
+            elif key == _PRODUCER_IDS:
+                self.next_producer_id = value
+
+    def _apply_topic(self, name: str, value: Any) -> None:
+        old = self.topics.pop(name, None)
+        if old is not None:
+            del self.topics_by_id[old.topic_id]
+            del self._folded[_folded(name)]
+        if value is None:
+            return
+        topic = Topic(
+            name,
+            uuid.UUID(value["id"]),
+            value["partitions"],
+            value["replication_factor"],
+            value["config"],
+        )
+        self.topics[name] = topic
+        self.topics_by_id[topic.topic_id] = topic
+        self._folded[_folded(name)] = name
+
+    def _apply_deleting(self, topic_id: uuid.UUID, value: Any) -> None:
+        if value is None:
+            self.deleting.pop(topic_id, None)
+        else:
+            self.deleting[topic_id] = (value["name"], value["partitions"])
+
+    def create(
+        self,
+        new: NewTopic,
+        topic_id: uuid.UUID,
+        live_nodes: Sequence[int],
+        default_partitions: int,
+        default_replication_factor: int,
+    ) -> Changes | Refused:
+        """Creates a topic; the caller has checked its config."""
+        refused = self.check_new_name(new.name)
+        if refused is not None:
+            return refused
+        shape = _shape(new, live_nodes, default_partitions, default_replication_factor)
+        if isinstance(shape, Refused):
+            return shape
+        partition_count, replication_factor = shape
+        return _topic_change(
+            Topic(new.name, topic_id, partition_count, replication_factor, dict(new.config))
+        )
+
+    def check_new_name(self, name: str) -> Refused | None:
+        refused = check_name(name)
+        if refused is not None:
+            return refused
+        if name in self.topics:
+            return Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{name}' exists already")
+        other = self._folded.get(_folded(name))
+        if other is not None:
+            return Refused(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"topic '{name}' collides with '{other}': '.' and '_' count as the same character",
+            )
+        return None
+
+    def delete(self, topic: Topic) -> Changes:
+        """Deletes a topic; its data goes later, and `deleted` says when it has gone."""
+        return {
+            _TOPIC + topic.name: None,
+            _DELETING + str(topic.topic_id): {
+                "name": topic.name,
+                "partitions": topic.partition_count,
+            },
+        }
+
+    def deleted(self, topic_id: uuid.UUID) -> Changes:
+        return {_DELETING + str(topic_id): None}
+
+    def add_partitions(
+        self,
+        name: str,
+        count: int,
+        assignments: Sequence[Sequence[int]] | None,
+        live_nodes: Sequence[int],
+    ) -> Changes | Refused:
+        """Grows a topic to `count` partitions."""
+        topic = self.topics.get(name)
+        if topic is None:
+            return Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
+        if count == topic.partition_count:
+            return Refused(
+                ErrorCode.INVALID_PARTITIONS, f"topic '{name}' already has {count} partition(s)"
+            )
+        if count < topic.partition_count:
+            return Refused(
+                ErrorCode.INVALID_PARTITIONS,
+                f"topic '{name}' has {topic.partition_count} partition(s), which is more than {count}: "
+                "partitions cannot be taken away",
+            )
+        added = count - topic.partition_count
+        if added > MAX_PARTITIONS_PER_REQUEST:
+            return Refused(
+                ErrorCode.INVALID_PARTITIONS,
+                f"{added} new partitions at once are more than {MAX_PARTITIONS_PER_REQUEST}",
+            )
+        if assignments is not None:
+            if len(assignments) != added:
+                return Refused(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"{added} partition(s) are added, but {len(assignments)} assignment(s) are given",
+                )
+            refused = _check_replicas(assignments, live_nodes, topic.replication_factor)
+            if refused is not None:
+                return refused
+        return _topic_change(
+            Topic(name, topic.topic_id, count, topic.replication_factor, topic.config)
+        )
+
+    def configure(self, topic: Topic, config: Mapping[str, str]) -> Changes:
+        """Replaces a topic's own configuration; the caller has checked it."""
+        return _topic_change(
+            Topic(
+                topic.name,
+                topic.topic_id,
+                topic.partition_count,
+                topic.replication_factor,
+                dict(config),
+            )
+        )
+
+    def configure_broker(self, name: str, config: Mapping[str, str]) -> Changes:
+        """Replaces what was altered of a broker's options, or with an empty name of every broker's."""
+        return {_BROKER_CONFIG + name: dict(config)}
+
+    def reserve_producer_ids(self) -> tuple[range, Changes]:
+        """A block of producer ids; none of them may be used before the changes are committed."""
+        end = self.next_producer_id + PRODUCER_ID_BLOCK
+        return range(self.next_producer_id, end), {_PRODUCER_IDS: end}
+
+
+def check_name(name: str) -> Refused | None:
+    """Kafka's rules for the names of topics."""
+    problem = None
+    if not name:
+        problem = "a topic name may not be empty"
+    elif name in (".", ".."):
+        problem = f"a topic name may not be '{name}'"
+    elif len(name) > TOPIC_NAME_LIMIT:
+        problem = (
+            f"a topic name has at most {TOPIC_NAME_LIMIT} characters, this one has {len(name)}"
+        )
+    elif not _LEGAL_NAME.fullmatch(name):
+        problem = (
+            f"topic name {name!r} has characters other than ASCII letters, digits, '.', '_' and '-'"
+        )
+    return None if problem is None else Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+
+
+def _folded(name: str) -> str:
+    return name.replace(".", "_")
+
+
+def _shape(
+    new: NewTopic,
+    live_nodes: Sequence[int],
+    default_partitions: int,
+    default_replication_factor: int,
+) -> tuple[int, int] | Refused:
+    """Partition count and replication factor of a topic to be."""
+    if new.assignments:
+        return _assigned_shape(new, live_nodes)
+    if new.partition_count != UNSET and new.partition_count <= 0:
+        return Refused(
+            ErrorCode.INVALID_PARTITIONS, f"{new.partition_count} partitions: at least 1 is needed"
+        )
+    partition_count = default_partitions if new.partition_count == UNSET else new.partition_count
+    if partition_count > MAX_PARTITIONS_PER_REQUEST:
+        return Refused(
+            ErrorCode.INVALID_PARTITIONS,
+            f"{partition_count} partitions at once are more than {MAX_PARTITIONS_PER_REQUEST}",
+        )
+    if new.replication_factor != UNSET and new.replication_factor <= 0:
+        return Refused(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"replication factor {new.replication_factor}: at least 1 is needed",
+        )
+    replicas = (
+        default_replication_factor if new.replication_factor == UNSET else new.replication_factor
+    )
+    if replicas > len(live_nodes):
+        return Refused(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"replication factor {replicas} is larger than the number of live brokers, {len(live_nodes)}",
+        )
+    return partition_count, replicas
+
+
+def _assigned_shape(new: NewTopic, live_nodes: Sequence[int]) -> tuple[int, int] | Refused:
+    if new.partition_count != UNSET or new.replication_factor != UNSET:
+        return Refused(
+            ErrorCode.INVALID_REQUEST,
+            "give either replica assignments, or a partition count and a replication factor, not both",
+        )
+    if sorted(new.assignments) != list(range(len(new.assignments))):
+        return Refused(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "assigned partitions must be numbered 0, 1, 2 and so on",
+        )
+    replication_factor = len(new.assignments[0])
+    refused = _check_replicas(new.assignments.values(), live_nodes, replication_factor)
+    return refused or (len(new.assignments), replication_factor)
+
+
+def _check_replicas(
+    assignments: Iterable[Sequence[int]], live_nodes: Sequence[int], replication_factor: int
+) -> Refused | None:
+    for replicas in assignments:
+        problem = None
+        if not replicas:
+            problem = "a partition needs at least one replica"
+        elif len(dict.fromkeys(replicas)) != len(replicas):
+            problem = f"{list(replicas)} names a broker twice"
+        elif len(replicas) != replication_factor:
+            problem = f"{list(replicas)} are not {replication_factor} replica(s) like the others"
+        elif any(node not in live_nodes for node in replicas):
+            problem = f"{list(replicas)} names a broker that is not there; live: {list(live_nodes)}"
+        if problem is not None:
+            return Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+    return None
+
+
+def _topic_change(topic: Topic) -> Changes:
+    return {
+        _TOPIC + topic.name: {
+            "id": str(topic.topic_id),
+            "partitions": topic.partition_count,
+            "replication_factor": topic.replication_factor,
+            "config": dict(topic.config),
+        }
+    }

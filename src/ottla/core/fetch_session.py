@@ -1,0 +1,160 @@
+"""Fetch sessions (KIP-227): a consumer says once what it reads, then only what changed; so does the broker."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ottla.errors import ErrorCode
+
+NO_SESSION = 0
+FINAL_EPOCH = -1
+INITIAL_EPOCH = 0
+MAX_EPOCH = 0x7FFFFFFF
+IDLE_MS = 120_000  # a session that was unused for so long may be evicted
+
+Key = tuple[str | uuid.UUID, int]
+
+
+@dataclass(slots=True)
+class FetchTarget:
+    """A partition that a consumer reads, and what it was last told about it."""
+
+    topic: str
+    topic_id: uuid.UUID
+    partition: int
+    fetch_offset: int
+    max_bytes: int
+    leader_epoch: int
+    last_fetched_epoch: int
+    told_high_watermark: int = -1
+    told_start_offset: int = -1
+
+    def news(
+        self, error: ErrorCode, high_watermark: int, start_offset: int, has_records: bool
+    ) -> bool:
+        """Whether an incremental response must mention the partition; remembers what is told."""
+        changed = (
+            has_records
+            or error is not ErrorCode.NONE
+            or high_watermark != self.told_high_watermark
+            or start_offset != self.told_start_offset
+        )
+        # After an error the partition is mentioned once more when the error is gone.
+        self.told_high_watermark = -1 if error is not ErrorCode.NONE else high_watermark
+        self.told_start_offset = start_offset
+        return changed
+
+
+@dataclass(slots=True)
+class FetchSession:
+    """What one consumer reads."""
+
+    session_id: int
+    uses_topic_ids: bool
+    last_used_ms: int
+    next_epoch: int = 1
+    targets: dict[Key, FetchTarget] = field(default_factory=dict)
+
+    def update(self, targets: Iterable[tuple[Key, FetchTarget]], forgotten: Iterable[Key]) -> None:
+        for key, target in targets:
+            known = self.targets.get(key)
+            if known is None:
+                self.targets[key] = target
+                continue
+            known.fetch_offset = target.fetch_offset
+            known.max_bytes = target.max_bytes
+            known.leader_epoch = target.leader_epoch
+            known.last_fetched_epoch = target.last_fetched_epoch
+        for key in forgotten:
+            self.targets.pop(key, None)
+
+    def move_back(self, key: Key) -> None:
+        """Lets the other partitions come first next time: a busy one must not starve them."""
+        target = self.targets.pop(key, None)
+        if target is not None:
+            self.targets[key] = target
+
+
+@dataclass(slots=True)
+class FetchContext:
+    """What a fetch request asks for; `session` is None outside of a session."""
+
+    targets: list[tuple[Key, FetchTarget]]
+    session: FetchSession | None
+    is_incremental: bool
+
+    @property
+    def session_id(self) -> int:
+        return NO_SESSION if self.session is None else self.session.session_id
+
+    def told(self, key: Key, has_records: bool, is_news: bool) -> bool:
+        """Whether the response mentions the partition."""
+        if self.session is not None and has_records:
+            self.session.move_back(key)
+        return is_news or not self.is_incremental
+
+
+class FetchSessions:
+    """The sessions of a broker, bounded by `max.incremental.fetch.session.cache.slots`."""
+
+    def __init__(self, slots: int) -> None:
+        self._slots = slots
+        # Ordered by last use, the longest unused first.
+        self._sessions: dict[int, FetchSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __contains__(self, session_id: int) -> bool:
+        return session_id in self._sessions
+
+    def open(
+        self,
+        session_id: int,
+        epoch: int,
+        targets: Sequence[tuple[Key, FetchTarget]],
+        forgotten: Sequence[Key],
+        uses_topic_ids: bool,
+        now_ms: int,
+        fresh_id: int,
+    ) -> FetchContext | ErrorCode:
+        """What a request is about; `fresh_id` names the session if one begins."""
+        if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+            self._sessions.pop(session_id, None)
+            session = None
+            if epoch == INITIAL_EPOCH and targets:
+                session = self._begin(fresh_id, uses_topic_ids, now_ms)
+            if session is None:
+                return FetchContext(list(dict(targets).items()), None, False)
+            session.update(targets, ())
+            return FetchContext(list(session.targets.items()), session, False)
+        found = self._sessions.get(session_id)
+        if found is None:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if found.next_epoch != epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        if found.uses_topic_ids != uses_topic_ids:
+            return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        found.update(targets, forgotten)
+        found.next_epoch = 1 if epoch == MAX_EPOCH else epoch + 1
+        found.last_used_ms = now_ms
+        self._sessions.pop(session_id)
+        if not found.targets:
+            return FetchContext([], None, False)
+        self._sessions[session_id] = found
+        return FetchContext(list(found.targets.items()), found, True)
+
+    def _begin(self, session_id: int, uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
+        """A new session, if there is room or one that nobody uses."""
+        if self._slots <= 0:
+            return None
+        if len(self._sessions) >= self._slots:
+            oldest = next(iter(self._sessions.values()))
+            if now_ms - oldest.last_used_ms < IDLE_MS:
+                return None
+            del self._sessions[oldest.session_id]
+        session = FetchSession(session_id, uses_topic_ids, now_ms)
+        self._sessions[session_id] = session
+        return session

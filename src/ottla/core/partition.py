@@ -1,0 +1,130 @@
+"""A partition's state apart from its bytes: offsets, watermark, producers, and what a reader may see."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from ottla.core.producer_state import (
+    NO_PRODUCER_ID,
+    EndedTransaction,
+    ProducerBatch,
+    ProducerStates,
+    Sent,
+)
+from ottla.errors import ErrorCode
+from ottla.records.batch import BatchHeader, read_batch
+from ottla.records.control import MarkerType, parse_marker
+
+Buffer = bytes | bytearray | memoryview
+
+READ_UNCOMMITTED = 0
+READ_COMMITTED = 1
+NO_EPOCH = -1
+
+
+class Bounds(NamedTuple):
+    """What a reader is told of a partition: it may read from `start_offset` up to `end_offset`."""
+
+    start_offset: int
+    end_offset: int
+    high_watermark: int
+    last_stable_offset: int
+
+
+class Partition:
+    """The state that replaying a log gives, and that every append changes.
+
+    Invariant: start_offset <= last_stable_offset <= high_watermark <= end_offset.
+    """
+
+    def __init__(
+        self, leader_epoch: int, start_offset: int, end_offset: int, producers: ProducerStates
+    ) -> None:
+        self.leader_epoch = leader_epoch
+        self.start_offset = start_offset
+        self.end_offset = end_offset
+        self.high_watermark = end_offset
+        self.producers = producers
+        # Transactions whose marker readers do not see yet: for them they are still open.
+        self._ended_unseen: deque[EndedTransaction] = deque()
+
+    def check_leader_epoch(self, requested: int) -> ErrorCode:
+        """Whether the requester's idea of who leads is ours (KIP-320); -1 is no idea."""
+        if requested == NO_EPOCH or requested == self.leader_epoch:
+            return ErrorCode.NONE
+        if requested < self.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    def decide_append(self, header: BatchHeader) -> Sent | ErrorCode:
+        """NONE to append a client's batch at the end, an earlier append that it repeats, or an error."""
+        if header.producer_id == NO_PRODUCER_ID:
+            return ErrorCode.NONE
+        return self.producers.check(_producer_batch(header))
+
+    def apply(
+        self, header: BatchHeader, base_offset: int, data: Buffer, now_ms: int
+    ) -> EndedTransaction | None:
+        """Takes a batch of the log into account: at its append, and again at every replay."""
+        last_offset = base_offset + header.last_offset_delta
+        self.end_offset = last_offset + 1
+        if header.producer_id == NO_PRODUCER_ID:
+            return None
+        if not header.is_control:
+            self.producers.apply_batch(_producer_batch(header), base_offset, last_offset, now_ms)
+            return None
+        records = read_batch(data, 0)
+        # Compaction leaves an empty control batch when the whole transaction is gone.
+        marker = parse_marker(records[0]) if records else None
+        if marker is None:
+            return None
+        ended = self.producers.apply_marker(
+            header.producer_id,
+            header.producer_epoch,
+            marker.coordinator_epoch,
+            marker.type is MarkerType.ABORT,
+            base_offset,
+            now_ms,
+        )
+        if ended is not None:
+            self._ended_unseen.append(ended)
+        return ended
+
+    def advance_high_watermark(self, offset: int) -> bool:
+        """Everything below the offset is durable; says whether that is news."""
+        assert offset <= self.end_offset, (
+            f"high watermark {offset} behind the end {self.end_offset}"
+        )
+        if offset <= self.high_watermark:
+            return False
+        self.high_watermark = offset
+        while self._ended_unseen and self._ended_unseen[0].last_offset < offset:
+            self._ended_unseen.popleft()
+        return True
+
+    def trim(self, start_offset: int) -> None:
+        self.start_offset = max(self.start_offset, start_offset)
+
+    @property
+    def last_stable_offset(self) -> int:
+        undecided = [ended.first_offset for ended in self._ended_unseen]
+        first_open = self.producers.first_open_offset
+        if first_open is not None:
+            undecided.append(first_open)
+        return max(self.start_offset, min((self.high_watermark, *undecided)))
+
+    def bounds(self, isolation_level: int) -> Bounds:
+        stable = self.last_stable_offset
+        end_offset = stable if isolation_level == READ_COMMITTED else self.high_watermark
+        return Bounds(self.start_offset, end_offset, self.high_watermark, stable)
+
+
+def _producer_batch(header: BatchHeader) -> ProducerBatch:
+    return ProducerBatch(
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.last_sequence,
+        header.is_transactional,
+    )

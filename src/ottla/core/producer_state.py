@@ -1,0 +1,270 @@
+"""What a partition remembers of its producers: the basis of idempotence and of transactions on the partition.
+
+A producer's last five batches are remembered, because a client keeps at most five requests in flight: a retry of any
+of them is recognised and answered with the offset it already has.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ottla.errors import ErrorCode
+from ottla.records.crc import crc32c
+
+BATCHES_KEPT = 5
+MAX_SEQUENCE = 0x7FFFFFFF
+NO_PRODUCER_ID = -1
+NO_EPOCH = -1
+NO_SEQUENCE = -1
+NO_OFFSET = -1
+
+SNAPSHOT_VERSION = 1
+_SNAPSHOT_START = struct.Struct(">hIi")
+# producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, transaction's start
+_SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
+
+
+class CorruptSnapshotError(Exception):
+    """A producer snapshot is damaged; an older one, or the log itself, has to serve."""
+
+
+class Sent(NamedTuple):
+    """A batch of a producer as it lies in the log."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+
+    @property
+    def first_sequence(self) -> int:
+        return sequence_before(self.last_sequence, self.offset_delta)
+
+    @property
+    def base_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+class ProducerBatch(NamedTuple):
+    """What a batch says of its producer."""
+
+    producer_id: int
+    producer_epoch: int
+    first_sequence: int
+    last_sequence: int
+    is_transactional: bool
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction on the partition that no marker has ended."""
+
+    producer_id: int
+    first_offset: int
+
+
+class EndedTransaction(NamedTuple):
+    """A transaction that a marker has ended; `last_offset` is the marker's."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    is_aborted: bool
+
+
+@dataclass(slots=True)
+class Producer:
+    """One producer id on one partition."""
+
+    producer_id: int
+    epoch: int = NO_EPOCH
+    coordinator_epoch: int = -1
+    last_write_ms: int = -1
+    transaction_first_offset: int = NO_OFFSET
+    sent: deque[Sent] = field(default_factory=lambda: deque(maxlen=BATCHES_KEPT))
+
+    @property
+    def last_sequence(self) -> int:
+        return self.sent[-1].last_sequence if self.sent else NO_SEQUENCE
+
+
+def sequence_after(sequence: int, count: int) -> int:
+    """The sequence `count` further on; 2³¹-1 is followed by 0."""
+    return (sequence + count) & MAX_SEQUENCE
+
+
+def sequence_before(sequence: int, count: int) -> int:
+    return (sequence - count) & MAX_SEQUENCE
+
+
+class ProducerStates:
+    """All producers of a partition."""
+
+    def __init__(self) -> None:
+        self._producers: dict[int, Producer] = {}
+        # Producers by the first offset of their open transaction.
+        self._open: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def __iter__(self) -> Iterator[Producer]:
+        return iter(self._producers.values())
+
+    def get(self, producer_id: int) -> Producer | None:
+        return self._producers.get(producer_id)
+
+    @property
+    def first_open_offset(self) -> int | None:
+        """The first offset of the earliest open transaction."""
+        return min(self._open) if self._open else None
+
+    def check(self, batch: ProducerBatch) -> Sent | ErrorCode:
+        """What becomes of a batch: NONE to append it, the earlier append that it repeats, or the error."""
+        producer = self._producers.get(batch.producer_id)
+        if producer is None:
+            # Retention may have taken everything that the producer wrote, and its state with it.
+            return ErrorCode.NONE
+        if batch.producer_epoch < producer.epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if batch.producer_epoch > producer.epoch:
+            if batch.first_sequence != 0 and producer.epoch != NO_EPOCH:
+                return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        else:
+            for sent in producer.sent:
+                if (
+                    sent.last_sequence == batch.last_sequence
+                    and sent.first_sequence == batch.first_sequence
+                ):
+                    return sent
+            # A marker with a new epoch leaves no batches: then the producer starts at 0 again.
+            if batch.first_sequence != sequence_after(producer.last_sequence, 1):
+                return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        if producer.transaction_first_offset != NO_OFFSET and not batch.is_transactional:
+            return ErrorCode.INVALID_TXN_STATE
+        return ErrorCode.NONE
+
+    def apply_batch(
+        self, batch: ProducerBatch, base_offset: int, last_offset: int, now_ms: int
+    ) -> None:
+        """Remembers a batch that was appended."""
+        producer = self._producers.get(batch.producer_id)
+        if producer is None:
+            producer = self._producers[batch.producer_id] = Producer(batch.producer_id)
+        if producer.epoch != batch.producer_epoch:
+            producer.epoch = batch.producer_epoch
+            producer.sent.clear()
+        producer.sent.append(
+            Sent(batch.last_sequence, last_offset, last_offset - base_offset, now_ms)
+        )
+        producer.last_write_ms = now_ms
+        if batch.is_transactional and producer.transaction_first_offset == NO_OFFSET:
+            producer.transaction_first_offset = base_offset
+            self._open[base_offset] = batch.producer_id
+
+    def apply_marker(
+        self,
+        producer_id: int,
+        epoch: int,
+        coordinator_epoch: int,
+        is_abort: bool,
+        offset: int,
+        now_ms: int,
+    ) -> EndedTransaction | None:
+        """Ends the producer's open transaction, if there is one."""
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            producer = self._producers[producer_id] = Producer(producer_id)
+        if producer.epoch != epoch:
+            producer.epoch = epoch
+            producer.sent.clear()
+        producer.coordinator_epoch = coordinator_epoch
+        producer.last_write_ms = now_ms
+        first_offset = producer.transaction_first_offset
+        if first_offset == NO_OFFSET:
+            return None
+        producer.transaction_first_offset = NO_OFFSET
+        del self._open[first_offset]
+        return EndedTransaction(producer_id, first_offset, offset, is_abort)
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forgets producers that wrote nothing for long and have no open transaction; says how many."""
+        gone = [
+            producer.producer_id
+            for producer in self._producers.values()
+            if producer.transaction_first_offset == NO_OFFSET
+            and now_ms - producer.last_write_ms >= expiration_ms
+        ]
+        for producer_id in gone:
+            del self._producers[producer_id]
+        return len(gone)
+
+    def to_snapshot(self) -> bytes:
+        """Kafka's snapshot format, with one entry for every remembered batch instead of the last one only.
+
+        Kafka's reader lets a later entry of the same producer replace an earlier one, so it reads these files too;
+        ours recognises a retry of any of the five batches also after a restart.
+        """
+        entries = bytearray()
+        count = 0
+        for producer in self._producers.values():
+            kept = list(producer.sent) or [Sent(NO_SEQUENCE, NO_OFFSET, 0, -1)]
+            # As in Kafka, the time of the last write, which may have been a marker.
+            kept[-1] = kept[-1]._replace(timestamp_ms=producer.last_write_ms)
+            for sent in kept:
+                count += 1
+                entries += _SNAPSHOT_ENTRY.pack(
+                    producer.producer_id,
+                    producer.epoch,
+                    sent.last_sequence,
+                    sent.last_offset,
+                    sent.offset_delta,
+                    sent.timestamp_ms,
+                    producer.coordinator_epoch,
+                    producer.transaction_first_offset,
+                )
+        body = struct.pack(">i", count) + entries
+        return struct.pack(">hI", SNAPSHOT_VERSION, crc32c(body)) + body
+
+    @classmethod
+    def from_snapshot(cls, data: bytes) -> ProducerStates:
+        """Reads what `to_snapshot` or Kafka wrote."""
+        if len(data) < _SNAPSHOT_START.size:
+            raise CorruptSnapshotError(f"{len(data)} bytes are too few")
+        version, crc, count = _SNAPSHOT_START.unpack_from(data)
+        if version != SNAPSHOT_VERSION:
+            raise CorruptSnapshotError(f"version {version}")
+        if crc32c(data[6:]) != crc:
+            raise CorruptSnapshotError("the checksum is wrong")
+        if len(data) != _SNAPSHOT_START.size + count * _SNAPSHOT_ENTRY.size:
+            raise CorruptSnapshotError(f"{count} entries do not make {len(data)} bytes")
+        states = cls()
+        for entry in _SNAPSHOT_ENTRY.iter_unpack(data[_SNAPSHOT_START.size :]):
+            states._load(*entry)
+        return states
+
+    def _load(
+        self,
+        producer_id: int,
+        epoch: int,
+        last_sequence: int,
+        last_offset: int,
+        offset_delta: int,
+        timestamp_ms: int,
+        coordinator_epoch: int,
+        transaction_first_offset: int,
+    ) -> None:
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            producer = self._producers[producer_id] = Producer(producer_id)
+        producer.epoch = epoch
+        producer.coordinator_epoch = coordinator_epoch
+        producer.last_write_ms = max(producer.last_write_ms, timestamp_ms)
+        producer.transaction_first_offset = transaction_first_offset
+        if last_offset != NO_OFFSET:
+            producer.sent.append(Sent(last_sequence, last_offset, offset_delta, timestamp_ms))
+        if transaction_first_offset != NO_OFFSET:
+            self._open[transaction_first_offset] = producer_id

@@ -1,0 +1,46 @@
+"""Which segments of a log are old or surplus."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class Segment(Protocol):
+    @property
+    def end_offset(self) -> int: ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    @property
+    def max_timestamp_ms(self) -> int: ...
+
+
+def is_expired(segment: Segment, now_ms: int, retention_ms: int) -> bool:
+    """Whether all of a segment is older than the limit; records without a timestamp have no age."""
+    return 0 <= retention_ms < now_ms - segment.max_timestamp_ms and segment.max_timestamp_ms >= 0
+
+
+def retained_from(
+    segments: Sequence[Segment],
+    start_offset: int,
+    now_ms: int,
+    retention_ms: int,
+    retention_bytes: int,
+) -> int:
+    """The offset that the log should start at; -1 switches a limit off.
+
+    Segments go from the front, as in Kafka: the first one that must stay protects all behind it. The last segment
+    stays: the caller rolls it first if `is_expired` says that all of it is old.
+    """
+    keep_from = start_offset
+    surplus_bytes = sum(segment.size_bytes for segment in segments) - retention_bytes
+    for segment in segments[:-1]:
+        expired = is_expired(segment, now_ms, retention_ms)
+        surplus = retention_bytes >= 0 and surplus_bytes >= segment.size_bytes
+        if not expired and not surplus:
+            break
+        surplus_bytes -= segment.size_bytes
+        keep_from = max(keep_from, segment.end_offset)
+    return keep_from

@@ -1,0 +1,75 @@
+"""Names and addresses that every layer uses."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import NamedTuple, Self
+from uuid import UUID
+
+from ottla.errors import ConfigError
+
+NO_TOPIC_ID = UUID(int=0)
+"""What the protocol sends where a topic has no id or is named otherwise."""
+
+METADATA_TOPIC_ID = UUID(int=1)
+"""Reserved by Kafka for the metadata log; no topic of ours gets it."""
+
+_TOPIC_ID_CHARS = 22
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Endpoint(NamedTuple):
+    """A host and a port, printed as HOST:PORT with IPv6 addresses in brackets."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `HOST:PORT`, `1.2.3.4:9092` or `[::1]:9092`."""
+        host, separator, port = text.strip().rpartition(":")
+        if not separator or port.endswith("]"):
+            raise ConfigError(f"{text!r} has no port: write HOST:PORT, as in 127.0.0.1:9092")
+        if not (port.isascii() and port.isdigit() and int(port) <= 65535):
+            raise ConfigError(f"{text!r} has port {port!r}: it must be a number from 0 to 65535")
+        if host.startswith("[") and host.endswith("]"):
+            host = host[1:-1]
+            if ":" not in host:
+                raise ConfigError(f"{text!r} has brackets: they are only for IPv6 addresses")
+        elif ":" in host:
+            raise ConfigError(f"{text!r} is ambiguous: write an IPv6 address as [{host}]:{port}")
+        if not host:
+            raise ConfigError(f"{text!r} has no host: write 0.0.0.0:{port} for every interface")
+        if any(char.isspace() or char in "[]/," for char in host):
+            raise ConfigError(f"{text!r} is not a host and a port: {host!r} is no host name")
+        return cls(host, int(port))
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def topic_id_text(topic_id: UUID) -> str:
+    """Kafka's text form of an id: URL-safe base64 without padding, 22 characters."""
+    return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode("ascii")
+
+
+def parse_topic_id(text: str) -> UUID:
+    """The id of which `text` is Kafka's text form."""
+    try:
+        raw = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+    except (ValueError, binascii.Error):
+        raw = b""
+    # Comparing with the canonical form catches stray bits in the last character.
+    if len(text) != _TOPIC_ID_CHARS or len(raw) != 16 or topic_id_text(UUID(bytes=raw)) != text:
+        raise ValueError(f"{text!r} is not a topic id: expected 22 characters of URL-safe base64")
+    return UUID(bytes=raw)

@@ -1,0 +1,233 @@
+"""What the broker needs from outside: time, identifiers, and a storage engine.
+
+An engine knows nothing of Kafka's semantics. It stores record batches under offsets that the caller chose, hands them
+back, forgets them from the front, and keeps a small catalog of JSON values. Every engine passes `tests/storage_contract`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from ottla.config.topic import TopicConfig
+
+Buffer = bytes | bytearray | memoryview
+JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
+
+
+class Clock(Protocol):
+    def now_ms(self) -> int:
+        """Wall-clock milliseconds since the epoch."""
+        ...
+
+
+class Ids(Protocol):
+    def topic_id(self) -> uuid.UUID: ...
+
+    def session_id(self) -> int:
+        """A random positive 31-bit number."""
+        ...
+
+
+class PartitionRef(NamedTuple):
+    """A partition as engines know it; the id tells a topic from an older one of the same name."""
+
+    topic: str
+    partition: int
+    topic_id: uuid.UUID
+
+
+class Extent(NamedTuple):
+    """What an engine must know of a batch in order to find it again."""
+
+    base_offset: int
+    last_offset: int
+    max_timestamp_ms: int
+    size_bytes: int
+
+
+class SegmentInfo(NamedTuple):
+    """A run of batches that is deleted as one piece; the last one of a log is never deleted."""
+
+    base_offset: int
+    end_offset: int
+    size_bytes: int
+    max_timestamp_ms: int
+
+
+class EpochStart(NamedTuple):
+    """The first offset that was written under a leader epoch."""
+
+    epoch: int
+    start_offset: int
+
+
+class Snapshot(NamedTuple):
+    """State as of `offset`, in whatever form the caller saved it."""
+
+    offset: int
+    data: bytes
+
+
+class StorageError(Exception):
+    """The engine could not do what was asked; the partition has to be claimed anew."""
+
+
+class FencedError(StorageError):
+    """Somebody else has claimed the partition since."""
+
+
+class CatalogConflictError(StorageError):
+    """The catalog was changed by somebody else since it was read."""
+
+
+class PartitionLog(Protocol):
+    """A claimed partition. Offsets: `start_offset` is the first readable one, `end_offset` the next to be written."""
+
+    @property
+    def ref(self) -> PartitionRef: ...
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of this claim; it is higher than that of every earlier claim of the partition."""
+        ...
+
+    @property
+    def start_offset(self) -> int: ...
+
+    @property
+    def end_offset(self) -> int: ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    @property
+    def epochs(self) -> Sequence[EpochStart]:
+        """Every epoch under which something was written, oldest first."""
+        ...
+
+    def configure(self, config: TopicConfig) -> None:
+        """Takes the segment, index and flush options from now on."""
+        ...
+
+    def append(
+        self, data: Buffer, extents: Sequence[Extent], expected_end_offset: int
+    ) -> asyncio.Future[None] | None:
+        """Appends whole batches that lie back to back in `data`, in one write.
+
+        None: it is as durable as the flush options ask. A future: it will be when that is done; until then the caller
+        must not acknowledge or show it. Raises StorageError if nothing was kept, FencedError if the claim is over.
+        `data` may be reused by the caller as soon as this returns. It is a bug to append at another offset than the end.
+        """
+        ...
+
+    def roll_is_due(self, size_bytes: int, extent: Extent, now_ms: int) -> bool:
+        """Whether a batch of this size and extent belongs into a new segment."""
+        ...
+
+    def roll(self) -> None:
+        """Begins a new segment at the end offset."""
+        ...
+
+    def read(self, offset: int, max_bytes: int, end_offset: int) -> Buffer:
+        """Whole batches from the one that contains `offset` on (or the next one there is), all of them below `end_offset`.
+
+        At least one batch even if it is larger than `max_bytes`, else as many as fit; b"" when there is none.
+        May give fewer than fit (a segment's end). The result stays valid whatever happens to the log.
+        """
+        ...
+
+    def batch_at_timestamp(self, timestamp_ms: int, offset: int) -> Buffer | None:
+        """The first batch at or after `offset` whose max timestamp is at least `timestamp_ms`."""
+        ...
+
+    def batch_of_max_timestamp(self) -> Buffer | None:
+        """The first batch with the largest timestamp among those not below `start_offset`."""
+        ...
+
+    def segments(self) -> Sequence[SegmentInfo]: ...
+
+    def trim(self, start_offset: int) -> None:
+        """Moves the start of the log up, durably, and drops segments that lie below it wholly."""
+        ...
+
+    def save_snapshot(self, snapshot: Snapshot) -> None:
+        """Keeps a snapshot (the newest few and one per segment are kept)."""
+        ...
+
+    def snapshots(self) -> Sequence[Snapshot]:
+        """Kept snapshots at or below the end offset, newest first; unreadable files are left out, contents are not checked."""
+        ...
+
+    def flush(self) -> asyncio.Future[None] | None:
+        """Makes everything durable that was appended so far.
+
+        None: it is. A future, as `append` gives them: it will be when that is done (only ever inside a running loop).
+        """
+        ...
+
+    def close(self) -> None:
+        """Ends the claim; everything appended is durable afterwards."""
+        ...
+
+
+class Catalog(Protocol):
+    """A small durable map that is changed in atomic steps."""
+
+    @property
+    def revision(self) -> int: ...
+
+    def entries(self) -> Mapping[str, JsonValue]: ...
+
+    def commit(self, changes: Mapping[str, JsonValue], expected_revision: int) -> int:
+        """Durably sets the values (None removes the key) in one step; answers the new revision."""
+        ...
+
+
+class LogDir(NamedTuple):
+    """A place where logs are kept, for DescribeLogDirs; -1 where a size is not known."""
+
+    path: str
+    total_bytes: int
+    usable_bytes: int
+    partitions: Mapping[tuple[str, int], int]
+
+
+class LogStore(Protocol):
+    """A storage engine, opened."""
+
+    @property
+    def cluster_id(self) -> str:
+        """The name that the cluster got when its storage was made."""
+        ...
+
+    @property
+    def catalog(self) -> Catalog: ...
+
+    def epoch_of(self, ref: PartitionRef) -> int:
+        """The epoch that the current claim of the partition has, or that a first claim made now would have."""
+        ...
+
+    def claim(self, ref: PartitionRef, config: TopicConfig) -> PartitionLog:
+        """Takes the partition, making it if it is new; an earlier claim of it ends."""
+        ...
+
+    def delete(self, ref: PartitionRef) -> None:
+        """Removes the partition and its data; nothing happens if there is none."""
+        ...
+
+    def partitions(self) -> Sequence[PartitionRef]:
+        """Every partition that the engine keeps data of, claimed or not."""
+        ...
+
+    def log_dirs(self) -> Sequence[LogDir]: ...
+
+    def tick(self, now_ms: int) -> None:
+        """Does what is due (timed flushes, checkpoints, delayed deletions); to be called about once a second."""
+        ...
+
+    def close(self) -> None:
+        """Stops cleanly: claims end, everything is durable, the next start needs no recovery."""
+        ...

@@ -1,0 +1,322 @@
+"""Record batches, magic 2: header, checksum, and the way from records to batches and back."""
+
+import struct
+from collections.abc import Sequence
+from enum import IntEnum, IntFlag
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+from ottla.records.compression import Codec, compress, decompress
+from ottla.records.crc import crc32c
+from ottla.records.errors import CorruptRecordsError, UnsupportedMagicError
+from ottla.records.kernel import decode_records, encode_records
+from ottla.records.record import INT32_MAX, Buffer, Record
+
+HEADER_BYTES: Final = 61
+# Base offset and length, which come before what the length counts.
+OVERHEAD_BYTES: Final = 12
+MAGIC: Final = 2
+NO_TIMESTAMP: Final = -1
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+NO_LEADER_EPOCH: Final = -1
+# How much a batch may decompress to where the caller has no limit of its own.
+DEFAULT_LIMIT_BYTES: Final = 2**30
+
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_BASE_OFFSET: Final = struct.Struct(">q")
+_INT32: Final = struct.Struct(">i")
+_UINT32: Final = struct.Struct(">I")
+_INT16: Final = struct.Struct(">h")
+_INT64: Final = struct.Struct(">q")
+
+_LEADER_EPOCH_AT: Final = 12
+_MAGIC_AT: Final = 16
+_CRC_AT: Final = 17
+_ATTRIBUTES_AT: Final = 21
+_MAX_TIMESTAMP_AT: Final = 35
+
+_CODEC_MASK: Final = 0x07
+_APPEND_TIME_BIT: Final = 0x08
+_CODECS: Final = tuple(Codec)
+_timestamp_of: Final = itemgetter(Record._fields.index("timestamp"))
+
+
+class TimestampType(IntEnum):
+    """Whose clock the timestamps of a batch are from: the producer's or the broker's."""
+
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+class BatchFlag(IntFlag):
+    """Attributes of a batch besides codec and timestamp type."""
+
+    NONE = 0
+    TRANSACTIONAL = 0x10
+    CONTROL = 0x20
+    # The base timestamp is when tombstones and markers may go (KIP-534).
+    DELETE_HORIZON = 0x40
+
+
+class BatchHeader(NamedTuple):
+    """The 61 bytes before the records."""
+
+    base_offset: int
+    length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the whole batch."""
+        return OVERHEAD_BYTES + self.length
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last record, also when compaction has removed it."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def codec(self) -> Codec:
+        """The codec of the records; three of the eight numbers are unknown and corrupt."""
+        number = self.attributes & _CODEC_MASK
+        if number >= len(_CODECS):
+            raise CorruptRecordsError(f"there is no compression codec {number}")
+        return _CODECS[number]
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        """Whose clock the timestamps are from."""
+        if self.attributes & _APPEND_TIME_BIT:
+            return TimestampType.LOG_APPEND_TIME
+        return TimestampType.CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch is part of a transaction, markers included."""
+        return self.attributes & 0x10 != 0
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the record is a marker and not data."""
+        return self.attributes & 0x20 != 0
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        """Whether the base timestamp is a delete horizon."""
+        return self.attributes & 0x40 != 0
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence number of the last record; they go on at 0 after 2^31 - 1."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return increment_sequence(self.base_sequence, self.last_offset_delta)
+
+
+def increment_sequence(sequence: int, by: int) -> int:
+    """The sequence number that is `by` after `sequence`; 2^31 - 1 is followed by 0."""
+    return (sequence + by) & INT32_MAX
+
+
+def read_header(buf: Buffer, position: int) -> BatchHeader:
+    """The header at `position`; the batch itself need not be in the buffer."""
+    available_bytes = len(buf) - position
+    if available_bytes <= _MAGIC_AT:
+        raise CorruptRecordsError(f"a batch header is truncated to {available_bytes} bytes")
+    # Also where magic 0 and 1 have it, whose messages may be smaller than our header.
+    magic = buf[position + _MAGIC_AT]
+    if magic != MAGIC:
+        if magic < MAGIC:
+            raise UnsupportedMagicError(magic)
+        raise CorruptRecordsError(f"there is no record batch format with magic {magic}")
+    if available_bytes < HEADER_BYTES:
+        raise CorruptRecordsError(f"a batch header is truncated to {available_bytes} bytes")
+    # As BatchHeader._make, without its checks.
+    header = tuple.__new__(BatchHeader, _HEADER.unpack_from(buf, position))
+    if header.length < HEADER_BYTES - OVERHEAD_BYTES:
+        raise CorruptRecordsError(f"a batch cannot have length {header.length}")
+    return header
+
+
+def split_batches(buf: Buffer) -> list[tuple[int, BatchHeader]]:
+    """The position and header of each batch; all of them have to be complete."""
+    batches = []
+    position = 0
+    end = len(buf)
+    while position < end:
+        header = read_header(buf, position)
+        if header.size_bytes > end - position:
+            raise _truncated(header, end - position)
+        batches.append((position, header))
+        position += header.size_bytes
+    return batches
+
+
+def _truncated(header: BatchHeader, available_bytes: int) -> CorruptRecordsError:
+    return CorruptRecordsError(
+        f"a batch of {header.size_bytes} bytes is truncated to {available_bytes}"
+    )
+
+
+def crc_matches(buf: Buffer, position: int, header: BatchHeader) -> bool:
+    """Whether the checksum is that of the bytes; it is not for a truncated batch."""
+    end = position + header.size_bytes
+    if end > len(buf):
+        return False
+    return crc32c(memoryview(buf)[position + _ATTRIBUTES_AT : end]) == header.crc
+
+
+def stamp(
+    buf: bytearray | memoryview, position: int, *, base_offset: int, leader_epoch: int
+) -> None:
+    """Set what the leader assigns; the checksum does not cover it."""
+    _BASE_OFFSET.pack_into(buf, position, base_offset)
+    _INT32.pack_into(buf, position + _LEADER_EPOCH_AT, leader_epoch)
+
+
+def stamp_append_time(buf: bytearray | memoryview, position: int, timestamp_ms: int) -> None:
+    """Make it a LogAppendTime batch of that time and renew the checksum."""
+    stamp_timestamps(buf, position, TimestampType.LOG_APPEND_TIME, timestamp_ms)
+
+
+def stamp_timestamps(
+    buf: bytearray | memoryview, position: int, kind: TimestampType, max_timestamp_ms: int
+) -> None:
+    """Set whose clock the timestamps are from and the largest of them; renew the checksum."""
+    header = read_header(buf, position)
+    end = position + header.size_bytes
+    if end > len(buf):
+        raise _truncated(header, len(buf) - position)
+    attributes = header.attributes & ~_APPEND_TIME_BIT
+    if kind is TimestampType.LOG_APPEND_TIME:
+        attributes |= _APPEND_TIME_BIT
+    _INT16.pack_into(buf, position + _ATTRIBUTES_AT, attributes)
+    _INT64.pack_into(buf, position + _MAX_TIMESTAMP_AT, max_timestamp_ms)
+    crc = crc32c(memoryview(buf)[position + _ATTRIBUTES_AT : end])
+    _UINT32.pack_into(buf, position + _CRC_AT, crc)
+
+
+def payload(
+    buf: Buffer, position: int, header: BatchHeader, limit_bytes: int
+) -> memoryview | bytes:
+    """The records section, decompressed to at most `limit_bytes`."""
+    end = position + header.size_bytes
+    if end > len(buf):
+        raise _truncated(header, len(buf) - position)
+    section = memoryview(buf)[position + HEADER_BYTES : end]
+    codec = header.codec
+    if codec is Codec.NONE:
+        return section
+    return decompress(codec, section, limit_bytes)
+
+
+def read_batch(buf: Buffer, position: int, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> list[Record]:
+    """The records of the batch at `position`; does not look at the checksum."""
+    header = read_header(buf, position)
+    append_time_ms = None
+    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        append_time_ms = header.max_timestamp
+    return decode_records(
+        payload(buf, position, header, limit_bytes),
+        header.record_count,
+        header.base_offset,
+        header.base_timestamp,
+        append_time_ms,
+    )
+
+
+def recompress(
+    buf: Buffer,
+    position: int,
+    header: BatchHeader,
+    codec: Codec,
+    level: int | None,
+    limit_bytes: int = DEFAULT_LIMIT_BYTES,
+) -> bytes:
+    """The same batch with its records compressed by another codec."""
+    section = compress(codec, payload(buf, position, header, limit_bytes), level)
+    return _assemble(header._replace(attributes=header.attributes & ~_CODEC_MASK | codec), section)
+
+
+def with_records(header: BatchHeader, records: Sequence[Record], level: int | None) -> bytes:
+    """A batch like that of the header, with other records of the same count."""
+    section = encode_records(records, header.base_offset, header.base_timestamp)
+    if header.codec is not Codec.NONE:
+        section = compress(header.codec, section, level)
+    return _assemble(header, section)
+
+
+def build_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int = 0,
+    last_offset: int | None = None,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    codec: Codec = Codec.NONE,
+    level: int | None = None,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    append_time_ms: int = NO_TIMESTAMP,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    flags: BatchFlag = BatchFlag.NONE,
+) -> bytes:
+    """A batch of records whose offsets increase from `base_offset` on, with or without gaps.
+
+    `last_offset` is for compaction, which may have removed the last record or all of them.
+    """
+    if last_offset is None:
+        if not records:
+            raise ValueError("a batch without records needs its last offset")
+        last_offset = records[-1].offset
+    last_offset_delta = last_offset - base_offset
+    if not 0 <= last_offset_delta <= INT32_MAX:
+        raise ValueError(f"offset {last_offset} cannot be in a batch from offset {base_offset} on")
+    base_timestamp = records[0].timestamp if records else NO_TIMESTAMP
+    max_timestamp = max(map(_timestamp_of, records), default=NO_TIMESTAMP)
+    attributes = codec | flags
+    if timestamp_type is TimestampType.LOG_APPEND_TIME:
+        attributes |= _APPEND_TIME_BIT
+        max_timestamp = append_time_ms
+    section = encode_records(records, base_offset, base_timestamp)
+    if codec is not Codec.NONE:
+        section = compress(codec, section, level)
+    header = BatchHeader(
+        base_offset=base_offset,
+        length=0,
+        partition_leader_epoch=leader_epoch,
+        magic=MAGIC,
+        crc=0,
+        attributes=attributes,
+        last_offset_delta=last_offset_delta,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=len(records),
+    )
+    return _assemble(header, section)
+
+
+def _assemble(header: BatchHeader, section: Buffer) -> bytes:
+    """A batch of that header and records section, with its own length and checksum."""
+    length = HEADER_BYTES - OVERHEAD_BYTES + len(section)
+    if length > INT32_MAX:
+        raise ValueError(f"a batch cannot have {length} bytes")
+    head = bytearray(_HEADER.pack(*header._replace(length=length, crc=0)))
+    crc = crc32c(section, crc32c(head[_ATTRIBUTES_AT:]))
+    _UINT32.pack_into(head, _CRC_AT, crc)
+    return b"".join((head, section))

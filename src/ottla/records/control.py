@@ -1,0 +1,91 @@
+"""Control records: the markers that end transactions."""
+
+import struct
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from ottla.records.batch import NO_LEADER_EPOCH, BatchFlag, build_batch
+from ottla.records.errors import CorruptRecordsError
+from ottla.records.record import Record
+
+_KEY: Final = struct.Struct(">hh")
+_VALUE: Final = struct.Struct(">hi")
+_KEY_VERSION: Final = 0
+_VALUE_VERSION: Final = 0
+
+
+class MarkerType(IntEnum):
+    """How a transaction ended."""
+
+    ABORT = 0
+    COMMIT = 1
+
+
+class EndTxnMarker(NamedTuple):
+    """What a marker says: the outcome, and the coordinator epoch that decided it."""
+
+    type: MarkerType
+    coordinator_epoch: int
+
+
+def encode_marker_key(marker_type: MarkerType) -> bytes:
+    """The key of a marker's record."""
+    return _KEY.pack(_KEY_VERSION, marker_type)
+
+
+def encode_marker_value(coordinator_epoch: int) -> bytes:
+    """The value of a marker's record."""
+    return _VALUE.pack(_VALUE_VERSION, coordinator_epoch)
+
+
+def parse_marker_type(key: bytes | None) -> MarkerType | None:
+    """What a control record's key says; None for types that end no transaction, to be ignored."""
+    # Later versions only add fields at the end, so they are read as version 0.
+    if key is None or len(key) < _KEY.size:
+        raise CorruptRecordsError("the key of a control record is too short")
+    version, number = _KEY.unpack_from(key)
+    if version < 0:
+        raise CorruptRecordsError(f"the key of a control record has version {version}")
+    if number not in (MarkerType.ABORT, MarkerType.COMMIT):
+        return None
+    return MarkerType(number)
+
+
+def parse_marker(record: Record) -> EndTxnMarker | None:
+    """The marker in a control record; None for types that end no transaction, to be ignored."""
+    marker_type = parse_marker_type(record.key)
+    if marker_type is None:
+        return None
+    if record.value is None or len(record.value) < _VALUE.size:
+        raise CorruptRecordsError("the value of an end transaction marker is too short")
+    version, coordinator_epoch = _VALUE.unpack_from(record.value)
+    if version < 0:
+        raise CorruptRecordsError(f"an end transaction marker has version {version}")
+    return EndTxnMarker(marker_type, coordinator_epoch)
+
+
+def build_marker_batch(
+    marker_type: MarkerType,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    timestamp_ms: int,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+) -> bytes:
+    """The batch that ends a producer's transaction on a partition."""
+    record = Record(
+        base_offset,
+        timestamp_ms,
+        encode_marker_key(marker_type),
+        encode_marker_value(coordinator_epoch),
+    )
+    return build_batch(
+        [record],
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        flags=BatchFlag.TRANSACTIONAL | BatchFlag.CONTROL,
+    )

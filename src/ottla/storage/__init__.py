@@ -1,0 +1,1 @@
+"""Storage engines: they implement `ottla.ports.LogStore`."""

@@ -1,0 +1,480 @@
+"""A claimed partition of the local engine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from ottla.config.topic import LONG_MAX, TopicConfig
+from ottla.ports import (
+    Buffer,
+    Clock,
+    EpochStart,
+    Extent,
+    FencedError,
+    PartitionRef,
+    SegmentInfo,
+    Snapshot,
+    StorageError,
+)
+from ottla.storage.local import checkpoint, layout
+from ottla.storage.local.durability import Durability
+from ottla.storage.local.epochs import LeaderEpochs
+from ottla.storage.local.files import OpenFiles
+from ottla.storage.local.index import SegmentIndex, TimePoint, empty_index
+from ottla.storage.local.recovery import Folder, UntrustworthyError, load_active
+from ottla.storage.local.scan import build_index
+from ottla.storage.local.segment import BrokenSegmentError, Segment
+from ottla.storage.local.snapshots import SnapshotFiles
+
+logger = logging.getLogger(__name__)
+
+_SEGMENT_FILES: Final = (
+    layout.LOG_SUFFIX,
+    layout.INDEX_SUFFIX,
+    layout.TIME_INDEX_SUFFIX,
+    layout.TXN_INDEX_SUFFIX,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the logs of a store have in common."""
+
+    clock: Clock
+    random: random.Random
+    files: OpenFiles
+    executor: ThreadPoolExecutor
+    timed_flushes: dict[
+        LocalLog, int
+    ]  # the logs with flush.ms set and something to flush, and since when
+    remove_later: Callable[[Sequence[str], int], None]  # paths, when (ms)
+    keep_log_start: Callable[[PartitionRef, int], None]  # durably
+    ended: Callable[[LocalLog], None]
+    sync_failed_late: Callable[[PartitionRef, OSError], None]  # after the claim that began the sync
+
+
+class LocalLog:
+    """Implements PartitionLog over segment files; not thread-safe."""
+
+    __slots__ = (
+        "_active",
+        "_bases",
+        "_config",
+        "_epoch",
+        "_epoch_is_new",
+        "_epochs",
+        "_flush_is_timed",
+        "_flush_messages",
+        "_folder",
+        "_interval_bytes",
+        "_ref",
+        "_refusal",
+        "_sealed_bytes",
+        "_segments",
+        "_shared",
+        "_snapshots",
+        "_start_offset",
+        "durability",
+        "sync_has_failed",
+        "was_closed",
+        "was_fenced",
+    )
+
+    def __init__(
+        self,
+        ref: PartitionRef,
+        epoch: int,
+        folder: Folder,
+        config: TopicConfig,
+        shared: Surroundings,
+    ) -> None:
+        self._ref = ref
+        self._epoch = epoch
+        self._folder = folder.path
+        self._shared = shared
+        self._refusal: StorageError | None = None
+        self.sync_has_failed = False
+        self.was_closed = False
+        self.was_fenced = False
+        self._segments: list[Segment] = []
+        self._bases: list[int] = []
+        self._sealed_bytes = 0
+        self._start_offset = 0
+        self._snapshots = SnapshotFiles(folder.path, folder.snapshots)
+        self._epochs = LeaderEpochs(folder.path)
+        self.durability = Durability(folder.path, self._epochs, shared.executor, self.sync_failed)
+        self.configure(config)
+
+    @property
+    def ref(self) -> PartitionRef:
+        return self._ref
+
+    @property
+    def epoch(self) -> int:
+        return self._epoch
+
+    @property
+    def start_offset(self) -> int:
+        return self._start_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self._active.end_offset
+
+    @property
+    def size_bytes(self) -> int:
+        return self._sealed_bytes + self._active.size_bytes
+
+    @property
+    def epochs(self) -> Sequence[EpochStart]:
+        return tuple(self._epochs.entries)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the claim lasts."""
+        return self._refusal is None
+
+    # -- opening
+
+    def load(self, folder: Folder, start_offset: int, recovery_point: int) -> None:
+        """Takes over a folder that is in order."""
+        bases = list(folder.sizes)
+        now_ms = self._shared.clock.now_ms()
+        for base_offset, next_base in pairwise(bases):
+            segment = self._segment(base_offset, next_base, folder.sizes[base_offset])
+            self._sealed_bytes += segment.size_bytes
+            self._segments.append(segment)
+        if bases:
+            index, end_offset = load_active(folder, bases[-1], self._interval_bytes)
+            if end_offset < start_offset:
+                raise UntrustworthyError(
+                    f"{folder.path} ends at {end_offset}, below {start_offset}"
+                )
+            active = self._segment(bases[-1], end_offset, folder.sizes[bases[-1]])
+            active.index = index
+        else:
+            bases = [start_offset]
+            active = self._new_segment_file(start_offset)
+        self._bases = bases
+        self._segments.append(active)
+        self._activate(active, now_ms)
+        self._start_offset = max(start_offset, bases[0])
+        self._epochs.cut_start(self._start_offset)
+        self._epochs.cut_end(active.end_offset, self._start_offset)
+        self._epoch_is_new = self._epochs.latest != self._epoch
+        self.durability.begin(self._segments, recovery_point)
+
+    def _segment(self, base_offset: int, end_offset: int, size_bytes: int) -> Segment:
+        return Segment(
+            self._folder, base_offset, end_offset, size_bytes, self._shared.files, self._build_index
+        )
+
+    def _build_index(self, path: str, base_offset: int) -> SegmentIndex:
+        return build_index(path, base_offset, self._interval_bytes)
+
+    def _new_segment_file(self, base_offset: int) -> Segment:
+        segment = self._segment(base_offset, base_offset, 0)
+        fd = os.open(segment.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        os.close(fd)
+        segment.index = empty_index(base_offset)
+        self.durability.also_sync(self._folder)
+        return segment
+
+    def _activate(self, segment: Segment, now_ms: int) -> None:
+        segment.sealed = False
+        segment.created_ms = now_ms
+        config = self._config
+        if config.segment_jitter_ms:
+            bound_ms = min(config.segment_jitter_ms, config.segment_ms)
+            segment.jitter_ms = self._shared.random.randrange(bound_ms)
+        self._active = segment
+
+    def configure(self, config: TopicConfig) -> None:
+        self._config = config
+        self._interval_bytes = config.index_interval_bytes
+        self._flush_messages = config.flush_messages
+        self._flush_is_timed = config.flush_ms < LONG_MAX
+
+    # -- writing
+
+    def append(
+        self, data: Buffer, extents: Sequence[Extent], expected_end_offset: int
+    ) -> asyncio.Future[None] | None:
+        segment = self._active
+        if self._refusal is not None:
+            raise self._refused()
+        if (
+            extents[0].base_offset < expected_end_offset
+            or expected_end_offset != segment.end_offset
+        ):
+            raise ValueError(
+                f"append at {extents[0].base_offset}, expecting {expected_end_offset}, "
+                f"to {self._folder}, which ends at {segment.end_offset}"
+            )
+        if (
+            extents[-1].last_offset - segment.base_offset > layout.MAX_RELATIVE_OFFSET
+            or segment.size_bytes + len(data) > layout.MAX_SEGMENT_BYTES
+        ):
+            raise ValueError(f"the last segment of {self._folder} has to be rolled first")
+        try:
+            if self._epoch_is_new:
+                self._epochs.assign(self._epoch, extents[0].base_offset)
+                self._epoch_is_new = False
+            segment.append(data, extents, self._interval_bytes)
+        except BrokenSegmentError as error:
+            self._end(error)
+            raise
+        except OSError as error:
+            raise StorageError(f"cannot append to {segment.path}: {error}") from error
+        if segment.end_offset - self.durability.synced_offset >= self._flush_messages:
+            return self.flush()
+        if self._flush_is_timed and self not in self._shared.timed_flushes:
+            self._shared.timed_flushes[self] = self._shared.clock.now_ms()
+        return None
+
+    def roll_is_due(self, size_bytes: int, extent: Extent, now_ms: int) -> bool:
+        segment = self._active
+        config = self._config
+        if segment.size_bytes > config.segment_bytes - size_bytes:
+            return segment.size_bytes > 0
+        assert segment.index is not None
+        if not segment.size_bytes:
+            return extent.last_offset - segment.base_offset > layout.MAX_RELATIVE_OFFSET
+        first_ms = segment.first_time_ms()
+        age_ms = (
+            extent.max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - segment.created_ms
+        )
+        return (
+            age_ms > self._max_segment_ms() - segment.jitter_ms
+            or segment.index.is_full(config.segment_index_bytes)
+            or extent.last_offset - segment.base_offset > layout.MAX_RELATIVE_OFFSET
+        )
+
+    def _max_segment_ms(self) -> int:
+        # Compaction leaves the active segment alone, which so must not outlive the largest lag.
+        if "compact" in self._config.cleanup_policy:
+            return min(self._config.max_compaction_lag_ms, self._config.segment_ms)
+        return self._config.segment_ms
+
+    def roll(self) -> None:
+        self._check_open()
+        old = self._active
+        if not old.size_bytes:
+            return
+        try:
+            old.complete_index()
+            new = self._new_segment_file(old.end_offset)
+        except OSError as error:
+            raise StorageError(f"cannot begin a new segment in {self._folder}: {error}") from error
+        old.seal()
+        self._sealed_bytes += old.size_bytes
+        self._bases.append(new.base_offset)
+        self._segments.append(new)
+        self._activate(new, self._shared.clock.now_ms())
+        self.durability.rolled(new)
+        self.durability.also_sync(old.stem + layout.INDEX_SUFFIX)
+        self.durability.also_sync(old.stem + layout.TIME_INDEX_SUFFIX)
+        with contextlib.suppress(RuntimeError):
+            self.durability.flush_in(asyncio.get_running_loop())
+
+    # -- reading
+
+    def read(self, offset: int, max_bytes: int, end_offset: int) -> Buffer:
+        if self._refusal is not None:
+            raise self._refused()
+        if offset < self._start_offset:
+            offset = self._start_offset
+        if offset >= end_offset or offset >= self._active.end_offset:
+            return b""
+        bases = self._bases
+        number = bisect_right(bases, offset) - 1
+        try:
+            while True:
+                data = self._segments[number].read(offset, max_bytes, end_offset)
+                number += 1
+                if data or number == len(bases) or bases[number] >= end_offset:
+                    return data
+        except OSError as error:
+            raise StorageError(f"cannot read {self._folder} at {offset}: {error}") from error
+
+    def batch_at_timestamp(self, timestamp_ms: int, offset: int) -> Buffer | None:
+        self._check_open()
+        offset = max(offset, self._start_offset)
+        try:
+            for segment in self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]:
+                if segment.size_bytes and segment.largest_time().timestamp_ms >= timestamp_ms:
+                    found = segment.first_at_timestamp(timestamp_ms, offset)
+                    if found is not None:
+                        return found
+        except OSError as error:
+            raise StorageError(f"cannot read {self._folder}: {error}") from error
+        return None
+
+    def batch_of_max_timestamp(self) -> Buffer | None:
+        self._check_open()
+        best: tuple[Segment, TimePoint] | None = None
+        try:
+            for segment in self._segments:
+                if not segment.size_bytes or segment.end_offset <= self._start_offset:
+                    continue
+                found: TimePoint | None = segment.largest_time()
+                if found is None or found.timestamp_ms < 0 or found.offset < self._start_offset:
+                    found = segment.largest_time_from(self._start_offset)
+                if found is not None and (
+                    best is None or found.timestamp_ms > best[1].timestamp_ms
+                ):
+                    best = segment, found
+            return None if best is None else best[0].batch(best[1].offset)
+        except OSError as error:
+            raise StorageError(f"cannot read {self._folder}: {error}") from error
+
+    def segments(self) -> Sequence[SegmentInfo]:
+        try:
+            return [
+                SegmentInfo(
+                    segment.base_offset,
+                    segment.end_offset,
+                    segment.size_bytes,
+                    segment.largest_time().timestamp_ms,
+                )
+                for segment in self._segments
+            ]
+        except OSError as error:
+            raise StorageError(f"cannot read {self._folder}: {error}") from error
+
+    # -- forgetting
+
+    def trim(self, start_offset: int) -> None:
+        self._check_open()
+        if start_offset > self.end_offset:
+            raise ValueError(f"{self._folder} ends at {self.end_offset}, below {start_offset}")
+        # A segment that was kept because it was the last one may go now.
+        start_offset = max(start_offset, self._start_offset)
+        kept = bisect_right(self._bases, start_offset) - 1
+        if not kept and start_offset == self._start_offset:
+            return
+        try:
+            if self._bases[kept] != start_offset > self._start_offset:
+                self._shared.keep_log_start(self._ref, start_offset)
+                self._start_offset = start_offset
+            if kept:
+                self._drop_segments(kept)
+                checkpoint.sync_path(self._folder)
+            self._start_offset = start_offset
+            self._epochs.cut_start(start_offset)
+            self._snapshots.prune(self._bases)
+        except OSError as error:
+            raise StorageError(f"cannot trim {self._folder}: {error}") from error
+
+    def _drop_segments(self, count: int) -> None:
+        """Removes segments from the front, oldest first, so that a crash leaves no hole."""
+        due_ms = self._shared.clock.now_ms() + self._config.file_delete_delay_ms
+        for _ in range(count):
+            segment = self._segments[0]
+            paths = []
+            for suffix in _SEGMENT_FILES:
+                path = segment.stem + suffix
+                with contextlib.suppress(FileNotFoundError):
+                    os.rename(path, path + layout.DELETED_SUFFIX)
+                    paths.append(path + layout.DELETED_SUFFIX)
+            del self._segments[0], self._bases[0]
+            self._sealed_bytes -= segment.size_bytes
+            self.durability.dropped(segment)
+            self._start_offset = max(self._start_offset, self._bases[0])
+            segment.close()
+            self._shared.remove_later(paths, due_ms)
+
+    # -- snapshots
+
+    def save_snapshot(self, snapshot: Snapshot) -> None:
+        self._check_open()
+        try:
+            self.durability.also_sync(self._snapshots.save(snapshot))
+            self._snapshots.prune(self._bases)
+        except OSError as error:
+            raise StorageError(f"cannot save a snapshot in {self._folder}: {error}") from error
+
+    def snapshots(self) -> Sequence[Snapshot]:
+        return self._snapshots.read(self.end_offset)
+
+    # -- durability
+
+    def flush(self) -> asyncio.Future[None] | None:
+        self._check_open()
+        return self.durability.flush()
+
+    def sync_failed(self, error: OSError) -> StorageError:
+        """Ends the claim: after a failed sync nobody knows what is on the disk."""
+        told = StorageError(f"cannot sync {self._folder}: {error}")
+        if self._refusal is None:
+            logger.error("%s; the partition has to be claimed anew", told)
+            self.sync_has_failed = True
+            self._end(told)
+        else:
+            self._shared.sync_failed_late(self._ref, error)
+        return told
+
+    def tick(self, now_ms: int) -> None:
+        """Starts a flush if the oldest append that waits for one is too old."""
+        since_ms = self._shared.timed_flushes.get(self)
+        if since_ms is not None and now_ms - since_ms >= self._config.flush_ms:
+            # The next append sets the time anew.
+            del self._shared.timed_flushes[self]
+            self.flush()
+
+    def write_index(self) -> None:
+        """Brings the index files of the active segment up to date, which shortens a recovery."""
+        self._active.write_index()
+
+    # -- the end of the claim
+
+    def _check_open(self) -> None:
+        if self._refusal is not None:
+            raise self._refused()
+
+    def _refused(self) -> StorageError:
+        """A fresh exception, as raising one twice would chain their tracebacks."""
+        assert self._refusal is not None
+        return type(self._refusal)(*self._refusal.args)
+
+    def _end(self, refusal: StorageError) -> None:
+        self._refusal = refusal
+        self._shared.timed_flushes.pop(self, None)
+        for segment in self._segments:
+            segment.close()
+        self._shared.ended(self)
+
+    def fence(self) -> None:
+        """Ends the claim in favour of another; everything is in its files afterwards."""
+        if self._refusal is None:
+            refusal = FencedError(f"{self._folder} was claimed anew, epoch {self._epoch} is over")
+            try:
+                self._active.complete_index()
+            except OSError as error:
+                logger.warning("cannot write the indexes of %s: %s", self._active.path, error)
+            self.was_fenced = True
+            self._end(refusal)
+            self.durability.abandon(refusal)
+        else:
+            self._refusal = FencedError(f"{self._folder} was claimed anew")
+
+    def close(self) -> None:
+        if self._refusal is not None:
+            return
+        self.durability.flush_now()
+        try:
+            self._active.complete_index()
+        except OSError as error:
+            logger.warning("cannot write the indexes of %s: %s", self._active.path, error)
+        self.was_closed = True
+        self._end(StorageError(f"{self._folder} was closed"))

@@ -1,0 +1,290 @@
+"""What is done with a partition's folder before it is used.
+
+After an unclean stop everything from the recovery point on is checked, and the log is cut at the
+first batch that is not whole. After a clean stop only the headers behind the last index entry are
+looked at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ottla.storage.local import checkpoint, layout
+from ottla.storage.local.epochs import LeaderEpochs
+from ottla.storage.local.index import (
+    DamagedIndexError,
+    SegmentIndex,
+    empty_index,
+    read_active_index,
+)
+from ottla.storage.local.scan import Scan, check_crc, check_nothing, scan_file
+
+logger = logging.getLogger(__name__)
+
+_COPY_BYTES: Final = 1024 * 1024
+_SEGMENT_SUFFIXES: Final = (
+    layout.LOG_SUFFIX,
+    layout.INDEX_SUFFIX,
+    layout.TIME_INDEX_SUFFIX,
+    layout.TXN_INDEX_SUFFIX,
+)
+_OTHER_FILES: Final = (layout.LEADER_EPOCHS_FILE, layout.PARTITION_METADATA_FILE)
+
+Cut = Callable[[str, int], None]
+
+
+class Folder:
+    """The files of a partition."""
+
+    __slots__ = ("changed", "path", "sizes", "snapshots")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.changed = False  # files were removed
+        self.sizes: dict[int, int] = {}  # of the .log files, by base offset, in order
+        self.snapshots: list[int] = []
+        sizes: dict[int, int] = {}
+        indexes: list[tuple[int, str]] = []
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if entry.name.endswith((layout.DELETED_SUFFIX, layout.TEMPORARY_SUFFIX)):
+                    with contextlib.suppress(OSError):
+                        os.unlink(entry.path)
+                    continue
+                parsed = layout.parse_offset_file_name(entry.name)
+                if parsed is None or not entry.is_file():
+                    if entry.name not in _OTHER_FILES:
+                        logger.warning("%s does not belong into a partition: ignored", entry.path)
+                elif parsed[1] == layout.LOG_SUFFIX:
+                    sizes[parsed[0]] = entry.stat().st_size
+                elif parsed[1] == layout.SNAPSHOT_SUFFIX:
+                    self.snapshots.append(parsed[0])
+                elif parsed[1] in _SEGMENT_SUFFIXES:
+                    indexes.append((parsed[0], entry.path))
+                else:
+                    logger.warning("%s does not belong into a partition: ignored", entry.path)
+        for base_offset, index_path in indexes:
+            if base_offset not in sizes:
+                logger.warning("%s has no segment: removed", index_path)
+                os.unlink(index_path)
+        self.sizes = dict(sorted(sizes.items()))
+        self.snapshots.sort()
+
+    def stem(self, base_offset: int) -> str:
+        return os.path.join(self.path, layout.offset_file_name(base_offset, ""))
+
+    def remove_segment(self, base_offset: int) -> None:
+        for suffix in _SEGMENT_SUFFIXES:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self.stem(base_offset) + suffix)
+        del self.sizes[base_offset]
+        self.changed = True
+
+    def remove_snapshots_above(self, offset: int) -> None:
+        for snapshot in [found for found in self.snapshots if found > offset]:
+            logger.warning(
+                "%s%s is above the log's end %d: removed",
+                self.stem(snapshot),
+                layout.SNAPSHOT_SUFFIX,
+                offset,
+            )
+            os.unlink(self.stem(snapshot) + layout.SNAPSHOT_SUFFIX)
+            self.snapshots.remove(snapshot)
+            self.changed = True
+
+
+def cut_in_place(path: str, size_bytes: int) -> None:
+    """Shortens a file that nobody has mapped."""
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.ftruncate(fd, size_bytes)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def cut_by_copy(path: str, size_bytes: int) -> None:
+    """Replaces a file by its beginning: readers may still look at mappings of the old one."""
+    temporary = path + layout.TEMPORARY_SUFFIX
+    source = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        target = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            position = 0
+            while position < size_bytes:
+                data = os.pread(source, min(_COPY_BYTES, size_bytes - position), position)
+                if not data:
+                    raise OSError(f"{path} is shorter than {size_bytes} bytes")
+                checkpoint.write_all(target, data)
+                position += len(data)
+            os.fsync(target)
+        finally:
+            os.close(target)
+    finally:
+        os.close(source)
+    os.replace(temporary, path)
+
+
+def write_again(path: str, start: int) -> None:
+    """Writes a file's bytes over themselves and syncs them.
+
+    After a failed fsync the kernel may take pages for clean that never reached the disk.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        while data := os.pread(fd, _COPY_BYTES, start):
+            start += os.pwrite(fd, data, start)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _scan_start(folder: Folder, base_offset: int, recovery_point: int) -> Scan:
+    """Where to begin in the segment with the recovery point: at an index entry if it is right."""
+    fresh = Scan(empty_index(base_offset), 0, base_offset)
+    if recovery_point <= base_offset:
+        return fresh
+    try:
+        index = read_active_index(folder.stem(base_offset), base_offset, folder.sizes[base_offset])
+        index.check_order()
+        position = index.floor(recovery_point - 1)
+        header = _header_at(folder.stem(base_offset) + layout.LOG_SUFFIX, position)
+    except DamagedIndexError as error:
+        logger.info("%s: scanning it from the beginning: %s", folder.stem(base_offset), error)
+        return fresh
+    first_offset, length, _, magic, _, delta, _ = layout.BATCH_SCAN.unpack(header)
+    if not (
+        position
+        and magic == layout.BATCH_MAGIC
+        and length >= layout.MIN_BATCH_LENGTH
+        and base_offset <= first_offset <= first_offset + delta < recovery_point
+    ):
+        return fresh
+    index.cut(position, first_offset)
+    last = index.last_offset_entry()
+    index.bytes_since_entry = position - (last[1] if last else 0)
+    return Scan(index, position, first_offset)
+
+
+def _header_at(path: str, position: int) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        header = os.pread(fd, layout.BATCH_SCAN.size, position)
+    finally:
+        os.close(fd)
+    if len(header) != layout.BATCH_SCAN.size:
+        raise DamagedIndexError(f"no batch at {position}")
+    return header
+
+
+def recover(path: str, recovery_point: int, log_start: int, interval_bytes: int, cut: Cut) -> int:
+    """Checks a partition's folder after an unclean stop and mends it; answers the log's end."""
+    folder = Folder(path)
+    epochs = LeaderEpochs(path)
+    bases = list(folder.sizes)
+    first = max(bisect_right(bases, recovery_point) - 1, 0)
+    end_offset = bases[first] if bases else log_start
+    for number in range(first, len(bases)):
+        base_offset = bases[number]
+        if base_offset < end_offset:
+            logger.error(
+                "%s begins below %d, where the segment before it ends",
+                folder.stem(base_offset),
+                end_offset,
+            )
+            _remove_from(folder, bases[number:])
+            break
+        segment_path = folder.stem(base_offset) + layout.LOG_SUFFIX
+        scan = _scan_start(folder, base_offset, recovery_point if number == first else base_offset)
+        start = scan.valid_bytes
+        scan_file(segment_path, scan, interval_bytes, check_crc)
+        if scan.flaw is not None and start and scan.valid_bytes == start:
+            # The index led to something that is no batch, although it was flushed: trust nothing.
+            scan = Scan(empty_index(base_offset), 0, base_offset)
+            scan_file(segment_path, scan, interval_bytes, check_crc)
+        end_offset = scan.end_offset
+        if scan.flaw is not None:
+            logger.warning(
+                "%s: cutting off %d bytes at position %d, offset %d: %s",
+                segment_path,
+                max(scan.size_bytes - scan.valid_bytes, 0),
+                scan.valid_bytes,
+                end_offset,
+                scan.flaw,
+            )
+            cut(segment_path, scan.valid_bytes)
+            folder.changed = True
+        scan.index.add_time_entry()
+        scan.index.write(folder.stem(base_offset))
+        epochs.assign_found(scan.epochs)
+        if scan.flaw is not None:
+            _remove_from(folder, bases[number + 1 :])
+            break
+    if end_offset < log_start:
+        logger.warning(
+            "%s ends at %d, below its start %d: beginning anew there", path, end_offset, log_start
+        )
+        _remove_from(folder, list(folder.sizes))
+        end_offset = log_start
+    epochs.cut_end(end_offset, max(log_start, min(folder.sizes, default=0)))
+    folder.remove_snapshots_above(end_offset)
+    if folder.changed:
+        checkpoint.sync_path(path)
+    return end_offset
+
+
+def _remove_from(folder: Folder, bases: Sequence[int]) -> None:
+    for base_offset in bases:
+        logger.warning("%s: removing %d bytes", folder.stem(base_offset), folder.sizes[base_offset])
+        folder.remove_segment(base_offset)
+
+
+class UntrustworthyError(Exception):
+    """A folder that should be in order is not; it has to be recovered."""
+
+
+def load_active(folder: Folder, base_offset: int, interval_bytes: int) -> tuple[SegmentIndex, int]:
+    """The indexes and the end of the last segment after a clean stop, from its last headers."""
+    stem = folder.stem(base_offset)
+    path = stem + layout.LOG_SUFFIX
+    size_bytes = folder.sizes[base_offset]
+    if not size_bytes:
+        return empty_index(base_offset), base_offset
+    scan = Scan(empty_index(base_offset), 0, base_offset)
+    index, last_position = None, 0
+    try:
+        index = read_active_index(stem, base_offset, size_bytes)
+        last = index.last_offset_entry()
+        if last is not None:
+            last_position = last[1]
+            first_offset = layout.BATCH_SCAN.unpack(_header_at(path, last_position))[0]
+            if not base_offset <= first_offset <= last[0]:
+                raise DamagedIndexError(f"no batch at {last_position}")
+            scan = Scan(empty_index(base_offset), last_position, first_offset)
+    except DamagedIndexError as error:
+        logger.warning("building the indexes of %s anew: %s", path, error)
+        index, last_position = None, 0
+    scan_file(path, scan, interval_bytes, check_nothing)
+    if scan.flaw is not None:
+        raise UntrustworthyError(f"{path} at {scan.valid_bytes}: {scan.flaw}")
+    if index is None or not last_position:
+        return scan.index, scan.end_offset
+    if index.last_time_entry().offset >= scan.end_offset:
+        raise UntrustworthyError(f"{path} ends at {scan.end_offset}, its time index does not")
+    if scan.index.latest.timestamp_ms > index.latest.timestamp_ms:
+        index.latest = scan.index.latest
+    index.bytes_since_entry = size_bytes - last_position
+    return index, scan.end_offset
+
+
+def rewrite(path: str, recovery_point: int) -> None:
+    """Brings everything from the recovery point on to disk although a sync has failed."""
+    folder = Folder(path)
+    bases = list(folder.sizes)
+    for base_offset in bases[max(bisect_right(bases, recovery_point) - 1, 0) :]:
+        write_again(folder.stem(base_offset) + layout.LOG_SUFFIX, 0)

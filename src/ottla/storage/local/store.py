@@ -1,0 +1,462 @@
+"""The local engine: a folder of partitions, its lock, its checkpoints and its catalog."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import random
+import shutil
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from ottla.config.topic import TopicConfig
+from ottla.ports import Catalog, Clock, LogDir, PartitionRef, StorageError
+from ottla.storage.local import checkpoint, layout, recovery
+from ottla.storage.local.files import OpenFiles, default_open_segments
+from ottla.storage.local.identity import (
+    leave_clean_mark,
+    lock_folder,
+    open_identity,
+    take_clean_mark,
+)
+from ottla.storage.local.journal import Journal
+from ottla.storage.local.log import LocalLog, Surroundings
+from ottla.storage.local.sync import run_sync
+
+logger = logging.getLogger(__name__)
+
+_SYNCS_AT_ONCE: Final = 64
+
+Key = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalStoreOptions:
+    """How the engine works; `cluster_id` None takes what the folder says, or makes one."""
+
+    node_id: int = 1
+    cluster_id: str | None = None
+    checkpoint_interval_ms: int = 60_000
+    max_open_segments: int | None = None
+    sync_workers: int = 4
+
+
+def open_local_store(
+    path: str | os.PathLike[str],
+    *,
+    clock: Clock,
+    options: LocalStoreOptions | None = None,
+    rng: random.Random | None = None,
+) -> LocalStore:
+    """Opens a data folder, making it if need be; after an unclean stop its logs are checked."""
+    folder = os.path.abspath(os.fspath(path))
+    try:
+        os.makedirs(folder, exist_ok=True)
+        lock = lock_folder(folder)
+    except OSError as error:
+        raise StorageError(f"cannot use the data folder {folder}: {error}") from error
+    try:
+        return LocalStore(
+            folder, lock, clock, options or LocalStoreOptions(), rng or random.Random()
+        )
+    except OSError as error:
+        os.close(lock)
+        raise StorageError(f"cannot use the data folder {folder}: {error}") from error
+    except BaseException:
+        os.close(lock)
+        raise
+
+
+class LocalStore:
+    """Implements LogStore; to be used from one thread (syncs and deletions run in others)."""
+
+    def __init__(
+        self, path: str, lock: int, clock: Clock, options: LocalStoreOptions, rng: random.Random
+    ) -> None:
+        self._path = path
+        self._lock = lock
+        self._clock = clock
+        self._options = options
+        self._closed = False
+        self._logs: dict[Key, LocalLog] = {}
+        # The last claim of each partition since the start; the next one gets a higher epoch.
+        self._claimed_epochs: dict[PartitionRef, int] = {}
+        # Partitions whose files are not to be trusted, and whether a sync of theirs has failed.
+        self._suspects: dict[Key, bool] = {}
+        self._idle_sizes: dict[Key, int] = {}
+        self._removals: list[tuple[int, Sequence[str]]] = []
+        self._next_checkpoint_ms = clock.now_ms() + options.checkpoint_interval_ms
+        self._cluster_id = open_identity(path, options.node_id, options.cluster_id)
+        self._recovery_points = checkpoint.read_offsets(self._file(layout.RECOVERY_POINTS_FILE))
+        self._log_starts = checkpoint.read_offsets(self._file(layout.LOG_STARTS_FILE))
+        self._in_checkpoints = {*self._recovery_points, *self._log_starts}
+        self._executor = ThreadPoolExecutor(
+            options.sync_workers, thread_name_prefix="ottla-storage"
+        )
+        limit = options.max_open_segments
+        self._surroundings = Surroundings(
+            clock=clock,
+            random=rng,
+            files=OpenFiles(limit if limit is not None else default_open_segments()),
+            executor=self._executor,
+            timed_flushes={},
+            remove_later=self._remove_later,
+            keep_log_start=self._keep_log_start,
+            ended=self._ended,
+            sync_failed_late=self._sync_failed_late,
+        )
+        self._journal = Journal(self._file(layout.JOURNAL_FILE))
+        try:
+            self._journal.raise_epoch(max(self._journal.epoch, self._highest_foreign_epoch()) + 1)
+            self._remove_leftovers()
+            self._recover_if_unclean()
+        except BaseException:
+            self._journal.close()
+            raise
+
+    def _file(self, name: str) -> str:
+        return os.path.join(self._path, name)
+
+    # -- opening
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    @property
+    def cluster_id(self) -> str:
+        return self._cluster_id
+
+    def _partition_folders(self) -> Iterator[tuple[Key, str]]:
+        with os.scandir(self._path) as entries:
+            folders = sorted((entry.name, entry.path) for entry in entries if entry.is_dir())
+        for name, path in folders:
+            key = layout.parse_folder_name(name)
+            if key is not None:
+                yield key, path
+            elif not name.endswith((layout.DELETED_FOLDER_SUFFIX, layout.STRAY_FOLDER_SUFFIX)):
+                logger.warning("%s is no partition: ignored", path)
+
+    def _highest_foreign_epoch(self) -> int:
+        """The highest leader epoch in a folder that another program has written, else 0."""
+        if not self._journal.is_new:
+            return 0
+        highest = 0
+        for _, path in self._partition_folders():
+            epochs = checkpoint.read_epochs(os.path.join(path, layout.LEADER_EPOCHS_FILE))
+            highest = max(highest, epochs[-1].epoch if epochs else 0)
+        return highest
+
+    def _remove_leftovers(self) -> None:
+        for name in os.listdir(self._path):
+            if name.endswith(layout.DELETED_FOLDER_SUFFIX):
+                self._executor.submit(_remove_tree, self._file(name))
+            elif name.endswith(layout.TEMPORARY_SUFFIX):
+                with contextlib.suppress(OSError):
+                    os.unlink(self._file(name))
+
+    def _recover_if_unclean(self) -> None:
+        if take_clean_mark(self._path):
+            return
+        for key, path in self._partition_folders():
+            logger.info("checking %s after an unclean stop", path)
+            self._suspects[key] = False
+            try:
+                self._recover(key, path, recovery.cut_in_place)
+            except OSError as error:
+                logger.error("cannot check %s: %s", path, error)
+
+    def _recover(self, key: Key, path: str, cut: recovery.Cut) -> None:
+        recovery_point = self._recovery_points.get(key, 0)
+        log_start = self._log_starts.get(key, 0)
+        interval_bytes = TopicConfig().index_interval_bytes
+        end_offset = recovery.recover(path, recovery_point, log_start, interval_bytes, cut)
+        if self._suspects.get(key):
+            recovery.rewrite(path, recovery_point)
+        self._recovery_points[key] = min(recovery_point, end_offset)
+        self._suspects.pop(key, None)
+
+    # -- the port
+
+    @property
+    def catalog(self) -> Catalog:
+        return self._journal
+
+    def epoch_of(self, ref: PartitionRef) -> int:
+        log = self._logs.get((ref.topic, ref.partition))
+        if log is not None and log.ref == ref:
+            return log.epoch
+        return self._next_epoch(ref)
+
+    def _next_epoch(self, ref: PartitionRef) -> int:
+        epoch = self._journal.epoch
+        return epoch + 1 if self._claimed_epochs.get(ref) == epoch else epoch
+
+    def claim(self, ref: PartitionRef, config: TopicConfig) -> LocalLog:
+        self._check_open()
+        key = (ref.topic, ref.partition)
+        if layout.parse_folder_name(layout.folder_name(*key)) != key:
+            raise StorageError(f"{ref.topic!r} cannot be the name of a folder")
+        earlier = self._logs.get(key)
+        if earlier is not None:
+            earlier.fence()
+            self._recovery_points[key] = earlier.durability.synced_offset
+        try:
+            log = self._claim(ref, config)
+        except OSError as error:
+            raise StorageError(f"cannot open {self._folder(key)}: {error}") from error
+        if earlier is not None and earlier.ref == ref:
+            log.durability.inherit(earlier.durability)
+        self._logs[key] = log
+        self._claimed_epochs[ref] = log.epoch
+        self._idle_sizes.pop(key, None)
+        return log
+
+    def _claim(self, ref: PartitionRef, config: TopicConfig) -> LocalLog:
+        key = (ref.topic, ref.partition)
+        path = self._folder(key)
+        self._set_aside_other(ref, path)
+        new_files = self._make_folder(ref, path)
+        if key in self._suspects:
+            self._recover(key, path, recovery.cut_by_copy)
+        epochs = checkpoint.read_epochs(os.path.join(path, layout.LEADER_EPOCHS_FILE))
+        self._journal.raise_epoch(max(self._next_epoch(ref), epochs[-1].epoch + 1 if epochs else 0))
+        try:
+            log = self._load(ref, config, path)
+        except recovery.UntrustworthyError as error:
+            logger.error("%s although it was closed in order: checking the whole partition", error)
+            self._recovery_points[key] = 0
+            self._recover(key, path, recovery.cut_by_copy)
+            log = self._load(ref, config, path)
+        for file in new_files:
+            log.durability.also_sync(file)
+        return log
+
+    def _load(self, ref: PartitionRef, config: TopicConfig, path: str) -> LocalLog:
+        key = (ref.topic, ref.partition)
+        folder = recovery.Folder(path)
+        log = LocalLog(ref, self._journal.epoch, folder, config, self._surroundings)
+        log.load(folder, self._log_starts.get(key, 0), self._recovery_points.get(key, 0))
+        return log
+
+    def _folder(self, key: Key) -> str:
+        return self._file(layout.folder_name(*key))
+
+    def _set_aside_other(self, ref: PartitionRef, path: str) -> None:
+        """Moves the folder of an older topic of that name away; a guess must remove no data."""
+        found = checkpoint.read_topic_id(path)
+        if found is None or found == ref.topic_id:
+            return
+        name = layout.retired_folder_name(ref.topic, ref.partition, layout.STRAY_FOLDER_SUFFIX)
+        logger.warning("%s belongs to another topic, id %s: set aside as %s", path, found, name)
+        os.rename(path, self._file(name))
+        checkpoint.sync_path(self._path)
+        self._forget((ref.topic, ref.partition))
+
+    def _make_folder(self, ref: PartitionRef, path: str) -> list[str]:
+        """Makes what is missing; answers what has to be synced with the first data."""
+        made = []
+        if not os.path.isdir(path):
+            self._forget((ref.topic, ref.partition))
+            if (ref.topic, ref.partition) in self._in_checkpoints:
+                # A partition that is made anew must not inherit the offsets of its predecessor.
+                self._write_checkpoints()
+            os.mkdir(path)
+            made.append(self._path)
+        metadata = os.path.join(path, layout.PARTITION_METADATA_FILE)
+        if checkpoint.read_topic_id(path) is None:
+            checkpoint.write_file(metadata, checkpoint.encode_partition_metadata(ref.topic_id))
+            made += [metadata, path]
+        return made
+
+    def _forget(self, key: Key) -> None:
+        """Drops what is known of a partition whose data is gone."""
+        self._suspects.pop(key, None)
+        self._idle_sizes.pop(key, None)
+        self._recovery_points.pop(key, None)
+        self._log_starts.pop(key, None)
+
+    def delete(self, ref: PartitionRef) -> None:
+        self._check_open()
+        key = (ref.topic, ref.partition)
+        path = self._folder(key)
+        log = self._logs.get(key)
+        try:
+            if log is not None and log.ref == ref:
+                del self._logs[key]
+                log.fence()
+            elif log is not None or checkpoint.read_topic_id(path) != ref.topic_id:
+                return
+            retired = self._file(
+                layout.retired_folder_name(ref.topic, ref.partition, layout.DELETED_FOLDER_SUFFIX)
+            )
+            os.rename(path, retired)
+            checkpoint.sync_path(self._path)
+            self._forget(key)
+        except OSError as error:
+            raise StorageError(f"cannot delete {path}: {error}") from error
+        self._claimed_epochs.pop(ref, None)
+        self._executor.submit(_remove_tree, retired)
+
+    def partitions(self) -> Sequence[PartitionRef]:
+        found = []
+        try:
+            for (topic, partition), path in self._partition_folders():
+                topic_id = checkpoint.read_topic_id(path)
+                if topic_id is not None:
+                    found.append(PartitionRef(topic, partition, topic_id))
+        except OSError as error:
+            raise StorageError(f"cannot list {self._path}: {error}") from error
+        return found
+
+    def log_dirs(self) -> Sequence[LogDir]:
+        sizes = {}
+        try:
+            for key, path in self._partition_folders():
+                log = self._logs.get(key)
+                if log is not None:
+                    sizes[key] = log.size_bytes
+                    continue
+                if key not in self._idle_sizes:
+                    self._idle_sizes[key] = _size_of_logs(path)
+                sizes[key] = self._idle_sizes[key]
+            disk = os.statvfs(self._path)
+        except OSError as error:
+            raise StorageError(f"cannot look into {self._path}: {error}") from error
+        usable_bytes = disk.f_bavail * disk.f_frsize
+        return [LogDir(self._path, disk.f_blocks * disk.f_frsize, usable_bytes, sizes)]
+
+    def tick(self, now_ms: int) -> None:
+        for log in list(self._surroundings.timed_flushes):
+            try:
+                log.tick(now_ms)
+            except StorageError as error:
+                logger.error("%s", error)
+        due = [paths for due_ms, paths in self._removals if due_ms <= now_ms]
+        if due:
+            self._removals = [entry for entry in self._removals if entry[0] > now_ms]
+            for paths in due:
+                self._executor.submit(_remove_files, paths)
+        if now_ms >= self._next_checkpoint_ms:
+            self._next_checkpoint_ms = now_ms + self._options.checkpoint_interval_ms
+            self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Syncs logs in the background and writes how far that came: it bounds a recovery."""
+        for log in [log for log in self._logs.values() if log.is_open]:
+            try:
+                log.flush()
+                log.write_index()
+            except (StorageError, OSError) as error:
+                logger.error("cannot flush %s-%d: %s", log.ref.topic, log.ref.partition, error)
+        try:
+            self._write_checkpoints()
+        except OSError as error:
+            logger.error("cannot write the checkpoints of %s: %s", self._path, error)
+
+    def _write_checkpoints(self) -> None:
+        for key, log in self._logs.items():
+            if log.is_open:  # else it was noted when the claim ended
+                self._recovery_points[key] = log.durability.synced_offset
+        checkpoint.write_offsets(self._file(layout.RECOVERY_POINTS_FILE), self._recovery_points)
+        checkpoint.write_offsets(self._file(layout.LOG_STARTS_FILE), self._log_starts)
+        self._in_checkpoints = {*self._recovery_points, *self._log_starts}
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._sync_side_by_side()
+        for log in list(self._logs.values()):
+            try:
+                log.close()
+            except StorageError as error:
+                logger.error("%s", error)
+        for _, paths in self._removals:
+            self._executor.submit(_remove_files, paths)
+        self._executor.shutdown(wait=True)
+        self._closed = True
+        try:
+            self._write_checkpoints()
+            if not self._suspects:
+                leave_clean_mark(self._path, self._journal.epoch)
+        except OSError as error:
+            raise StorageError(f"cannot close {self._path} cleanly: {error}") from error
+        finally:
+            self._journal.close()
+            os.close(self._lock)
+
+    def _sync_side_by_side(self) -> None:
+        """Syncs logs in several threads; closing them one by one has little left to wait for."""
+        logs = [log for log in self._logs.values() if log.is_open and log.durability.is_dirty()]
+        for start in range(0, len(logs), _SYNCS_AT_ONCE):
+            tasks = []
+            for log in logs[start : start + _SYNCS_AT_ONCE]:
+                # No descriptor left: closing the log tries again.
+                with contextlib.suppress(OSError):
+                    job = log.durability.take_sync_job()
+                    tasks.append((log, job, self._executor.submit(run_sync, job)))
+            for log, job, task in tasks:
+                error = task.exception()
+                if error is None:
+                    log.durability.sync_succeeded(job)
+                else:
+                    log.sync_failed(error if isinstance(error, OSError) else OSError(str(error)))
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StorageError(f"the store {self._path} is closed")
+
+    # -- what logs ask for
+
+    def _ended(self, log: LocalLog) -> None:
+        """A claim is over: by its close, by a failure, or because of the next one."""
+        key = (log.ref.topic, log.ref.partition)
+        if self._logs.get(key) is not log:
+            return
+        self._recovery_points[key] = log.durability.synced_offset
+        if log.was_closed:
+            del self._logs[key]
+        elif not log.was_fenced:
+            self._suspects[key] = log.sync_has_failed
+
+    def _sync_failed_late(self, ref: PartitionRef, error: OSError) -> None:
+        log = self._logs.get((ref.topic, ref.partition))
+        if log is not None and log.ref == ref and log.is_open:
+            log.sync_failed(error)
+
+    def _keep_log_start(self, ref: PartitionRef, start_offset: int) -> None:
+        key = (ref.topic, ref.partition)
+        starts = {**self._log_starts, key: start_offset}
+        checkpoint.write_offsets(self._file(layout.LOG_STARTS_FILE), starts)
+        self._log_starts = starts
+        self._in_checkpoints.add(key)
+
+    def _remove_later(self, paths: Sequence[str], due_ms: int) -> None:
+        self._removals.append((due_ms, paths))
+
+
+def _size_of_logs(path: str) -> int:
+    with os.scandir(path) as entries:
+        return sum(
+            entry.stat().st_size for entry in entries if entry.name.endswith(layout.LOG_SUFFIX)
+        )
+
+
+def _remove_files(paths: Sequence[str]) -> None:
+    for path in paths:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass  # the whole partition was deleted meanwhile
+        except OSError as error:
+            logger.warning("cannot remove %s: %s", path, error)
+
+
+def _remove_tree(path: str) -> None:
+    try:
+        shutil.rmtree(path)
+    except OSError as error:
+        logger.warning("cannot remove %s: %s", path, error)

@@ -1,0 +1,436 @@
+"""The memory engine: nothing outlives the process, and it is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from ottla.config.topic import TopicConfig
+from ottla.model import topic_id_text
+from ottla.ports import (
+    Buffer,
+    Catalog,
+    CatalogConflictError,
+    Clock,
+    EpochStart,
+    Extent,
+    FencedError,
+    JsonValue,
+    LogDir,
+    PartitionRef,
+    SegmentInfo,
+    Snapshot,
+    StorageError,
+)
+
+DEFAULT_MAX_BYTES: Final = 1024 * 1024 * 1024
+
+# What a batch costs beside its bytes: the object, and its places in four lists.
+_BATCH_OVERHEAD_BYTES: Final = 160
+_MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+_SNAPSHOTS_KEPT: Final = 3
+_NO_TIMESTAMP: Final = -1
+
+
+class _Budget:
+    """How much all logs of a store hold, and may hold."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self.used_bytes = 0
+
+    def take(self, wanted_bytes: int) -> None:
+        if self.used_bytes + wanted_bytes > self.max_bytes:
+            raise StorageError(
+                f"{wanted_bytes} bytes do not fit into the memory engine, which holds "
+                f"{self.used_bytes} of at most {self.max_bytes}: "
+                "raise ottla.ephemeral.max.bytes, or shorten the retention of topics"
+            )
+        self.used_bytes += wanted_bytes
+
+
+@dataclass(slots=True)
+class _Segment:
+    """Batches in four parallel lists; `ends` are running sizes."""
+
+    base_offset: int
+    created_ms: int
+    end_offset: int
+    batches: list[bytes] = field(default_factory=list)
+    last_offsets: list[int] = field(default_factory=list)
+    timestamps_ms: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    max_timestamp_ms: int = _NO_TIMESTAMP
+
+    @property
+    def size_bytes(self) -> int:
+        return self.ends[-1] if self.ends else 0
+
+    @property
+    def cost_bytes(self) -> int:
+        return self.size_bytes + _BATCH_OVERHEAD_BYTES * len(self.batches)
+
+    def add(self, data: bytes, extent: Extent) -> None:
+        self.ends.append(self.size_bytes + len(data))
+        self.batches.append(data)
+        self.last_offsets.append(extent.last_offset)
+        self.timestamps_ms.append(extent.max_timestamp_ms)
+        self.max_timestamp_ms = max(self.max_timestamp_ms, extent.max_timestamp_ms)
+        self.end_offset = extent.last_offset + 1
+
+    def read(self, offset: int, max_bytes: int, end_offset: int) -> bytes:
+        first = bisect_left(self.last_offsets, offset)
+        stop = bisect_left(self.last_offsets, end_offset)
+        if first >= stop:
+            return b""
+        start_bytes = self.ends[first - 1] if first else 0
+        fitting = bisect_right(self.ends, start_bytes + max_bytes)
+        return b"".join(self.batches[first : max(first + 1, min(stop, fitting))])
+
+
+@dataclass(slots=True)
+class _Partition:
+    """What outlives a claim."""
+
+    ref: PartitionRef
+    segments: list[_Segment]
+    bases: list[int]
+    start_offset: int = 0
+    epoch: int = -1  # of the last claim
+    epochs: list[EpochStart] = field(default_factory=list)
+    snapshots: dict[int, bytes] = field(default_factory=dict)
+    snapshot_offsets: list[int] = field(default_factory=list)
+
+
+class MemoryLog:
+    """Implements PartitionLog."""
+
+    __slots__ = ("_budget", "_clock", "_config", "_ended", "_epoch", "_partition", "_released")
+
+    def __init__(
+        self,
+        partition: _Partition,
+        epoch: int,
+        config: TopicConfig,
+        clock: Clock,
+        budget: _Budget,
+        released: Callable[[MemoryLog], None],
+    ) -> None:
+        self._partition = partition
+        self._epoch = epoch
+        self._config = config
+        self._clock = clock
+        self._budget = budget
+        self._released = released
+        self._ended: StorageError | None = None
+
+    @property
+    def ref(self) -> PartitionRef:
+        return self._partition.ref
+
+    @property
+    def epoch(self) -> int:
+        return self._epoch
+
+    @property
+    def start_offset(self) -> int:
+        return self._partition.start_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self._partition.segments[-1].end_offset
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self._partition.segments)
+
+    @property
+    def epochs(self) -> Sequence[EpochStart]:
+        return tuple(self._partition.epochs)
+
+    def configure(self, config: TopicConfig) -> None:
+        self._config = config
+
+    def _check_open(self) -> None:
+        if self._ended is not None:
+            raise type(self._ended)(*self._ended.args)
+
+    def append(
+        self, data: Buffer, extents: Sequence[Extent], expected_end_offset: int
+    ) -> asyncio.Future[None] | None:
+        self._check_open()
+        partition = self._partition
+        active = partition.segments[-1]
+        if (
+            expected_end_offset != active.end_offset
+            or extents[0].base_offset < expected_end_offset
+            or sum(extent.size_bytes for extent in extents) != len(data)
+        ):
+            raise ValueError(
+                f"append of {extents} expecting {expected_end_offset} to {partition.ref}, "
+                f"which ends at {active.end_offset}"
+            )
+        if extents[-1].last_offset - active.base_offset > _MAX_RELATIVE_OFFSET:
+            raise ValueError(f"the last segment of {partition.ref} has to be rolled first")
+        self._budget.take(len(data) + _BATCH_OVERHEAD_BYTES * len(extents))
+        if not partition.epochs or partition.epochs[-1].epoch != self._epoch:
+            start = EpochStart(self._epoch, extents[0].base_offset)
+            # An epoch of which nothing is left gives way.
+            lasting = [old for old in partition.epochs if old.start_offset < start.start_offset]
+            partition.epochs = [*lasting, start]
+        position = 0
+        for extent in extents:
+            active.add(bytes(data[position : position + extent.size_bytes]), extent)
+            position += extent.size_bytes
+        return None
+
+    def roll_is_due(self, size_bytes: int, extent: Extent, now_ms: int) -> bool:
+        active = self._partition.segments[-1]
+        if extent.last_offset - active.base_offset > _MAX_RELATIVE_OFFSET:
+            return True
+        if not active.batches:
+            return False
+        first_ms = active.timestamps_ms[0]
+        age_ms = extent.max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - active.created_ms
+        return (
+            active.size_bytes > self._config.segment_bytes - size_bytes
+            or age_ms > self._config.segment_ms
+        )
+
+    def roll(self) -> None:
+        self._check_open()
+        partition = self._partition
+        end_offset = self.end_offset
+        if not partition.segments[-1].batches:
+            return
+        partition.segments.append(_Segment(end_offset, self._clock.now_ms(), end_offset))
+        partition.bases.append(end_offset)
+
+    def read(self, offset: int, max_bytes: int, end_offset: int) -> Buffer:
+        self._check_open()
+        partition = self._partition
+        offset = max(offset, partition.start_offset)
+        for segment in partition.segments[bisect_right(partition.bases, offset) - 1 :]:
+            if segment.base_offset >= end_offset:
+                break
+            data = segment.read(offset, max_bytes, end_offset)
+            if data:
+                return data
+        return b""
+
+    def batch_at_timestamp(self, timestamp_ms: int, offset: int) -> Buffer | None:
+        self._check_open()
+        offset = max(offset, self._partition.start_offset)
+        for segment in self._partition.segments:
+            if segment.max_timestamp_ms < timestamp_ms:
+                continue
+            for number in range(bisect_left(segment.last_offsets, offset), len(segment.batches)):
+                if segment.timestamps_ms[number] >= timestamp_ms:
+                    return segment.batches[number]
+        return None
+
+    def batch_of_max_timestamp(self) -> Buffer | None:
+        self._check_open()
+        best: tuple[int, bytes] | None = None
+        for segment in self._partition.segments:
+            first = bisect_left(segment.last_offsets, self._partition.start_offset)
+            for number in range(first, len(segment.batches)):
+                if best is None or segment.timestamps_ms[number] > best[0]:
+                    best = segment.timestamps_ms[number], segment.batches[number]
+        return None if best is None else best[1]
+
+    def segments(self) -> Sequence[SegmentInfo]:
+        return [
+            SegmentInfo(
+                segment.base_offset,
+                segment.end_offset,
+                segment.size_bytes,
+                segment.max_timestamp_ms,
+            )
+            for segment in self._partition.segments
+        ]
+
+    def trim(self, start_offset: int) -> None:
+        self._check_open()
+        partition = self._partition
+        if start_offset > self.end_offset:
+            raise ValueError(f"{partition.ref} ends at {self.end_offset}, below {start_offset}")
+        # A segment that was kept because it was the last one may go now.
+        start_offset = max(start_offset, partition.start_offset)
+        kept = bisect_right(partition.bases, start_offset) - 1
+        self._budget.used_bytes -= sum(segment.cost_bytes for segment in partition.segments[:kept])
+        del partition.segments[:kept], partition.bases[:kept]
+        partition.start_offset = start_offset
+        below = [entry for entry in partition.epochs if entry.start_offset <= start_offset]
+        if below:
+            first = EpochStart(below[-1].epoch, start_offset)
+            partition.epochs[: len(below)] = [first]
+        self._prune_snapshots()
+
+    def save_snapshot(self, snapshot: Snapshot) -> None:
+        self._check_open()
+        partition = self._partition
+        self._budget.take(len(snapshot.data))
+        if snapshot.offset in partition.snapshots:
+            self._budget.used_bytes -= len(partition.snapshots[snapshot.offset])
+        else:
+            insort(partition.snapshot_offsets, snapshot.offset)
+        partition.snapshots[snapshot.offset] = snapshot.data
+        self._prune_snapshots()
+
+    def _prune_snapshots(self) -> None:
+        partition = self._partition
+        kept = {*partition.bases, *partition.snapshot_offsets[-_SNAPSHOTS_KEPT:]}
+        for offset in [found for found in partition.snapshot_offsets if found not in kept]:
+            self._budget.used_bytes -= len(partition.snapshots.pop(offset))
+            partition.snapshot_offsets.remove(offset)
+
+    def snapshots(self) -> Sequence[Snapshot]:
+        partition = self._partition
+        return [
+            Snapshot(offset, partition.snapshots[offset])
+            for offset in reversed(partition.snapshot_offsets)
+            if offset <= self.end_offset
+        ]
+
+    def flush(self) -> asyncio.Future[None] | None:
+        self._check_open()
+        return None
+
+    def fence(self) -> None:
+        """Ends the claim in favour of another."""
+        self._ended = FencedError(f"{self.ref} was claimed anew, epoch {self._epoch} is over")
+
+    def close(self) -> None:
+        if self._ended is None:
+            self._ended = StorageError(f"{self.ref} was closed")
+            self._released(self)
+
+
+class MemoryCatalog:
+    """Implements Catalog."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, JsonValue] = {}
+        self._revision = 0
+
+    @property
+    def revision(self) -> int:
+        return self._revision
+
+    def entries(self) -> Mapping[str, JsonValue]:
+        return MappingProxyType(self._entries)
+
+    def commit(self, changes: Mapping[str, JsonValue], expected_revision: int) -> int:
+        if expected_revision != self._revision:
+            raise CatalogConflictError(
+                f"the catalog is at revision {self._revision}, not {expected_revision}"
+            )
+        # Through JSON, so that nobody can change what is kept, and what fits here fits elsewhere.
+        for key, value in json.loads(json.dumps(dict(changes))).items():
+            if value is None:
+                self._entries.pop(key, None)
+            else:
+                self._entries[key] = value
+        self._revision += 1
+        return self._revision
+
+
+class MemoryStore:
+    """Implements LogStore."""
+
+    def __init__(self, *, clock: Clock, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
+        self._clock = clock
+        self._cluster_id = topic_id_text(uuid.uuid4())
+        self._budget = _Budget(max_bytes)
+        self._catalog = MemoryCatalog()
+        self._epoch = 1
+        self._partitions: dict[tuple[str, int], _Partition] = {}
+        self._logs: dict[tuple[str, int], MemoryLog] = {}
+        self._closed = False
+
+    @property
+    def cluster_id(self) -> str:
+        return self._cluster_id
+
+    @property
+    def catalog(self) -> Catalog:
+        return self._catalog
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StorageError("the memory engine is closed")
+
+    def epoch_of(self, ref: PartitionRef) -> int:
+        log = self._logs.get((ref.topic, ref.partition))
+        if log is not None and log.ref == ref:
+            return log.epoch
+        return self._next_epoch(ref)
+
+    def _next_epoch(self, ref: PartitionRef) -> int:
+        partition = self._partitions.get((ref.topic, ref.partition))
+        claimed = partition is not None and partition.ref == ref and partition.epoch == self._epoch
+        return self._epoch + 1 if claimed else self._epoch
+
+    def claim(self, ref: PartitionRef, config: TopicConfig) -> MemoryLog:
+        self._check_open()
+        key = (ref.topic, ref.partition)
+        earlier = self._logs.pop(key, None)
+        if earlier is not None:
+            earlier.fence()
+        partition = self._partitions.get(key)
+        if partition is not None and partition.ref != ref:
+            self._drop(partition)
+            partition = None
+        self._epoch = self._next_epoch(ref)
+        if partition is None:
+            partition = _Partition(ref, [_Segment(0, self._clock.now_ms(), 0)], [0])
+            self._partitions[key] = partition
+        partition.epoch = self._epoch
+        log = MemoryLog(partition, self._epoch, config, self._clock, self._budget, self._release)
+        self._logs[key] = log
+        return log
+
+    def _release(self, log: MemoryLog) -> None:
+        self._logs.pop((log.ref.topic, log.ref.partition), None)
+
+    def _drop(self, partition: _Partition) -> None:
+        self._budget.used_bytes -= sum(segment.cost_bytes for segment in partition.segments)
+        self._budget.used_bytes -= sum(len(data) for data in partition.snapshots.values())
+        del self._partitions[partition.ref.topic, partition.ref.partition]
+
+    def delete(self, ref: PartitionRef) -> None:
+        self._check_open()
+        key = (ref.topic, ref.partition)
+        partition = self._partitions.get(key)
+        if partition is None or partition.ref != ref:
+            return
+        log = self._logs.pop(key, None)
+        if log is not None:
+            log.fence()
+        self._drop(partition)
+
+    def partitions(self) -> Sequence[PartitionRef]:
+        return [partition.ref for partition in self._partitions.values()]
+
+    def log_dirs(self) -> Sequence[LogDir]:
+        sizes = {
+            key: sum(segment.size_bytes for segment in partition.segments)
+            for key, partition in self._partitions.items()
+        }
+        usable_bytes = self._budget.max_bytes - self._budget.used_bytes
+        return [LogDir("memory", self._budget.max_bytes, usable_bytes, sizes)]
+
+    def tick(self, now_ms: int) -> None:
+        """Nothing is ever due."""
+
+    def close(self) -> None:
+        for log in list(self._logs.values()):
+            log.close()
+        self._closed = True

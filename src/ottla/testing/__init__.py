@@ -1,0 +1,1 @@
+"""What tests of Kafka programs need: a pytest plugin with a real broker."""

@@ -1,0 +1,1 @@
+"""Kafka's wire protocol: declared messages, compiled on first use into a codec for each version."""

@@ -1,0 +1,181 @@
+"""How a message is declared: one class for all its versions.
+
+    @message(api=1, versions="4-18", flexible="12+")
+    class FetchRequest:
+        cluster_id: String | None = wire(since=12, tag=0, default=None)
+        replica_id: Int32 = wire(until=14, default=-1)
+        max_wait_ms: Int32
+        topics: list[FetchTopic]
+
+A field that some versions lack needs a default: it is what decoding gives there. Nested classes use
+`@struct`.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, field, fields
+from functools import cache
+from typing import Annotated, Any, NamedTuple, TypeVar, dataclass_transform, get_args, get_origin
+
+from ottla.wire.types import BytesType, Fixed, RecordsType, StringType, UuidType
+
+T = TypeVar("T")
+Scalar = Fixed | UuidType | StringType | BytesType | RecordsType
+
+NEVER = 1 << 15  # a version that no message has
+_WIRE = "wire"
+
+
+class Versions(NamedTuple):
+    """An inclusive range of versions."""
+
+    first: int
+    last: int
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.first <= version <= self.last
+
+
+@dataclass(frozen=True)
+class Presence:
+    """What a declaration says of a field beyond its type."""
+
+    since: int = 0
+    until: int = NEVER
+    tag: int | None = None
+    tagged_since: int = 0
+    nullable_since: int = 0
+
+
+@dataclass(frozen=True)
+class FieldType:
+    """A field's type taken apart: `element` is a scalar, or the class of a struct."""
+
+    element: Scalar | type
+    is_list: bool
+    is_nullable: bool
+    element_is_nullable: bool = False
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field as the compiler needs it; `default` makes its value in a version that lacks it."""
+
+    name: str
+    type: FieldType
+    presence: Presence
+    default: Callable[[], Any] | None
+
+    def present_in(self, version: int) -> bool:
+        return self.presence.since <= version <= self.presence.until
+
+    def tagged_in(self, version: int) -> bool:
+        return self.presence.tag is not None and version >= self.presence.tagged_since
+
+
+class MessageInfo(NamedTuple):
+    """What `@message` said."""
+
+    name: str
+    api_key: int
+    versions: Versions
+    flexible_since: int
+
+
+def wire(
+    *,
+    since: int = 0,
+    until: int = NEVER,
+    tag: int | None = None,
+    tagged_since: int | None = None,
+    nullable_since: int = 0,
+    default: Any = MISSING,
+    default_factory: Any = MISSING,
+) -> Any:
+    """The versions a field is in, its tag, and what it is where it is absent."""
+    presence = Presence(
+        since, until, tag, since if tagged_since is None else tagged_since, nullable_since
+    )
+    metadata = {_WIRE: presence}
+    if default_factory is not MISSING:
+        return field(default_factory=default_factory, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(wire,))
+def struct(cls: type[T]) -> type[T]:
+    """A class that is part of messages."""
+    return dataclass(slots=True, kw_only=True)(cls)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(wire,))
+def message(*, api: int, versions: str, flexible: str) -> Callable[[type[T]], type[T]]:
+    """A request or a response; `versions` like "4-18", `flexible` like "12+" or "none"."""
+    first, _, last = versions.partition("-")
+    flexible_since = NEVER if flexible == "none" else int(flexible.removesuffix("+"))
+
+    def declare(cls: type[T]) -> type[T]:
+        made = dataclass(slots=True, kw_only=True)(cls)
+        info = MessageInfo(
+            cls.__name__, api, Versions(int(first), int(last or first)), flexible_since
+        )
+        _MESSAGES[made] = info
+        return made
+
+    return declare
+
+
+_MESSAGES: dict[type, MessageInfo] = {}
+
+
+def info_of(cls: type) -> MessageInfo:
+    """What was declared of a message class."""
+    return _MESSAGES[cls]
+
+
+@cache
+def fields_of(cls: type) -> tuple[Field, ...]:
+    """The fields of a message or struct in wire order."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    return tuple(_field(f, hints[f.name]) for f in fields(cls))
+
+
+def _field(declared: Any, hint: Any) -> Field:
+    presence = declared.metadata.get(_WIRE, Presence())
+    if declared.default_factory is not MISSING:
+        default = declared.default_factory
+    elif declared.default is not MISSING:
+        value = declared.default
+        default = lambda: value  # noqa: E731
+    else:
+        default = None
+        if presence.since > 0 or presence.until < NEVER or presence.tag is not None:
+            raise TypeError(f"{declared.name} is not in every version, so it needs a default")
+    return Field(declared.name, _field_type(hint), presence, default)
+
+
+def _field_type(hint: Any) -> FieldType:
+    hint, is_nullable = _without_none(hint)
+    if get_origin(hint) is list:
+        element, element_is_nullable = _without_none(get_args(hint)[0])
+        return FieldType(_element(element), True, is_nullable, element_is_nullable)
+    return FieldType(_element(hint), False, is_nullable)
+
+
+def _without_none(hint: Any) -> tuple[Any, bool]:
+    if get_origin(hint) not in (typing.Union, types.UnionType):
+        return hint, False
+    rest = [arm for arm in get_args(hint) if arm is not type(None)]
+    assert len(rest) == 1, f"{hint} is not something or None"
+    return rest[0], True
+
+
+def _element(hint: Any) -> Scalar | type:
+    if get_origin(hint) is Annotated:
+        scalar: Scalar = get_args(hint)[1]
+        return scalar
+    assert isinstance(hint, type), f"{hint} is no wire type"
+    return hint

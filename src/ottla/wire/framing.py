@@ -1,0 +1,107 @@
+"""Frames and headers: what surrounds every message on a connection.
+
+A frame is an int32 size and that many bytes: a header, then the message. The header's version
+follows from the message's: flexible messages have flexible headers, with one exception that
+`response_header_is_flexible` knows.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+
+from ottla.wire.compile import codec_of
+from ottla.wire.declare import info_of
+from ottla.wire.primitives import read_uvarint, skip_tagged
+from ottla.wire.types import Buffer, MalformedMessageError
+
+SIZE_BYTES = 4
+API_VERSIONS_KEY = 18
+
+_REQUEST_HEADER = struct.Struct(">hhih")
+_RESPONSE_START = struct.Struct(">ii")
+_SIZE = struct.Struct(">i")
+
+read_size = _SIZE.unpack_from
+
+
+class RequestHeader(NamedTuple):
+    """The start of a request; `body_position` is where the message begins."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body_position: int
+
+
+def read_request_start(frame: memoryview) -> tuple[int, int, int]:
+    """API key, version and correlation id: readable whatever the API, so all can be answered."""
+    try:
+        return _REQUEST_START.unpack_from(frame)
+    except struct.error as error:
+        raise MalformedMessageError(f"a request of {len(frame)} bytes has no header") from error
+
+
+_REQUEST_START = struct.Struct(">hhi")
+
+
+def read_request_header(frame: memoryview, flexible: bool) -> RequestHeader:
+    """Reads a request header; `flexible` says whether the message of this API version is.
+
+    The client id keeps its old int16 length in flexible headers too, so that a broker can read it
+    before it knows whether it serves the version (KIP-511).
+    """
+    try:
+        api_key, api_version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
+        position = _REQUEST_HEADER.size
+        client_id = None
+        if length >= 0:
+            end = position + length
+            if end > len(frame):
+                raise MalformedMessageError("the client id is longer than the request")
+            client_id = str(frame[position:end], "utf-8")
+            position = end
+        if flexible:
+            count, position = read_uvarint(frame, position)
+            position = skip_tagged(frame, position, count)
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise MalformedMessageError(f"request header: {error}") from error
+    return RequestHeader(api_key, api_version, correlation_id, client_id, position)
+
+
+def response_header_is_flexible(api_key: int, message_is_flexible: bool) -> bool:
+    """All but ApiVersions: who reads that does not know yet what the broker speaks (KIP-511)."""
+    return message_is_flexible and api_key != API_VERSIONS_KEY
+
+
+def frame_response(message: Any, version: int, correlation_id: int) -> list[Buffer]:
+    """A whole response frame; large record batches in it stay what they are, uncopied."""
+    info = info_of(type(message))
+    start = bytearray(_RESPONSE_START.size)
+    if response_header_is_flexible(info.api_key, version >= info.flexible_since):
+        start.append(0)
+    parts: list[Buffer] = []
+    last = codec_of(type(message), version).encode(message, start, parts)
+    parts.append(last)
+    size = len(last) if len(parts) == 1 else sum(map(len, parts))
+    _RESPONSE_START.pack_into(start, 0, size - SIZE_BYTES, correlation_id)
+    return parts
+
+
+def frame_request(message: Any, version: int, correlation_id: int, client_id: str | None) -> bytes:
+    """A whole request frame."""
+    info = info_of(type(message))
+    name = None if client_id is None else client_id.encode()
+    out = bytearray(SIZE_BYTES)
+    out += _REQUEST_HEADER.pack(
+        info.api_key, version, correlation_id, -1 if name is None else len(name)
+    )
+    out += name or b""
+    if version >= info.flexible_since:
+        out.append(0)
+    parts: list[Buffer] = []
+    parts.append(codec_of(type(message), version).encode(message, out, parts))
+    size = sum(map(len, parts))
+    _SIZE.pack_into(out, 0, size - SIZE_BYTES)
+    return b"".join(parts)

@@ -1,0 +1,75 @@
+"""What compiled codecs call at run time: varints, lengths, UUIDs."""
+
+from __future__ import annotations
+
+import uuid
+from functools import lru_cache
+
+from ottla.wire.types import MalformedMessageError
+
+
+def write_uvarint(value: int) -> bytes:
+    """An unsigned varint."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def read_uvarint(buffer: memoryview, position: int) -> tuple[int, int]:
+    """An unsigned varint of at most 32 bits, and the position behind it."""
+    value = shift = 0
+    while True:
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift > 28:
+            raise MalformedMessageError("a varint of more than 32 bits")
+    if value > 0xFFFFFFFF:
+        raise MalformedMessageError("a varint of more than 32 bits")
+    return value, position
+
+
+def check_length(length: int, room: int) -> None:
+    """Refuses a length that is negative or larger than what is left of the frame."""
+    if length < 0 or length > room:
+        raise MalformedMessageError(f"a length of {length} where {room} bytes are left")
+
+
+def reject_null(name: str) -> None:
+    """Refuses a null where the version has none."""
+    raise MalformedMessageError(f"{name} is null")
+
+
+def skip_tagged(buffer: memoryview, position: int, count: int) -> int:
+    """The position behind `count` tagged fields that this version does not know."""
+    for _ in range(count):
+        _, position = read_uvarint(buffer, position)
+        size, position = read_uvarint(buffer, position)
+        check_length(size, len(buffer) - position)
+        position += size
+    return position
+
+
+@lru_cache(maxsize=8192)
+def uuid_of(data: bytes) -> uuid.UUID:
+    """The UUID of sixteen bytes; topic ids recur, and making one is slow."""
+    return uuid.UUID(bytes=data)
+
+
+@lru_cache(maxsize=8192)
+def uuid_bytes(value: uuid.UUID) -> bytes:
+    return value.bytes
+
+
+def length_prefix(length: int) -> bytes:
+    """A compact length: one more than the length, so that 0 is null."""
+    return _PREFIXES[length] if length < 127 else write_uvarint(length + 1)
+
+
+_PREFIXES = [bytes([length + 1]) for length in range(127)]

@@ -1,0 +1,378 @@
+import java.io.BufferedInputStream;
+import java.io.BufferedOutputStream;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.EOFException;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Iterator;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.NewPartitions;
+import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.admin.RecordsToDelete;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndTimestamp;
+import org.apache.kafka.clients.consumer.OffsetOutOfRangeException;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.header.internals.RecordHeader;
+import org.apache.kafka.common.protocol.Errors;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+
+/** Does with Kafka's client what it is told; one connection is one producer, consumer or admin client. */
+public class ClientAgent {
+    private static final Duration CLOSE = Duration.ofSeconds(2);
+    private static final long ADMIN_SECONDS = 20;
+
+    public static void main(String[] arguments) throws IOException {
+        ServerSocket server = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
+        System.out.println(server.getLocalPort());
+        Thread parent = new Thread(ClientAgent::exitWithParent);
+        parent.setDaemon(true);
+        parent.start();
+        while (true) {
+            Socket socket = server.accept();
+            socket.setTcpNoDelay(true);
+            new Thread(() -> serve(socket)).start();
+        }
+    }
+
+    private static void exitWithParent() {
+        try {
+            while (System.in.read() >= 0) { }
+        } catch (IOException error) {
+            // Gone as well.
+        }
+        Runtime.getRuntime().halt(0);
+    }
+
+    private static void serve(Socket socket) {
+        Session session = null;
+        try (socket;
+                DataInputStream in = new DataInputStream(new BufferedInputStream(socket.getInputStream()));
+                DataOutputStream out =
+                        new DataOutputStream(new BufferedOutputStream(socket.getOutputStream()))) {
+            while (true) {
+                Words words = new Words(read(in));
+                List<byte[]> answer = new ArrayList<>();
+                answer.add(bytes("ok"));
+                try {
+                    String command = words.text();
+                    if (session == null) {
+                        session = open(command, words);
+                    } else {
+                        session.run(command, words, answer);
+                    }
+                } catch (Exception error) {
+                    Throwable cause = error instanceof ExecutionException ? error.getCause() : error;
+                    // The one exception without a number is the consumer's own.
+                    Errors found = cause instanceof OffsetOutOfRangeException
+                            ? Errors.OFFSET_OUT_OF_RANGE : Errors.forException(cause);
+                    short code = found.code();
+                    answer = List.of(bytes("error"), bytes(code), bytes(cause.toString()));
+                }
+                write(out, answer);
+            }
+        } catch (EOFException end) {
+            // The test is done with it.
+        } catch (IOException error) {
+            error.printStackTrace();
+        } finally {
+            if (session != null) {
+                session.close();
+            }
+        }
+    }
+
+    private static Session open(String kind, Words settings) {
+        switch (kind) {
+            case "producer":
+                return new ProducerSession(settings.settings());
+            case "consumer":
+                return new ConsumerSession(settings.settings());
+            case "admin":
+                return new AdminSession(settings.settings());
+            default:
+                throw new IllegalArgumentException(kind);
+        }
+    }
+
+    private interface Session {
+        void run(String command, Words words, List<byte[]> answer) throws Exception;
+
+        void close();
+    }
+
+    private static class ProducerSession implements Session {
+        private final KafkaProducer<byte[], byte[]> producer;
+
+        ProducerSession(Map<String, Object> settings) {
+            producer = new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer());
+        }
+
+        @Override
+        public void run(String command, Words words, List<byte[]> answer) throws Exception {
+            String topic = words.text();
+            int partition = words.number();
+            int waitMs = words.number();
+            List<Future<RecordMetadata>> sent = new ArrayList<>();
+            for (int left = words.number(); left > 0; left--) {
+                byte[] key = words.next();
+                byte[] value = words.next();
+                byte[] timestamp = words.next();
+                List<Header> headers = new ArrayList<>();
+                for (int headersLeft = words.number(); headersLeft > 0; headersLeft--) {
+                    headers.add(new RecordHeader(words.text(), words.next()));
+                }
+                Long timestampMs = timestamp == null ? null : Long.valueOf(text(timestamp));
+                sent.add(producer.send(new ProducerRecord<>(topic, partition, timestampMs, key, value, headers)));
+            }
+            producer.flush();
+            for (Future<RecordMetadata> one : sent) {
+                answer.add(bytes(one.get(waitMs, TimeUnit.MILLISECONDS).offset()));
+            }
+        }
+
+        @Override
+        public void close() {
+            producer.close(CLOSE);
+        }
+    }
+
+    private static class ConsumerSession implements Session {
+        private final KafkaConsumer<byte[], byte[]> consumer;
+        private Iterator<ConsumerRecord<byte[], byte[]>> polled = List.<ConsumerRecord<byte[], byte[]>>of().iterator();
+
+        ConsumerSession(Map<String, Object> settings) {
+            consumer = new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+        }
+
+        @Override
+        public void run(String command, Words words, List<byte[]> answer) {
+            switch (command) {
+                case "assign":
+                    assign(words);
+                    break;
+                case "read":
+                    read(words.number(), words.number(), answer);
+                    break;
+                case "offset-at": {
+                    TopicPartition partition = words.partition();
+                    OffsetAndTimestamp found =
+                            consumer.offsetsForTimes(Map.of(partition, Long.valueOf(words.text()))).get(partition);
+                    answer.add(found == null ? null : bytes(found.offset()));
+                    break;
+                }
+                case "bounds": {
+                    TopicPartition partition = words.partition();
+                    List<TopicPartition> asked = List.of(partition);
+                    answer.add(bytes(consumer.beginningOffsets(asked).get(partition)));
+                    answer.add(bytes(consumer.endOffsets(asked).get(partition)));
+                    break;
+                }
+                default:
+                    throw new IllegalArgumentException(command);
+            }
+        }
+
+        private void assign(Words words) {
+            Map<TopicPartition, Long> offsets = new LinkedHashMap<>();
+            while (words.hasNext()) {
+                offsets.put(words.partition(), Long.valueOf(words.text()));
+            }
+            consumer.assign(offsets.keySet());
+            offsets.forEach((partition, offset) -> consumer.seek(partition, offset));
+        }
+
+        private void read(int count, int waitMs, List<byte[]> answer) {
+            long deadline = System.nanoTime() + waitMs * 1_000_000L;
+            for (int left = count; left > 0; left--) {
+                while (!polled.hasNext()) {
+                    long leftMs = (deadline - System.nanoTime()) / 1_000_000;
+                    if (leftMs <= 0) {
+                        return;
+                    }
+                    polled = consumer.poll(Duration.ofMillis(leftMs)).iterator();
+                }
+                ConsumerRecord<byte[], byte[]> record = polled.next();
+                answer.add(bytes(record.partition()));
+                answer.add(bytes(record.offset()));
+                answer.add(bytes(record.timestamp()));
+                answer.add(record.key());
+                answer.add(record.value());
+                Header[] headers = record.headers().toArray();
+                answer.add(bytes(headers.length));
+                for (Header header : headers) {
+                    answer.add(bytes(header.key()));
+                    answer.add(header.value());
+                }
+            }
+        }
+
+        @Override
+        public void close() {
+            consumer.close(org.apache.kafka.clients.consumer.CloseOptions.timeout(CLOSE));
+        }
+    }
+
+    private static class AdminSession implements Session {
+        private final Admin admin;
+
+        AdminSession(Map<String, Object> settings) {
+            admin = Admin.create(settings);
+        }
+
+        private static <T> T get(Future<T> future) throws Exception {
+            return future.get(ADMIN_SECONDS, TimeUnit.SECONDS);
+        }
+
+        @Override
+        public void run(String command, Words words, List<byte[]> answer) throws Exception {
+            switch (command) {
+                case "create-topic": {
+                    NewTopic topic = new NewTopic(words.text(), words.number(), (short) words.number());
+                    get(admin.createTopics(List.of(topic.configs(words.texts()))).all());
+                    break;
+                }
+                case "delete-topic":
+                    get(admin.deleteTopics(List.of(words.text())).all());
+                    break;
+                case "topics":
+                    for (String name : get(admin.listTopics().names())) {
+                        answer.add(bytes(name));
+                    }
+                    break;
+                case "partition-count": {
+                    String name = words.text();
+                    answer.add(bytes(get(admin.describeTopics(List.of(name)).allTopicNames())
+                            .get(name).partitions().size()));
+                    break;
+                }
+                case "create-partitions":
+                    get(admin.createPartitions(Map.of(words.text(), NewPartitions.increaseTo(words.number()))).all());
+                    break;
+                case "configs": {
+                    ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, words.text());
+                    for (ConfigEntry entry : get(admin.describeConfigs(List.of(resource)).all())
+                            .get(resource).entries()) {
+                        answer.add(bytes(entry.name()));
+                        answer.add(entry.value() == null ? null : bytes(entry.value()));
+                    }
+                    break;
+                }
+                case "set-config": {
+                    ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, words.text());
+                    ConfigEntry entry = new ConfigEntry(words.text(), words.text());
+                    get(admin.incrementalAlterConfigs(Map.of(
+                            resource, List.of(new AlterConfigOp(entry, AlterConfigOp.OpType.SET)))).all());
+                    break;
+                }
+                case "delete-records": {
+                    TopicPartition partition = words.partition();
+                    RecordsToDelete before = RecordsToDelete.beforeOffset(Long.parseLong(words.text()));
+                    answer.add(bytes(get(admin.deleteRecords(Map.of(partition, before))
+                            .lowWatermarks().get(partition)).lowWatermark()));
+                    break;
+                }
+                default:
+                    throw new IllegalArgumentException(command);
+            }
+        }
+
+        @Override
+        public void close() {
+            admin.close(CLOSE);
+        }
+    }
+
+    /** The words of a command, one after the other. */
+    private static class Words {
+        private final Iterator<byte[]> left;
+
+        Words(byte[][] words) {
+            left = Arrays.asList(words).iterator();
+        }
+
+        boolean hasNext() {
+            return left.hasNext();
+        }
+
+        byte[] next() {
+            return left.next();
+        }
+
+        String text() {
+            return ClientAgent.text(left.next());
+        }
+
+        int number() {
+            return Integer.parseInt(text());
+        }
+
+        TopicPartition partition() {
+            return new TopicPartition(text(), number());
+        }
+
+        /** The words that are left, which are name=value. */
+        Map<String, String> texts() {
+            Map<String, String> found = new LinkedHashMap<>();
+            while (hasNext()) {
+                String[] pair = text().split("=", 2);
+                found.put(pair[0], pair[1]);
+            }
+            return found;
+        }
+
+        Map<String, Object> settings() {
+            return new LinkedHashMap<>(texts());
+        }
+    }
+
+    private static byte[] bytes(Object value) {
+        return value.toString().getBytes(StandardCharsets.UTF_8);
+    }
+
+    private static String text(byte[] value) {
+        return new String(value, StandardCharsets.UTF_8);
+    }
+
+    private static byte[][] read(DataInputStream in) throws IOException {
+        byte[][] words = new byte[in.readInt()][];
+        for (int index = 0; index < words.length; index++) {
+            int size = in.readInt();
+            words[index] = size < 0 ? null : in.readNBytes(size);
+        }
+        return words;
+    }
+
+    private static void write(DataOutputStream out, List<byte[]> words) throws IOException {
+        out.writeInt(words.size());
+        for (byte[] word : words) {
+            out.writeInt(word == null ? -1 : word.length);
+            if (word != null) {
+                out.write(word);
+            }
+        }
+        out.flush();
+    }
+}

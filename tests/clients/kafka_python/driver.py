@@ -1,0 +1,229 @@
+"""kafka-python."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import kafka
+from kafka import errors
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+from tests.clients.driver import (
+    DEFAULT_CONSUMER,
+    DEFAULT_PRODUCER,
+    READ_SECONDS,
+    Admin,
+    Bounds,
+    Consumer,
+    ConsumerOptions,
+    Driver,
+    Producer,
+    ProducerOptions,
+    RefusedError,
+)
+from tests.clients.messages import Message, Received
+
+from ottla.errors import ErrorCode
+from ottla.model import TopicPartition
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turns an error that has Kafka's number into the driver's exception."""
+    try:
+        yield
+    except errors.KafkaTimeoutError as error:
+        raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
+    except errors.BrokerResponseError as error:
+        raise RefusedError(error.errno, str(error)) from error
+
+
+def options_of(options: ProducerOptions) -> dict[str, Any]:
+    """kafka-python's options for those of the tests."""
+    acks: int | str | None = options.acks
+    if acks in ("0", "1"):
+        acks = int(acks)
+    chosen = {
+        "compression_type": None if options.codec == "none" else options.codec,
+        "acks": acks,
+        "linger_ms": options.linger_ms,
+        "max_request_size": options.max_request_bytes,
+    }
+    if options.give_up_ms is not None:
+        chosen |= {
+            "delivery_timeout_ms": options.give_up_ms,
+            "request_timeout_ms": options.give_up_ms - 100,
+            "max_block_ms": options.give_up_ms,
+            "retries": 0,
+            "enable_idempotence": False,
+        }
+    return {name: value for name, value in chosen.items() if value is not None}
+
+
+class PythonProducer(Producer):
+    """A KafkaProducer."""
+
+    def __init__(self, bootstrap_servers: str, options: ProducerOptions) -> None:
+        self.client = kafka.KafkaProducer(
+            bootstrap_servers=bootstrap_servers, **options_of(options)
+        )
+
+    def send(self, topic: str, messages: Sequence[Message], partition: int = 0) -> list[int]:
+        with translated():
+            futures = [
+                self.client.send(
+                    topic,
+                    value=message.value,
+                    key=message.key,
+                    headers=list(message.headers),
+                    partition=partition,
+                    timestamp_ms=message.timestamp_ms,
+                )
+                for message in messages
+            ]
+            self.client.flush(READ_SECONDS)
+            return [future.get(timeout=READ_SECONDS).offset for future in futures]
+
+    def close(self) -> None:
+        self.client.close(timeout=1)
+
+
+class PythonConsumer(Consumer):
+    """A KafkaConsumer."""
+
+    def __init__(self, bootstrap_servers: str, options: ConsumerOptions) -> None:
+        chosen = {
+            "isolation_level": options.isolation,
+            "fetch_max_wait_ms": options.fetch_wait_ms,
+            "fetch_min_bytes": options.fetch_min_bytes,
+        }
+        self.client = kafka.KafkaConsumer(
+            bootstrap_servers=bootstrap_servers,
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            **{name: value for name, value in chosen.items() if value is not None},
+        )
+
+    def assign(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self.client.assign([kafka.TopicPartition(*partition) for partition in offsets])
+        for partition, offset in offsets.items():
+            self.client.seek(kafka.TopicPartition(*partition), offset)
+
+    def read(self, count: int) -> list[Received]:
+        received: list[Received] = []
+        deadline = time.monotonic() + READ_SECONDS
+        while len(received) < count and time.monotonic() < deadline:
+            with translated():
+                found = self.client.poll(timeout_ms=10_000, max_records=count - len(received))
+            received += [
+                Received(
+                    record.partition,
+                    record.offset,
+                    record.timestamp,
+                    record.key,
+                    record.value,
+                    tuple(record.headers),
+                )
+                for records in found.values()
+                for record in records
+            ]
+        return received
+
+    def offset_at(self, partition: TopicPartition, timestamp_ms: int) -> int | None:
+        asked = kafka.TopicPartition(*partition)
+        found = self.client.offsets_for_times({asked: timestamp_ms})[asked]
+        return None if found is None else int(found.offset)
+
+    def bounds(self, partition: TopicPartition) -> Bounds:
+        asked = kafka.TopicPartition(*partition)
+        return Bounds(
+            self.client.beginning_offsets([asked])[asked], self.client.end_offsets([asked])[asked]
+        )
+
+    def close(self) -> None:
+        self.client.close(autocommit=False)
+
+
+class PythonAdmin(Admin):
+    """A KafkaAdminClient."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self.client = KafkaAdminClient(bootstrap_servers=bootstrap_servers)
+
+    def create_topic(
+        self,
+        topic: str,
+        partitions: int = 1,
+        configs: Mapping[str, str] | None = None,
+        replication_factor: int = 1,
+    ) -> None:
+        new = {
+            "num_partitions": partitions,
+            "replication_factor": replication_factor,
+            "configs": dict(configs or {}),
+        }
+        with translated():
+            self.client.create_topics({topic: new})
+
+    def delete_topic(self, topic: str) -> None:
+        with translated():
+            self.client.delete_topics([topic])
+
+    def topics(self) -> set[str]:
+        return set(self.client.list_topics())
+
+    def partition_count(self, topic: str) -> int:
+        (described,) = self.client.describe_topics([topic])
+        if described["error_code"]:
+            raise RefusedError(described["error_code"], topic)
+        return len(described["partitions"])
+
+    def create_partitions(self, topic: str, total: int) -> None:
+        with translated():
+            self.client.create_partitions({topic: total})
+
+    def configs(self, topic: str) -> dict[str, str | None]:
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+        described = self.client.describe_configs([resource], config_filter="all")
+        return {name: entry["value"] for name, entry in described["topic"][topic].items()}
+
+    def set_config(self, topic: str, name: str, value: str) -> None:
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic, {name: value})
+        with translated():
+            (result,) = self.client.alter_configs([resource])["topic"].values()
+        if result != "OK":
+            # "[Error 40] InvalidConfigurationError: …" is all that is left of the answer.
+            raise RefusedError(int(result.removeprefix("[Error ").partition("]")[0]), result)
+
+    def delete_records(self, partition: TopicPartition, before_offset: int) -> int:
+        asked = kafka.TopicPartition(*partition)
+        with translated():
+            return int(self.client.delete_records({asked: before_offset})[asked]["low_watermark"])
+
+    def close(self) -> None:
+        self.client.close()
+
+
+class KafkaPython(Driver):
+    """The driver."""
+
+    name = "kafka-python"
+
+    def producer(self, options: ProducerOptions = DEFAULT_PRODUCER) -> Producer:
+        return PythonProducer(self.bootstrap_servers, options)
+
+    def consumer(self, options: ConsumerOptions = DEFAULT_CONSUMER) -> Consumer:
+        return PythonConsumer(self.bootstrap_servers, options)
+
+    def admin(self) -> Admin:
+        return PythonAdmin(self.bootstrap_servers)
+
+    def cannot_send(self, message: Message) -> str | None:
+        if message.key is None and message.value is None:
+            return "kafka-python insists on a key or a value"
+        if any(value is None for _, value in message.headers):
+            return "kafka-python insists on values of headers"
+        return None

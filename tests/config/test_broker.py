@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import pytest
+
+from ottla.config.broker import BrokerConfig, DynamicOptions, topic_config, with_dynamic
+from ottla.config.options import OptionType, options_of, value_text
+from ottla.config.topic import TopicConfig
+from ottla.errors import ConfigError
+
+LONG_MAX = "9223372036854775807"
+INT_MAX = "2147483647"
+
+# Kafka 4.0's documented defaults, except node.id (which Kafka wants to be given) and our own.
+KAFKA_DEFAULTS = {
+    "auto.create.topics.enable": (OptionType.BOOLEAN, "true"),
+    "compression.gzip.level": (OptionType.INT, "-1"),
+    "compression.lz4.level": (OptionType.INT, "9"),
+    "compression.type": (OptionType.STRING, "producer"),
+    "compression.zstd.level": (OptionType.INT, "3"),
+    "connections.max.idle.ms": (OptionType.LONG, "600000"),
+    "default.replication.factor": (OptionType.INT, "1"),
+    "delete.topic.enable": (OptionType.BOOLEAN, "true"),
+    "fetch.max.bytes": (OptionType.INT, "57671680"),
+    "log.cleaner.delete.retention.ms": (OptionType.LONG, "86400000"),
+    "log.cleaner.max.compaction.lag.ms": (OptionType.LONG, LONG_MAX),
+    "log.cleaner.min.cleanable.ratio": (OptionType.DOUBLE, "0.5"),
+    "log.cleaner.min.compaction.lag.ms": (OptionType.LONG, "0"),
+    "log.cleanup.policy": (OptionType.LIST, "delete"),
+    "log.flush.interval.messages": (OptionType.LONG, LONG_MAX),
+    "log.flush.interval.ms": (OptionType.LONG, None),
+    "log.flush.offset.checkpoint.interval.ms": (OptionType.INT, "60000"),
+    "log.flush.scheduler.interval.ms": (OptionType.LONG, LONG_MAX),
+    "log.index.interval.bytes": (OptionType.INT, "4096"),
+    "log.index.size.max.bytes": (OptionType.INT, "10485760"),
+    "log.message.timestamp.after.max.ms": (OptionType.LONG, "3600000"),
+    "log.message.timestamp.before.max.ms": (OptionType.LONG, LONG_MAX),
+    "log.message.timestamp.type": (OptionType.STRING, "CreateTime"),
+    "log.retention.bytes": (OptionType.LONG, "-1"),
+    "log.retention.check.interval.ms": (OptionType.LONG, "300000"),
+    "log.retention.hours": (OptionType.INT, "168"),
+    "log.retention.minutes": (OptionType.INT, None),
+    "log.retention.ms": (OptionType.LONG, None),
+    "log.roll.hours": (OptionType.INT, "168"),
+    "log.roll.jitter.hours": (OptionType.INT, "0"),
+    "log.roll.jitter.ms": (OptionType.LONG, None),
+    "log.roll.ms": (OptionType.LONG, None),
+    "log.segment.bytes": (OptionType.INT, "1073741824"),
+    "log.segment.delete.delay.ms": (OptionType.LONG, "60000"),
+    "max.connections": (OptionType.INT, INT_MAX),
+    "max.connections.per.ip": (OptionType.INT, INT_MAX),
+    "max.incremental.fetch.session.cache.slots": (OptionType.INT, "1000"),
+    "message.max.bytes": (OptionType.INT, "1048588"),
+    "min.insync.replicas": (OptionType.INT, "1"),
+    "node.id": (OptionType.INT, "1"),
+    "num.partitions": (OptionType.INT, "1"),
+    "ottla.ephemeral.max.bytes": (OptionType.LONG, "1073741824"),
+    "producer.id.expiration.check.interval.ms": (OptionType.INT, "600000"),
+    "producer.id.expiration.ms": (OptionType.INT, "86400000"),
+    "socket.request.max.bytes": (OptionType.INT, "104857600"),
+}
+
+
+def test_defaults_and_types_are_kafkas() -> None:
+    config = BrokerConfig()
+    ours = {
+        name: (known.type, value_text(config, name))
+        for name, known in options_of(BrokerConfig).items()
+    }
+    assert ours == KAFKA_DEFAULTS
+
+
+def test_a_topic_without_options_on_a_plain_broker_has_the_defaults() -> None:
+    assert topic_config(BrokerConfig(), {}) == TopicConfig()
+
+
+def test_every_topic_option_can_be_set_for_the_whole_broker() -> None:
+    for name, known in options_of(TopicConfig).items():
+        assert known.synonyms, name
+        for synonym in known.synonyms:
+            assert synonym in options_of(BrokerConfig), name
+
+
+@pytest.mark.parametrize(
+    ("given", "retention_ms"),
+    [
+        ({"log.retention.hours": "2"}, 7_200_000),
+        ({"log.retention.hours": "2", "log.retention.minutes": "3"}, 180_000),
+        (
+            {
+                "log.retention.hours": "2",
+                "log.retention.minutes": "3",
+                "log.retention.ms": "4",
+            },
+            4,
+        ),
+        ({"log.retention.hours": "-1"}, -1),
+        ({"log.retention.minutes": "-1", "log.retention.hours": "2"}, -1),
+    ],
+)
+def test_ms_goes_before_minutes_before_hours(given: dict[str, str], retention_ms: int) -> None:
+    broker = BrokerConfig.read(given)
+    assert topic_config(broker, {}).retention_ms == retention_ms
+    assert topic_config(broker, {"retention.ms": "9"}).retention_ms == 9
+
+
+def test_other_synonyms_have_their_order_too() -> None:
+    broker = BrokerConfig.read({"log.roll.hours": 1, "log.flush.scheduler.interval.ms": 7})
+    assert (topic_config(broker, {}).segment_ms, topic_config(broker, {}).flush_ms) == (3600000, 7)
+    broker = BrokerConfig.read({"log.roll.ms": 2, "log.roll.hours": 1, "log.flush.interval.ms": 8})
+    assert (topic_config(broker, {}).segment_ms, topic_config(broker, {}).flush_ms) == (2, 8)
+
+
+def test_a_topic_takes_what_the_broker_was_given() -> None:
+    broker = BrokerConfig.read(
+        {"message.max.bytes": "5000", "compression.type": "zstd", "log.cleanup.policy": "compact"}
+    )
+    config = topic_config(broker, {"compression.type": "lz4"})
+    assert config.max_message_bytes == 5000
+    assert config.compression_type == "lz4"
+    assert config.cleanup_policy == ("compact",)
+
+
+def test_a_topic_option_can_conflict_with_the_brokers() -> None:
+    broker = BrokerConfig.read({"log.cleaner.max.compaction.lag.ms": "10"})
+    with pytest.raises(ConfigError, match=r"min.compaction.lag.ms \(11\)"):
+        topic_config(broker, {"min.compaction.lag.ms": "11"})
+
+
+def test_broker_options_are_no_topic_options() -> None:
+    with pytest.raises(ConfigError, match=r"did you mean retention.ms\?"):
+        topic_config(BrokerConfig(), {"log.retention.ms": "1"})
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"log.retention.ms": "0"}, "log.retention.ms=0 would keep nothing"),
+        ({"log.retention.minutes": "0"}, "log.retention.minutes=0 would keep nothing"),
+        ({"log.roll.ms": "0"}, "at least 1"),
+        ({"max.connections.per.ip": "0"}, "at least 1"),
+        ({"fetch.max.bytes": "1023"}, "at least 1024"),
+        ({"broker.id": "1", "node.id": "2"}, "give only one"),
+        ({"node.id": "-1"}, "at least 0"),
+        ({"log.cleaner.min.compaction.lag.ms": LONG_MAX, "log.cleaner.max.compaction.lag.ms": "1"},
+         "lower it or raise the other"),
+        ({"log.dirs": "/var/kafka"}, "use --data DIR"),
+        ({"listeners": "PLAINTEXT://:9092"}, "use --listen"),
+        ({"zookeeper.connect": "x"}, "is a broker option of Kafka that Ottla does not have"),
+        ({"log.segment.byte": "x"}, r"did you mean log.segment.bytes\?"),
+    ],
+)  # fmt: skip
+def test_bad_options_are_refused_with_advice(given: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        BrokerConfig.read(given)
+
+
+def test_broker_id_is_the_older_name_of_node_id() -> None:
+    assert BrokerConfig.read({"broker.id": "7"}).node_id == 7
+
+
+def test_nothing_that_is_served_is_listed_as_kafkas_only() -> None:
+    for config_class in (TopicConfig, BrokerConfig):
+        for absent in config_class.not_served:
+            assert not any(
+                name == absent or (absent.endswith(".") and name.startswith(absent))
+                for name in options_of(config_class)
+            ), absent
+
+
+def test_what_was_altered_goes_before_what_was_given() -> None:
+    static = BrokerConfig.read({"log.segment.bytes": "100", "node.id": "5"})
+    dynamic = DynamicOptions(
+        of_cluster={"log.segment.bytes": "200", "message.max.bytes": "300"},
+        of_node={"log.segment.bytes": "400"},
+    )
+    effective = with_dynamic(static, dynamic)
+    assert (effective.log_segment_bytes, effective.message_max_bytes) == (400, 300)
+    assert effective.node_id == 5
+
+
+def test_a_read_only_option_cannot_be_altered() -> None:
+    with pytest.raises(ConfigError, match=r"node.id cannot be altered: set it when the broker"):
+        with_dynamic(BrokerConfig(), DynamicOptions({}, {"node.id": "2"}))

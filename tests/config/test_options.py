@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.config.broker import BrokerConfig
+from ottla.config.options import (
+    Config,
+    Importance,
+    Option,
+    OptionType,
+    Value,
+    dotted,
+    find_option,
+    option,
+    options_of,
+)
+from ottla.config.topic import TopicConfig
+from ottla.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class OvenConfig(Config):
+    kind: ClassVar[str] = "oven option"
+    not_served: ClassVar[Mapping[str, str]] = {
+        "grill.enable": "open a window",
+        "steam.": "use a pot",
+    }
+
+    fan_enable: bool = option(OptionType.BOOLEAN, False, doc="Fan.")
+    heat_degrees: int = option(OptionType.SHORT, 180, at_least=50, at_most=250, also=0, doc="Heat.")
+    bake_ms: int | None = option(OptionType.LONG, None, doc="Time.", importance=Importance.HIGH)
+    door_key: str = option(OptionType.PASSWORD, "1234", choices=("1234", "4321"), doc="Key.")
+    shelf_names: tuple[str, ...] = option(OptionType.LIST, (), doc="Shelves.", aliases=("racks",))
+    door_ratio: float = option(OptionType.DOUBLE, 0.0, at_least=0, at_most=1, doc="Opening.")
+
+    def validate(self) -> None:
+        if self.fan_enable and self.heat_degrees == 0:
+            raise ConfigError("fan.enable needs heat.degrees: raise it")
+
+
+ALL_OPTIONS = [
+    known
+    for config_class in (TopicConfig, BrokerConfig, OvenConfig)
+    for known in options_of(config_class).values()
+]
+_BITS = {OptionType.SHORT: 16, OptionType.INT: 32, OptionType.LONG: 64}
+
+
+def values_of(known: Option) -> st.SearchStrategy[Value]:
+    """Values that the option accepts."""
+    match known.type:
+        case OptionType.BOOLEAN:
+            return st.booleans()
+        case OptionType.DOUBLE:
+            return st.floats(known.at_least, known.at_most, allow_nan=False, allow_infinity=False)
+        case OptionType.LIST:
+            names = st.sampled_from(known.choices) if known.choices else st.sampled_from("abc")
+            return st.lists(names, unique=True).map(tuple)
+        case OptionType.STRING | OptionType.PASSWORD:
+            return st.sampled_from(known.choices)
+        case _:
+            limit = 1 << (_BITS[known.type] - 1)
+            low = -limit if known.at_least is None else int(known.at_least)
+            high = limit - 1 if known.at_most is None else int(known.at_most)
+            return st.integers(low, high)
+
+
+@given(st.sampled_from(ALL_OPTIONS).flatmap(lambda o: st.tuples(st.just(o), values_of(o))))
+def test_values_survive_printing_and_reading(case: tuple[Option, Value]) -> None:
+    known, value = case
+    text = known.render(value)
+    assert text is not None
+    assert known.read(text) == value
+    assert known.read(f" {text}\t") == value
+
+
+@given(st.sampled_from(ALL_OPTIONS), st.text(max_size=50) | st.integers() | st.floats() | st.none())
+def test_garbage_is_a_value_or_a_config_error(known: Option, garbage: object) -> None:
+    with contextlib.suppress(ConfigError):
+        value = known.read(garbage)
+        assert known.check(value) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "raw", "message"),
+    [
+        ("fan.enable", "yes", "fan.enable='yes' is not valid: it must be true or false"),
+        ("fan.enable", 1, "it must be true or false"),
+        ("heat.degrees", "hot", "heat.degrees='hot' is not valid: it must be a whole number"),
+        ("heat.degrees", "1_00", "it must be a whole number"),
+        ("heat.degrees", "1.5", "it must be a whole number"),
+        ("heat.degrees", True, "it must be a whole number"),
+        ("heat.degrees", "40000", "at most 16 bits"),
+        ("heat.degrees", "9" * 100, "it must be a whole number"),
+        ("heat.degrees", "49", "it must be from 50 to 250, or 0"),
+        ("heat.degrees", 251, "it must be from 50 to 250, or 0"),
+        ("heat.degrees", None, "it must be a whole number"),
+        ("bake.ms", str(1 << 63), "at most 64 bits"),
+        ("door.ratio", "1.01", "it must be from 0 to 1"),
+        ("door.ratio", "nan", "it must be a finite number"),
+        ("door.ratio", "wide", "it must be a number"),
+        ("shelf.names", "a,,b", "a list without empty parts"),
+        ("shelf.names", "a,a", "a list without repetitions"),
+        ("shelf.names", 3, "a comma-separated list"),
+    ],
+)
+def test_a_bad_value_is_refused_with_what_it_must_be(name: str, raw: object, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        OvenConfig.read({name: raw})
+
+
+def test_a_password_is_not_shown() -> None:
+    with pytest.raises(ConfigError, match=r"door.key=\(hidden\)"):
+        OvenConfig.read({"door.key": "letmein"})
+
+
+def test_a_value_outside_the_range_can_be_allowed_by_name() -> None:
+    assert OvenConfig.read({"heat.degrees": "0"}).heat_degrees == 0
+
+
+def test_direct_construction_is_checked_too() -> None:
+    with pytest.raises(ConfigError, match=r"heat.degrees=20 is not valid"):
+        OvenConfig(heat_degrees=20)
+
+
+def test_rules_between_options_are_checked() -> None:
+    with pytest.raises(ConfigError, match=r"fan.enable needs heat.degrees: raise it"):
+        OvenConfig.read({"fan.enable": "true", "heat.degrees": "0"})
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("heat.degree", r"'heat.degree' is not a oven option: did you mean heat.degrees\?"),
+        ("heat_degrees", r"did you mean heat.degrees\?"),
+        ("zzz", "remove it or check its spelling"),
+        ("grill.enable", "is a oven option of Kafka that Ottla does not have: open a window"),
+        ("steam.pressure", "that Ottla does not have: use a pot"),
+    ],
+)
+def test_an_unknown_name_gets_advice(name: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        find_option(OvenConfig, name)
+
+
+def test_an_alias_is_the_same_option() -> None:
+    assert OvenConfig.read({"racks": "a, b"}).shelf_names == ("a", "b")
+    assert OvenConfig.read({"racks": "a", "shelf.names": "a"}).shelf_names == ("a",)
+    with pytest.raises(ConfigError, match="one option with two values"):
+        OvenConfig.read({"racks": "a", "shelf.names": "b"})
+
+
+def test_given_options_are_remembered_even_at_their_default() -> None:
+    config = OvenConfig.read({"heat.degrees": "180", "bake.ms": None})
+    assert config.given == {"heat.degrees"}
+    assert config == OvenConfig()
+    assert OvenConfig(bake_ms=5).given == {"bake.ms"}
+
+
+def test_the_texts_of_a_config_make_it_again() -> None:
+    config = OvenConfig.read({"heat.degrees": 180, "bake.ms": 7, "shelf.names": ["x", "y"]})
+    again = OvenConfig.read(config.texts())
+    assert (again, again.given) == (config, config.given)
+    assert config.texts() == {"bake.ms": "7", "heat.degrees": "180", "shelf.names": "x,y"}
+
+
+def test_keywords_become_kafkas_names() -> None:
+    assert dotted({"heat_degrees": 60, "bake.ms": 1}) == {"heat.degrees": 60, "bake.ms": 1}
+    with pytest.raises(ConfigError, match="given twice"):
+        dotted({"bake_ms": 1, "bake.ms": 2})
+
+
+@pytest.mark.parametrize("known", ALL_OPTIONS, ids=lambda known: known.name)
+def test_every_option_has_a_valid_default_and_a_sentence(known: Option) -> None:
+    assert known.check(known.default) == known.default
+    assert known.doc[0].isupper()
+    assert known.doc.endswith(".")

@@ -1,0 +1,18 @@
+"""Settings for the whole suite."""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import entry_points
+
+from hypothesis import settings
+
+# An installed package has registered its pytest plugin already; a source tree on the path has not.
+if not entry_points(group="pytest11", name="ottla"):
+    pytest_plugins = ["ottla.testing.plugin"]
+
+# Wall-clock deadlines fail on busy machines; CI repeats the same examples, so that a red run is
+# about the change.
+settings.register_profile("local", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True, database=None, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "local")

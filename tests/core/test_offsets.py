@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.core.offsets import NOT_FOUND, FoundOffset, first_at, first_of_max_timestamp
+from ottla.records.batch import TimestampType, build_batch
+from ottla.records.compression import Codec
+from ottla.records.record import Record
+
+
+def batch(*timestamps_ms: int, codec: Codec = Codec.NONE) -> bytes:
+    """A batch from offset 10 on, of leader epoch 3."""
+    records = [Record(10 + number, time, None, b"v") for number, time in enumerate(timestamps_ms)]
+    return build_batch(records, base_offset=10, leader_epoch=3, codec=codec)
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_a_timestamp_finds_the_first_record_that_is_not_earlier(codec: Codec) -> None:
+    """Trap 10: not the batch's first record, and not the one with the largest timestamp."""
+    assert first_at(batch(100, 300, 200, 300, codec=codec), 150, 0) == FoundOffset(11, 300, 3)
+
+
+def test_an_exact_timestamp_is_found() -> None:
+    assert first_at(batch(100, 200, 300), 200, 0) == FoundOffset(11, 200, 3)
+
+
+def test_records_before_the_start_of_the_log_are_not_found() -> None:
+    assert first_at(batch(100, 300, 200), 150, 12) == FoundOffset(12, 200, 3)
+
+
+def test_a_timestamp_after_the_last_one_finds_nothing() -> None:
+    assert first_at(batch(100, 200), 201, 0) == NOT_FOUND
+
+
+def test_the_largest_timestamp_is_that_of_the_first_record_that_has_it() -> None:
+    assert first_of_max_timestamp(batch(100, 300, 200, 300)) == FoundOffset(11, 300, 3)
+
+
+def test_with_log_append_time_every_record_has_the_time_of_the_batch() -> None:
+    records = [Record(10, 1, None, b""), Record(11, 2, None, b"")]
+    data = build_batch(
+        records,
+        base_offset=10,
+        leader_epoch=3,
+        timestamp_type=TimestampType.LOG_APPEND_TIME,
+        append_time_ms=900,
+    )
+    assert first_of_max_timestamp(data) == FoundOffset(10, 900, 3)
+    assert first_at(data, 500, 11) == FoundOffset(11, 900, 3)
+    assert first_at(data, 901, 0) == NOT_FOUND
+
+
+@given(st.lists(st.integers(0, 20), min_size=1, max_size=8), st.integers(0, 22), st.integers(8, 20))
+def test_what_is_found_is_what_a_reader_would_find(
+    times: list[int], timestamp_ms: int, start_offset: int
+) -> None:
+    found = first_at(batch(*times), timestamp_ms, start_offset)
+    expected = [
+        FoundOffset(10 + number, time, 3)
+        for number, time in enumerate(times)
+        if time >= timestamp_ms and 10 + number >= start_offset
+    ]
+    assert found == (expected[0] if expected else NOT_FOUND)

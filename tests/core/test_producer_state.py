@@ -1,0 +1,288 @@
+from __future__ import annotations
+
+import struct
+
+import google_crc32c
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.core.producer_state import (
+    BATCHES_KEPT,
+    MAX_SEQUENCE,
+    CorruptSnapshotError,
+    EndedTransaction,
+    ProducerBatch,
+    ProducerStates,
+    Sent,
+    sequence_after,
+    sequence_before,
+)
+from ottla.errors import ErrorCode
+
+PID = 7
+DAY_MS = 86_400_000
+
+
+def batch(
+    first: int, count: int = 1, *, epoch: int = 0, transactional: bool = False
+) -> ProducerBatch:
+    return ProducerBatch(PID, epoch, first, sequence_after(first, count - 1), transactional)
+
+
+class Log:
+    """States with the next offset at hand."""
+
+    def __init__(self) -> None:
+        self.states = ProducerStates()
+        self.end_offset = 100
+
+    def append(
+        self, first: int, count: int = 1, *, epoch: int = 0, transactional: bool = False
+    ) -> int:
+        made = batch(first, count, epoch=epoch, transactional=transactional)
+        assert self.states.check(made) is ErrorCode.NONE
+        base_offset = self.end_offset
+        self.end_offset += count
+        self.states.apply_batch(made, base_offset, self.end_offset - 1, 1000)
+        return base_offset
+
+    def mark(self, epoch: int, *, coordinator_epoch: int = 0) -> EndedTransaction | None:
+        offset = self.end_offset
+        self.end_offset += 1
+        return self.states.apply_marker(PID, epoch, coordinator_epoch, True, offset, 2000)
+
+    def restart(self) -> None:
+        self.states = ProducerStates.from_snapshot(self.states.to_snapshot())
+
+
+def kafka_snapshot(*entries: tuple[int, int, int, int, int, int, int, int]) -> bytes:
+    """A snapshot as ProducerStateManager.writeSnapshot makes it: one entry per producer."""
+    body = struct.pack(">i", len(entries))
+    body += b"".join(struct.pack(">qhiqiqiq", *entry) for entry in entries)
+    return struct.pack(">hI", 1, google_crc32c.value(body)) + body
+
+
+def test_a_retry_of_any_of_the_last_five_batches_is_answered_with_its_first_offset() -> None:
+    log = Log()
+    offsets = [log.append(number * 3, 3) for number in range(7)]
+    for number in range(2, 7):
+        verdict = log.states.check(batch(number * 3, 3))
+        assert isinstance(verdict, Sent)
+        assert verdict.base_offset == offsets[number]
+
+
+def test_a_retry_older_than_five_batches_is_out_of_order() -> None:
+    log = Log()
+    for number in range(BATCHES_KEPT + 1):
+        log.append(number)
+    assert log.states.check(batch(0)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_half_a_repeated_batch_is_out_of_order() -> None:
+    log = Log()
+    log.append(0, 4)
+    assert log.states.check(batch(0, 2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.states.check(batch(2, 2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_gap_is_out_of_order() -> None:
+    log = Log()
+    log.append(0)
+    assert log.states.check(batch(2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_an_unknown_producer_may_begin_at_any_sequence() -> None:
+    """Retention may have taken everything it wrote, and its state with it (KIP-360)."""
+    assert ProducerStates().check(batch(1234)) is ErrorCode.NONE
+
+
+def test_an_old_epoch_is_fenced_even_if_its_batch_was_appended_once() -> None:
+    log = Log()
+    log.append(0, epoch=3)
+    log.append(0, epoch=4)
+    assert log.states.check(batch(0, epoch=3)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert log.states.check(batch(1, epoch=3)) is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_a_new_epoch_begins_at_sequence_0() -> None:
+    log = Log()
+    log.append(0)
+    assert log.states.check(batch(1, epoch=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    log.append(0, epoch=1)
+
+
+def test_a_new_epoch_forgets_the_batches_of_the_old_one() -> None:
+    log = Log()
+    first = log.append(0)
+    assert log.append(0, epoch=1) != first
+
+
+def test_the_largest_epoch_is_an_epoch_like_any_other() -> None:
+    """Trap 8: epochs are 16 bits with a sign, and 32767 is the last one."""
+    log = Log()
+    log.append(0, epoch=32766)
+    log.append(0, epoch=32767)
+    log.restart()
+    assert log.states.check(batch(0, epoch=32766)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert isinstance(log.states.check(batch(0, epoch=32767)), Sent)
+    log.append(1, epoch=32767)
+
+
+def test_sequences_go_on_at_0_after_the_largest() -> None:
+    log = Log()
+    log.append(MAX_SEQUENCE)
+    log.append(0)
+    log.append(1)
+
+
+def test_a_batch_may_lie_across_the_wraparound_and_be_repeated() -> None:
+    log = Log()
+    offset = log.append(MAX_SEQUENCE - 1, 4)
+    verdict = log.states.check(batch(MAX_SEQUENCE - 1, 4))
+    assert isinstance(verdict, Sent)
+    assert verdict.base_offset == offset
+    assert (verdict.first_sequence, verdict.last_sequence) == (MAX_SEQUENCE - 1, 1)
+    log.append(2)
+
+
+@given(st.integers(0, MAX_SEQUENCE), st.integers(0, MAX_SEQUENCE))
+def test_sequence_arithmetic_is_its_own_inverse(sequence: int, count: int) -> None:
+    after = sequence_after(sequence, count)
+    assert 0 <= after <= MAX_SEQUENCE
+    assert after == (sequence + count) % 2**31
+    assert sequence_before(after, count) == sequence
+
+
+def test_plain_data_inside_an_open_transaction_is_refused() -> None:
+    log = Log()
+    log.append(0, transactional=True)
+    assert log.states.check(batch(1)) is ErrorCode.INVALID_TXN_STATE
+    log.mark(0)
+    log.append(1)
+
+
+def test_the_first_open_offset_is_that_of_the_earliest_transaction() -> None:
+    states = ProducerStates()
+    for producer_id, offset in [(1, 10), (2, 20), (3, 30)]:
+        states.apply_batch(ProducerBatch(producer_id, 0, 0, 0, True), offset, offset, 0)
+    assert states.first_open_offset == 10
+    states.apply_marker(1, 0, 0, False, 40, 0)
+    assert states.first_open_offset == 20
+    states = ProducerStates.from_snapshot(states.to_snapshot())
+    states.apply_marker(3, 0, 0, False, 41, 0)
+    assert states.first_open_offset == 20
+    states.apply_marker(2, 0, 0, False, 42, 0)
+    assert states.first_open_offset is None
+
+
+def test_a_marker_ends_the_transaction_that_it_is_for() -> None:
+    log = Log()
+    first = log.append(0, 2, transactional=True)
+    log.append(2, transactional=True)
+    assert log.mark(0) == EndedTransaction(PID, first, first + 3, True)
+    assert log.mark(0) is None
+
+
+def test_a_marker_with_a_new_epoch_lets_the_producer_begin_at_0_again() -> None:
+    log = Log()
+    log.append(0, transactional=True)
+    log.mark(1)
+    log.restart()
+    assert log.states.check(batch(1, epoch=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.states.check(batch(1, epoch=0)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    log.append(0, epoch=1)
+
+
+def test_a_marker_with_the_same_epoch_keeps_the_sequence() -> None:
+    log = Log()
+    log.append(0, transactional=True)
+    log.mark(0)
+    assert log.states.check(batch(0)) is not ErrorCode.NONE
+    log.append(1)
+
+
+def test_producers_expire_after_their_last_write() -> None:
+    log = Log()
+    log.append(0)
+    assert log.states.expire(1000 + DAY_MS - 1, DAY_MS) == 0
+    assert log.states.expire(1000 + DAY_MS, DAY_MS) == 1
+    assert len(log.states) == 0
+
+
+def test_producers_with_an_open_transaction_do_not_expire() -> None:
+    log = Log()
+    log.append(0, transactional=True)
+    assert log.states.expire(1000 + 2 * DAY_MS, DAY_MS) == 0
+    log.mark(0)
+    log.restart()
+    assert log.states.expire(2000 + DAY_MS - 1, DAY_MS) == 0
+    assert log.states.expire(2000 + DAY_MS, DAY_MS) == 1
+
+
+def test_kafkas_snapshot_with_its_single_entry_is_read() -> None:
+    states = ProducerStates.from_snapshot(
+        kafka_snapshot((PID, 2, 9, 109, 4, 5000, 3, 50), (8, 0, -1, -1, 0, 6000, 1, -1))
+    )
+    verdict = states.check(batch(5, 5, epoch=2, transactional=True))
+    assert verdict == Sent(9, 109, 4, 5000)
+    assert states.check(batch(10, epoch=2, transactional=True)) is ErrorCode.NONE
+    assert states.first_open_offset == 50
+    assert states.check(ProducerBatch(8, 0, 0, 0, False)) is ErrorCode.NONE
+    assert states.check(ProducerBatch(8, 0, 1, 1, False)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert [producer.coordinator_epoch for producer in states] == [3, 1]
+
+
+def test_a_snapshot_lets_kafka_read_the_last_batch_of_each_producer() -> None:
+    """Kafka's reader puts entries into a map: the last one of a producer stays."""
+    log = Log()
+    for number in range(7):
+        log.append(number)
+    data = log.states.to_snapshot()
+    version, crc, count = struct.unpack_from(">hIi", data)
+    assert (version, crc) == (1, google_crc32c.value(data[6:]))
+    read = {}
+    for entry in struct.iter_unpack(">qhiqiqiq", data[10:]):
+        read[entry[0]] = entry
+    assert count == BATCHES_KEPT
+    assert read == {PID: (PID, 0, 6, 106, 0, 1000, -1, -1)}
+
+
+def test_an_empty_snapshot_is_read() -> None:
+    assert len(ProducerStates.from_snapshot(ProducerStates().to_snapshot())) == 0
+
+
+@given(st.data())
+def test_a_damaged_snapshot_is_refused(data: st.DataObject) -> None:
+    log = Log()
+    for number in range(3):
+        log.append(number)
+    snapshot = bytearray(log.states.to_snapshot())
+    bit = data.draw(st.integers(0, len(snapshot) * 8 - 1))
+    snapshot[bit // 8] ^= 1 << bit % 8
+    with pytest.raises(CorruptSnapshotError):
+        ProducerStates.from_snapshot(bytes(snapshot))
+
+
+@given(st.integers(0, 200))
+def test_a_cut_or_extended_snapshot_is_refused(size: int) -> None:
+    log = Log()
+    log.append(0)
+    snapshot = log.states.to_snapshot()
+    changed = (snapshot + bytes(200))[:size]
+    if changed != snapshot:
+        with pytest.raises(CorruptSnapshotError):
+            ProducerStates.from_snapshot(changed)
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_no_snapshot(data: bytes) -> None:
+    with pytest.raises(CorruptSnapshotError):
+        ProducerStates.from_snapshot(data)
+
+
+def test_a_right_checksum_does_not_make_up_for_a_wrong_count() -> None:
+    body = struct.pack(">i", -1)
+    data = struct.pack(">hI", 1, google_crc32c.value(body)) + body
+    with pytest.raises(CorruptSnapshotError):
+        ProducerStates.from_snapshot(data)

@@ -1,0 +1,339 @@
+"""Group commit, timed flushes, and what waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from tests.storage.batches import SteppingClock, append, fill, joined, make_batch, read_all, ref_of
+from tests.storage.conftest import Opener
+
+from ottla.config.topic import TopicConfig
+from ottla.ports import FencedError, StorageError
+
+EVERY_ONE = TopicConfig(flush_messages=1)
+SYNC = "ottla.storage.local.sync._sync_data"
+
+
+class CountedSync:
+    """Stands in for fdatasync: counts, and can be made to wait or to fail."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.gate = threading.Event()
+        self.gate.set()
+        self.fails = False
+
+    def __call__(self, fd: int) -> None:
+        assert self.gate.wait(10)
+        self.count += 1
+        if self.fails:
+            raise OSError(errno.EIO, "Input/output error")
+        os.fdatasync(fd)
+
+
+@pytest.fixture
+def sync(monkeypatch: pytest.MonkeyPatch) -> CountedSync:
+    counted = CountedSync()
+    monkeypatch.setattr(SYNC, counted)
+    return counted
+
+
+def test_all_appends_of_a_loop_turn_share_one_sync(
+    open_store: Opener, tmp_path: Path, sync: CountedSync
+) -> None:
+    async def scenario() -> None:
+        log = open_store(tmp_path).claim(ref_of(), EVERY_ONE)
+        waiting = [append(log, make_batch(offset)) for offset in range(500)]
+        assert all(future is not None and not future.done() for future in waiting)
+        await asyncio.gather(*[future for future in waiting if future is not None])
+        assert sync.count == 1
+        assert log.durability.synced_offset == 500
+
+    asyncio.run(scenario())
+
+
+def test_appends_during_a_sync_share_the_next_one(
+    open_store: Opener, tmp_path: Path, sync: CountedSync
+) -> None:
+    async def scenario() -> None:
+        log = open_store(tmp_path).claim(ref_of(), EVERY_ONE)
+        sync.gate.clear()
+        first = append(log, make_batch(0))
+        await asyncio.sleep(0.01)
+        later = []
+        for offset in range(1, 50):
+            later.append(append(log, make_batch(offset)))
+            await asyncio.sleep(0)
+        assert first is not None
+        assert not first.done()
+        sync.gate.set()
+        await first
+        assert log.durability.synced_offset == 1, "the first sync says nothing of later appends"
+        await asyncio.gather(*[future for future in later if future is not None])
+        assert sync.count == 2
+        assert log.durability.synced_offset == 50
+
+    asyncio.run(scenario())
+
+
+def test_logs_do_not_wait_for_each_other(
+    open_store: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(tmp_path)
+    slow = store.claim(ref_of(partition=0), EVERY_ONE)
+    fast = store.claim(ref_of(partition=1), EVERY_ONE)
+    fill(slow, 1)
+    slow_inode = (tmp_path / "orders-0" / "00000000000000000000.log").stat().st_ino
+    gate = threading.Event()
+
+    def sync_data(fd: int) -> None:
+        if os.fstat(fd).st_ino == slow_inode:
+            assert gate.wait(10)
+
+    monkeypatch.setattr(SYNC, sync_data)
+
+    async def scenario() -> None:
+        waiting = append(slow, make_batch(1))
+        done = append(fast, make_batch(0))
+        assert waiting is not None
+        assert done is not None
+        await asyncio.wait_for(done, 10)
+        assert not waiting.done()
+        gate.set()
+        await asyncio.wait_for(waiting, 10)
+
+    asyncio.run(scenario())
+
+
+def test_one_waiter_that_gives_up_does_not_cancel_the_others(
+    open_store: Opener, tmp_path: Path, sync: CountedSync
+) -> None:
+    async def scenario() -> None:
+        log = open_store(tmp_path).claim(ref_of(), EVERY_ONE)
+        sync.gate.clear()
+        first = append(log, make_batch(0))
+        second = append(log, make_batch(1))
+        assert first is not None
+        assert second is not None
+
+        async def wait() -> None:
+            await first
+
+        task = asyncio.create_task(wait())
+        await asyncio.sleep(0)
+        task.cancel()
+        sync.gate.set()
+        await asyncio.wait_for(second, 10)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(scenario())
+
+
+def test_a_failed_sync_is_told_to_everybody_who_waits(
+    open_store: Opener, tmp_path: Path, sync: CountedSync
+) -> None:
+    async def scenario() -> None:
+        store = open_store(tmp_path)
+        log = store.claim(ref_of(), EVERY_ONE)
+        sync.gate.clear()
+        sync.fails = True
+        first = append(log, make_batch(0))
+        await asyncio.sleep(0.01)
+        second = append(log, make_batch(1))
+        sync.gate.set()
+        for future in (first, second):
+            assert future is not None
+            with pytest.raises(StorageError, match="Input/output error"):
+                await asyncio.wait_for(future, 10)
+        with pytest.raises(StorageError, match="Input/output error"):
+            append(log, make_batch(2))
+        sync.fails = False
+        again = store.claim(ref_of(), EVERY_ONE)
+        assert again.end_offset == 2
+        waiting = append(again, make_batch(2))
+        assert waiting is not None
+        await asyncio.wait_for(waiting, 10)
+
+    asyncio.run(scenario())
+
+
+def test_a_sync_that_fails_after_the_claim_is_over_ends_the_next_claim_too(
+    open_store: Opener, tmp_path: Path, sync: CountedSync
+) -> None:
+    async def scenario() -> None:
+        store = open_store(tmp_path)
+        old = store.claim(ref_of(), EVERY_ONE)
+        sync.gate.clear()
+        sync.fails = True
+        waiting = append(old, make_batch(0))
+        await asyncio.sleep(0.01)
+        new = store.claim(ref_of(), TopicConfig())
+        sync.gate.set()
+        assert waiting is not None
+        with pytest.raises(StorageError):
+            await asyncio.wait_for(waiting, 10)
+        with pytest.raises(StorageError, match="Input/output error"):
+            append(new, make_batch(1))
+        sync.fails = False
+        assert store.claim(ref_of(), TopicConfig()).end_offset == 1
+
+    asyncio.run(scenario())
+
+
+def test_those_who_wait_for_a_sync_that_has_not_begun_are_told_of_the_new_claim(
+    open_store: Opener, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        store = open_store(tmp_path)
+        old = store.claim(ref_of(), EVERY_ONE)
+        waiting = append(old, make_batch(0))
+        new = store.claim(ref_of(), EVERY_ONE)
+        assert waiting is not None
+        with pytest.raises(FencedError):
+            await waiting
+        assert new.end_offset == 1
+        flushed = new.flush()
+        assert flushed is not None
+        await asyncio.wait_for(flushed, 10)
+        assert new.durability.synced_offset == 1
+
+    asyncio.run(scenario())
+
+
+def test_flush_messages_counts_what_is_not_synced(
+    open_store: Opener, tmp_path: Path, sync: CountedSync
+) -> None:
+    log = open_store(tmp_path).claim(ref_of(), TopicConfig(flush_messages=10))
+    append(log, make_batch(0, 9))
+    assert sync.count == 0
+    append(log, make_batch(9, 1))
+    assert sync.count == 1, "outside of a loop the sync is done at once"
+    append(log, make_batch(10, 9))
+    assert sync.count == 1
+    append(log, make_batch(19, 1))
+    assert sync.count == 2
+
+
+def test_flush_ms_syncs_what_is_older(
+    open_store: Opener, tmp_path: Path, clock: SteppingClock, sync: CountedSync
+) -> None:
+    store = open_store(tmp_path)
+    log = store.claim(ref_of(), TopicConfig(flush_ms=1000))
+    start_ms = clock.now_ms()
+    append(log, make_batch(0))
+    clock.value_ms = start_ms + 900
+    append(log, make_batch(1))
+    store.tick(start_ms + 999)
+    assert sync.count == 0
+    store.tick(start_ms + 1000)
+    assert sync.count == 1
+    assert log.durability.synced_offset == 2
+    store.tick(start_ms + 5000)
+    assert sync.count == 1, "nothing came since"
+    append(log, make_batch(2))
+    store.tick(start_ms + 1899)
+    assert sync.count == 1
+    store.tick(start_ms + 1900)
+    assert sync.count == 2
+
+
+def test_nothing_is_synced_without_being_asked(
+    open_store: Opener, tmp_path: Path, clock: SteppingClock, sync: CountedSync
+) -> None:
+    store = open_store(tmp_path)
+    log = store.claim(ref_of(), TopicConfig())
+    assert append(log, make_batch(0)) is None
+    store.tick(clock.now_ms() + 1000)
+    assert sync.count == 0
+
+
+def test_a_rolled_segment_is_synced_in_the_background(
+    open_store: Opener, tmp_path: Path, sync: CountedSync
+) -> None:
+    async def scenario() -> None:
+        log = open_store(tmp_path).claim(ref_of(), TopicConfig())
+        fill(log, 10)
+        log.roll()
+        for _ in range(1000):
+            if log.durability.synced_offset == 10:
+                break
+            await asyncio.sleep(0.005)
+        assert log.durability.synced_offset == 10
+
+    asyncio.run(scenario())
+
+
+def test_a_flush_covers_all_segments(open_store: Opener, tmp_path: Path, sync: CountedSync) -> None:
+    log = open_store(tmp_path).claim(ref_of(), TopicConfig())
+    for _ in range(3):
+        fill(log, 2)
+        log.roll()
+    fill(log, 2)
+    assert log.flush() is None
+    assert sync.count == 4
+    assert log.durability.synced_offset == 8
+
+
+def test_closing_waits_for_a_sync_that_runs(
+    open_store: Opener, tmp_path: Path, sync: CountedSync
+) -> None:
+    async def scenario() -> None:
+        store = open_store(tmp_path)
+        log = store.claim(ref_of(), EVERY_ONE)
+        sync.gate.clear()
+        waiting = append(log, make_batch(0))
+        await asyncio.sleep(0.01)
+        threading.Timer(0.05, sync.gate.set).start()
+        store.close()
+        assert sync.count >= 1
+        assert waiting is not None
+        await asyncio.wait_for(waiting, 10)
+
+    asyncio.run(scenario())
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_a_loop_that_ended_with_a_sync_under_way_does_no_harm(
+    open_store: Opener, tmp_path: Path, sync: CountedSync
+) -> None:
+    store = open_store(tmp_path)
+    log = store.claim(ref_of(), EVERY_ONE)
+
+    async def scenario() -> None:
+        sync.gate.clear()
+        append(log, make_batch(0))
+        await asyncio.sleep(0.01)
+        append(log, make_batch(1))
+
+    asyncio.run(scenario())
+    sync.gate.set()
+    log.close()
+    assert read_all(store.claim(ref_of(), EVERY_ONE)) == joined([make_batch(0), make_batch(1)])
+
+
+def test_a_log_goes_on_in_another_loop(
+    open_store: Opener, tmp_path: Path, sync: CountedSync
+) -> None:
+    log = open_store(tmp_path).claim(ref_of(), EVERY_ONE)
+
+    async def begin() -> None:
+        sync.gate.clear()
+        append(log, make_batch(0))
+        await asyncio.sleep(0.01)
+        append(log, make_batch(1))
+
+    async def go_on() -> None:
+        sync.gate.set()
+        waiting = append(log, make_batch(2))
+        assert waiting is not None
+        await asyncio.wait_for(waiting, 10)
+        assert log.durability.synced_offset == 3
+
+    asyncio.run(begin())
+    asyncio.run(go_on())

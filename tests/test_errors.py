@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import kafka.errors
+import pytest
+from kio.schema.errors import ErrorCode as KioErrorCode
+
+from ottla.errors import (
+    AbortableError,
+    Action,
+    ConfigError,
+    ErrorCode,
+    FatalError,
+    IllegalStateError,
+    KafkaError,
+    OttlaError,
+    RetriableError,
+    exception_for,
+)
+
+# kafka-python's older names, and one flag in which it differs from the Java client.
+KAFKA_PYTHON_NAMES = {
+    "NO_ERROR": "NONE",
+    "UNKNOWN": "UNKNOWN_SERVER_ERROR",
+    "NOT_LEADER_FOR_PARTITION": "NOT_LEADER_OR_FOLLOWER",
+    "MESSAGE_SIZE_TOO_LARGE": "MESSAGE_TOO_LARGE",
+    "INVALID_TOPIC": "INVALID_TOPIC_EXCEPTION",
+    "INVALID_REPLICATION_ASSIGNMENT": "INVALID_REPLICA_ASSIGNMENT",
+}
+KAFKA_PYTHON_RETRIABLE_DIFFERS = {"CORRUPT_MESSAGE"}
+
+
+def kafka_python_errors() -> list[type]:
+    return [
+        found
+        for found in vars(kafka.errors).values()
+        if isinstance(found, type) and isinstance(getattr(found, "errno", None), int)
+    ]
+
+
+def test_every_code_of_kio_has_its_number_name_and_retriability() -> None:
+    theirs = {(int(code), code.name.upper(), code.retriable) for code in KioErrorCode}
+    assert {(int(code), code.name, code.retriable) for code in ErrorCode} == theirs
+
+
+def test_every_code_of_kafka_python_has_its_number_and_retriability() -> None:
+    errors = kafka_python_errors()
+    assert len(errors) > 100
+    for error in errors:
+        code = ErrorCode(error.errno)  # type: ignore[attr-defined]
+        name = error.message  # type: ignore[attr-defined]
+        assert code.name == KAFKA_PYTHON_NAMES.get(name, name)
+        if code.name not in KAFKA_PYTHON_RETRIABLE_DIFFERS:
+            assert code.retriable == error.retriable, code  # type: ignore[attr-defined]
+
+
+def test_numbers_have_no_gaps() -> None:
+    assert [int(code) for code in ErrorCode] == list(range(-1, 134))
+
+
+@pytest.mark.parametrize("code", list(ErrorCode))
+def test_a_retriable_code_is_answered_by_a_retry(code: ErrorCode) -> None:
+    retries = code.action in (Action.RETRY, Action.REFRESH_METADATA)
+    # The Java client starts over at the bootstrap servers inside itself (KIP-1102).
+    assert retries == code.retriable or code is ErrorCode.REBOOTSTRAP_REQUIRED
+    assert code.text.endswith(".")
+
+
+def test_an_unknown_number_keeps_its_number() -> None:
+    code = ErrorCode(999)
+    assert code == 999
+    assert code.name == "UNKNOWN_ERROR_CODE_999"
+    assert not code.retriable
+    assert pickle.loads(pickle.dumps(code)) == 999
+    error = exception_for(999, "from the future")
+    assert (error.code, error.name) == (999, "UNKNOWN_ERROR_CODE_999")
+    assert 999 not in list(ErrorCode)
+
+
+@pytest.mark.parametrize("number", [1 << 15, -(1 << 15) - 1, "3", None])
+def test_what_is_no_16_bit_number_is_no_code(number: Any) -> None:
+    with pytest.raises(ValueError, match="is not a valid ErrorCode"):
+        ErrorCode(number)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (ErrorCode.REQUEST_TIMED_OUT, RetriableError),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, RetriableError),
+        (ErrorCode.TRANSACTION_ABORTABLE, AbortableError),
+        (ErrorCode.REBALANCE_IN_PROGRESS, AbortableError),
+        (ErrorCode.TOPIC_ALREADY_EXISTS, AbortableError),
+        (ErrorCode.PRODUCER_FENCED, FatalError),
+        (ErrorCode.FENCED_INSTANCE_ID, FatalError),
+    ],
+)
+def test_a_code_becomes_the_exception_that_says_what_to_do(
+    code: ErrorCode, expected: type[KafkaError]
+) -> None:
+    assert type(exception_for(code)) is expected
+
+
+def test_the_text_names_code_message_and_context() -> None:
+    error = exception_for(6, api="Produce", partition="orders-0")
+    assert str(error) == (
+        "NOT_LEADER_OR_FOLLOWER (6): The broker does not lead this partition. "
+        "[api=Produce, partition=orders-0]"
+    )
+    assert str(exception_for(6, "moved")) == "NOT_LEADER_OR_FOLLOWER (6): moved"
+
+
+def test_exceptions_survive_pickling() -> None:
+    error = exception_for(90, "fenced", api="EndTxn")
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), str(copy), copy.context) == (FatalError, str(error), {"api": "EndTxn"})
+
+
+def test_all_exceptions_are_ottla_errors() -> None:
+    for error in (KafkaError, ConfigError, IllegalStateError):
+        assert issubclass(error, OttlaError)
+    assert issubclass(ConfigError, ValueError)

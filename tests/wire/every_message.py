@@ -1,0 +1,267 @@
+"""Every declared message at every version, its counterpart in kio, and strategies that build it.
+
+kio gives some fields richer types than the wire has, so values are limited to what kio can hold.
+All limits come from kio's field metadata (`KIO_LIMITS`) and none is by name:
+
+- `error_code` becomes an enum: only the numbers that kio knows.
+- `datetime_i64` becomes a datetime: -1 for none, or milliseconds up to the end of the year 9999.
+- `timedelta_i32` holds every int32, and a zero uuid is None but the same bytes: no limit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import pkgutil
+import typing
+import uuid
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+from hypothesis import strategies as st
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode
+
+import ottla.wire.messages
+from ottla.wire.declare import Field, MessageInfo, fields_of, info_of
+from ottla.wire.encoder import INLINE_RECORDS_BYTES
+from ottla.wire.types import ZERO_UUID, BytesType, Fixed, RecordsType, StringType, UuidType
+
+INTEGER_BITS = {"b": 8, "h": 16, "i": 32, "q": 64}
+KIO_LIMITS: dict[str, st.SearchStrategy[Any]] = {
+    "error_code": st.sampled_from(sorted(code.value for code in ErrorCode)),
+    "datetime_i64": st.just(-1) | st.integers(0, 253_402_300_799_000),
+}
+# Lists and strings are short, or longer than one byte of a compact length can say.
+REPEATS = st.sampled_from([1, 1, 1, 1, 1, 130])
+
+
+class Case(NamedTuple):
+    """A message at a version."""
+
+    cls: type
+    version: int
+
+    @property
+    def info(self) -> MessageInfo:
+        return info_of(self.cls)
+
+    @property
+    def flexible(self) -> bool:
+        return self.version >= self.info.flexible_since
+
+    @property
+    def is_request(self) -> bool:
+        return self.info.name.endswith("Request")
+
+    @property
+    def kio(self) -> type[Any]:
+        load = load_request_schema if self.is_request else load_response_schema
+        return load(self.info.api_key, self.version)
+
+    def __str__(self) -> str:
+        return f"{self.info.name}-v{self.version}"
+
+
+def _declared() -> Iterator[type[Any]]:
+    for module_info in pkgutil.iter_modules(ottla.wire.messages.__path__):
+        module = importlib.import_module(f"ottla.wire.messages.{module_info.name}")
+        for name, value in vars(module).items():
+            if name.endswith(("Request", "Response")) and value.__module__ == module.__name__:
+                try:
+                    info_of(value)
+                except KeyError:  # a struct, such as TopicRequest
+                    continue
+                yield value
+
+
+MESSAGES = tuple(_declared())
+CASES = tuple(
+    Case(cls, version)
+    for cls in MESSAGES
+    for version in range(info_of(cls).versions.first, info_of(cls).versions.last + 1)
+)
+REQUESTS = tuple(case for case in CASES if case.is_request)
+
+
+def present_fields(cls: type, version: int) -> list[Field]:
+    return [field for field in fields_of(cls) if field.present_in(version)]
+
+
+def is_nullable(field: Field, version: int) -> bool:
+    return field.type.is_nullable and version >= field.presence.nullable_since
+
+
+def kio_struct(hint: Any) -> type[Any] | None:
+    """The dataclass in a kio annotation such as `tuple[Broker, ...] | None`."""
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return hint
+    return next(filter(None, map(kio_struct, typing.get_args(hint))), None)
+
+
+def paired(cls: type, version: int, kio: type[Any]) -> list[tuple[Field, Any]]:
+    """Our fields and kio's in the order of Kafka's schema; ValueError if one has more."""
+    return list(zip(present_fields(cls, version), dataclasses.fields(kio), strict=True))
+
+
+@cache
+def values(case: Case) -> st.SearchStrategy[Any]:
+    """Any value of a message that kio can hold too, with the fields of other versions unset."""
+    return _structs(case.cls, case.version, case.kio, 0)
+
+
+def _structs(cls: type[Any], version: int, kio: type[Any], depth: int) -> st.SearchStrategy[Any]:
+    return st.builds(
+        cls,
+        **{
+            ours.name: _field_values(ours, version, theirs, depth)
+            for ours, theirs in paired(cls, version, kio)
+        },
+    )
+
+
+def _field_values(ours: Field, version: int, theirs: Any, depth: int) -> st.SearchStrategy[Any]:
+    element = ours.type.element
+    strategy: st.SearchStrategy[Any]
+    if isinstance(element, type):
+        nested = kio_struct(theirs.type)
+        assert nested is not None, ours.name
+        strategy = _structs(element, version, nested, depth + 1)
+    else:
+        strategy = KIO_LIMITS.get(theirs.metadata["kafka_type"], _scalars(element))
+    if ours.type.is_list:
+        # One struct list in a message may be long: more would make messages of megabytes.
+        repeats = st.just(1) if isinstance(element, type) and depth > 0 else REPEATS
+        strategy = st.builds(lambda items, times: items * times, _lists(strategy), repeats)
+    if ours.default is not None:
+        strategy = st.builds(ours.default) | strategy
+    if is_nullable(ours, version):
+        strategy = st.none() | strategy
+    return strategy
+
+
+def _lists(elements: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
+    return st.lists(elements, max_size=2)
+
+
+def _scalars(kind: Any) -> st.SearchStrategy[Any]:
+    match kind:
+        case Fixed("?"):
+            return st.booleans()
+        case Fixed("d"):
+            return st.floats(allow_nan=False, allow_infinity=False)
+        case Fixed(letter) if letter in INTEGER_BITS:
+            limit = 1 << (INTEGER_BITS[letter] - 1)
+            return st.sampled_from([-limit, -1, limit - 1]) | st.integers(-limit, limit - 1)
+        case Fixed("H"):
+            return st.integers(0, 0xFFFF)
+        case UuidType():
+            return st.just(ZERO_UUID) | st.uuids()
+        case StringType():
+            return st.builds(lambda text, times: text * times, st.text(max_size=4), REPEATS)
+        case BytesType() | RecordsType():
+            large = st.binary(min_size=1, max_size=3).map(lambda data: data * INLINE_RECORDS_BYTES)
+            return st.binary(max_size=8) | large
+    raise AssertionError(f"no strategy for {kind}")
+
+
+def full_value(case: Case) -> Any:
+    """A message with every field set, nothing null and two items in every list."""
+    return _full_struct(case.cls, case.version)
+
+
+def _full_struct(cls: type[Any], version: int) -> Any:
+    return cls(**{f.name: _full_field(f, version) for f in present_fields(cls, version)})
+
+
+def _full_field(field: Field, version: int) -> Any:
+    element = field.type.element
+    count = 2 if field.type.is_list else 1
+    items = [
+        _full_struct(element, version) if isinstance(element, type) else _full_scalar(element)
+        for _ in range(count)
+    ]
+    return items if field.type.is_list else items[0]
+
+
+def _full_scalar(kind: Any) -> Any:
+    match kind:
+        case Fixed("?"):
+            return True
+        case Fixed("d"):
+            return 0.5
+        case Fixed():
+            return 7
+        case UuidType():
+            return uuid.UUID(int=0x1234567890ABCDEF << 64 | 0x42)
+        case StringType():
+            return "añb"
+        case _:
+            return b"records"
+
+
+def varint(value: int) -> bytes:
+    """An unsigned varint, written without the code under test."""
+    low, rest = value & 0x7F, value >> 7
+    return bytes([low | 0x80]) + varint(rest) if rest else bytes([low])
+
+
+def plain_encode(case: Case, message: Any, unknown_tags: dict[int, bytes]) -> bytes:
+    """A slow, direct encoder; each struct gets `unknown_tags` too, after those it knows."""
+    return _plain_struct(message, case.version, case.flexible, unknown_tags)
+
+
+def _plain_struct(value: Any, version: int, flexible: bool, unknown: dict[int, bytes]) -> bytes:
+    out = b""
+    tags: dict[int, bytes] = {}
+    for field in present_fields(type(value), version):
+        item = getattr(value, field.name)
+        if not (flexible and field.tagged_in(version)):
+            out += _plain_field(field, item, version, flexible, unknown)
+        elif field.default is None or item != field.default():
+            assert field.presence.tag is not None
+            tags[field.presence.tag] = _plain_field(field, item, version, flexible, unknown)
+    if flexible:
+        tags = dict(sorted(tags.items())) | unknown
+        out += varint(len(tags))
+        out += b"".join(varint(tag) + varint(len(data)) + data for tag, data in tags.items())
+    return out
+
+
+def _plain_field(
+    field: Field, item: Any, version: int, flexible: bool, unknown: dict[int, bytes]
+) -> bytes:
+    element = field.type.element
+    if field.type.is_list:
+        if item is None:
+            return _plain_length(-1, 4, flexible)
+        parts = (_plain_element(element, each, version, flexible, unknown) for each in item)
+        return _plain_length(len(item), 4, flexible) + b"".join(parts)
+    if isinstance(element, type) and is_nullable(field, version):
+        if item is None:
+            return b"\xff"
+        return b"\x01" + _plain_struct(item, version, flexible, unknown)
+    return _plain_element(element, item, version, flexible, unknown)
+
+
+def _plain_element(
+    element: Any, item: Any, version: int, flexible: bool, unknown: dict[int, bytes]
+) -> bytes:
+    match element:
+        case Fixed("?"):
+            return b"\x01" if item else b"\x00"
+        case Fixed(letter) if letter in INTEGER_BITS:
+            return bytes(item.to_bytes(INTEGER_BITS[letter] // 8, "big", signed=True))
+        case UuidType():
+            return bytes(item.bytes)
+        case StringType():
+            data = None if item is None else item.encode()
+            return _plain_length(-1 if data is None else len(data), 2, flexible) + (data or b"")
+        case BytesType() | RecordsType():
+            return _plain_length(-1 if item is None else len(item), 4, flexible) + (item or b"")
+    return _plain_struct(item, version, flexible, unknown)
+
+
+def _plain_length(length: int, width: int, flexible: bool) -> bytes:
+    return varint(length + 1) if flexible else length.to_bytes(width, "big", signed=True)
