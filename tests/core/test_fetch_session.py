@@ -152,7 +152,7 @@ def test_an_error_is_always_told_and_so_is_its_end() -> None:
     _, found = target(0)
     found.news(ErrorCode.NONE, 5, 0, False)
     for _ in range(2):
-        assert found.news(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1, False)
+        assert found.news(ErrorCode.OFFSET_OUT_OF_RANGE, 5, 0, False)
     assert found.news(ErrorCode.NONE, 5, 0, False)
     assert not found.news(ErrorCode.NONE, 5, 0, False)
 

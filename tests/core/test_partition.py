@@ -105,8 +105,20 @@ def test_a_transaction_is_open_until_its_marker_is_below_the_high_watermark() ->
     target.advance_high_watermark(2)
     apply(target, marker_batch(1, 0, MarkerType.ABORT))
     assert target.last_stable_offset == 0
+    apply(target, client_batch(1))
     target.advance_high_watermark(3)
     assert target.last_stable_offset == 3
+
+
+def test_a_marker_at_the_high_watermark_is_not_below_it() -> None:
+    target = partition()
+    apply(
+        target,
+        client_batch(2, producer_id=1, producer_epoch=0, first_sequence=0, transactional=True),
+    )
+    apply(target, marker_batch(1, 0, MarkerType.COMMIT))
+    target.advance_high_watermark(2)
+    assert target.bounds(READ_COMMITTED) == Bounds(0, 0, 2, 0)
 
 
 def test_a_trim_into_an_open_transaction_takes_the_last_stable_offset_along() -> None:
@@ -220,4 +232,4 @@ class PartitionMachine(RuleBasedStateMachine):
 
 
 TestPartition: Any = PartitionMachine.TestCase
-TestPartition.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestPartition.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)

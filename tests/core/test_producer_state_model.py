@@ -14,7 +14,7 @@ from ottla.errors import ErrorCode
 
 SEQUENCES = 2**31
 EXPIRATION_MS = 1000
-PRODUCER_IDS = st.integers(0, 2)
+PRODUCER_IDS = st.integers(0, 1)
 EPOCHS = st.sampled_from([0, 1, 2, 32766, 32767])
 
 
@@ -102,7 +102,7 @@ class ProducerStateMachine(RuleBasedStateMachine):
         producer_id=PRODUCER_IDS,
         epoch=EPOCHS,
         first=st.sampled_from([0, 1, 5, SEQUENCES - 3, SEQUENCES - 1]),
-        count=st.integers(1, 4),
+        count=st.integers(1, 3),
         transactional=st.booleans(),
     )
     def any_batch(
@@ -114,7 +114,7 @@ class ProducerStateMachine(RuleBasedStateMachine):
     @rule(
         producer_id=PRODUCER_IDS,
         gap=st.sampled_from([0, 0, 0, 0, 1, -1]),
-        count=st.integers(1, 4),
+        count=st.integers(1, 3),
         bump=st.sampled_from([0, 0, 0, 1, -1]),
         plain=st.booleans(),
     )
@@ -127,6 +127,12 @@ class ProducerStateMachine(RuleBasedStateMachine):
         transactional = known.transaction_at is not None or not plain
         last = (first + count - 1) % SEQUENCES
         self._try(ProducerBatch(producer_id, epoch, first, last, transactional))
+
+    @rule(producer_id=PRODUCER_IDS, count=st.integers(1, 2))
+    def first_batch_of_a_new_epoch(self, producer_id: int, count: int) -> None:
+        known = self.rules_.known.get(producer_id)
+        epoch = 0 if known is None else min(known.epoch + 1, 32767)
+        self._try(ProducerBatch(producer_id, epoch, 0, count - 1, True))
 
     @rule(producer_id=PRODUCER_IDS, back=st.integers(1, 7), shrink=st.integers(0, 1))
     def repeated_batch(self, producer_id: int, back: int, shrink: int) -> None:
@@ -186,4 +192,4 @@ class ProducerStateMachine(RuleBasedStateMachine):
 
 
 TestProducerStates: Any = ProducerStateMachine.TestCase
-TestProducerStates.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestProducerStates.settings = settings(max_examples=250, stateful_step_count=50, deadline=None)

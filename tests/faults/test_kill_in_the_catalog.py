@@ -22,8 +22,12 @@ from tests.faults.raw_calls import (
     topics_of,
 )
 
+from ottla.broker.clock import SystemClock, SystemIds
+from ottla.broker.cluster import Cluster
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
+from ottla.ports import PartitionRef
+from ottla.storage.local import open_local_store
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 NAMES = [f"topic-{number}" for number in range(4)]
@@ -166,6 +170,34 @@ def test_kills_among_creations_deletions_and_changes_leave_a_consistent_catalog(
     # A clean stop leaves no folder of a topic that is gone: neither as it was, nor set aside.
     folders = {entry.name for entry in broker.data.iterdir() if entry.is_dir()}
     assert folders <= user.topic_folders()
+
+
+@pytest.mark.parametrize("removed", [0, 1, 3])
+def test_a_deletion_that_a_crash_interrupted_is_finished_at_the_start(
+    tmp_path: Path, removed: int
+) -> None:
+    """The topic is gone from the catalog first, then its partitions go one by one."""
+    broker = BrokerProcess(tmp_path)
+    with broker:
+        with RawConnection(broker.address) as connection:
+            create_topic(connection, "orders", 3)
+            for partition in range(3):
+                produce(connection, "orders", partition, batch_of([b"old"], -1, -1))
+        broker.kill()
+        store = open_local_store(broker.data, clock=SystemClock())
+        cluster = Cluster(store, SystemClock(), SystemIds())
+        topic = cluster.catalog.topics["orders"]
+        cluster.commit(cluster.catalog.delete(topic))
+        for partition in range(removed):
+            store.delete(PartitionRef("orders", partition, topic.topic_id))
+        store.close()
+        broker.start()
+        assert not list(broker.data.glob("orders-?"))
+        with RawConnection(broker.address) as connection:
+            assert topics_of(connection) == {}
+            assert create_topic(connection, "orders", 3).error_code == 0
+            for partition in range(3):
+                assert read_partition(connection, "orders", partition) == []
 
 
 def test_no_producer_id_is_given_out_twice_over_twenty_kills(tmp_path: Path) -> None:

@@ -1,10 +1,31 @@
-"""CRC-32C against its published values, and our two implementations against each other."""
+"""CRC-32C against its published values, and our implementations against each other."""
+
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.records.crc import CHUNK_BYTES, crc32c, crc32c_pure
+from ottla.records import crc as crc_module
+from ottla.records.crc import CHUNK_BYTES, crc32c, crc32c_copying, crc32c_pure
+
+try:
+    from ottla.records._kernel import crc32c as by_instruction
+    from ottla.records._kernel import crc32c_software as by_tables
+except ImportError:
+    COMPILED: list[Callable[..., int]] = []
+else:
+    COMPILED = [by_instruction, by_tables]
+
+IMPLEMENTATIONS: list[Callable[..., int]] = [crc32c, crc32c_pure, crc32c_copying, *COMPILED]
+LANES_BYTES = 3 * 1024  # from here on the compiled one works on three parts at once
+
+
+@pytest.fixture(autouse=True)
+def _with_google_crc32c(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets the copying one use google-crc32c also where the kernel makes that unnecessary."""
+    monkeypatch.setattr(crc_module, "_extend", crc_module._native_extend())
+
 
 # RFC 3720, appendix B.4, and the check value of the CRC catalogues.
 PUBLISHED = {
@@ -17,23 +38,33 @@ PUBLISHED = {
 }
 
 
-@pytest.mark.parametrize("checksum", [crc32c, crc32c_pure])
+@pytest.mark.parametrize("checksum", IMPLEMENTATIONS)
 @pytest.mark.parametrize(("data", "expected"), PUBLISHED.items())
-def test_the_published_values_come_out(checksum: type[int], data: bytes, expected: int) -> None:
+def test_the_published_values_come_out(
+    checksum: Callable[..., int], data: bytes, expected: int
+) -> None:
     assert checksum(data) == expected
 
 
-@given(data=st.binary(max_size=100), split=st.integers(0, 100))
-def test_both_implementations_agree_and_continue(data: bytes, split: int) -> None:
-    whole = crc32c(data)
-    assert crc32c_pure(data) == whole
-    assert crc32c(data[split:], crc32c(data[:split])) == whole
-    assert crc32c_pure(data[split:], crc32c_pure(data[:split])) == whole
+@pytest.mark.parametrize("checksum", IMPLEMENTATIONS)
+def test_all_implementations_agree_and_continue(checksum: Callable[..., int]) -> None:
+    @given(data=st.binary(max_size=100), split=st.integers(0, 100), repeat=st.integers(0, 200))
+    def check(data: bytes, split: int, repeat: int) -> None:
+        data = data * repeat
+        whole = crc32c_pure(data)
+        assert checksum(data) == whole
+        assert checksum(data[split:], checksum(data[:split])) == whole
+
+    check()
 
 
+@pytest.mark.parametrize("checksum", IMPLEMENTATIONS)
 @pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview, lambda b: memoryview(bytearray(b))])
-@pytest.mark.parametrize("size", [0, 5, CHUNK_BYTES, CHUNK_BYTES + 1, 3 * CHUNK_BYTES + 17])
-def test_any_buffer_of_any_size_is_summed(wrap: type[bytes], size: int) -> None:
+@pytest.mark.parametrize(
+    "size", [0, 5, LANES_BYTES - 1, LANES_BYTES, LANES_BYTES + 9, CHUNK_BYTES, 3 * CHUNK_BYTES + 17]
+)
+def test_any_buffer_of_any_size_is_summed(
+    checksum: Callable[..., int], wrap: type[bytes], size: int
+) -> None:
     data = (b"0123456789abcde" * (size // 15 + 1))[:size]
-    assert crc32c(wrap(data)) == crc32c(data)
-    assert crc32c_pure(wrap(data)) == crc32c(data)
+    assert checksum(wrap(data)) == crc32c_pure(data)

@@ -13,6 +13,7 @@ from tests.storage.conftest import Opener, crash_copy
 from ottla.config.topic import TopicConfig
 from ottla.ports import EpochStart, Snapshot
 from ottla.storage.local import LocalStoreOptions, recovery, scan
+from ottla.storage.local.index import read_index
 from ottla.storage.local.log import LocalLog
 
 CONFIG = TopicConfig(index_interval_bytes=250)
@@ -114,6 +115,7 @@ def test_a_flipped_bit_cuts_the_log_at_its_batch(open_store: Opener, tmp_path: P
         assert again.end_offset == 2 * victim
         assert [info.base_offset for info in again.segments()] == [0], "later segments are gone"
         assert [kept.offset for kept in again.snapshots()] == ([4] if victim >= 2 else [])
+        assert not segment(copy, 20, ".snapshot").exists()
         store.close()
 
 
@@ -138,6 +140,9 @@ def test_what_lies_below_the_recovery_point_is_not_scanned(
     assert read_all(again) == joined(batches)
     assert 10 <= len(checked) <= 15, "the last ten and what follows the index entry before them"
     check_lookups(again)
+    index = read_index(str(segment(tmp_path / "b", 100, "")), 100, 110 * 100)
+    index.check_order()
+    assert len(index.offset_entries) > 200, "entries from before the crash are kept"
 
 
 def test_a_damaged_index_at_the_recovery_point_means_a_scan_of_the_segment(

@@ -13,7 +13,7 @@ from tests.storage.batches import SteppingClock, append, fill, joined, make_batc
 from tests.storage.conftest import Opener
 
 from ottla.config.topic import TopicConfig
-from ottla.ports import FencedError, StorageError
+from ottla.ports import FencedError, Snapshot, StorageError
 
 EVERY_ONE = TopicConfig(flush_messages=1)
 SYNC = "ottla.storage.local.sync._sync_data"
@@ -337,3 +337,66 @@ def test_a_log_goes_on_in_another_loop(
 
     asyncio.run(begin())
     asyncio.run(go_on())
+
+
+@pytest.fixture
+def synced_paths(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The names of files and folders that were synced."""
+    paths: set[str] = set()
+    real_fsync = os.fsync
+
+    def record(fd: int) -> None:
+        real_fsync(fd)
+        paths.add(os.path.basename(os.readlink(f"/proc/self/fd/{fd}")))
+
+    monkeypatch.setattr(os, "fsync", record)
+    monkeypatch.setattr(SYNC, record)
+    return paths
+
+
+NEW_PARTITION = {
+    "data",
+    "orders-0",
+    "partition.metadata",
+    "leader-epoch-checkpoint",
+    "00000000000000000000.log",
+}
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+def test_the_first_flush_makes_everything_durable_that_makes_up_a_partition(
+    open_store: Opener, tmp_path: Path, synced_paths: set[str]
+) -> None:
+    log = open_store(tmp_path / "data").claim(ref_of(), TopicConfig())
+    fill(log, 1)
+    synced_paths.clear()
+    log.flush()
+    assert synced_paths == NEW_PARTITION
+    synced_paths.clear()
+    fill(log, 1)
+    log.flush()
+    assert synced_paths == {"00000000000000000000.log"}
+    synced_paths.clear()
+    log.roll()
+    fill(log, 1)
+    log.save_snapshot(Snapshot(3, b""))
+    log.flush()
+    assert synced_paths == {
+        "orders-0",
+        "00000000000000000000.index",
+        "00000000000000000000.timeindex",
+        "00000000000000000002.log",
+        "00000000000000000003.snapshot",
+    }
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+def test_a_new_claim_syncs_what_the_old_one_did_not(
+    open_store: Opener, tmp_path: Path, synced_paths: set[str]
+) -> None:
+    store = open_store(tmp_path / "data")
+    fill(store.claim(ref_of(), TopicConfig()), 1)
+    log = store.claim(ref_of(), TopicConfig())
+    synced_paths.clear()
+    log.flush()
+    assert synced_paths == NEW_PARTITION

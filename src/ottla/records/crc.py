@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final
 
+from ottla.records.kernel import compiled_crc32c
 from ottla.records.record import Buffer
 
 # Chunks of this size are copied within the processor's cache and without malloc calling mmap.
@@ -67,18 +68,19 @@ def crc32c_pure(data: Buffer, start: int = 0) -> int:
     return crc ^ 0xFFFFFFFF
 
 
-_extend: Final = _native_extend()
-NATIVE: Final = _extend is not None
+_extend: Final = _native_extend() if compiled_crc32c is None else None
 
 
-def crc32c(data: Buffer, start: int = 0) -> int:
-    """CRC-32C of `data`; `start` is the CRC of the bytes before it."""
+def crc32c_copying(data: Buffer, start: int = 0) -> int:
+    """CRC-32C by google-crc32c, or by tables where it has no C part.
+
+    Its function takes no memoryview, not even a read-only one: anything whose buffer needs a release
+    call is refused. Copying chunk by chunk costs much less than one large copy.
+    """
     if _extend is None:
         return crc32c_pure(data, start)
     if isinstance(data, bytes):
         return _extend(start, data)
-    # The C function takes no memoryview, not even a read-only one: anything whose buffer needs a
-    # release call is refused. Copying chunk by chunk costs much less than one large copy.
     if len(data) <= CHUNK_BYTES:
         return _extend(start, bytes(data))
     view = memoryview(data)
@@ -86,3 +88,7 @@ def crc32c(data: Buffer, start: int = 0) -> int:
     for position in range(0, len(view), CHUNK_BYTES):
         crc = _extend(crc, bytes(view[position : position + CHUNK_BYTES]))
     return crc
+
+
+# CRC-32C of `data`; `start` is the CRC of the bytes before it.
+crc32c: Final[Callable[..., int]] = compiled_crc32c or crc32c_copying

@@ -15,14 +15,17 @@ import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.LogDirDescription;
 import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -31,6 +34,8 @@ import org.apache.kafka.clients.consumer.OffsetOutOfRangeException;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.ElectionType;
+import org.apache.kafka.common.Node;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.header.Header;
@@ -294,6 +299,38 @@ public class ClientAgent {
                             .lowWatermarks().get(partition)).lowWatermark()));
                     break;
                 }
+                case "list-offsets": {
+                    TopicPartition partition = words.partition();
+                    for (OffsetSpec spec : List.of(
+                            OffsetSpec.earliest(), OffsetSpec.latest(), OffsetSpec.maxTimestamp())) {
+                        answer.add(bytes(get(admin.listOffsets(Map.of(partition, spec)).all())
+                                .get(partition).offset()));
+                    }
+                    break;
+                }
+                case "nodes":
+                    for (Node node : get(admin.describeCluster().nodes())) {
+                        answer.add(bytes(node.host() + ":" + node.port()));
+                    }
+                    break;
+                case "log-dir-size": {
+                    TopicPartition partition = words.partition();
+                    for (Map<String, LogDirDescription> dirs :
+                            get(admin.describeLogDirs(List.of(words.number())).allDescriptions()).values()) {
+                        for (LogDirDescription dir : dirs.values()) {
+                            answer.add(bytes(dir.replicaInfos().get(partition).size()));
+                        }
+                    }
+                    break;
+                }
+                case "reassignments":
+                    for (TopicPartition partition : get(admin.listPartitionReassignments().reassignments()).keySet()) {
+                        answer.add(bytes(partition));
+                    }
+                    break;
+                case "elect":
+                    get(admin.electLeaders(ElectionType.PREFERRED, Set.of(words.partition())).all());
+                    break;
                 default:
                     throw new IllegalArgumentException(command);
             }

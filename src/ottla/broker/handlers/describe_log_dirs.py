@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from ottla.broker.node import Node
 from ottla.broker.request import RequestContext
 from ottla.errors import ErrorCode
@@ -25,23 +27,41 @@ def handle(
         wanted = {
             (asked.topic, partition) for asked in request.topics for partition in asked.partitions
         }
-    return DescribeLogDirsResponse(
-        results=[
+    log_dirs = node.cluster.store.log_dirs()
+    unused = _unused_partitions(node, log_dirs)
+    results = []
+    for log_dir in log_dirs:
+        sizes = dict(log_dir.partitions)
+        # The engine makes a log when it is first used; to clients it exists since the topic does.
+        sizes.update((key, 0) for key in unused)
+        unused = []
+        results.append(
             DescribeLogDirsResult(
                 error_code=ErrorCode.NONE,
                 log_dir=log_dir.path,
-                topics=_topics(log_dir, wanted),
+                topics=_topics(sizes, wanted),
                 total_bytes=log_dir.total_bytes,
                 usable_bytes=log_dir.usable_bytes,
             )
-            for log_dir in node.cluster.store.log_dirs()
-        ]
-    )
+        )
+    return DescribeLogDirsResponse(results=results)
 
 
-def _topics(log_dir: LogDir, wanted: set[tuple[str, int]] | None) -> list[DescribeLogDirsTopic]:
+def _unused_partitions(node: Node, log_dirs: Sequence[LogDir]) -> list[tuple[str, int]]:
+    used = {key for log_dir in log_dirs for key in log_dir.partitions}
+    return [
+        (topic.name, partition)
+        for topic in node.cluster.catalog.topics.values()
+        for partition in range(topic.partition_count)
+        if (topic.name, partition) not in used
+    ]
+
+
+def _topics(
+    sizes: Mapping[tuple[str, int], int], wanted: set[tuple[str, int]] | None
+) -> list[DescribeLogDirsTopic]:
     topics: dict[str, DescribeLogDirsTopic] = {}
-    for (name, partition), size_bytes in sorted(log_dir.partitions.items()):
+    for (name, partition), size_bytes in sorted(sizes.items()):
         if wanted is None or (name, partition) in wanted:
             topic = topics.setdefault(name, DescribeLogDirsTopic(name=name, partitions=[]))
             topic.partitions.append(
