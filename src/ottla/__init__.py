@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ottla.version import VERSION
+
 if TYPE_CHECKING:
     from ottla.broker.embedded import Broker
     from ottla.errors import (
@@ -24,21 +26,10 @@ if TYPE_CHECKING:
     )
     from ottla.model import TopicPartition
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 # Imported on first use, so that `import ottla` and the command line start quickly.
-_HOMES = {
-    "Broker": "ottla.broker.embedded",
-    "TopicPartition": "ottla.model",
-    "AbortableError": "ottla.errors",
-    "ConfigError": "ottla.errors",
-    "ErrorCode": "ottla.errors",
-    "FatalError": "ottla.errors",
-    "IllegalStateError": "ottla.errors",
-    "KafkaError": "ottla.errors",
-    "OttlaError": "ottla.errors",
-    "RetriableError": "ottla.errors",
-}
+_HOMES = {"Broker": "ottla.broker.embedded", "TopicPartition": "ottla.model"}
 
 __all__ = [
     "AbortableError",
@@ -55,11 +46,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
+    if name not in __all__:
         raise AttributeError(f"module 'ottla' has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(home), name)
+    value = getattr(import_module(_HOMES.get(name, "ottla.errors")), name)
     globals()[name] = value
     return value

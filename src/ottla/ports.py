@@ -1,7 +1,8 @@
 """What the broker needs from outside: time, identifiers, and a storage engine.
 
-An engine knows nothing of Kafka's semantics. It stores record batches under offsets that the caller chose, hands them
-back, forgets them from the front, and keeps a small catalog of JSON values. Every engine passes `tests/storage_contract`.
+An engine knows nothing of Kafka's semantics. It stores record batches under offsets that the caller chose, hands
+them back, forgets them from the front, and keeps a small catalog of JSON values. Every engine passes
+`tests/storage_contract`.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ class PartitionLog(Protocol):
 
         None: it is as durable as the flush options ask. A future: it will be when that is done; until then the caller
         must not acknowledge or show it. Raises StorageError if nothing was kept, FencedError if the claim is over.
-        `data` may be reused by the caller as soon as this returns. It is a bug to append at another offset than the end.
+        `data` may be reused by the caller as soon as this returns. To append elsewhere than at the end is a bug.
         """
         ...
 
@@ -132,7 +133,7 @@ class PartitionLog(Protocol):
         ...
 
     def read(self, offset: int, max_bytes: int, end_offset: int) -> Buffer:
-        """Whole batches from the one that contains `offset` on (or the next one there is), all of them below `end_offset`.
+        """Whole batches below `end_offset`, from the one that contains `offset` (or the next one there is) on.
 
         At least one batch even if it is larger than `max_bytes`, else as many as fit; b"" when there is none.
         May give fewer than fit (a segment's end). The result stays valid whatever happens to the log.
@@ -158,7 +159,7 @@ class PartitionLog(Protocol):
         ...
 
     def snapshots(self) -> Sequence[Snapshot]:
-        """Kept snapshots at or below the end offset, newest first; unreadable files are left out, contents are not checked."""
+        """Kept snapshots at or below the end offset, newest first; their contents are not checked."""
         ...
 
     def flush(self) -> asyncio.Future[None] | None:

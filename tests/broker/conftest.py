@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -49,6 +50,17 @@ def start(tmp_path: Path) -> Iterator[Starter]:
     yield begin
     for each in started:
         each.stop()
+
+
+@pytest.fixture(params=["uvloop", "asyncio"])
+def event_loop_kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Makes the brokers of a test run on uvloop, and then on the standard loop."""
+    kind = str(request.param)
+    if kind == "uvloop":
+        pytest.importorskip("uvloop")
+    else:
+        monkeypatch.setitem(sys.modules, "uvloop", None)
+    return kind
 
 
 @pytest.fixture

@@ -14,12 +14,19 @@ import ottla
 START_SECONDS = 30
 STOP_SECONDS = 30
 SOURCES = str(Path(ottla.__file__).parents[1])
+WITHOUT_UVLOOP = """
+import sys
+sys.modules["uvloop"] = None
+from ottla.cli.main import main
+sys.exit(main())
+"""
 
 
 class ServeProcess:
     """A broker to start, measure, stop and kill; what it logs is in `log`."""
 
     def __init__(self, folder: Path) -> None:
+        self.loop_kind = "uvloop"
         self.data = folder / "data"
         self.log_path = folder / "serve.log"
         self.address = ""
@@ -44,9 +51,10 @@ class ServeProcess:
 
     def _run(self, *arguments: str) -> subprocess.Popen[str]:
         paths = [SOURCES, *filter(None, [os.environ.get("PYTHONPATH")])]
+        program = ["-m", "ottla"] if self.loop_kind == "uvloop" else ["-c", WITHOUT_UVLOOP]
         with self.log_path.open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "ottla", "serve", *arguments],
+                [sys.executable, *program, "serve", *arguments],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,

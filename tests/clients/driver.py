@@ -14,6 +14,7 @@ from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
 
 READ_SECONDS = 20.0
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 class RefusedError(Exception):
@@ -148,6 +149,7 @@ class Driver(ABC):
     # Whether -1 can be given for a replication factor of the broker's choice.
     takes_default_replication: ClassVar[bool] = True
     sets_timestamps: ClassVar[bool] = True
+    is_idempotent_by_default: ClassVar[bool] = False
 
     def __init__(self, bootstrap_servers: str) -> None:
         self.bootstrap_servers = bootstrap_servers
@@ -164,6 +166,10 @@ class Driver(ABC):
     def cannot_send(self, message: Message) -> str | None:
         """Why this client cannot send such a message at all."""
         return None
+
+    def codecs(self) -> list[str]:
+        """The codecs that the client has here."""
+        return list(CODECS)
 
     # What most tests need, in one call each.
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import kafka.codec
 import pytest
 from tests.clients.broker_side import batches_of
-from tests.clients.driver import Driver, ProducerOptions
+from tests.clients.driver import CODECS, Driver, ProducerOptions
 from tests.clients.messages import MEGABYTE, SHAPES, Message, noise, numbered
 
 from ottla.records.compression import Codec
 
-CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 LARGE = ProducerOptions(max_request_bytes=4 * MEGABYTE)
 BATCH_LIMIT_BYTES = 1_048_588
 
@@ -29,8 +27,8 @@ def test_a_message_comes_back_as_it_was_sent(client: Driver, ottla_topic: str, s
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_every_codec_carries_every_message(client: Driver, ottla_topic: str, codec: str) -> None:
-    if client.name == "kafka-python" and not getattr(kafka.codec, f"has_{codec}", lambda: True)():
-        pytest.skip(f"kafka-python needs another package for {codec}")
+    if codec not in client.codecs():
+        pytest.skip(f"{client.name} needs another package for {codec}")
     messages = [message for message in SHAPES.values() if client.cannot_send(message) is None]
     options = ProducerOptions(codec=codec, max_request_bytes=4 * MEGABYTE, linger_ms=50)
     assert client.send(ottla_topic, messages, options=options) == list(range(len(messages)))
@@ -62,9 +60,7 @@ def test_the_default_producer_is_idempotent_where_the_client_says_so(
 ) -> None:
     client.send(ottla_topic, numbered(5))
     (batch, *_) = batches_of(client.bootstrap_servers, ottla_topic)
-    # librdkafka and aiokafka leave idempotence off by default.
-    expected = client.name in ("java", "kafka-python")
-    assert (batch.header.producer_id >= 0) == expected
+    assert (batch.header.producer_id >= 0) == client.is_idempotent_by_default
 
 
 def test_a_batch_of_exactly_the_limit_is_stored(client: Driver, ottla_topic: str) -> None:

@@ -6,6 +6,8 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
+from ottla.version import VERSION
+
 DONE, FAILED, USAGE = 0, 1, 2
 INTERRUPTED = 130
 
@@ -88,9 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; returns its exit code."""
     arguments = parser().parse_args(argv)
     if arguments.version:
-        from ottla import __version__
-
-        print(f"ottla {__version__}")
+        print(f"ottla {VERSION}")
         return DONE
     if arguments.command is None:
         parser().print_help(sys.stderr)

@@ -169,6 +169,7 @@ class Java(Driver):
     """The driver."""
 
     name = "java"
+    is_idempotent_by_default = True
 
     def __init__(self, bootstrap_servers: str, agent: Agent) -> None:
         super().__init__(bootstrap_servers)

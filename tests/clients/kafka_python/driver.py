@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import kafka
-from kafka import errors
+from kafka import codec, errors
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from tests.clients.driver import (
     DEFAULT_CONSUMER,
@@ -211,6 +211,7 @@ class KafkaPython(Driver):
     """The driver."""
 
     name = "kafka-python"
+    is_idempotent_by_default = True
 
     def producer(self, options: ProducerOptions = DEFAULT_PRODUCER) -> Producer:
         return PythonProducer(self.bootstrap_servers, options)
@@ -220,6 +221,13 @@ class KafkaPython(Driver):
 
     def admin(self) -> Admin:
         return PythonAdmin(self.bootstrap_servers)
+
+    def codecs(self) -> list[str]:
+        present = {
+            **{"none": True, "gzip": codec.has_gzip(), "snappy": codec.has_snappy()},
+            **{"lz4": codec.has_lz4(), "zstd": codec.has_zstd()},
+        }
+        return [name for name in super().codecs() if present[name]]
 
     def cannot_send(self, message: Message) -> str | None:
         if message.key is None and message.value is None:
