@@ -76,6 +76,10 @@ class StorageError(Exception):
     """The engine could not do what was asked; the partition has to be claimed anew."""
 
 
+class StorageFullError(StorageError):
+    """There is no room. Nothing was kept, and the claim goes on."""
+
+
 class FencedError(StorageError):
     """Somebody else has claimed the partition since."""
 
@@ -119,7 +123,8 @@ class PartitionLog(Protocol):
         """Appends whole batches that lie back to back in `data`, in one write.
 
         None: it is as durable as the flush options ask. A future: it will be when that is done; until then the caller
-        must not acknowledge or show it. Raises StorageError if nothing was kept, FencedError if the claim is over.
+        must not acknowledge or show it. Raises StorageError if nothing was kept, StorageFullError if that
+        is for want of room, FencedError if the claim is over.
         `data` may be reused by the caller as soon as this returns. To append elsewhere than at the end is a bug.
         """
         ...

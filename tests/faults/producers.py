@@ -47,7 +47,7 @@ class RawProducer(threading.Thread):
     """Five requests in flight on one connection; whatever has no answer is sent again, in order."""
 
     def __init__(self, name: str, address: str, places: list[Place]) -> None:
-        super().__init__(name=name)
+        super().__init__(name=name, daemon=True)
         self.promises = {place: Promises() for place in places}
         self.resent = 0
         self.failure: BaseException | None = None
@@ -59,10 +59,13 @@ class RawProducer(threading.Thread):
         with RawConnection(address) as connection:
             self._producer_id = new_producer_id(connection)
 
+    def send_no_more(self) -> None:
+        self._ending.set()
+
     def finish(self) -> None:
         """Waits until everything that was sent is acknowledged."""
-        self._ending.set()
-        self.join(60)
+        self.send_no_more()
+        self.join(30)
         assert not self.is_alive(), f"{self.name} got no answers"
         if self.failure is not None:
             raise self.failure
@@ -123,7 +126,7 @@ class LibrdkafkaProducer(threading.Thread):
     """One confluent-kafka producer over all kills."""
 
     def __init__(self, name: str, address: str, places: list[Place]) -> None:
-        super().__init__(name=name)
+        super().__init__(name=name, daemon=True)
         self.promises = {place: Promises() for place in places}
         self.errors: list[str] = []
         self._places = places
@@ -148,10 +151,13 @@ class LibrdkafkaProducer(threading.Thread):
         if error.fatal():
             self.errors.append(str(error))
 
+    def send_no_more(self) -> None:
+        self._ending.set()
+
     def finish(self) -> None:
         """Waits until everything that was sent is acknowledged."""
-        self._ending.set()
-        self.join(60)
+        self.send_no_more()
+        self.join(30)
         left = self._producer.flush(30)
         assert left == 0, f"{left} records have no delivery report"
         assert not self.errors, self.errors

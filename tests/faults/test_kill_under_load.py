@@ -85,7 +85,9 @@ def test_twenty_kills_under_idempotent_load_keep_every_promise(
             time.sleep(0.2)
         finally:
             for producer in producers:
-                producer.finish()
+                producer.send_no_more()
+        for producer in producers:
+            producer.finish()
         with RawConnection(broker.address) as connection:
             logs = {place: read_partition(connection, *place) for place in PLACES}
         found = [

@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 RECEIVE_BUFFER_BYTES = 1 << 20
 BACKLOG = 1024
 DRAIN_SECONDS = 3.0
+# How many turns of the loop lie between a socket that was accepted and its connection.
+ACCEPT_TURNS = 8
 
 
 class Server:
@@ -121,10 +123,22 @@ class Server:
     def connection_count(self) -> int:
         return len(self._connections)
 
+    async def _stop_listening(self) -> None:
+        """Accepts no more; sockets that were accepted get their connections first.
+
+        The standard loop would forget them: neither connected nor closed, their clients wait for ever.
+        """
+        if self._listener is None:
+            return
+        for listening in self._listener.sockets:
+            self._loop.remove_reader(listening)
+        for _ in range(ACCEPT_TURNS):
+            await asyncio.sleep(0)
+        self._listener.close()
+
     async def stop(self) -> None:
         """Answers what was taken, then closes: at most `DRAIN_SECONDS` for clients that do not read."""
-        if self._listener is not None:
-            self._listener.close()
+        await self._stop_listening()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -18,7 +18,7 @@ from ottla.core.partition import Partition
 from ottla.core.producer_state import CorruptSnapshotError, ProducerStates
 from ottla.core.retention import is_expired, retained_from
 from ottla.errors import ErrorCode
-from ottla.ports import Buffer, Extent, PartitionLog, Snapshot, StorageError
+from ottla.ports import Buffer, Extent, PartitionLog, Snapshot, StorageError, StorageFullError
 from ottla.records import batch as batches
 from ottla.records.batch import TimestampType
 
@@ -95,6 +95,10 @@ class Shard:
             if self.log.roll_is_due(len(data), extent, now_ms):
                 self.roll()
             settled = self.log.append(data, (extent,), base_offset)
+        except StorageFullError as error:
+            ref = self.log.ref
+            logger.warning("partition %s-%d: %s", ref.topic, ref.partition, error)
+            return ErrorCode.KAFKA_STORAGE_ERROR
         except StorageError as error:
             self.fail(error)
             return ErrorCode.KAFKA_STORAGE_ERROR

@@ -147,7 +147,10 @@ def _prepare_records(
     if scan.null_key_count and "compact" in config.cleanup_policy:
         return _keyless(records)
     takes_append_time = config.message_timestamp_type == "LogAppendTime"
-    if not takes_append_time:
+    if takes_append_time:
+        if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+            return Rejected(ErrorCode.INVALID_TIMESTAMP, "only the broker sets the time of appending")
+    else:
         rejected = _check_timestamps(records, header, scan, config, now_ms)
         if rejected is not None:
             return rejected

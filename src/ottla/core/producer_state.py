@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ottla.errors import ErrorCode
 from ottla.records.crc import crc32c
 
-BATCHES_KEPT = 2
+BATCHES_KEPT = 5
 MAX_SEQUENCE = 0x7FFFFFFF
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1

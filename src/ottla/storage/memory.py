@@ -27,6 +27,7 @@ from ottla.ports import (
     SegmentInfo,
     Snapshot,
     StorageError,
+    StorageFullError,
 )
 
 DEFAULT_MAX_BYTES: Final = 1024 * 1024 * 1024
@@ -47,7 +48,7 @@ class _Budget:
 
     def take(self, wanted_bytes: int) -> None:
         if self.used_bytes + wanted_bytes > self.max_bytes:
-            raise StorageError(
+            raise StorageFullError(
                 f"{wanted_bytes} bytes do not fit into the memory engine, which holds "
                 f"{self.used_bytes} of at most {self.max_bytes}: "
                 "raise ottla.ephemeral.max.bytes, or shorten the retention of topics"

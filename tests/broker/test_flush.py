@@ -1,0 +1,201 @@
+"""flush.messages and flush.ms: acknowledgements and readers wait for the disk where they should."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from tests.broker.conftest import Starter
+from tests.broker.requests import (
+    batch_of,
+    create,
+    eventually,
+    fetch,
+    fetch_request,
+    fill,
+    produce,
+    produce_request,
+    read_values,
+    sequenced,
+    session_with,
+    values_in,
+    waiter_count,
+)
+
+import ottla
+from ottla.client.raw import RawConnection
+from ottla.errors import ErrorCode
+from ottla.storage.local import sync
+from ottla.wire.messages.fetch import FetchResponse
+from ottla.wire.messages.produce import ProduceResponse
+
+LONG_MS = 20_000
+EVERY = {"flush.messages": "1"}
+
+
+class Disk:
+    """A disk whose syncs can be held up, or made to fail."""
+
+    def __init__(self) -> None:
+        self.is_free = threading.Event()
+        self.is_free.set()
+        self.begun = 0
+        self.done = 0
+        self.failing = False
+
+    def sync(self, fd: int) -> None:
+        self.begun += 1
+        assert self.is_free.wait(30)
+        if self.failing:
+            raise OSError(5, "the disk is broken")
+        self.done += 1
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
+    made = Disk()
+    monkeypatch.setattr(sync, "_sync_data", made.sync)
+    yield made
+    made.is_free.set()
+
+
+def result_of(connection: RawConnection) -> tuple[int, int]:
+    result = connection.receive(ProduceResponse, 12).responses[0].partition_responses[0]
+    return result.error_code, result.base_offset
+
+
+@pytest.mark.parametrize("acks", [-1, 1])
+def test_an_acknowledgement_waits_for_the_disk_and_so_do_readers(
+    start: Starter, disk: Disk, topic: str, acks: int
+) -> None:
+    broker = start()
+    with session_with(broker) as writer, session_with(broker) as reader:
+        create(writer, topic, config=EVERY)
+        fill(writer, topic, b"first")
+        disk.is_free.clear()
+        writer.send(produce_request(topic, batch_of(b"second"), acks=acks), 12)
+        begun = disk.begun
+        assert eventually(lambda: disk.begun > begun - 1 and disk.begun > disk.done)
+        # Written, but not durable: nobody sees it.
+        found = fetch(reader, topic, 0)
+        assert (found.high_watermark, values_in(found)) == (1, [b"first"])
+        assert fetch(reader, topic, 1).error_code == ErrorCode.NONE
+        reader.send(fetch_request(topic, 1, max_wait_ms=LONG_MS), 12)
+        assert eventually(lambda: waiter_count(broker) == 1)
+        writer.socket.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            writer.receive_frame()
+        writer.socket.settimeout(30)
+        disk.is_free.set()
+        assert result_of(writer) == (ErrorCode.NONE, 1)
+        woken = reader.receive(FetchResponse, 12).responses[0].partitions[0]
+        assert values_in(woken) == [b"second"]
+
+
+def test_what_arrives_during_a_sync_shares_the_next_one(
+    start: Starter, disk: Disk, topic: str
+) -> None:
+    broker = start()
+    writers = [RawConnection(broker.bootstrap_servers) for _ in range(20)]
+    create(writers[0], topic, config=EVERY)
+    fill(writers[0], topic, b"v")
+    done = disk.done
+    disk.is_free.clear()
+    for writer in writers:
+        writer.send(produce_request(topic, batch_of(b"v")), 12)
+    assert eventually(lambda: disk.begun > done)
+    with session_with(broker) as reader:
+        fetch(reader, topic, 0)
+    disk.is_free.set()
+    offsets = [result_of(writer)[1] for writer in writers]
+    assert sorted(offsets) == list(range(1, 21))
+    assert disk.done - done < 15
+    for writer in writers:
+        writer.close()
+
+
+def test_answers_keep_their_order_while_they_wait(start: Starter, disk: Disk, topic: str) -> None:
+    with session_with(start()) as connection:
+        create(connection, topic, config=EVERY)
+        plain = f"{topic}-plain"
+        create(connection, plain)
+        disk.is_free.clear()
+        connection.send(produce_request(topic, batch_of(b"slow")), 12)
+        connection.send(produce_request(plain, batch_of(b"fast")), 12)
+        disk.is_free.set()
+        assert [result_of(connection) for _ in range(2)] == [(0, 0), (0, 0)]
+        assert read_values(connection, topic) == [b"slow"]
+
+
+def test_the_repetition_of_a_batch_waits_like_the_first(
+    start: Starter, disk: Disk, topic: str
+) -> None:
+    broker = start()
+    with session_with(broker) as first, session_with(broker) as again:
+        create(first, topic, config=EVERY)
+        disk.is_free.clear()
+        first.send(produce_request(topic, sequenced(7, 0)), 12)
+        assert eventually(lambda: disk.begun > disk.done)
+        again.send(produce_request(topic, sequenced(7, 0)), 12)
+        again.socket.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            again.receive_frame()
+        again.socket.settimeout(30)
+        disk.is_free.set()
+        assert result_of(first) == (ErrorCode.NONE, 0)
+        assert result_of(again) == (ErrorCode.NONE, 0)
+        assert fetch(first, topic, 0).high_watermark == 1
+
+
+def test_a_failing_disk_is_told_and_nothing_is_shown(
+    start: Starter, disk: Disk, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = start()
+    with session_with(broker) as writer, session_with(broker) as reader:
+        create(writer, topic, config=EVERY)
+        fill(writer, topic, b"good")
+        reader.send(fetch_request(topic, 1, max_wait_ms=LONG_MS), 12)
+        assert eventually(lambda: waiter_count(broker) == 1)
+        disk.failing = True
+        result = produce(writer, topic, batch_of(b"bad"))
+        assert (result.error_code, result.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+        assert reader.receive(FetchResponse, 12).error_code == ErrorCode.NONE
+        disk.failing = False
+        assert "storage failed" in caplog.text
+        # The partition is claimed anew and goes on; what is in its log is served.
+        assert eventually(
+            lambda: produce(writer, topic, batch_of(b"again")).error_code == ErrorCode.NONE
+        )
+        values = read_values(writer, topic)
+        assert values[0] == b"good"
+        assert values[-1] == b"again"
+
+
+def test_without_flush_options_nothing_is_synced(start: Starter, disk: Disk, topic: str) -> None:
+    with session_with(start()) as connection:
+        create(connection, topic)
+        disk.is_free.clear()
+        begun = disk.begun
+        fill(connection, topic, *[b"v"] * 20)
+        assert disk.begun == begun
+        disk.is_free.set()
+
+
+def test_flush_messages_counts_records(start: Starter, disk: Disk, topic: str) -> None:
+    with session_with(start()) as connection:
+        create(connection, topic, config={"flush.messages": "10"})
+        begun = disk.begun
+        fill(connection, topic, *[b"v"] * 9)
+        assert disk.begun == begun
+        produce(connection, topic, batch_of(b"v", b"v"))
+        assert eventually(lambda: disk.begun > begun)
+
+
+def test_flush_ms_syncs_in_the_background(start: Starter, disk: Disk, topic: str) -> None:
+    broker: ottla.Broker = start(log_flush_scheduler_interval_ms=20)
+    with session_with(broker) as connection:
+        create(connection, topic, config={"flush.ms": "50"})
+        begun = disk.begun
+        fill(connection, topic, b"v")
+        assert eventually(lambda: disk.begun > begun)
