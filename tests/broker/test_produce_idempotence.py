@@ -226,3 +226,9 @@ def _forgotten(broker: ottla.Broker) -> bool:
             ),
         )
     )
+
+
+def test_any_negative_producer_id_is_none(connection: RawConnection, topic: str) -> None:
+    create(connection, topic)
+    for offset in range(2):
+        assert sent(connection, topic, -1, pid=-5) == (NONE, offset)

@@ -149,7 +149,9 @@ def _prepare_records(
     takes_append_time = config.message_timestamp_type == "LogAppendTime"
     if takes_append_time:
         if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
-            return Rejected(ErrorCode.INVALID_TIMESTAMP, "only the broker sets the time of appending")
+            return Rejected(
+                ErrorCode.INVALID_TIMESTAMP, "only the broker sets the time of appending"
+            )
     else:
         rejected = _check_timestamps(records, header, scan, config, now_ms)
         if rejected is not None:

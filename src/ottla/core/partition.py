@@ -59,7 +59,7 @@ class Partition:
 
     def decide_append(self, header: BatchHeader) -> Sent | ErrorCode:
         """NONE to append a client's batch at the end, an earlier append that it repeats, or an error."""
-        if header.producer_id == NO_PRODUCER_ID:
+        if header.producer_id <= NO_PRODUCER_ID:
             return ErrorCode.NONE
         return self.producers.check(_producer_batch(header))
 
@@ -69,7 +69,7 @@ class Partition:
         """Takes a batch of the log into account: at its append, and again at every replay."""
         last_offset = base_offset + header.last_offset_delta
         self.end_offset = last_offset + 1
-        if header.producer_id == NO_PRODUCER_ID:
+        if header.producer_id <= NO_PRODUCER_ID:
             return None
         if not header.is_control:
             self.producers.apply_batch(_producer_batch(header), base_offset, last_offset, now_ms)
