@@ -1,6 +1,9 @@
 from collections.abc import Sequence
+from typing import TypeVar
 
 from ottla.records.record import Buffer, Record, Scan
+
+H = TypeVar("H", bound=tuple[int, ...])
 
 def encode_records(records: Sequence[Record], base_offset: int, base_timestamp: int) -> bytes: ...
 def decode_records(
@@ -10,6 +13,9 @@ def decode_records(
     base_timestamp: int,
     append_time_ms: int | None,
 ) -> list[Record]: ...
+def inspect_batch(
+    header_class: type[H], batch: Buffer
+) -> tuple[H, bool, Scan | None]: ...
 def scan_records(payload: Buffer, count: int) -> Scan: ...
 def crc32c(data: Buffer, start: int = 0) -> int: ...
 def crc32c_software(data: Buffer, start: int = 0) -> int: ...
