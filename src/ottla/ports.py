@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from ottla.config.topic import TopicConfig
+from ottla.errors import OttlaError
 
 Buffer = bytes | bytearray | memoryview
 JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
@@ -72,7 +73,7 @@ class Snapshot(NamedTuple):
     data: bytes
 
 
-class StorageError(Exception):
+class StorageError(OttlaError):
     """The engine could not do what was asked; the partition has to be claimed anew."""
 
 

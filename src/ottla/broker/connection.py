@@ -128,6 +128,12 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._kept_filled and not self._draining:
+            logger.info(
+                "connection from %s ended in the middle of a request, after %d bytes of it",
+                self.peer,
+                self._kept_filled,
+            )
         self._transport = None
         self._give_up()
         self._unsent.clear()
