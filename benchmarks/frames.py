@@ -31,7 +31,8 @@ METADATA_VERSION = 9
 LIST_OFFSETS_VERSION = 5
 DELETE_TOPICS_VERSION = 4
 CLIENT_ID = "bench"
-TIMESTAMP_MS = 1_700_000_000_000
+# Records of long ago would be removed by retention while they are measured.
+TIMESTAMP_MS = time.time_ns() // 1_000_000
 LATEST = -1
 FLEXIBLE_HEADER_BYTES = 5
 # A broker that has just started may refuse these for a moment.

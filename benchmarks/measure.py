@@ -84,6 +84,11 @@ def machine() -> dict[str, str | int]:
     }
 
 
+def other_work() -> float:
+    """Processes that ran or wanted to in the last minute: ask before the measuring starts."""
+    return os.getloadavg()[0]
+
+
 def commit() -> str:
     """The commit that is measured, or unknown outside of a repository."""
     try:

@@ -45,6 +45,7 @@ class Report:
 
     rounds: int
     seconds: float
+    load_before: float
     versions: dict[str, str]
     missing: dict[str, str]
     results: Results
@@ -60,6 +61,7 @@ class Report:
         return {
             "commit": commit(),
             "machine": machine(),
+            "load average before": self.load_before,
             "versions": self.versions,
             "left out": self.missing,
             "rounds": self.rounds,
@@ -95,7 +97,8 @@ class Report:
         peers = ", ".join(f"{name} = {version}" for name, version in self.versions.items())
         return (
             f"{where['processor']}, {where['cores']} cores, Python {where['python']}; "
-            f"{peers}; commit {commit()}; median of {self.rounds} rounds of {self.seconds:g} s."
+            f"{peers}; commit {commit()}; median of {self.rounds} rounds of {self.seconds:g} s; "
+            f"load average before: {self.load_before:.1f}."
         )
 
     def _throughput(self) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from benchmarks.comparison import Results, Row, compare
 from benchmarks.kafka_jars import UnavailableError
-from benchmarks.measure import Memory, memory_of
+from benchmarks.measure import Memory, memory_of, other_work
 from benchmarks.peers import Peer, available_peers
 from benchmarks.report import Report, write_json
 
@@ -38,6 +38,7 @@ def run(name: str, rows: Sequence[Row], *, starts: int) -> None:
     """The whole course; `starts` is how often every peer is started, the last time for the load."""
     rounds = int(os.environ.get("BENCH_ROUNDS", DEFAULT_ROUNDS))
     seconds = float(os.environ.get("BENCH_SECONDS", DEFAULT_SECONDS))
+    load_before = other_work()
     peers, missing = available_peers()
     started = Starts()
     try:
@@ -58,6 +59,7 @@ def run(name: str, rows: Sequence[Row], *, starts: int) -> None:
     report = Report(
         rounds=rounds,
         seconds=seconds,
+        load_before=load_before,
         versions={peer.name: peer.version for peer in peers},
         missing=missing,
         results=results,

@@ -47,7 +47,7 @@ LATENCY = Row("latency", "raw", "small", "", unused)
 def report(results: Results, versions: dict[str, str]) -> Report:
     memory = dict.fromkeys(versions, Memory(30.0, 20.0))
     starts = {key: [0.25] for key in versions}
-    return Report(1, 1.0, versions, {}, results, starts, memory, memory)
+    return Report(1, 1.0, 0.0, versions, {}, results, starts, memory, memory)
 
 
 def test_the_ratio_is_the_median_of_the_rounds_ratios() -> None:
