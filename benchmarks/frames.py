@@ -149,6 +149,6 @@ def append_one(bootstrap_server: str, topic: str) -> bool:
         create_topic(bootstrap_server, topic)
         with RawConnection(bootstrap_server) as connection:
             append_once(connection, produce_frame(topic, 1, 100))
-    except (ConnectionError, RefusedError):
+    except (OSError, RefusedError):
         return False
     return True

@@ -25,6 +25,7 @@ STOP_SECONDS = 20.0
 PREPARE_SECONDS = 60.0
 POLL_SECONDS = 0.005
 FIRST_TOPIC = "first"
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"  # any 16 bytes in base 64
 
 
 class Peer(ABC):
@@ -167,17 +168,21 @@ class ApacheKafka(Peer):
         }
         text = "".join(f"{name}={value}\n" for name, value in settings.items())
         self.settings_file.write_text(text, encoding="utf-8")
-        cluster_id = "4L6g3nShT-eMCtK--X86sw"
-        subprocess.run(
-            [
-                *("java", "-cp", f"{self.jars}/*", "kafka.tools.StorageTool", "format"),
-                *("-t", cluster_id, "-c", str(self.settings_file)),
-            ],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=PREPARE_SECONDS,
-            check=True,
-        )
+        command = [
+            *("java", "-cp", f"{self.jars}/*", "kafka.tools.StorageTool", "format"),
+            *("-t", CLUSTER_ID, "-c", str(self.settings_file)),
+        ]
+        try:
+            subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=PREPARE_SECONDS,
+                check=True,
+            )
+        except subprocess.SubprocessError as error:
+            self.stop()
+            raise UnavailableError(f"its storage could not be formatted: {error}") from error
 
     @property
     def settings_file(self) -> Path:
