@@ -15,7 +15,7 @@ endif
 # What decides whether an installed environment is up to date.
 SOURCES_OF_INSTALL := pyproject.toml setup.py src/ottla/records/_kernel.pyx
 
-.PHONY: run test clean
+.PHONY: run test bench clean
 
 run: $(VENV)/installed
 	$(BIN)/ottla demo
@@ -25,6 +25,11 @@ test: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n $(WORKERS)
+
+# Against librdkafka's mock cluster and, where Java and Maven are installed, Apache Kafka: about five minutes.
+# BENCH_ROUNDS and BENCH_SECONDS say how many rounds and how long each measurement.
+bench: $(VENV)/installed-dev
+	$(BIN)/python -m benchmarks
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -342,7 +342,7 @@ def test_the_set_check_lets_the_rest_pass(source: str) -> None:
 def test_modules_are_short() -> None:
     found = {
         name_of(path)
-        for path in python_files("src", "tests")
+        for path in python_files("src", "tests", "benchmarks")
         if len(path.read_text(encoding="utf-8").splitlines()) > MAX_MODULE_LINES
     }
     assert found == set(LONG_MODULES)
@@ -351,7 +351,7 @@ def test_modules_are_short() -> None:
 def test_functions_are_short() -> None:
     found = {
         f"{name_of(path)}:{node.name}"
-        for path in python_files("src", "tests")
+        for path in python_files("src", "tests", "benchmarks")
         for node in ast.walk(parsed(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (node.end_lineno or 0) - node.lineno + 1 > MAX_FUNCTION_LINES
@@ -372,7 +372,7 @@ def test_packages_have_small_init_modules() -> None:
 def test_modules_have_names_that_say_something() -> None:
     found = [
         name_of(path)
-        for path in python_files("src", "tests")
+        for path in python_files("src", "tests", "benchmarks")
         for part in (*path.relative_to(ROOT).parent.parts, path.stem)
         if FORBIDDEN_NAMES.intersection(part.split("_"))
     ]

@@ -1,0 +1,99 @@
+"""What the operating system tells about a process, and what a row measures."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from dataclasses import dataclass, field
+from importlib.metadata import version as installed_version
+from pathlib import Path
+
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+MEGABYTE = 1_000_000
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of all threads of a process so far."""
+    # The command's name stands in parentheses and may contain blanks; what follows does not.
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Resident memory; the anonymous part leaves out mapped files, which the system can take back."""
+
+    resident_mb: float
+    anonymous_mb: float
+
+
+def memory_of(pid: int) -> Memory:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    kilobytes = {
+        name: int(value.split()[0])
+        for name, _, value in (line.partition(":") for line in lines)
+        if name in ("VmRSS", "RssAnon")
+    }
+    return Memory(kilobytes["VmRSS"] * 1024 / MEGABYTE, kilobytes["RssAnon"] * 1024 / MEGABYTE)
+
+
+@dataclass(frozen=True)
+class Load:
+    """What went through a broker in a number of seconds; bytes are those of the records' values."""
+
+    requests: int
+    records: int
+    value_bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One row, one broker, one round."""
+
+    throughput: float = 0.0
+    cpu_us_per_request: float | None = None
+    cpu_ms_per_mb: float | None = None
+    broker_cores: float | None = None
+    generator_cores: float | None = None
+    latency_ms: dict[str, float] = field(default_factory=dict)
+
+
+def percentiles_ms(seconds: list[float]) -> dict[str, float]:
+    ordered = sorted(seconds)
+    return {
+        f"p{percent}": ordered[min(len(ordered) - 1, len(ordered) * percent // 100)] * 1000
+        for percent in (50, 99)
+    }
+
+
+def machine() -> dict[str, str | int]:
+    """Where the numbers come from."""
+    models = [
+        line.partition(":")[2].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
+    ]
+    return {
+        "processor": models[0] if models else platform.machine(),
+        "cores": os.cpu_count() or 1,
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "confluent-kafka": installed_version("confluent-kafka"),
+    }
+
+
+def other_work() -> float:
+    """Processes that ran or wanted to in the last minute: ask before the measuring starts."""
+    return os.getloadavg()[0]
+
+
+def commit() -> str:
+    """The commit that is measured, or unknown outside of a repository."""
+    try:
+        return subprocess.run(
+            ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"

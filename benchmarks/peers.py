@@ -1,0 +1,218 @@
+"""The brokers that are compared: each a process of its own on a free port of 127.0.0.1."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+import confluent_kafka
+from benchmarks.frames import append_one, create_topic, delete_topic
+from benchmarks.kafka_jars import KAFKA_VERSION, UnavailableError, kafka_jars
+from benchmarks.measure import cpu_seconds
+
+from ottla.version import VERSION
+
+# librdkafka's mock cluster gives every topic four partitions, and no client can say otherwise.
+PARTITIONS_PER_TOPIC = 4
+START_SECONDS = 60.0
+STOP_SECONDS = 20.0
+PREPARE_SECONDS = 60.0
+POLL_SECONDS = 0.005
+FIRST_TOPIC = "first"
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"  # any 16 bytes in base 64
+
+
+class Peer(ABC):
+    """A broker that can be started and stopped again and again, each time with an empty folder."""
+
+    name: str
+    version: str
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix=f"bench-{self.name}-"))
+        self.process: subprocess.Popen[str] | None = None
+        self.bootstrap_server = ""
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None, f"{self.name} is not running"
+        return self.process.pid
+
+    def start(self) -> float:
+        """Seconds from the start of the process to the first acknowledged record."""
+        assert self.process is None, f"{self.name} is running already"
+        self.prepare()
+        started = time.perf_counter()
+        self.process = subprocess.Popen(
+            self.command(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self.bootstrap_server = self.address()
+        deadline = started + START_SECONDS
+        while not append_one(self.bootstrap_server, FIRST_TOPIC):
+            if time.perf_counter() > deadline or self.process.poll() is not None:
+                self.stop()
+                raise UnavailableError(f"it took no record within {START_SECONDS:.0f} s")
+            time.sleep(POLL_SECONDS)
+        return time.perf_counter() - started
+
+    def prepare(self) -> None:
+        """What is done before the clock starts."""
+        self.folder.mkdir(exist_ok=True)
+
+    @abstractmethod
+    def command(self) -> list[str]: ...
+
+    def address(self) -> str:
+        """Where it listens, from what it prints."""
+        assert self.process is not None
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line.startswith("listening on "):
+            self.stop()
+            raise UnavailableError(f"it ended before it began: {line!r}")
+        return line.split()[-1]
+
+    def stop(self) -> None:
+        """Ends the process and removes its data."""
+        if self.process is not None:
+            self.process.terminate()
+            try:
+                self.process.communicate(timeout=STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.communicate()
+            self.process = None
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def cpu_seconds(self) -> float:
+        return cpu_seconds(self.pid)
+
+    def create_topic(self, topic: str) -> None:
+        create_topic(self.bootstrap_server, topic)
+
+    def delete_topic(self, topic: str) -> None:
+        delete_topic(self.bootstrap_server, topic)
+
+
+class Ottla(Peer):
+    """`ottla serve`, of the environment that runs the benchmark."""
+
+    name = "ottla"
+    version = VERSION
+
+    def command(self) -> list[str]:
+        return [
+            *(sys.executable, "-m", "ottla", "serve", "--listen", "127.0.0.1:0"),
+            *("--data", str(self.folder), "--set", f"num.partitions={PARTITIONS_PER_TOPIC}"),
+        ]
+
+
+class MockCluster(Peer):
+    """librdkafka's mock cluster: C, in memory, the newest 5 MB of a partition, no checks of records."""
+
+    name = "mock"
+    version = f"librdkafka {confluent_kafka.libversion()[0]}"
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "benchmarks.mock_cluster"]
+
+    def delete_topic(self, topic: str) -> None:
+        """Cannot be; it forgets old records by itself."""
+
+
+# The options of kafka-server-start.sh and kafka-run-class.sh.
+JAVA_OPTIONS = (
+    *("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
+    *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"),
+)
+
+
+class ApacheKafka(Peer):
+    """One node that is broker and controller (KRaft), with Kafka's defaults."""
+
+    name = "kafka"
+    version = f"Apache Kafka {KAFKA_VERSION}"
+
+    def __init__(self) -> None:
+        self.jars = kafka_jars()
+        super().__init__()
+        self.port = 0
+
+    def prepare(self) -> None:
+        super().prepare()
+        self.port, controller_port = free_ports(2)
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": 1,
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+            "log.dirs": self.folder / "data",
+            "num.partitions": PARTITIONS_PER_TOPIC,
+            "offsets.topic.replication.factor": 1,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+            # Deleted topics give their disk space back before the next row needs it.
+            "log.segment.delete.delay.ms": 1000,
+        }
+        text = "".join(f"{name}={value}\n" for name, value in settings.items())
+        self.settings_file.write_text(text, encoding="utf-8")
+        command = [
+            *("java", "-cp", f"{self.jars}/*", "kafka.tools.StorageTool", "format"),
+            *("-t", CLUSTER_ID, "-c", str(self.settings_file)),
+        ]
+        try:
+            subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=PREPARE_SECONDS,
+                check=True,
+            )
+        except subprocess.SubprocessError as error:
+            self.stop()
+            raise UnavailableError(f"its storage could not be formatted: {error}") from error
+
+    @property
+    def settings_file(self) -> Path:
+        return self.folder / "server.properties"
+
+    def command(self) -> list[str]:
+        return [
+            *("java", *JAVA_OPTIONS, "-cp", f"{self.jars}/*"),
+            *("kafka.Kafka", str(self.settings_file)),
+        ]
+
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on at this moment."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports: list[int] = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def available_peers() -> tuple[list[Peer], dict[str, str]]:
+    """Ours first, then the peers that can run here, and why the others cannot."""
+    peers: list[Peer] = [Ottla(), MockCluster()]
+    missing = {}
+    try:
+        peers.append(ApacheKafka())
+    except UnavailableError as error:
+        missing[ApacheKafka.name] = str(error)
+    return peers, missing

@@ -1,0 +1,184 @@
+"""What was measured, as JSON with everything and as tables for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.comparison import Results, Row
+from benchmarks.measure import Measurement, Memory, commit, machine
+
+OURS = "ottla"
+RESULTS = Path(__file__).with_name("results")
+NOT_MEASURED = "–"  # noqa: RUF001 (the sign for it)
+
+
+def number(value: float) -> str:
+    """Three significant digits, without exponents."""
+    if value >= 100:
+        digits = f"{value:.3g}"
+        return f"{float(digits):,.0f}"
+    return f"{value:.3g}"
+
+
+def median_of(
+    measurements: Iterable[Measurement], what: Callable[[Measurement], float | None]
+) -> float | None:
+    values = [value for value in map(what, measurements) if value is not None]
+    return median(values) if values else None
+
+
+def median_ratio(ours: list[Measurement], theirs: list[Measurement]) -> float:
+    """The median of the rounds' ratios: both were measured within seconds of each other."""
+    return median(
+        own.throughput / max(1e-9, peer.throughput) for own, peer in zip(ours, theirs, strict=True)
+    )
+
+
+@dataclass(frozen=True)
+class Report:
+    """The results of a run."""
+
+    rounds: int
+    seconds: float
+    load_before: float
+    versions: dict[str, str]
+    missing: dict[str, str]
+    results: Results
+    start_seconds: dict[str, list[float]]
+    idle: dict[str, Memory]
+    loaded: dict[str, Memory]
+
+    @property
+    def others(self) -> list[str]:
+        return [name for name in self.versions if name != OURS]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "commit": commit(),
+            "machine": machine(),
+            "load average before": self.load_before,
+            "versions": self.versions,
+            "left out": self.missing,
+            "rounds": self.rounds,
+            "seconds per measurement": self.seconds,
+            "rows": [
+                {
+                    "row": row.title,
+                    "driver": row.driver,
+                    "unit": row.unit,
+                    "ratio": {
+                        peer: median_ratio(by_peer[OURS], by_peer[peer]) for peer in self.others
+                    }
+                    if row.unit
+                    else {},
+                    "rounds": {
+                        peer: [asdict(each) for each in measurements]
+                        for peer, measurements in by_peer.items()
+                    },
+                }
+                for row, by_peer in self.results.rounds.items()
+            ],
+            "start seconds": self.start_seconds,
+            "memory idle": {name: asdict(memory) for name, memory in self.idle.items()},
+            "memory after load": {name: asdict(memory) for name, memory in self.loaded.items()},
+        }
+
+    def markdown(self) -> str:
+        tables = [self._heading(), self._throughput(), self._latency(), self._footprint()]
+        return "\n\n".join(filter(None, tables))
+
+    def _heading(self) -> str:
+        where = machine()
+        peers = ", ".join(f"{name} = {version}" for name, version in self.versions.items())
+        return (
+            f"{where['processor']}, {where['cores']} cores, Python {where['python']}; "
+            f"{peers}; commit {commit()}; median of {self.rounds} rounds of {self.seconds:g} s; "
+            f"load average before: {self.load_before:.1f}."
+        )
+
+    def _throughput(self) -> str:
+        rows = [row for row in self.results.rounds if row.unit]
+        if not rows:
+            return ""
+        header = [
+            *("row", "driver", "unit", OURS),
+            *(column for name in self.others for column in (name, f"ours / {name}")),
+            *(f"CPU µs/request {name}" for name in self.versions),
+            *(f"CPU ms/MB {name}" for name in self.versions),
+        ]
+        return table(header, [self._throughput_cells(row) for row in rows])
+
+    def _throughput_cells(self, row: Row) -> list[str]:
+        by_peer = self.results.rounds[row]
+        cells = [row.title, row.driver, row.unit]
+        cells.append(_cell(median_of(by_peer[OURS], lambda each: each.throughput)))
+        for name in self.others:
+            cells.append(_cell(median_of(by_peer[name], lambda each: each.throughput)))
+            cells.append(f"{median_ratio(by_peer[OURS], by_peer[name]):.2f}")
+        for what in (_cpu_us_per_request, _cpu_ms_per_mb):
+            cells += [_cell(median_of(by_peer[name], what)) for name in self.versions]
+        return cells
+
+    def _latency(self) -> str:
+        rows = [row for row in self.results.rounds if not row.unit]
+        if not rows:
+            return ""
+        lines = []
+        for row in rows:
+            cells = [row.title]
+            for name in self.versions:
+                measured = self.results.rounds[row][name]
+                cells += [
+                    f"{median(each.latency_ms[percentile] for each in measured):.3f}"
+                    for percentile in ("p50", "p99")
+                ]
+            lines.append(cells)
+        header = [
+            f"{name} {percentile} ms" for name in self.versions for percentile in ("p50", "p99")
+        ]
+        return table(["row", *header], lines)
+
+    def _footprint(self) -> str:
+        lines = [
+            ["start to first acknowledged record, s"]
+            + [f"{median(self.start_seconds[name]):.2f}" for name in self.versions]
+        ]
+        for when, memories in (("idle", self.idle), ("after load", self.loaded)):
+            lines.append(
+                [f"resident memory {when}, MB (anonymous)"]
+                + [
+                    f"{memories[name].resident_mb:.0f} ({memories[name].anonymous_mb:.0f})"
+                    for name in self.versions
+                ]
+            )
+        return table(["", *self.versions], lines)
+
+
+def _cpu_us_per_request(measurement: Measurement) -> float | None:
+    return measurement.cpu_us_per_request
+
+
+def _cpu_ms_per_mb(measurement: Measurement) -> float | None:
+    return measurement.cpu_ms_per_mb
+
+
+def _cell(value: float | None) -> str:
+    return NOT_MEASURED if value is None else number(value)
+
+
+def table(header: list[str], lines: list[list[str]]) -> str:
+    """A Markdown table."""
+    rows = [header, ["---"] * len(header), *lines]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
+
+
+def write_json(name: str, report: Report) -> Path:
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    path.write_text(json.dumps(report.as_json(), indent=1) + "\n", encoding="utf-8")
+    return path
