@@ -5,7 +5,6 @@ Run: python -m benchmarks.bench_fetch
 
 from __future__ import annotations
 
-from benchmarks import clients
 from benchmarks.comparison import Row, observed
 from benchmarks.frames import append_first, batch_of, fetch_frame, fetch_once, produce_frame
 from benchmarks.load import Burst, drive
@@ -13,6 +12,7 @@ from benchmarks.measure import Load, Measurement
 from benchmarks.peers import PARTITIONS_PER_TOPIC, Peer
 from benchmarks.run import run_alone
 
+from benchmarks import clients
 from ottla.client.raw import RawConnection
 
 # The mock cluster keeps five megabytes of a partition, so that much data takes many of them.

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol, cast
 
+from ottla.broker.buffers import Buffers
 from ottla.broker.node import Node
 from ottla.broker.request import Api, CloseConnectionError, RequestContext
 from ottla.model import Endpoint
@@ -33,6 +34,7 @@ logger = logging.getLogger(__name__)
 SMALLEST_FRAME_BYTES = 8
 KEPT_BUFFER_BYTES = 65536
 KEPT_GROWTH = 4
+NO_BUFFER = bytearray()
 MAX_UNANSWERED = 1024
 MAX_UNSENT_BYTES = 1 << 20
 SHARED_BUFFER_BYTES = 16 << 10
@@ -58,6 +60,9 @@ class Host(Protocol):
 
     @property
     def receive_buffer(self) -> memoryview: ...
+
+    @property
+    def buffers(self) -> Buffers: ...
 
     @property
     def max_frame_bytes(self) -> int: ...
@@ -101,8 +106,9 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self.peer = Endpoint("", 0)
         self._local = Endpoint("", 0)
-        self._kept = bytearray()
+        self._kept = NO_BUFFER
         self._kept_filled = 0
+        self._kept_room = 0  # how much of the buffer is to be filled
         self._unsent: list[Buffer] = []
         self._unsent_bytes = 0
         self._unanswered: deque[_Pending] = deque()
@@ -137,12 +143,12 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = None
         self._give_up()
         self._unsent.clear()
-        self._kept = bytearray()
+        self._kept = NO_BUFFER
         self._host.forget(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._kept_filled:
-            return memoryview(self._kept)[self._kept_filled :]
+            return memoryview(self._kept)[self._kept_filled : self._kept_room]
         return self._host.receive_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -204,22 +210,26 @@ class Connection(asyncio.BufferedProtocol):
 
         The room grows with what has arrived: a size that somebody claims costs no memory.
         """
+        old = self._kept
         if not rest or self._transport is None or self._is_closing:
             self._kept_filled = 0
-            self._kept = bytearray()
+            self._kept = NO_BUFFER
         else:
             needed = max(KEPT_BUFFER_BYTES, KEPT_GROWTH * len(rest))
             if len(rest) >= SIZE_BYTES:
                 needed = min(needed, SIZE_BYTES + int(read_size(rest)[0]))
-            kept = bytearray(max(needed, len(rest) + SIZE_BYTES))
+            self._kept_room = max(needed, len(rest) + SIZE_BYTES)
+            kept = self._host.buffers.take(self._kept_room)
             kept[: len(rest)] = rest
             self._kept, self._kept_filled = kept, len(rest)
+        if old:
+            self._host.buffers.give_back(old)
         self._regulate_reading()
 
     def _handle_kept(self) -> None:
         kept, filled = self._kept, self._kept_filled
         done = self._handle_frames(memoryview(kept)[:filled])
-        if done or filled == len(kept):
+        if done or filled == self._kept_room:
             self._keep(memoryview(kept)[done:filled])
         else:
             self._regulate_reading()

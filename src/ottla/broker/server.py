@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
 from ottla.broker.apis import SERVED
+from ottla.broker.buffers import Buffers
 from ottla.broker.connection import Connection
 from ottla.broker.node import Node
 from ottla.broker.request import Api
@@ -35,6 +36,7 @@ class Server:
         self.node = node
         self.apis: Mapping[int, Api] = SERVED
         self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+        self.buffers = Buffers()
         self.endpoint = listen
         self._listen = listen
         self._connections: dict[Connection, None] = {}

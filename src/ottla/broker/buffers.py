@@ -1,0 +1,32 @@
+"""Buffers that connections use in turn: making a large one costs more than filling it."""
+
+from __future__ import annotations
+
+SMALLEST_SPARE_BYTES = 64 << 10
+MAX_SPARE_BYTES = 8 << 20
+
+
+class Buffers:
+    """A few spare buffers. Who gives one back must not look into it any more."""
+
+    def __init__(self) -> None:
+        self._spare: list[bytearray] = []
+        self._spare_bytes = 0
+
+    def take(self, size_bytes: int) -> bytearray:
+        """A buffer of at least this size, with anything in it."""
+        if size_bytes < SMALLEST_SPARE_BYTES:
+            return bytearray(size_bytes)
+        for place, spare in enumerate(self._spare):
+            if len(spare) >= size_bytes:
+                del self._spare[place]
+                self._spare_bytes -= len(spare)
+                return spare
+        # Frames of one client are of similar sizes: rounded up, the buffer will do for the next one.
+        return bytearray(1 << (size_bytes - 1).bit_length())
+
+    def give_back(self, buffer: bytearray) -> None:
+        """Keeps a buffer for the next one who needs it, within a limit."""
+        if SMALLEST_SPARE_BYTES <= len(buffer) <= MAX_SPARE_BYTES - self._spare_bytes:
+            self._spare.append(buffer)
+            self._spare_bytes += len(buffer)
