@@ -66,9 +66,11 @@ class CompactedLog:
         self._create(TOPIC)
 
     def _create(self, topic: str) -> None:
+        self.topic = topic
+        if topic in self.node.cluster.catalog.topics:
+            return  # made before the store was closed, or before a crash
         made = self.node.create_topic(NewTopic(topic, 1, 1, {}, self._config))
         assert isinstance(made, Topic), made
-        self.topic = topic
 
     def beside(self, topic: str) -> CompactedLog:
         """Another topic of the same node."""

@@ -284,9 +284,7 @@ def test_the_last_batch_of_a_producer_keeps_its_sequence(log: CompactedLog) -> N
 
 
 def test_compact_and_delete_does_both(store: LogStore, clock: SteppingClock) -> None:
-    log = CompactedLog(
-        store, clock, {"cleanup.policy": "compact,delete", "retention.ms": "10000"}
-    )
+    log = CompactedLog(store, clock, {"cleanup.policy": "compact,delete", "retention.ms": "10000"})
     log.append((A, b"1"), (A, b"2"))
     log.roll()
     clock.value_ms += 9000

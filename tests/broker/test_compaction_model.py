@@ -164,9 +164,7 @@ class CompactionModel(RuleBasedStateMachine):
         stable = self.log.shard.partition.last_stable_offset
         assert all(self.decided.get(record.offset) == record for record in seen)
         latest = {
-            record.key: record
-            for offset, record in sorted(self.decided.items())
-            if offset < stable
+            record.key: record for offset, record in sorted(self.decided.items()) if offset < stable
         }
         for record in latest.values():
             if record.value is not None:
