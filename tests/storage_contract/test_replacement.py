@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from tests.storage.batches import Batch, append, fill, joined, make_batch, read_all, ref_of
 
@@ -25,6 +27,12 @@ def write(replacement: Replacement, batches: list[Batch]) -> None:
     if batches:
         replacement.append(joined(batches), [batch.extent for batch in batches])
     assert replacement.flush() is None
+
+
+def claims(store: LogStore, log: PartitionLog) -> Iterator[PartitionLog]:
+    """The log as it is, and as the next claim finds it."""
+    yield log
+    yield store.claim(ref_of(), CONFIG)
 
 
 def bases(log: PartitionLog) -> list[int]:
@@ -81,8 +89,7 @@ def test_a_segment_may_end_up_empty(store: LogStore) -> None:
         replacement = log.begin_replacement([base_offset])
         write(replacement, [])
         assert replacement.commit()
-    for claim in (lambda: log, lambda: store.claim(ref_of(), CONFIG)):
-        claimed = claim()
+    for claimed in claims(store, log):
         assert read_all(claimed) == joined(made[10:])
         assert bases(claimed) == [0, 10, 20, 30]
         assert claimed.start_offset == 0
@@ -174,10 +181,10 @@ def test_snapshots_of_segments_that_are_gone_go(store: LogStore) -> None:
 
 def test_the_cleaned_offset_belongs_to_the_partition(store: LogStore) -> None:
     log, _ = three_segments(store)
-    assert log.cleaned_offset is None
+    before = log.cleaned_offset
     log.keep_cleaned_offset(7)
     log.keep_cleaned_offset(9)
-    assert log.cleaned_offset == 9
+    assert (before, log.cleaned_offset) == (None, 9)
     assert store.claim(ref_of(partition=1), CONFIG).cleaned_offset is None
     store.delete(ref_of())
     assert store.claim(ref_of(number=2), CONFIG).cleaned_offset is None

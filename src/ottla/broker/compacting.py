@@ -59,11 +59,11 @@ class Pace:
         self._bytes += size_bytes
 
     async def rest(self) -> None:
-        """Lets others work if the slice is over."""
+        """Lets others work if the slice is over, or waits if too much was done in too little time."""
         now = time.monotonic()
-        if now - self._slice_began < SLICE_SECONDS:
-            return
         ahead_seconds = self._bytes / self._max_bytes_per_second - (now - self._began)
+        if ahead_seconds <= 0 and now - self._slice_began < SLICE_SECONDS:
+            return
         await asyncio.sleep(max(ahead_seconds, 0))
         self._slice_began = time.monotonic()
 
@@ -203,6 +203,7 @@ class Compactor:
                 offset = header.last_offset + 1
                 await pace.rest()
             pace.moved(len(chunk))
+            await pace.rest()
         offsets.seen_up_to(extent.end_offset)
         return offsets
 
@@ -228,6 +229,7 @@ class Compactor:
                     offset = header.last_offset + 1
                     await pace.rest()
                 pace.moved(len(chunk) + kept_bytes)
+                await pace.rest()
                 if kept:
                     replacement.append(b"".join(batch.data for batch in kept), _extents(kept))
             settled = replacement.flush()

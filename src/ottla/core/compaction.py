@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from ottla.core.producer_state import ProducerStates
@@ -207,7 +207,7 @@ class LastOffsets:
     """The last offset of every key in the dirty part, as far as the memory allows."""
 
     def __init__(self, limit_bytes: int, dirty_offset: int) -> None:
-        self.by_key: dict[bytes, int] = {}
+        self.by_key: dict[bytes | None, int] = {}  # None is never in it, but may be asked for
         self._limit_bytes = limit_bytes
         self._used_bytes = 0
         self._dirty_offset = dirty_offset
@@ -219,20 +219,42 @@ class LastOffsets:
         is_data = not header.is_control and not (
             header.is_transactional and aborted.has(header.producer_id, header.base_offset)
         )
-        if is_data and header.last_offset >= self._dirty_offset:
-            by_key, dirty_offset = self.by_key, self._dirty_offset
-            for offset, _, key, _, _ in read_batch(chunk, position):
-                if key is None or offset < dirty_offset:
-                    continue
-                if key not in by_key:
-                    used_bytes = self._used_bytes + len(key) + ENTRY_BYTES
-                    # One key always fits, else there would be no end.
-                    if used_bytes > self._limit_bytes and by_key:
-                        return False
-                    self._used_bytes = used_bytes
-                by_key[key] = offset
-                self.end_offset = offset + 1
+        if (
+            is_data
+            and header.last_offset >= self._dirty_offset
+            and not self._add_records(read_batch(chunk, position))
+        ):
+            return False
         self.end_offset = max(self.end_offset, header.last_offset + 1)
+        return True
+
+    def _add_records(self, records: Sequence[Record]) -> bool:
+        found = {record[2]: record[0] for record in records if record[0] >= self._dirty_offset}
+        found.pop(None, None)
+        needed_bytes = ENTRY_BYTES * len(found) + sum(map(len, found))  # type: ignore[arg-type]
+        if self._used_bytes + needed_bytes > self._limit_bytes:
+            return self._add_one_by_one(records)
+        known_count = len(self.by_key)
+        self.by_key.update(found)
+        if found:
+            # Keys of a batch are taken to be of one length: counting those that are new would cost more.
+            new_share = (len(self.by_key) - known_count) / len(found)
+            self._used_bytes += round(new_share * needed_bytes)
+        return True
+
+    def _add_one_by_one(self, records: Sequence[Record]) -> bool:
+        """Takes as many keys as fit; one always does, else there would be no end."""
+        by_key = self.by_key
+        for offset, _, key, _, _ in records:
+            if key is None or offset < self._dirty_offset:
+                continue
+            if key not in by_key:
+                used_bytes = self._used_bytes + len(key) + ENTRY_BYTES
+                if used_bytes > self._limit_bytes and by_key:
+                    return False
+                self._used_bytes = used_bytes
+            by_key[key] = offset
+            self.end_offset = offset + 1
         return True
 
     def seen_up_to(self, end_offset: int) -> None:
@@ -280,7 +302,8 @@ class Cleaning:
         now_ms: int,
         delete_retention_ms: int,
     ) -> None:
-        self._last_offset_of: Mapping[bytes, int] = offsets.by_key
+        # Accepts None, which is no key of the map.
+        self._last_offset_of: Callable[[bytes | None], int | None] = offsets.by_key.get
         self._known_end_offset = offsets.end_offset
         self._aborted = aborted
         self._end_offset = end_offset
@@ -349,15 +372,16 @@ class Cleaning:
         known_end_offset = self._known_end_offset
         if header.base_offset >= known_end_offset:
             return _unchanged(chunk, position, header)
-        last_offset_of = self._last_offset_of.get
         records = read_batch(chunk, position)
+        keys = [record[2] for record in records]
         # Records without a key, from before the topic was compacted, go: nothing could ever replace them.
         kept = [
             record
-            for record in records
-            if record[0] >= known_end_offset
-            or (record[2] is not None and last_offset_of(record[2], -1) <= record[0])
+            for record, last_offset in zip(records, map(self._last_offset_of, keys), strict=True)
+            if last_offset is None or last_offset <= record[0]
         ]
+        if None in keys:
+            kept = [r for r in kept if r[2] is not None or r[0] >= known_end_offset]
         if header.has_delete_horizon and header.base_timestamp <= self._now_ms:
             kept = [r for r in kept if r[3] is not None or r[0] >= known_end_offset]
         if not kept:

@@ -252,7 +252,7 @@ class MemoryLog:
         age_ms = extent.max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - active.created_ms
         return (
             active.size_bytes > self._config.segment_bytes - size_bytes
-            or age_ms > self._config.segment_ms
+            or age_ms > self._config.max_segment_ms
         )
 
     def roll(self) -> None:

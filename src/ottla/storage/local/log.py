@@ -228,16 +228,10 @@ class LocalLog:
             extent.max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - segment.created_ms
         )
         return (
-            age_ms > self._max_segment_ms() - segment.jitter_ms
+            age_ms > config.max_segment_ms - segment.jitter_ms
             or segment.index.is_full(config.segment_index_bytes)
             or extent.last_offset - segment.base_offset > layout.MAX_RELATIVE_OFFSET
         )
-
-    def _max_segment_ms(self) -> int:
-        # Compaction leaves the active segment alone, which so must not outlive the largest lag.
-        if "compact" in self._config.cleanup_policy:
-            return min(self._config.max_compaction_lag_ms, self._config.segment_ms)
-        return self._config.segment_ms
 
     def roll(self) -> None:
         self.check_open()
