@@ -165,12 +165,14 @@ class CompactedLog:
 
     def records(self) -> list[Record]:
         """Every record of data, whatever became of its transaction."""
+        start = self.shard.log.start_offset
         return [
             record
             for chunk in self.chunks()
             for position, header in split(chunk)
             if not header.is_control
             for record in read_batch(chunk, position)
+            if record.offset >= start
         ]
 
     def committed(self) -> list[Record]:
@@ -178,7 +180,7 @@ class CompactedLog:
         aborted = Aborted()
         for chunk in self.chunks():
             aborted.see(chunk)
-        stable = self.shard.partition.last_stable_offset
+        start, stable = self.shard.log.start_offset, self.shard.partition.last_stable_offset
         return [
             record
             for chunk in self.chunks()
@@ -188,7 +190,7 @@ class CompactedLog:
                 header.is_transactional and aborted.has(header.producer_id, header.base_offset)
             )
             for record in read_batch(chunk, position)
-            if record.offset < stable
+            if start <= record.offset < stable
         ]
 
     def replayed(self) -> Partition:

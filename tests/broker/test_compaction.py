@@ -320,3 +320,17 @@ def test_it_goes_on_after_a_new_claim(log: CompactedLog) -> None:
     log.claim_anew()
     assert pairs(log.records()) == [(1, B, b"1"), (2, A, b"2")]
     assert log.shard.log.end_offset == 3
+
+
+def test_a_log_that_cannot_be_cleaned_does_not_keep_others_from_it(log: CompactedLog) -> None:
+    good = build_batch([Record(0, 1, A, b"1"), Record(1, 1, A, b"2")], codec=Codec.ZSTD)
+    log.append_batch(good[:-4] + b"oops")
+    log.roll()
+    assert not log.clean()
+    other = log.beside("zebra")
+    other.append((A, b"1"), (A, b"2"))
+    other.roll()
+    assert log.clean()
+    assert not log.clean()
+    assert pairs(other.records()) == [(1, A, b"2")]
+    assert log.shard.log.cleaned_offset is None

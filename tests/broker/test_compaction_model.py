@@ -152,6 +152,11 @@ class CompactionModel(RuleBasedStateMachine):
         found = [record.key for record in below]
         assert len(found) == len(set(found)), "one record of each key is left"
 
+    @rule(share=st.floats(0, 1))
+    def delete_records(self, share: float) -> None:
+        start, stable = self.log.shard.log.start_offset, self.log.shard.partition.last_stable_offset
+        self.log.shard.trim(start + round(share * share * (stable - start)))
+
     @precondition(lambda self: hasattr(self, "log"))
     @rule()
     def claim_anew(self) -> None:
@@ -170,7 +175,9 @@ class CompactionModel(RuleBasedStateMachine):
             record.key: record for offset, record in sorted(self.decided.items()) if offset < stable
         }
         for record in latest.values():
-            if record.value is not None:
+            if record.offset < self.log.shard.log.start_offset:
+                assert record.offset not in offsets
+            elif record.value is not None:
                 assert record.offset in offsets, f"{record} was lost"
             elif record.offset not in offsets:
                 age_ms = self.clock.value_ms - self.appended_at_ms[record.offset]
@@ -186,7 +193,7 @@ class CompactionModel(RuleBasedStateMachine):
         assert replayed.producers.first_open_offset == (min(firsts) if firsts else None)
         for producer in live.producers:
             again = replayed.producers.get(producer.producer_id)
-            if producer.sent:
+            if producer.sent and producer.sent[-1].last_offset >= live.start_offset:
                 assert again is not None
                 assert (again.epoch, again.last_sequence, again.sent[-1].last_offset) == (
                     producer.epoch,
@@ -240,8 +247,10 @@ def _random_step(model: CompactionModel, rng: random.Random) -> None:
             model.end_transaction(rng.choice(TRANSACTIONAL), outcome, rng.random() < 0.2)
         case 5:
             model.clean(rng.choice([0, RETENTION_MS // 2, RETENTION_MS]), rng.random() < 0.8)
-        case 6:
+        case 6 if rng.random() < 0.9:
             model.roll(0)
+        case 6:
+            model.delete_records(rng.random())
 
 
 @pytest.mark.parametrize("seed", range(20))

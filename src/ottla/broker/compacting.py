@@ -31,7 +31,6 @@ from ottla.ports import (
     StorageFullError,
 )
 from ottla.records.batch import read_header, split_batches
-from ottla.records.errors import CorruptRecordsError
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +72,7 @@ class Compactor:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        # Logs that could not be cleaned: damaged records do not get better by trying again.
+        # Logs with records that cannot be read: trying again would not help.
         self._uncleanable: dict[PartitionRef, None] = {}
 
     async def run(self) -> None:
@@ -105,13 +104,14 @@ class Compactor:
         ref = dirtiest.shard.log.ref
         try:
             return await self._clean(dirtiest)
-        except CorruptRecordsError as error:
-            logger.error("%s-%d cannot be compacted: %s", ref.topic, ref.partition, error)
-            self._uncleanable[ref] = None
         except (FencedError, StorageFullError) as error:
             logger.warning("%s-%d is not compacted now: %s", ref.topic, ref.partition, error)
         except StorageError as error:
             dirtiest.shard.fail(error)
+        except Exception:
+            # It would be the dirtiest again and again, and no other log would ever be cleaned.
+            logger.exception("%s-%d cannot be compacted", ref.topic, ref.partition)
+            self._uncleanable[ref] = None
         return False
 
     def _compacted_shards(self) -> Iterator[Shard]:
