@@ -34,7 +34,7 @@ from ottla.records.batch import read_header, split_batches
 
 logger = logging.getLogger(__name__)
 
-READ_BYTES: Final = 1 << 20
+READ_BYTES: Final = 128 * 1024
 # How long requests may have to wait for a slice; one batch is never divided.
 SLICE_SECONDS: Final = 0.001
 

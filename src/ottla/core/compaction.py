@@ -14,15 +14,18 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 
 from ottla.core.producer_state import ProducerStates
 from ottla.records.batch import (
+    DEFAULT_LIMIT_BYTES,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     BatchFlag,
     BatchHeader,
     TimestampType,
+    payload,
     read_batch,
     with_records,
 )
 from ottla.records.control import MarkerType, parse_marker_type
+from ottla.records.kernel import decode_records
 from ottla.records.record import INT32_MAX, Buffer, Record
 
 # What an entry of the map costs beside the key's bytes: a bytes object, an int, and its share of the dict.
@@ -30,6 +33,10 @@ ENTRY_BYTES: Final = 150
 _OFFSET_ENTRY_BYTES: Final = 8
 _TIME_ENTRY_BYTES: Final = 12
 _CODEC_MASK: Final = 0x07
+# As plain numbers: these are looked at for every batch.
+_TRANSACTIONAL: Final = int(BatchFlag.TRANSACTIONAL)
+_CONTROL: Final = int(BatchFlag.CONTROL)
+_APPEND_TIME: Final = 0x08
 
 # base offset, length, attributes, last offset delta, producer id
 _TRANSACTION_PEEK: Final = struct.Struct(">qi9xhi16xq")
@@ -167,8 +174,8 @@ class Aborted:
         while position < len(chunk):
             base_offset, length, attributes, delta, producer_id = peek(chunk, position)
             last_offset = base_offset + delta
-            if attributes & BatchFlag.TRANSACTIONAL:
-                if not attributes & BatchFlag.CONTROL:
+            if attributes & _TRANSACTIONAL:
+                if not attributes & _CONTROL:
                     self._open.setdefault(producer_id, base_offset)
                 else:
                     self._end(producer_id, base_offset, marker_type(chunk, position))
@@ -222,7 +229,7 @@ class LastOffsets:
         if (
             is_data
             and header.last_offset >= self._dirty_offset
-            and not self._add_records(read_batch(chunk, position))
+            and not self._add_records(_records_of(chunk, position, header))
         ):
             return False
         self.end_offset = max(self.end_offset, header.last_offset + 1)
@@ -372,7 +379,7 @@ class Cleaning:
         known_end_offset = self._known_end_offset
         if header.base_offset >= known_end_offset:
             return _unchanged(chunk, position, header)
-        records = read_batch(chunk, position)
+        records = _records_of(chunk, position, header)
         keys = [record[2] for record in records]
         # Records without a key, from before the topic was compacted, go: nothing could ever replace them.
         kept = [
@@ -404,6 +411,17 @@ class Cleaning:
         horizon_ms = self._now_ms + self._delete_retention_ms
         marked = header._replace(attributes=header.attributes | BatchFlag.DELETE_HORIZON)
         return _with_records(marked, records, horizon_ms)
+
+
+def _records_of(chunk: Buffer, position: int, header: BatchHeader) -> list[Record]:
+    """As `read_batch`, without reading the header again."""
+    return decode_records(
+        payload(chunk, position, header, DEFAULT_LIMIT_BYTES),
+        header.record_count,
+        header.base_offset,
+        header.base_timestamp,
+        header.max_timestamp if header.attributes & _APPEND_TIME else None,
+    )
 
 
 def _unchanged(chunk: memoryview, position: int, header: BatchHeader) -> Kept:
