@@ -89,6 +89,36 @@ class CatalogConflictError(StorageError):
     """The catalog was changed by somebody else since it was read."""
 
 
+class Replacement(Protocol):
+    """A segment in the making that will take the place of others; nobody reads it before `commit`.
+
+    Whatever is not committed leaves no trace, nor does a crash before or during `commit`, after which there are either
+    the old segments or the new one.
+    """
+
+    def append(self, data: Buffer, extents: Sequence[Extent]) -> None:
+        """Adds whole batches that lie back to back; their offsets rise and lie within the old segments'.
+
+        Raises StorageFullError if there is no room: then the log stays as it is.
+        """
+        ...
+
+    def flush(self) -> asyncio.Future[None] | None:
+        """Makes it durable, as PartitionLog.flush; nothing may be added from here on."""
+        ...
+
+    def commit(self) -> bool:
+        """Puts it in the place of the old segments; False, and nothing happens, if they are not there any more.
+
+        Has to be flushed. What was read from the old segments stays valid.
+        """
+        ...
+
+    def abandon(self) -> None:
+        """Gives it up; nothing happens if it was committed."""
+        ...
+
+
 class PartitionLog(Protocol):
     """A claimed partition. Offsets: `start_offset` is the first readable one, `end_offset` the next to be written."""
 
@@ -158,6 +188,19 @@ class PartitionLog(Protocol):
 
     def trim(self, start_offset: int) -> None:
         """Moves the start of the log up, durably, and drops segments that lie below it wholly."""
+        ...
+
+    def begin_replacement(self, base_offsets: Sequence[int]) -> Replacement:
+        """Begins a segment that will replace these neighbours, of which none is the last; one at a time."""
+        ...
+
+    @property
+    def cleaned_offset(self) -> int | None:
+        """The offset that was last kept by `keep_cleaned_offset`; None if none was, or the log ends below it."""
+        ...
+
+    def keep_cleaned_offset(self, offset: int) -> None:
+        """Durably keeps an offset up to which the caller has gone through the log; it outlives the claim."""
         ...
 
     def save_snapshot(self, snapshot: Snapshot) -> None:

@@ -13,6 +13,7 @@ from contextlib import suppress
 
 from ottla.broker.apis import SERVED
 from ottla.broker.buffers import Buffers
+from ottla.broker.compacting import Compactor
 from ottla.broker.connection import Connection
 from ottla.broker.node import Node
 from ottla.broker.request import Api
@@ -65,6 +66,8 @@ class Server:
         self._every(config.log_retention_check_interval_ms, self.node.apply_retention)
         self._every(config.producer_id_expiration_check_interval_ms, self._expire_producers)
         self._every(min(config.log_flush_scheduler_interval_ms, 1000), self._tick_store)
+        if config.log_cleaner_enable:
+            self._tasks.append(self._loop.create_task(Compactor(self.node).run()))
         if config.connections_max_idle_ms >= 0:
             self._every(max(10, min(config.connections_max_idle_ms // 4, 10_000)), self._close_idle)
 

@@ -22,6 +22,7 @@ from ottla.config.topic import TopicConfig
 from ottla.errors import ConfigError
 
 INT_MAX = (1 << 31) - 1
+DOUBLE_MAX = 1.7976931348623157e308
 _UNIT_MS = {"minutes": 60_000, "hours": 3_600_000}
 
 
@@ -81,7 +82,35 @@ class BrokerConfig(Config):
         at_least=1024,
         doc="The most that one fetch answers, apart from a first batch that is larger.",
     )
+    log_cleaner_backoff_ms: int = option(
+        OptionType.LONG,
+        15_000,
+        at_least=0,
+        doc="How long compaction pauses when no log is dirty enough.",
+        dynamic=True,
+    )
+    log_cleaner_dedupe_buffer_size: int = option(
+        OptionType.LONG,
+        128 * 1024 * 1024,
+        at_least=1,
+        doc="How much memory compaction may use for the keys of a log; "
+        "if they do not fit, a log is cleaned in several turns.",
+        dynamic=True,
+    )
     log_cleaner_delete_retention_ms: int = _default_of("delete.retention.ms")
+    log_cleaner_enable: bool = option(
+        OptionType.BOOLEAN,
+        True,
+        doc="Whether topics with cleanup.policy=compact are compacted.",
+    )
+    log_cleaner_io_max_bytes_per_second: float = option(
+        OptionType.DOUBLE,
+        DOUBLE_MAX,
+        # Kafka lets it be anything; below 1 compaction would never end.
+        at_least=1,
+        doc="The most bytes that compaction reads and writes in a second, on average.",
+        dynamic=True,
+    )
     log_cleaner_max_compaction_lag_ms: int = _default_of("max.compaction.lag.ms")
     log_cleaner_min_cleanable_ratio: float = _default_of("min.cleanable.dirty.ratio")
     log_cleaner_min_compaction_lag_ms: int = _default_of("min.compaction.lag.ms")

@@ -109,6 +109,8 @@ class Option:
             return "true" if value else "false"
         if isinstance(value, tuple):
             return ",".join(value)
+        if isinstance(value, float):
+            return str(value).upper().replace("E+", "E")  # as Java writes it
         return str(value)
 
     def _parse(self, text: str) -> object:

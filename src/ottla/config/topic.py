@@ -261,3 +261,10 @@ class TopicConfig(Config):
     def deletes(self) -> bool:
         """Whether old segments are removed."""
         return "delete" in self.cleanup_policy
+
+    @property
+    def max_segment_ms(self) -> int:
+        """How old the active segment may become; compaction leaves it alone, so its lag is a limit too."""
+        return (
+            min(self.max_compaction_lag_ms, self.segment_ms) if self.compacts else self.segment_ms
+        )

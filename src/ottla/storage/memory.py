@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import uuid
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Final
 
 from ottla.config.topic import TopicConfig
@@ -16,12 +14,10 @@ from ottla.model import topic_id_text
 from ottla.ports import (
     Buffer,
     Catalog,
-    CatalogConflictError,
     Clock,
     EpochStart,
     Extent,
     FencedError,
-    JsonValue,
     LogDir,
     PartitionRef,
     SegmentInfo,
@@ -29,6 +25,7 @@ from ottla.ports import (
     StorageError,
     StorageFullError,
 )
+from ottla.storage.memory_catalog import MemoryCatalog
 
 DEFAULT_MAX_BYTES: Final = 1024 * 1024 * 1024
 
@@ -107,6 +104,60 @@ class _Partition:
     epochs: list[EpochStart] = field(default_factory=list)
     snapshots: dict[int, bytes] = field(default_factory=dict)
     snapshot_offsets: list[int] = field(default_factory=list)
+    cleaned_offset: int | None = None
+
+
+class MemoryReplacement:
+    """Implements Replacement."""
+
+    def __init__(
+        self, log: MemoryLog, partition: _Partition, old: Sequence[_Segment], budget: _Budget
+    ) -> None:
+        self._log = log
+        self._partition = partition
+        self._old = old
+        self._budget = budget
+        self._new = _Segment(old[0].base_offset, old[0].created_ms, old[0].base_offset)
+        self._is_over = False
+
+    def append(self, data: Buffer, extents: Sequence[Extent]) -> None:
+        self._log.check_open()
+        if (
+            self._is_over
+            or extents[0].base_offset < self._new.end_offset
+            or extents[-1].last_offset >= self._old[-1].end_offset
+        ):
+            raise ValueError(f"{extents} cannot replace what is in {self._partition.ref}")
+        self._budget.take(len(data) + _BATCH_OVERHEAD_BYTES * len(extents))
+        position = 0
+        for extent in extents:
+            self._new.add(bytes(data[position : position + extent.size_bytes]), extent)
+            position += extent.size_bytes
+
+    def flush(self) -> asyncio.Future[None] | None:
+        self._log.check_open()
+        return None
+
+    def commit(self) -> bool:
+        self._log.check_open()
+        segments = self._partition.segments
+        if not any(segment is self._old[0] for segment in segments):
+            self.abandon()
+            return False
+        self._is_over = True
+        first = self._partition.bases.index(self._new.base_offset)
+        stop = first + len(self._old)
+        self._new.end_offset = self._old[-1].end_offset
+        segments[first:stop] = [self._new]
+        self._partition.bases[first:stop] = [self._new.base_offset]
+        self._budget.used_bytes -= sum(segment.cost_bytes for segment in self._old)
+        self._log.prune_snapshots()
+        return True
+
+    def abandon(self) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._budget.used_bytes -= self._new.cost_bytes
 
 
 class MemoryLog:
@@ -158,14 +209,14 @@ class MemoryLog:
     def configure(self, config: TopicConfig) -> None:
         self._config = config
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
         if self._ended is not None:
             raise type(self._ended)(*self._ended.args)
 
     def append(
         self, data: Buffer, extents: Sequence[Extent], expected_end_offset: int
     ) -> asyncio.Future[None] | None:
-        self._check_open()
+        self.check_open()
         partition = self._partition
         active = partition.segments[-1]
         if (
@@ -201,11 +252,11 @@ class MemoryLog:
         age_ms = extent.max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - active.created_ms
         return (
             active.size_bytes > self._config.segment_bytes - size_bytes
-            or age_ms > self._config.segment_ms
+            or age_ms > self._config.max_segment_ms
         )
 
     def roll(self) -> None:
-        self._check_open()
+        self.check_open()
         partition = self._partition
         end_offset = self.end_offset
         if not partition.segments[-1].batches:
@@ -214,7 +265,7 @@ class MemoryLog:
         partition.bases.append(end_offset)
 
     def read(self, offset: int, max_bytes: int, end_offset: int) -> Buffer:
-        self._check_open()
+        self.check_open()
         partition = self._partition
         offset = max(offset, partition.start_offset)
         for segment in partition.segments[bisect_right(partition.bases, offset) - 1 :]:
@@ -226,7 +277,7 @@ class MemoryLog:
         return b""
 
     def batch_at_timestamp(self, timestamp_ms: int, offset: int) -> Buffer | None:
-        self._check_open()
+        self.check_open()
         offset = max(offset, self._partition.start_offset)
         for segment in self._partition.segments:
             if segment.max_timestamp_ms < timestamp_ms:
@@ -237,7 +288,7 @@ class MemoryLog:
         return None
 
     def batch_of_max_timestamp(self) -> Buffer | None:
-        self._check_open()
+        self.check_open()
         best: tuple[int, bytes] | None = None
         for segment in self._partition.segments:
             first = bisect_left(segment.last_offsets, self._partition.start_offset)
@@ -258,7 +309,7 @@ class MemoryLog:
         ]
 
     def trim(self, start_offset: int) -> None:
-        self._check_open()
+        self.check_open()
         partition = self._partition
         if start_offset > self.end_offset:
             raise ValueError(f"{partition.ref} ends at {self.end_offset}, below {start_offset}")
@@ -272,10 +323,27 @@ class MemoryLog:
         if below:
             first = EpochStart(below[-1].epoch, start_offset)
             partition.epochs[: len(below)] = [first]
-        self._prune_snapshots()
+        self.prune_snapshots()
+
+    def begin_replacement(self, base_offsets: Sequence[int]) -> MemoryReplacement:
+        self.check_open()
+        partition = self._partition
+        first = bisect_right(partition.bases, base_offsets[0]) - 1
+        stop = first + len(base_offsets)
+        if partition.bases[first:stop] != list(base_offsets) or stop >= len(partition.bases):
+            raise ValueError(f"{base_offsets} are no neighbouring sealed segments")
+        return MemoryReplacement(self, partition, partition.segments[first:stop], self._budget)
+
+    @property
+    def cleaned_offset(self) -> int | None:
+        return self._partition.cleaned_offset
+
+    def keep_cleaned_offset(self, offset: int) -> None:
+        self.check_open()
+        self._partition.cleaned_offset = offset
 
     def save_snapshot(self, snapshot: Snapshot) -> None:
-        self._check_open()
+        self.check_open()
         partition = self._partition
         self._budget.take(len(snapshot.data))
         if snapshot.offset in partition.snapshots:
@@ -283,9 +351,9 @@ class MemoryLog:
         else:
             insort(partition.snapshot_offsets, snapshot.offset)
         partition.snapshots[snapshot.offset] = snapshot.data
-        self._prune_snapshots()
+        self.prune_snapshots()
 
-    def _prune_snapshots(self) -> None:
+    def prune_snapshots(self) -> None:
         partition = self._partition
         kept = {*partition.bases, *partition.snapshot_offsets[-_SNAPSHOTS_KEPT:]}
         for offset in [found for found in partition.snapshot_offsets if found not in kept]:
@@ -301,7 +369,7 @@ class MemoryLog:
         ]
 
     def flush(self) -> asyncio.Future[None] | None:
-        self._check_open()
+        self.check_open()
         return None
 
     def fence(self) -> None:
@@ -312,35 +380,6 @@ class MemoryLog:
         if self._ended is None:
             self._ended = StorageError(f"{self.ref} was closed")
             self._released(self)
-
-
-class MemoryCatalog:
-    """Implements Catalog."""
-
-    def __init__(self) -> None:
-        self._entries: dict[str, JsonValue] = {}
-        self._revision = 0
-
-    @property
-    def revision(self) -> int:
-        return self._revision
-
-    def entries(self) -> Mapping[str, JsonValue]:
-        return MappingProxyType(self._entries)
-
-    def commit(self, changes: Mapping[str, JsonValue], expected_revision: int) -> int:
-        if expected_revision != self._revision:
-            raise CatalogConflictError(
-                f"the catalog is at revision {self._revision}, not {expected_revision}"
-            )
-        # Through JSON, so that nobody can change what is kept, and what fits here fits elsewhere.
-        for key, value in json.loads(json.dumps(dict(changes))).items():
-            if value is None:
-                self._entries.pop(key, None)
-            else:
-                self._entries[key] = value
-        self._revision += 1
-        return self._revision
 
 
 class MemoryStore:

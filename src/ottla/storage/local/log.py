@@ -6,18 +6,13 @@ import asyncio
 import contextlib
 import logging
 import os
-import random
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final
 
 from ottla.config.topic import LONG_MAX, TopicConfig
 from ottla.ports import (
     Buffer,
-    Clock,
     EpochStart,
     Extent,
     FencedError,
@@ -25,42 +20,20 @@ from ottla.ports import (
     SegmentInfo,
     Snapshot,
     StorageError,
+    StorageFullError,
 )
-from ottla.storage.local import checkpoint, layout
+from ottla.storage.local import checkpoint, layout, swap, times
 from ottla.storage.local.durability import Durability
 from ottla.storage.local.epochs import LeaderEpochs
-from ottla.storage.local.files import OpenFiles
-from ottla.storage.local.index import SegmentIndex, TimePoint, empty_index
+from ottla.storage.local.index import SegmentIndex, empty_index
 from ottla.storage.local.recovery import Folder, UntrustworthyError, load_active
+from ottla.storage.local.replacement import LocalReplacement
 from ottla.storage.local.scan import build_index
 from ottla.storage.local.segment import BrokenSegmentError, Segment
 from ottla.storage.local.snapshots import SnapshotFiles
+from ottla.storage.local.surroundings import Surroundings
 
 logger = logging.getLogger(__name__)
-
-_SEGMENT_FILES: Final = (
-    layout.LOG_SUFFIX,
-    layout.INDEX_SUFFIX,
-    layout.TIME_INDEX_SUFFIX,
-    layout.TXN_INDEX_SUFFIX,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What the logs of a store have in common."""
-
-    clock: Clock
-    random: random.Random
-    files: OpenFiles
-    executor: ThreadPoolExecutor
-    timed_flushes: dict[
-        LocalLog, int
-    ]  # the logs with flush.ms set and something to flush, and since when
-    remove_later: Callable[[Sequence[str], int], None]  # paths, when (ms)
-    keep_log_start: Callable[[PartitionRef, int], None]  # durably
-    ended: Callable[[LocalLog], None]
-    sync_failed_late: Callable[[PartitionRef, OSError], None]  # after the claim that began the sync
 
 
 class LocalLog:
@@ -255,19 +228,13 @@ class LocalLog:
             extent.max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - segment.created_ms
         )
         return (
-            age_ms > self._max_segment_ms() - segment.jitter_ms
+            age_ms > config.max_segment_ms - segment.jitter_ms
             or segment.index.is_full(config.segment_index_bytes)
             or extent.last_offset - segment.base_offset > layout.MAX_RELATIVE_OFFSET
         )
 
-    def _max_segment_ms(self) -> int:
-        # Compaction leaves the active segment alone, which so must not outlive the largest lag.
-        if "compact" in self._config.cleanup_policy:
-            return min(self._config.max_compaction_lag_ms, self._config.segment_ms)
-        return self._config.segment_ms
-
     def roll(self) -> None:
-        self._check_open()
+        self.check_open()
         old = self._active
         if not old.size_bytes:
             return
@@ -308,33 +275,18 @@ class LocalLog:
             raise StorageError(f"cannot read {self._folder} at {offset}: {error}") from error
 
     def batch_at_timestamp(self, timestamp_ms: int, offset: int) -> Buffer | None:
-        self._check_open()
+        self.check_open()
         offset = max(offset, self._start_offset)
+        first = max(bisect_right(self._bases, offset) - 1, 0)
         try:
-            for segment in self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]:
-                if segment.size_bytes and segment.largest_time().timestamp_ms >= timestamp_ms:
-                    found = segment.first_at_timestamp(timestamp_ms, offset)
-                    if found is not None:
-                        return found
+            return times.first_at(self._segments[first:], timestamp_ms, offset)
         except OSError as error:
             raise StorageError(f"cannot read {self._folder}: {error}") from error
-        return None
 
     def batch_of_max_timestamp(self) -> Buffer | None:
-        self._check_open()
-        best: tuple[Segment, TimePoint] | None = None
+        self.check_open()
         try:
-            for segment in self._segments:
-                if not segment.size_bytes or segment.end_offset <= self._start_offset:
-                    continue
-                found: TimePoint | None = segment.largest_time()
-                if found is None or found.timestamp_ms < 0 or found.offset < self._start_offset:
-                    found = segment.largest_time_from(self._start_offset)
-                if found is not None and (
-                    best is None or found.timestamp_ms > best[1].timestamp_ms
-                ):
-                    best = segment, found
-            return None if best is None else best[0].batch(best[1].offset)
+            return times.latest(self._segments, self._start_offset)
         except OSError as error:
             raise StorageError(f"cannot read {self._folder}: {error}") from error
 
@@ -355,7 +307,7 @@ class LocalLog:
     # -- forgetting
 
     def trim(self, start_offset: int) -> None:
-        self._check_open()
+        self.check_open()
         if start_offset > self.end_offset:
             raise ValueError(f"{self._folder} ends at {self.end_offset}, below {start_offset}")
         # A segment that was kept because it was the last one may go now.
@@ -381,12 +333,7 @@ class LocalLog:
         due_ms = self._shared.clock.now_ms() + self._config.file_delete_delay_ms
         for _ in range(count):
             segment = self._segments[0]
-            paths = []
-            for suffix in _SEGMENT_FILES:
-                path = segment.stem + suffix
-                with contextlib.suppress(FileNotFoundError):
-                    os.rename(path, path + layout.DELETED_SUFFIX)
-                    paths.append(path + layout.DELETED_SUFFIX)
+            paths = swap.retire(segment.stem)
             del self._segments[0], self._bases[0]
             self._sealed_bytes -= segment.size_bytes
             self.durability.dropped(segment)
@@ -394,10 +341,61 @@ class LocalLog:
             segment.close()
             self._shared.remove_later(paths, due_ms)
 
+    # -- replacing
+
+    @property
+    def cleaned_offset(self) -> int | None:
+        return self._shared.cleaned_offsets.get(self._ref)
+
+    def keep_cleaned_offset(self, offset: int) -> None:
+        self.check_open()
+        try:
+            self._shared.cleaned_offsets.keep(self._ref, offset)
+        except OSError as error:
+            raise StorageError(f"cannot note what of {self._folder} is clean: {error}") from error
+
+    def begin_replacement(self, base_offsets: Sequence[int]) -> LocalReplacement:
+        self.check_open()
+        first = bisect_right(self._bases, base_offsets[0]) - 1
+        stop = first + len(base_offsets)
+        if self._bases[first:stop] != list(base_offsets) or stop >= len(self._bases):
+            raise ValueError(f"{base_offsets} are no neighbouring sealed segments")
+        try:
+            return LocalReplacement(
+                self, self._segments[first:stop], self._interval_bytes, self._shared.executor
+            )
+        except OSError as error:
+            raise StorageFullError(f"cannot write in {self._folder}: {error}") from error
+
+    def holds(self, segments: Sequence[Segment]) -> bool:
+        return segments[0] in self._segments  # they go from the front
+
+    def put_in_place(self, segments: Sequence[Segment], size_bytes: int) -> None:
+        """Replaces segments by one whose files are complete; a failure ends the claim."""
+        first = self._segments.index(segments[0])
+        due_ms = self._shared.clock.now_ms() + self._config.file_delete_delay_ms
+        new = self._segment(segments[0].base_offset, segments[-1].end_offset, size_bytes)
+        try:
+            retired = swap.replace(new.stem, [segment.stem for segment in segments])
+        except OSError as error:
+            told = StorageError(f"cannot replace {new.stem}: {error}")
+            self._end(told)
+            raise told from error
+        self._shared.remove_later(retired, due_ms)
+        self._segments[first : first + len(segments)] = [new]
+        self._bases[first : first + len(segments)] = [new.base_offset]
+        for segment in segments:
+            self._sealed_bytes -= segment.size_bytes
+            self.durability.dropped(segment)
+            segment.close()
+        self._sealed_bytes += size_bytes
+        self.durability.also_sync(self._folder)
+        self._snapshots.prune(self._bases)
+
     # -- snapshots
 
     def save_snapshot(self, snapshot: Snapshot) -> None:
-        self._check_open()
+        self.check_open()
         try:
             self.durability.also_sync(self._snapshots.save(snapshot))
             self._snapshots.prune(self._bases)
@@ -410,7 +408,7 @@ class LocalLog:
     # -- durability
 
     def flush(self) -> asyncio.Future[None] | None:
-        self._check_open()
+        self.check_open()
         return self.durability.flush()
 
     def sync_failed(self, error: OSError) -> StorageError:
@@ -438,7 +436,7 @@ class LocalLog:
 
     # -- the end of the claim
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
         if self._refusal is not None:
             raise self._refused()
 

@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ottla.storage.local import checkpoint, layout
+from ottla.storage.local import checkpoint, layout, swap
 from ottla.storage.local.epochs import LeaderEpochs
 from ottla.storage.local.index import (
     DamagedIndexError,
@@ -27,19 +27,13 @@ from ottla.storage.local.scan import Scan, check_crc, check_nothing, scan_file
 logger = logging.getLogger(__name__)
 
 _COPY_BYTES: Final = 1024 * 1024
-_SEGMENT_SUFFIXES: Final = (
-    layout.LOG_SUFFIX,
-    layout.INDEX_SUFFIX,
-    layout.TIME_INDEX_SUFFIX,
-    layout.TXN_INDEX_SUFFIX,
-)
 _OTHER_FILES: Final = (layout.LEADER_EPOCHS_FILE, layout.PARTITION_METADATA_FILE)
 
 Cut = Callable[[str, int], None]
 
 
 class Folder:
-    """The files of a partition."""
+    """The files of a partition, after a replacement of segments was completed or undone."""
 
     __slots__ = ("changed", "path", "sizes", "snapshots")
 
@@ -50,6 +44,7 @@ class Folder:
         self.snapshots: list[int] = []
         sizes: dict[int, int] = {}
         indexes: list[tuple[int, str]] = []
+        swap.finish(path)
         with os.scandir(path) as entries:
             for entry in entries:
                 if entry.name.endswith((layout.DELETED_SUFFIX, layout.TEMPORARY_SUFFIX)):
@@ -64,7 +59,7 @@ class Folder:
                     sizes[parsed[0]] = entry.stat().st_size
                 elif parsed[1] == layout.SNAPSHOT_SUFFIX:
                     self.snapshots.append(parsed[0])
-                elif parsed[1] in _SEGMENT_SUFFIXES:
+                elif parsed[1] in swap.SEGMENT_SUFFIXES:
                     indexes.append((parsed[0], entry.path))
                 else:
                     logger.warning("%s does not belong into a partition: ignored", entry.path)
@@ -79,7 +74,7 @@ class Folder:
         return os.path.join(self.path, layout.offset_file_name(base_offset, ""))
 
     def remove_segment(self, base_offset: int) -> None:
-        for suffix in _SEGMENT_SUFFIXES:
+        for suffix in swap.SEGMENT_SUFFIXES:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.stem(base_offset) + suffix)
         del self.sizes[base_offset]

@@ -15,6 +15,7 @@ from typing import Final
 from ottla.config.topic import LONG_MAX, TopicConfig
 from ottla.ports import Catalog, Clock, LogDir, PartitionRef, StorageError
 from ottla.storage.local import checkpoint, layout, recovery
+from ottla.storage.local.cleaned import CleanedOffsets
 from ottla.storage.local.files import OpenFiles, default_open_segments
 from ottla.storage.local.identity import (
     leave_clean_mark,
@@ -23,7 +24,8 @@ from ottla.storage.local.identity import (
     take_clean_mark,
 )
 from ottla.storage.local.journal import Journal
-from ottla.storage.local.log import LocalLog, Surroundings
+from ottla.storage.local.log import LocalLog
+from ottla.storage.local.surroundings import Surroundings
 from ottla.storage.local.sync import run_sync
 
 logger = logging.getLogger(__name__)
@@ -92,6 +94,7 @@ class LocalStore:
         self._cluster_id = open_identity(path, options.node_id, options.cluster_id)
         self._recovery_points = checkpoint.read_offsets(self._file(layout.RECOVERY_POINTS_FILE))
         self._log_starts = checkpoint.read_offsets(self._file(layout.LOG_STARTS_FILE))
+        self._cleaned_offsets = CleanedOffsets(self._file(layout.CLEANED_OFFSETS_FILE))
         self._in_checkpoints = {*self._recovery_points, *self._log_starts}
         self._executor = ThreadPoolExecutor(
             options.sync_workers, thread_name_prefix="ottla-storage"
@@ -105,6 +108,7 @@ class LocalStore:
             timed_flushes={},
             remove_later=self._remove_later,
             keep_log_start=self._keep_log_start,
+            cleaned_offsets=self._cleaned_offsets,
             ended=self._ended,
             sync_failed_late=self._sync_failed_late,
         )
@@ -177,6 +181,7 @@ class LocalStore:
         if self._suspects.get(key):
             recovery.rewrite(path, recovery_point)
         self._recovery_points[key] = min(recovery_point, end_offset)
+        self._cleaned_offsets.cut_end(key, end_offset)
         self._suspects.pop(key, None)
 
     # -- the port
@@ -282,6 +287,7 @@ class LocalStore:
         self._idle_sizes.pop(key, None)
         self._recovery_points.pop(key, None)
         self._log_starts.pop(key, None)
+        self._cleaned_offsets.forget(key)
 
     def delete(self, ref: PartitionRef) -> None:
         self._check_open()

@@ -1,0 +1,258 @@
+"""Log compaction at work: one log at a time, the dirtiest first, in slices between which requests are served."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from ottla.broker.node import Node
+from ottla.broker.shard import Shard
+from ottla.core.compaction import (
+    Aborted,
+    Cleanable,
+    Cleaning,
+    Kept,
+    LastOffsets,
+    cleanable,
+    first_dirty_offset,
+    group_segments,
+    is_overdue,
+    last_of_producers,
+)
+from ottla.ports import (
+    Extent,
+    FencedError,
+    PartitionRef,
+    SegmentInfo,
+    StorageError,
+    StorageFullError,
+)
+from ottla.records.batch import read_header, split_batches
+
+logger = logging.getLogger(__name__)
+
+READ_BYTES: Final = 128 * 1024
+# How long requests may have to wait for a slice; one batch is never divided.
+SLICE_SECONDS: Final = 0.001
+
+
+class DirtyLog(NamedTuple):
+    shard: Shard
+    cleanable: Cleanable
+
+
+class Pace:
+    """Shares the loop with requests, and obeys log.cleaner.io.max.bytes.per.second."""
+
+    def __init__(self, max_bytes_per_second: float) -> None:
+        self._max_bytes_per_second = max_bytes_per_second
+        self._began = time.monotonic()
+        self._slice_began = self._began
+        self._bytes = 0
+
+    def moved(self, size_bytes: int) -> None:
+        """Takes note of bytes that were read or written."""
+        self._bytes += size_bytes
+
+    async def rest(self) -> None:
+        """Lets others work if the slice is over, or waits if too much was done in too little time."""
+        now = time.monotonic()
+        ahead_seconds = self._bytes / self._max_bytes_per_second - (now - self._began)
+        if ahead_seconds <= 0 and now - self._slice_began < SLICE_SECONDS:
+            return
+        await asyncio.sleep(max(ahead_seconds, 0))
+        self._slice_began = time.monotonic()
+
+
+class Compactor:
+    """Cleans the compacted logs that a node leads."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        # Logs with records that cannot be read: trying again would not help.
+        self._uncleanable: dict[PartitionRef, None] = {}
+
+    async def run(self) -> None:
+        """Cleans for ever, and pauses when nothing is dirty enough."""
+        while True:
+            await asyncio.sleep(max(self._node.config.log_cleaner_backoff_ms, 1) / 1000)
+            try:
+                while await self.clean_dirtiest():
+                    pass
+            except Exception:
+                logger.exception("compaction failed")
+
+    async def clean_dirtiest(self) -> bool:
+        """Cleans the log with the largest dirty share; False if there was none to clean."""
+        dirtiest: DirtyLog | None = None
+        for shard in self._compacted_shards():
+            try:
+                found = self._look_at(shard)
+            except StorageError as error:
+                shard.fail(error)
+                continue
+            if found is not None and (
+                dirtiest is None or found.dirty_ratio > dirtiest.cleanable.dirty_ratio
+            ):
+                dirtiest = DirtyLog(shard, found)
+            await asyncio.sleep(0)
+        if dirtiest is None:
+            return False
+        ref = dirtiest.shard.log.ref
+        try:
+            return await self._clean(dirtiest)
+        except (FencedError, StorageFullError) as error:
+            logger.warning("%s-%d is not compacted now: %s", ref.topic, ref.partition, error)
+        except StorageError as error:
+            dirtiest.shard.fail(error)
+        except Exception:
+            # It would be the dirtiest again and again, and no other log would ever be cleaned.
+            logger.exception("%s-%d cannot be compacted", ref.topic, ref.partition)
+            self._uncleanable[ref] = None
+        return False
+
+    def _compacted_shards(self) -> Iterator[Shard]:
+        for topic in list(self._node.cluster.catalog.topics.values()):
+            if not self._node.topic_config(topic).compacts:
+                continue
+            for partition in range(topic.partition_count):
+                shard = self._node.shard(topic.name, partition)
+                if isinstance(shard, Shard) and shard.log.ref not in self._uncleanable:
+                    yield shard
+
+    def _look_at(self, shard: Shard) -> Cleanable | None:
+        """What of a log may be cleaned, None if it is not worth it yet."""
+        log, config = shard.log, shard.config
+        now_ms = self._node.cluster.clock.now_ms()
+        dirty_offset = first_dirty_offset(log.cleaned_offset, log.start_offset, log.end_offset)
+        segments = log.segments()
+        found = cleanable(
+            segments,
+            dirty_offset,
+            shard.partition.last_stable_offset,
+            now_ms,
+            config.min_compaction_lag_ms,
+        )
+        overdue = config.max_compaction_lag_ms <= now_ms and is_overdue(
+            _first_timestamps_ms(shard, segments[:-1], dirty_offset),
+            now_ms,
+            config.max_compaction_lag_ms,
+        )
+        return found if found.is_due(config.min_cleanable_dirty_ratio, overdue) else None
+
+    async def _clean(self, dirty: DirtyLog) -> bool:
+        """Cleans one log; False if somebody else changed it meanwhile."""
+        shard, extent = dirty
+        log, config = shard.log, shard.config
+        now_ms = self._node.cluster.clock.now_ms()
+        pace = Pace(self._node.config.log_cleaner_io_max_bytes_per_second)
+        began, size_bytes = time.monotonic(), log.size_bytes
+        aborted = await self._find_aborted(shard, extent, pace)
+        offsets = await self._map_keys(shard, extent, aborted, pace)
+        cleaning = Cleaning(offsets, aborted, extent.end_offset, now_ms, config.delete_retention_ms)
+        groups = group_segments(
+            [segment for segment in log.segments() if segment.base_offset < offsets.end_offset],
+            config.segment_bytes,
+            config.segment_index_bytes,
+            config.index_interval_bytes,
+        )
+        for group in groups:
+            if not await self._rewrite(shard, group, cleaning, pace):
+                return False
+        log.keep_cleaned_offset(offsets.end_offset)
+        logger.info(
+            "partition %s-%d: compacted up to %d in %.3f s, %d keys were dirty, %d bytes are now %d",
+            log.ref.topic,
+            log.ref.partition,
+            offsets.end_offset,
+            time.monotonic() - began,
+            len(offsets.by_key),
+            size_bytes,
+            log.size_bytes,
+        )
+        return True
+
+    async def _find_aborted(self, shard: Shard, extent: Cleanable, pace: Pace) -> Aborted:
+        aborted = Aborted()
+        offset = shard.log.start_offset
+        # A transaction that began below the last stable offset has its marker below the high watermark.
+        while offset < extent.end_offset or aborted.has_open:
+            chunk = shard.read(offset, READ_BYTES, shard.partition.high_watermark)
+            if not chunk:
+                break
+            offset = aborted.see(chunk)
+            await pace.rest()
+        return aborted
+
+    async def _map_keys(
+        self, shard: Shard, extent: Cleanable, aborted: Aborted, pace: Pace
+    ) -> LastOffsets:
+        limit_bytes = self._node.config.log_cleaner_dedupe_buffer_size
+        offsets = LastOffsets(limit_bytes, extent.first_dirty_offset)
+        offset = extent.first_dirty_offset
+        while offset < extent.end_offset:
+            chunk = shard.read(offset, READ_BYTES, extent.end_offset)
+            if not chunk:
+                break
+            for position, header in split_batches(chunk):
+                if not offsets.add(chunk, position, header, aborted):
+                    return offsets
+                offset = header.last_offset + 1
+                await pace.rest()
+            pace.moved(len(chunk))
+            await pace.rest()
+        offsets.seen_up_to(extent.end_offset)
+        return offsets
+
+    async def _rewrite(
+        self, shard: Shard, group: Sequence[SegmentInfo], cleaning: Cleaning, pace: Pace
+    ) -> bool:
+        """Replaces neighbouring segments by one with what stays of them."""
+        producers = last_of_producers(shard.partition.producers)
+        replacement = shard.log.begin_replacement([segment.base_offset for segment in group])
+        try:
+            offset, end_offset = group[0].base_offset, group[-1].end_offset
+            while offset < end_offset:
+                chunk = memoryview(shard.read(offset, READ_BYTES, end_offset))
+                if not chunk:
+                    break
+                kept: list[Kept] = []
+                kept_bytes = 0
+                for position, header in split_batches(chunk):
+                    batch = cleaning.keep(chunk, position, header, producers)
+                    if batch is not None:
+                        kept.append(batch)
+                        kept_bytes += len(batch.data)
+                    offset = header.last_offset + 1
+                    await pace.rest()
+                pace.moved(len(chunk) + kept_bytes)
+                await pace.rest()
+                if kept:
+                    replacement.append(b"".join(batch.data for batch in kept), _extents(kept))
+            settled = replacement.flush()
+            if settled is not None:
+                await settled
+            return replacement.commit()
+        finally:
+            replacement.abandon()
+
+
+def _extents(kept: Sequence[Kept]) -> list[Extent]:
+    return [
+        Extent(batch.base_offset, batch.last_offset, batch.max_timestamp_ms, len(batch.data))
+        for batch in kept
+    ]
+
+
+def _first_timestamps_ms(
+    shard: Shard, segments: Sequence[SegmentInfo], dirty_offset: int
+) -> Iterator[int]:
+    """The timestamp of the first batch of every segment that is dirty."""
+    for segment in segments:
+        if segment.end_offset > dirty_offset and segment.size_bytes:
+            batch = shard.read(segment.base_offset, 0, segment.end_offset)
+            if batch:
+                yield read_header(batch, 0).max_timestamp

@@ -1,0 +1,34 @@
+"""What the logs of a local store have in common."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ottla.ports import Clock, PartitionRef
+from ottla.storage.local.cleaned import CleanedOffsets
+from ottla.storage.local.files import OpenFiles
+
+if TYPE_CHECKING:
+    from ottla.storage.local.log import LocalLog
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Given to every log by its store."""
+
+    clock: Clock
+    random: random.Random
+    files: OpenFiles
+    executor: ThreadPoolExecutor
+    timed_flushes: dict[
+        LocalLog, int
+    ]  # the logs with flush.ms set and something to flush, and since when
+    remove_later: Callable[[Sequence[str], int], None]  # paths, when (ms)
+    keep_log_start: Callable[[PartitionRef, int], None]  # durably
+    cleaned_offsets: CleanedOffsets
+    ended: Callable[[LocalLog], None]
+    sync_failed_late: Callable[[PartitionRef, OSError], None]  # after the claim that began the sync

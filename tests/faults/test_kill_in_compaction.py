@@ -1,0 +1,160 @@
+"""kill -9 while logs are compacted under load: the last value of every key is always there."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from tests.faults.processes import BrokerProcess, fault_rng
+from tests.faults.raw_calls import create_topic, new_producer_id, produce
+
+from ottla.client.raw import RawConnection
+from ottla.errors import ErrorCode
+from ottla.records.batch import build_batch, crc_matches, read_batch, split_batches
+from ottla.records.record import Record
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+
+KILLS = 12
+TOPIC = "state"
+KEYS = 40
+BATCH_RECORDS = 8
+FETCH_VERSION = 12
+LEAST_BATCHES = 500
+
+
+def read_compacted(connection: RawConnection) -> dict[bytes, list[Record]]:
+    """Every record by key, in the order of the log, in which there may be gaps."""
+    seen: dict[bytes, list[Record]] = {}
+    offset = 0
+    while True:
+        asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+        request = FetchRequest(
+            max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic=TOPIC, partitions=[asked])]
+        )
+        answer = connection.call(request, FetchResponse, FETCH_VERSION)
+        data = answer.responses[0].partitions[0]
+        assert data.error_code == ErrorCode.NONE, ErrorCode(data.error_code).name
+        if not data.records:
+            assert offset == data.high_watermark
+            return seen
+        for position, header in split_batches(data.records):
+            assert crc_matches(data.records, position, header)
+            assert header.last_offset >= offset
+            for record in read_batch(data.records, position):
+                assert record.key is not None
+                seen.setdefault(record.key, []).append(record)
+            offset = header.last_offset + 1
+
+
+class Writer(threading.Thread):
+    """One idempotent producer, one request at a time, sent again until it is answered."""
+
+    def __init__(self, address: str, rng: random.Random) -> None:
+        super().__init__(daemon=True)
+        self.batches = 0
+        self.acknowledged: dict[bytes, tuple[int, bytes | None]] = {}
+        self.failure: BaseException | None = None
+        self.ending = threading.Event()
+        self._address = address
+        self._rng = rng
+        with RawConnection(address) as connection:
+            self._producer_id = new_producer_id(connection)
+
+    def run(self) -> None:
+        batch = self._next()
+        try:
+            while not self.ending.is_set():
+                try:
+                    with RawConnection(self._address, timeout_seconds=20) as connection:
+                        while not self.ending.is_set():
+                            self._send(connection, batch)
+                            batch = self._next()
+                except (ConnectionError, TimeoutError):
+                    time.sleep(0.01)
+        except BaseException as error:
+            self.failure = error
+
+    def _next(self) -> list[Record]:
+        first = self.batches * BATCH_RECORDS
+        now_ms = int(time.time() * 1000)
+        records = []
+        for number in range(BATCH_RECORDS):
+            # Every key has a share of tombstones.
+            value = None if self._rng.random() < 0.1 else b"%012d" % (first + number) + b"." * 90
+            key = b"key-%d" % self._rng.randrange(KEYS)
+            records.append(Record(number, now_ms, key, value))
+        return records
+
+    def _send(self, connection: RawConnection, records: list[Record]) -> None:
+        data = build_batch(
+            records,
+            producer_id=self._producer_id,
+            producer_epoch=0,
+            base_sequence=self.batches * BATCH_RECORDS,
+        )
+        error, base_offset = produce(connection, TOPIC, 0, data)
+        assert error is ErrorCode.NONE, f"batch {self.batches}: {error.name}"
+        self.batches += 1
+        for record in records:
+            assert record.key is not None
+            self.acknowledged[record.key] = base_offset + record.offset, record.value
+
+
+def check(connection: RawConnection, promised: dict[bytes, tuple[int, bytes | None]]) -> int:
+    """Compares the log with what was acknowledged before it is read; answers how many records it has."""
+    seen = read_compacted(connection)
+    for key, (offset, value) in promised.items():
+        found = seen.get(key, [])
+        offsets = [record.offset for record in found]
+        assert offsets == sorted(set(offsets))
+        if found and found[-1].offset > offset:
+            continue  # overwritten since
+        if value is None:
+            assert not found or found[-1].value is None, f"{key!r} rose from the dead"
+        else:
+            assert found, f"{key!r} is lost"
+            assert (found[-1].offset, found[-1].value) == (offset, value)
+    return sum(len(found) for found in seen.values())
+
+
+@pytest.mark.timeout(180)
+def test_kills_in_compaction_under_load_lose_no_key(tmp_path: Path) -> None:
+    rng = fault_rng()
+    broker = BrokerProcess(
+        tmp_path,
+        log_segment_bytes=16_000,
+        log_cleaner_backoff_ms=1,
+        log_cleaner_min_cleanable_ratio=0.01,
+        log_cleaner_delete_retention_ms=50,
+        log_segment_delete_delay_ms=10,
+    )
+    with broker:
+        with RawConnection(broker.address) as connection:
+            made = create_topic(connection, TOPIC, 1, {"cleanup.policy": "compact"})
+            assert made.error_code == 0
+        writer = Writer(broker.address, random.Random(rng.random()))
+        writer.start()
+        left_behind = 0
+        try:
+            for _ in range(KILLS):
+                time.sleep(rng.uniform(0.05, 0.4))
+                broker.kill()
+                names = [path.name for path in (broker.data / f"{TOPIC}-0").iterdir()]
+                left_behind += any(name.endswith((".cleaned", ".swap")) for name in names)
+                promised = dict(writer.acknowledged)
+                broker.start()
+                with RawConnection(broker.address) as connection:
+                    check(connection, promised)
+        finally:
+            writer.ending.set()
+        writer.join(30)
+        assert writer.failure is None, writer.failure
+        with RawConnection(broker.address) as connection:
+            count = check(connection, dict(writer.acknowledged))
+        assert writer.batches > LEAST_BATCHES
+        # Of all these records hardly more is left than the active segment and one for each key.
+        assert count < writer.batches * BATCH_RECORDS / 4
+        print(f"{writer.batches} batches, {count} records left, {left_behind} kills in a swap")
