@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from ottla.config.topic import TopicConfig
+from ottla.core.aborted import AbortedSpan
 
 Buffer = bytes | bytearray | memoryview
 JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
@@ -78,6 +79,10 @@ class StorageError(Exception):
 
 class StorageFullError(StorageError):
     """There is no room. Nothing was kept, and the claim goes on."""
+
+
+class DamagedError(StorageError):
+    """What is stored is not what was written, below what was acknowledged: somebody has to look at it."""
 
 
 class FencedError(StorageError):
@@ -165,6 +170,18 @@ class PartitionLog(Protocol):
 
     def snapshots(self) -> Sequence[Snapshot]:
         """Kept snapshots at or below the end offset, newest first; their contents are not checked."""
+        ...
+
+    def note_aborted(self, span: AbortedSpan) -> None:
+        """Keeps a span with the segment that holds its last offset.
+
+        Within a segment they come by rising last offset. One that is not above the last is there already, because a
+        replay finds again what it found before: then nothing happens. It outlasts every snapshot saved after it.
+        """
+        ...
+
+    def aborted(self, offset: int) -> Iterator[AbortedSpan]:
+        """The kept spans by rising last offset, at least those whose last offset is not below `offset`."""
         ...
 
     def flush(self) -> asyncio.Future[None] | None:

@@ -6,12 +6,13 @@ import asyncio
 import json
 import uuid
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
 from ottla.config.topic import TopicConfig
+from ottla.core.aborted import AbortedSpan
 from ottla.model import topic_id_text
 from ottla.ports import (
     Buffer,
@@ -32,7 +33,7 @@ from ottla.ports import (
 
 DEFAULT_MAX_BYTES: Final = 1024 * 1024 * 1024
 
-# What a batch costs beside its bytes: the object, and its places in four lists.
+# What a batch costs beside its bytes (the object, its places in four lists), or an aborted span.
 _BATCH_OVERHEAD_BYTES: Final = 160
 _MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 _SNAPSHOTS_KEPT: Final = 3
@@ -67,6 +68,7 @@ class _Segment:
     last_offsets: list[int] = field(default_factory=list)
     timestamps_ms: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
+    aborted: list[AbortedSpan] = field(default_factory=list)
     max_timestamp_ms: int = _NO_TIMESTAMP
 
     @property
@@ -75,7 +77,8 @@ class _Segment:
 
     @property
     def cost_bytes(self) -> int:
-        return self.size_bytes + _BATCH_OVERHEAD_BYTES * len(self.batches)
+        entries = len(self.batches) + len(self.aborted)
+        return self.size_bytes + _BATCH_OVERHEAD_BYTES * entries
 
     def add(self, data: bytes, extent: Extent) -> None:
         self.ends.append(self.size_bytes + len(data))
@@ -299,6 +302,24 @@ class MemoryLog:
             for offset in reversed(partition.snapshot_offsets)
             if offset <= self.end_offset
         ]
+
+    def note_aborted(self, span: AbortedSpan) -> None:
+        self._check_open()
+        aborted = self._segment_of(span.last_offset).aborted
+        if not aborted or span.last_offset > aborted[-1].last_offset:
+            # Beyond the limit if need be: the marker is there, and its span belongs to it.
+            self._budget.used_bytes += _BATCH_OVERHEAD_BYTES
+            aborted.append(span)
+
+    def aborted(self, offset: int) -> Iterator[AbortedSpan]:
+        self._check_open()
+        partition = self._partition
+        for segment in partition.segments[max(bisect_right(partition.bases, offset) - 1, 0) :]:
+            yield from segment.aborted
+
+    def _segment_of(self, offset: int) -> _Segment:
+        partition = self._partition
+        return partition.segments[max(bisect_right(partition.bases, offset) - 1, 0)]
 
     def flush(self) -> asyncio.Future[None] | None:
         self._check_open()

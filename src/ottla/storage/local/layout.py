@@ -15,8 +15,10 @@ INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 TXN_INDEX_SUFFIX: Final = ".txnindex"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
+SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 DELETED_SUFFIX: Final = ".deleted"
 TEMPORARY_SUFFIX: Final = ".tmp"
+CUT_MARK: Final = ".cut-"  # and a number: what a recovery has cut off a file
 DELETED_FOLDER_SUFFIX: Final = "-delete"
 STRAY_FOLDER_SUFFIX: Final = "-stray"
 

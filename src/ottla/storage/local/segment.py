@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import mmap
 import os
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ottla.ports import Buffer, Extent, StorageError
+from ottla.ports import Buffer, DamagedError, Extent, StorageError
 from ottla.storage.local import layout
 from ottla.storage.local.files import OpenFiles
 from ottla.storage.local.index import (
@@ -160,6 +161,16 @@ class Segment:
 
     # -- files
 
+    def retire(self) -> list[str]:
+        """Takes the files out of use, the log first; answers what is to be removed later."""
+        retired = []
+        for suffix in layout.SEGMENT_SUFFIXES:
+            path = self.stem + suffix
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(path, path + layout.DELETED_SUFFIX)
+                retired.append(path + layout.DELETED_SUFFIX)
+        return retired
+
     def _open(self) -> int:
         """The file, opened on demand: for writing too unless the segment is sealed."""
         if self._fd < 0:
@@ -196,7 +207,7 @@ class Segment:
         try:
             self._map = mmap.mmap(fd, self.size_bytes, access=mmap.ACCESS_READ)
         except ValueError as error:
-            raise StorageError(
+            raise DamagedError(
                 f"{self.path} is shorter than its {self.size_bytes} bytes"
             ) from error
         finally:
@@ -212,7 +223,7 @@ class Segment:
         want_bytes = min(want_bytes, self.size_bytes - position)
         data = os.pread(self._open(), want_bytes, position)
         if len(data) != want_bytes:
-            raise StorageError(f"{self.path} is shorter than its {self.size_bytes} bytes")
+            raise DamagedError(f"{self.path} is shorter than its {self.size_bytes} bytes")
         return data, position
 
     # -- reading
@@ -241,12 +252,12 @@ class Segment:
             return self._read(offset, max_bytes, end_offset)
         except DamagedIndexError as error:
             if not self.sealed:
-                raise StorageError(f"{self.path} is damaged: {error}") from error
+                raise DamagedError(f"{self.path} is damaged: {error}") from error
             self._rebuilt_index(str(error))
         try:
             return self._read(offset, max_bytes, end_offset)
         except DamagedIndexError as error:
-            raise StorageError(f"{self.path} is damaged: {error}") from error
+            raise DamagedError(f"{self.path} is damaged: {error}") from error
 
     def _read(self, offset: int, max_bytes: int, end_offset: int) -> Buffer:
         size_bytes = self.size_bytes

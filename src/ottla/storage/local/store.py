@@ -10,10 +10,10 @@ import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.config.topic import TopicConfig
-from ottla.ports import Catalog, Clock, LogDir, PartitionRef, StorageError
+from ottla.ports import Catalog, Clock, DamagedError, LogDir, PartitionRef, StorageError
 from ottla.storage.local import checkpoint, layout, recovery
 from ottla.storage.local.files import OpenFiles, default_open_segments
 from ottla.storage.local.identity import (
@@ -23,7 +23,8 @@ from ottla.storage.local.identity import (
     take_clean_mark,
 )
 from ottla.storage.local.journal import Journal
-from ottla.storage.local.log import LocalLog, Surroundings
+from ottla.storage.local.log import LocalLog
+from ottla.storage.local.surroundings import Surroundings
 from ottla.storage.local.sync import run_sync
 
 logger = logging.getLogger(__name__)
@@ -70,6 +71,14 @@ def open_local_store(
         raise
 
 
+class Suspicion(NamedTuple):
+    """Why a partition's files are not to be trusted."""
+
+    sync_has_failed: bool = False
+    is_damaged: bool = False  # something was wrong in what is else believed without a look
+    reached: int = 0  # the log's end when that was found
+
+
 class LocalStore:
     """Implements LogStore; to be used from one thread (syncs and deletions run in others)."""
 
@@ -84,8 +93,8 @@ class LocalStore:
         self._logs: dict[Key, LocalLog] = {}
         # The last claim of each partition since the start; the next one gets a higher epoch.
         self._claimed_epochs: dict[PartitionRef, int] = {}
-        # Partitions whose files are not to be trusted, and whether a sync of theirs has failed.
-        self._suspects: dict[Key, bool] = {}
+        # Partitions whose files are not to be trusted until they are checked.
+        self._suspects: dict[Key, Suspicion] = {}
         self._idle_sizes: dict[Key, int] = {}
         self._removals: list[tuple[int, Sequence[str]]] = []
         self._next_checkpoint_ms = clock.now_ms() + options.checkpoint_interval_ms
@@ -163,18 +172,23 @@ class LocalStore:
             return
         for key, path in self._partition_folders():
             logger.info("checking %s after an unclean stop", path)
-            self._suspects[key] = False
+            self._suspects[key] = Suspicion()
             try:
                 self._recover(key, path, recovery.cut_in_place)
-            except OSError as error:
-                logger.error("cannot check %s: %s", path, error)
+            except (OSError, DamagedError) as error:
+                logger.error("%s is offline: %s", path, error)
 
     def _recover(self, key: Key, path: str, cut: recovery.Cut) -> None:
+        suspicion = self._suspects[key]
         recovery_point = self._recovery_points.get(key, 0)
-        log_start = self._log_starts.get(key, 0)
+        trust = recovery.Trust(
+            checked_from=0 if suspicion.is_damaged else recovery_point,
+            synced_offset=max(recovery_point, suspicion.reached),
+            log_start=self._log_starts.get(key, 0),
+        )
         interval_bytes = TopicConfig().index_interval_bytes
-        end_offset = recovery.recover(path, recovery_point, log_start, interval_bytes, cut)
-        if self._suspects.get(key):
+        end_offset = recovery.recover(path, trust, interval_bytes, cut)
+        if suspicion.sync_has_failed:
             recovery.rewrite(path, recovery_point)
         self._recovery_points[key] = min(recovery_point, end_offset)
         self._suspects.pop(key, None)
@@ -228,7 +242,7 @@ class LocalStore:
             log = self._load(ref, config, path)
         except recovery.UntrustworthyError as error:
             logger.error("%s although it was closed in order: checking the whole partition", error)
-            self._recovery_points[key] = 0
+            self._suspects[key] = Suspicion(is_damaged=True)
             self._recover(key, path, recovery.cut_by_copy)
             log = self._load(ref, config, path)
         for file in new_files:
@@ -420,7 +434,9 @@ class LocalStore:
         if log.was_closed:
             del self._logs[key]
         elif not log.was_fenced:
-            self._suspects[key] = log.sync_has_failed
+            is_damaged = log.damage is not None
+            reached = log.end_offset if is_damaged else 0
+            self._suspects[key] = Suspicion(log.sync_has_failed, is_damaged, reached)
 
     def _sync_failed_late(self, ref: PartitionRef, error: OSError) -> None:
         log = self._logs.get((ref.topic, ref.partition))

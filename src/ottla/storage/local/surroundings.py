@@ -1,0 +1,32 @@
+"""What the logs of a store share."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ottla.ports import Clock, PartitionRef
+from ottla.storage.local.files import OpenFiles
+
+if TYPE_CHECKING:
+    from ottla.storage.local.log import LocalLog
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the logs of a store have in common."""
+
+    clock: Clock
+    random: random.Random
+    files: OpenFiles
+    executor: ThreadPoolExecutor
+    timed_flushes: dict[
+        LocalLog, int
+    ]  # the logs with flush.ms set and something to flush, and since when
+    remove_later: Callable[[Sequence[str], int], None]  # paths, when (ms)
+    keep_log_start: Callable[[PartitionRef, int], None]  # durably
+    ended: Callable[[LocalLog], None]
+    sync_failed_late: Callable[[PartitionRef, OSError], None]  # after the claim that began the sync
