@@ -21,6 +21,7 @@ TEMPORARY_SUFFIX: Final = ".tmp"
 CUT_MARK: Final = ".cut-"  # and a number: what a recovery has cut off a file
 DELETED_FOLDER_SUFFIX: Final = "-delete"
 STRAY_FOLDER_SUFFIX: Final = "-stray"
+KAFKA_CATALOG_TOPIC: Final = "__cluster_metadata"  # its folder is none of ours
 
 LEADER_EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA_FILE: Final = "partition.metadata"

@@ -144,6 +144,8 @@ class LocalStore:
             folders = sorted((entry.name, entry.path) for entry in entries if entry.is_dir())
         for name, path in folders:
             key = layout.parse_folder_name(name)
+            if key is not None and key[0] == layout.KAFKA_CATALOG_TOPIC:
+                continue
             if key is not None:
                 yield key, path
             elif not name.endswith((layout.DELETED_FOLDER_SUFFIX, layout.STRAY_FOLDER_SUFFIX)):
@@ -212,7 +214,10 @@ class LocalStore:
     def claim(self, ref: PartitionRef, config: TopicConfig) -> LocalLog:
         self._check_open()
         key = (ref.topic, ref.partition)
-        if layout.parse_folder_name(layout.folder_name(*key)) != key:
+        if (
+            layout.parse_folder_name(layout.folder_name(*key)) != key
+            or ref.topic == layout.KAFKA_CATALOG_TOPIC
+        ):
             raise StorageError(f"{ref.topic!r} cannot be the name of a folder")
         earlier = self._logs.get(key)
         if earlier is not None:
@@ -320,7 +325,9 @@ class LocalStore:
         try:
             for (topic, partition), path in self._partition_folders():
                 topic_id = checkpoint.read_topic_id(path)
-                if topic_id is not None:
+                if topic_id is None:
+                    logger.warning("%s does not say which topic's it is: not listed", path)
+                else:
                     found.append(PartitionRef(topic, partition, topic_id))
         except OSError as error:
             raise StorageError(f"cannot list {self._path}: {error}") from error
