@@ -51,7 +51,10 @@ class Extent(NamedTuple):
 
 
 class SegmentInfo(NamedTuple):
-    """A run of batches that is deleted as one piece; the last one of a log is never deleted."""
+    """A run of batches that is deleted as one piece; the last one of a log is never deleted.
+
+    Without any timestamp in it, `max_timestamp_ms` is when it was last written to, as in Kafka.
+    """
 
     base_offset: int
     end_offset: int
@@ -243,6 +246,10 @@ class LogStore(Protocol):
 
     def partitions(self) -> Sequence[PartitionRef]:
         """Every partition that the engine keeps data of, claimed or not."""
+        ...
+
+    def offline(self) -> Sequence[PartitionRef]:
+        """Partitions that are known to be unusable until they are mended; a claim tries again."""
         ...
 
     def log_dirs(self) -> Sequence[LogDir]: ...

@@ -161,6 +161,8 @@ def test_damage_below_the_recovery_point_takes_the_partition_offline_and_changes
     file_of(data, SICK).write_bytes(damaged)
     serve_process.start()
     with RawConnection(serve_process.address) as connection:
+        assert leader_of(connection, SICK)[:2] == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+        assert leader_of(connection, WELL)[0] == ErrorCode.NONE
         assert fetch(connection, SICK, 0).error_code == STORAGE_ERROR
         assert len(read_values(connection, WELL)) == 20
         assert file_of(data, SICK).read_bytes() == damaged

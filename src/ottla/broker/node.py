@@ -16,7 +16,7 @@ from ottla.core.catalog import INTERNAL_TOPICS, Changes, NewTopic, Refused, Topi
 from ottla.core.fetch_session import FetchSessions
 from ottla.errors import ConfigError, ErrorCode
 from ottla.model import Endpoint
-from ottla.ports import PartitionRef, StorageError
+from ottla.ports import PartitionRef, StorageError, StorageFullError
 
 logger = logging.getLogger(__name__)
 
@@ -179,6 +179,14 @@ class Node:
         self._offline[ref] = Offline(now_ms + wait_ms, wait_ms)
         logger.error("partition %s-%d is offline: %s", ref.topic, ref.partition, error)
 
+    def find_offline(self) -> None:
+        """Takes note of what the engine could not put in order at its start, so that clients are told."""
+        now_ms = self.cluster.clock.now_ms()
+        for ref in self.cluster.store.offline():
+            topic = self.cluster.catalog.topics_by_id.get(ref.topic_id)
+            if topic is not None and self.cluster.leader_of(topic, ref.partition) == self.node_id:
+                self._offline[ref] = Offline(now_ms + FIRST_RETRY_MS, FIRST_RETRY_MS)
+
     def is_offline(self, ref: PartitionRef) -> bool:
         """Whether the partition could not be opened when that was last tried."""
         return ref in self._offline
@@ -214,6 +222,8 @@ class Node:
                 if isinstance(shard, Shard):
                     try:
                         shard.apply_retention(now_ms)
+                    except StorageFullError as error:
+                        logger.warning("%s-%d: %s", topic.name, partition, error)
                     except StorageError as error:
                         shard.fail(error)
                 await asyncio.sleep(0)

@@ -75,6 +75,7 @@ async def start_broker(settings: BrokerSettings) -> RunningBroker:
         node.advertised = settings.advertise
         cluster.finish_deletions()
         cluster.adopt_topics()
+        node.find_offline()
         server = Server(node, settings.listen)
         await server.start()
     except BaseException:

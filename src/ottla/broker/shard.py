@@ -18,7 +18,7 @@ from ottla.core.aborted import AbortedSpan, overlapping
 from ottla.core.append import NO_TIMESTAMP, Prepared
 from ottla.core.partition import Partition
 from ottla.core.producer_state import CorruptSnapshotError, ProducerStates
-from ottla.core.retention import is_expired, retained_from
+from ottla.core.retention import even_last_goes, retained_from
 from ottla.errors import ErrorCode
 from ottla.ports import (
     Buffer,
@@ -216,10 +216,12 @@ class Shard:
         if (
             last is not None
             and last.size_bytes > 0
-            and is_expired(last, now_ms, config.retention_ms)
+            and even_last_goes(last, now_ms, config.retention_ms, config.retention_bytes)
             and last.end_offset <= self.partition.high_watermark
         ):
-            self.roll()
+            # On a full disk the segments before it can go all the same, and make room.
+            with suppress(StorageFullError):
+                self.roll()
             segments = self.log.segments()
         start_offset = retained_from(
             segments, self.log.start_offset, now_ms, config.retention_ms, config.retention_bytes

@@ -64,6 +64,7 @@ class _Segment:
     base_offset: int
     created_ms: int
     end_offset: int
+    written_ms: int
     batches: list[bytes] = field(default_factory=list)
     last_offsets: list[int] = field(default_factory=list)
     timestamps_ms: list[int] = field(default_factory=list)
@@ -189,6 +190,7 @@ class MemoryLog:
             lasting = [old for old in partition.epochs if old.start_offset < start.start_offset]
             partition.epochs = [*lasting, start]
         position = 0
+        active.written_ms = self._clock.now_ms()
         for extent in extents:
             active.add(bytes(data[position : position + extent.size_bytes]), extent)
             position += extent.size_bytes
@@ -213,7 +215,8 @@ class MemoryLog:
         end_offset = self.end_offset
         if not partition.segments[-1].batches:
             return
-        partition.segments.append(_Segment(end_offset, self._clock.now_ms(), end_offset))
+        now_ms = self._clock.now_ms()
+        partition.segments.append(_Segment(end_offset, now_ms, end_offset, now_ms))
         partition.bases.append(end_offset)
 
     def read(self, offset: int, max_bytes: int, end_offset: int) -> Buffer:
@@ -255,7 +258,7 @@ class MemoryLog:
                 segment.base_offset,
                 segment.end_offset,
                 segment.size_bytes,
-                segment.max_timestamp_ms,
+                segment.written_ms if segment.max_timestamp_ms < 0 else segment.max_timestamp_ms,
             )
             for segment in self._partition.segments
         ]
@@ -412,7 +415,8 @@ class MemoryStore:
             partition = None
         self._epoch = self._next_epoch(ref)
         if partition is None:
-            partition = _Partition(ref, [_Segment(0, self._clock.now_ms(), 0)], [0])
+            now_ms = self._clock.now_ms()
+            partition = _Partition(ref, [_Segment(0, now_ms, 0, now_ms)], [0])
             self._partitions[key] = partition
         partition.epoch = self._epoch
         log = MemoryLog(partition, self._epoch, config, self._clock, self._budget, self._release)
@@ -440,6 +444,9 @@ class MemoryStore:
 
     def partitions(self) -> Sequence[PartitionRef]:
         return [partition.ref for partition in self._partitions.values()]
+
+    def offline(self) -> Sequence[PartitionRef]:
+        return []
 
     def log_dirs(self) -> Sequence[LogDir]:
         sizes = {

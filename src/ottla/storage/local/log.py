@@ -341,7 +341,7 @@ class LocalLog:
                     segment.base_offset,
                     segment.end_offset,
                     segment.size_bytes,
-                    segment.largest_time().timestamp_ms,
+                    segment.age_time_ms(),
                 )
                 for segment in self._segments
             ]

@@ -347,6 +347,13 @@ class Segment:
             self.max_time = found
         return self.max_time
 
+    def age_time_ms(self) -> int:
+        """What the segment's age is counted from: its largest timestamp, or its file's last change."""
+        timestamp_ms = self.largest_time().timestamp_ms
+        if timestamp_ms > NO_TIMESTAMP:
+            return timestamp_ms
+        return os.stat(self.path).st_mtime_ns // 1_000_000
+
     def _is_time_of(self, point: TimePoint) -> bool:
         """Whether the batch that an entry of the time index names has that timestamp."""
         batch = self.batch(point.offset)

@@ -333,6 +333,15 @@ class LocalStore:
             raise StorageError(f"cannot list {self._path}: {error}") from error
         return found
 
+    def offline(self) -> Sequence[PartitionRef]:
+        found = []
+        for key in self._suspects:
+            with contextlib.suppress(OSError):
+                topic_id = checkpoint.read_topic_id(self._folder(key))
+                if topic_id is not None:
+                    found.append(PartitionRef(*key, topic_id))
+        return found
+
     def log_dirs(self) -> Sequence[LogDir]:
         sizes = {}
         try:
