@@ -63,6 +63,32 @@ def test_the_file_is_deleted_with_its_segment(open_store: Opener, tmp_path: Path
     assert not [name for name in os.listdir(tmp_path / "orders-0") if "txnindex" in name]
 
 
+def test_a_snapshot_does_not_wait_for_the_file_of_a_deleted_segment(
+    open_store: Opener, tmp_path: Path
+) -> None:
+    log = open_store(tmp_path).claim(ref_of(), CONFIG)
+    fill(log, 10)
+    log.note_aborted(SPANS[0])
+    log.roll()
+    log.trim(10)
+    log.save_snapshot(Snapshot(10, b"state"))
+    assert log.snapshots() == [Snapshot(10, b"state")]
+
+
+def test_more_files_than_are_kept_in_memory(open_store: Opener, tmp_path: Path) -> None:
+    log = open_store(tmp_path).claim(ref_of(), CONFIG)
+    spans = []
+    for number in range(40):
+        fill(log, 3)
+        spans.append(AbortedSpan(number, 3 * number, 3 * number + 2, 3 * number + 3))
+        log.note_aborted(spans[-1])
+        log.roll()
+    assert list(log.aborted(0)) == spans
+    for span in spans:
+        log.note_aborted(span)
+    assert list(log.aborted(60)) == spans[20:]
+
+
 def test_an_entry_torn_at_any_byte_is_cut_and_found_again_by_the_replay(
     open_store: Opener, tmp_path: Path
 ) -> None:

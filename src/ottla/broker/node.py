@@ -200,7 +200,7 @@ class Node:
         due = [ref for ref, offline in self._offline.items() if offline.retry_at_ms <= now_ms]
         for ref in due:
             topic = self.cluster.catalog.topics_by_id.get(ref.topic_id)
-            if topic is None:
+            if topic is None or self.cluster.leader_of(topic, ref.partition) != self.node_id:
                 del self._offline[ref]
             else:
                 self.shard(ref.topic, ref.partition)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import struct
-from bisect import bisect_right
+from bisect import insort
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -17,6 +17,7 @@ from ottla.storage.local import checkpoint, layout
 _VERSION: Final = 0
 _ENTRY: Final = struct.Struct(">hqqqq")
 ENTRY_BYTES: Final = _ENTRY.size
+_FILES_LOADED: Final = 16
 
 
 def sound_bytes(data: bytes, base_offset: int, end_offset: int) -> int:
@@ -35,15 +36,19 @@ def sound_bytes(data: bytes, base_offset: int, end_offset: int) -> int:
 
 
 class AbortedSpans:
-    """The index files of a partition, read when they are first needed."""
+    """The index files of a partition, read when they are needed."""
 
     __slots__ = ("_folder", "_loaded", "_on_disk", "_unsynced")
 
     def __init__(self, folder: str, bases: Sequence[int]) -> None:
         self._folder = folder
         self._on_disk = sorted(bases)
-        self._loaded: dict[int, list[AbortedSpan]] = {}
-        self._unsynced: list[str] = []
+        self._loaded: dict[int, bytearray] = {}
+        self._unsynced: dict[str, None] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._on_disk
 
     def path(self, base_offset: int) -> str:
         return os.path.join(
@@ -52,43 +57,48 @@ class AbortedSpans:
 
     def note(self, span: AbortedSpan, base_offset: int) -> list[str]:
         """Adds a span to the file of a segment unless it is there; answers what has to be synced."""
-        spans = self._load(base_offset)
-        if spans and span.last_offset <= spans[-1].last_offset:
+        entries = self._load(base_offset)
+        if entries and span.last_offset <= _last_offset(entries, len(entries) - ENTRY_BYTES):
             return []
+        entry = _ENTRY.pack(_VERSION, *span)
         path = self.path(base_offset)
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            position = len(spans) * ENTRY_BYTES
             # What a failed write left behind is written over.
-            os.ftruncate(fd, position)
-            os.lseek(fd, position, os.SEEK_SET)
-            checkpoint.write_all(fd, _ENTRY.pack(_VERSION, *span))
+            os.ftruncate(fd, len(entries))
+            os.lseek(fd, len(entries), os.SEEK_SET)
+            checkpoint.write_all(fd, entry)
         finally:
             os.close(fd)
-        spans.append(span)
+        entries += entry
         touched = [path]
         if base_offset not in self._on_disk:
-            self._on_disk.insert(bisect_right(self._on_disk, base_offset), base_offset)
+            insort(self._on_disk, base_offset)
             touched.append(self._folder)
-        if path not in self._unsynced:
-            self._unsynced += touched
+        self._unsynced.update(dict.fromkeys(touched))
         return touched
 
-    def from_segment(self, base_offset: int) -> Iterator[AbortedSpan]:
-        """The spans of a segment and of those behind it."""
+    def spans(self, base_offset: int, offset: int) -> Iterator[AbortedSpan]:
+        """The spans of a segment and of those behind it whose last offset is not below an offset."""
         for found in [base for base in self._on_disk if base >= base_offset]:
-            yield from list(self._load(found))
+            entries = self._load(found)
+            position = _position_of(entries, offset)
+            # By position: an entry may be added while somebody is reading.
+            while position < len(entries):
+                yield AbortedSpan(*_ENTRY.unpack_from(entries, position)[1:])
+                position += ENTRY_BYTES
 
-    def _load(self, base_offset: int) -> list[AbortedSpan]:
-        spans = self._loaded.get(base_offset)
-        if spans is None:
+    def _load(self, base_offset: int) -> bytearray:
+        entries = self._loaded.get(base_offset)
+        if entries is None:
             data = b""
             if base_offset in self._on_disk:
                 data = checkpoint.read_small_file(self.path(base_offset)) or b""
-            whole = data[: len(data) // ENTRY_BYTES * ENTRY_BYTES]
-            spans = [AbortedSpan(*entry[1:]) for entry in _ENTRY.iter_unpack(whole)]
-            self._loaded[base_offset] = spans
-        return spans
+            entries = bytearray(data[: len(data) // ENTRY_BYTES * ENTRY_BYTES])
+            if len(self._loaded) >= _FILES_LOADED:
+                del self._loaded[next(iter(self._loaded))]
+            self._loaded[base_offset] = entries
+        return entries
 
     def sync(self) -> None:
         """Makes every span durable: a snapshot behind which no replay looks is about to be written."""
@@ -99,5 +109,23 @@ class AbortedSpans:
     def drop(self, base_offset: int) -> None:
         """Forgets the file of a segment that is deleted."""
         self._loaded.pop(base_offset, None)
+        self._unsynced.pop(self.path(base_offset), None)
         if base_offset in self._on_disk:
             self._on_disk.remove(base_offset)
+
+
+def _last_offset(entries: bytearray, position: int) -> int:
+    last_offset: int = _ENTRY.unpack_from(entries, position)[3]
+    return last_offset
+
+
+def _position_of(entries: bytearray, offset: int) -> int:
+    """Where the first entry lies whose last offset is not below an offset."""
+    low, high = 0, len(entries) // ENTRY_BYTES
+    while low < high:
+        middle = (low + high) // 2
+        if _last_offset(entries, middle * ENTRY_BYTES) < offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low * ENTRY_BYTES

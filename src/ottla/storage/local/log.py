@@ -414,8 +414,11 @@ class LocalLog:
 
     def aborted(self, offset: int) -> Iterator[AbortedSpan]:
         self._check_open()
+        return iter(()) if self._aborted.is_empty else self._aborted_from(offset)
+
+    def _aborted_from(self, offset: int) -> Iterator[AbortedSpan]:
         with self._reading():
-            yield from self._aborted.from_segment(self._base_of(offset))
+            yield from self._aborted.spans(self._base_of(offset), offset)
 
     # -- durability
 
