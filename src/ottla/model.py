@@ -42,7 +42,8 @@ class Endpoint(NamedTuple):
         """Read `HOST:PORT`, `1.2.3.4:9092` or `[::1]:9092`."""
         host, separator, port = text.strip().rpartition(":")
         if not separator or port.endswith("]"):
-            raise ConfigError(f"{text!r} has no port: write HOST:PORT, as in 127.0.0.1:9092")
+            what = "has no host" if text.strip().isdecimal() else "has no port"
+            raise ConfigError(f"{text!r} {what}: write HOST:PORT, as in 127.0.0.1:9092")
         if not (port.isascii() and port.isdigit() and int(port) <= 65535):
             raise ConfigError(f"{text!r} has port {port!r}: it must be a number from 0 to 65535")
         if host.startswith("[") and host.endswith("]"):

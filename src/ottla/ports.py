@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 
 from ottla.config.topic import TopicConfig
 from ottla.core.aborted import AbortedSpan
+from ottla.errors import OttlaError
 
 Buffer = bytes | bytearray | memoryview
 JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
@@ -76,7 +77,7 @@ class Snapshot(NamedTuple):
     data: bytes
 
 
-class StorageError(Exception):
+class StorageError(OttlaError):
     """The engine could not do what was asked; the partition has to be claimed anew."""
 
 

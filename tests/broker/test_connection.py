@@ -227,8 +227,12 @@ def test_a_client_that_sends_no_more_is_let_go(
 
 
 def test_a_client_that_leaves_in_the_middle_of_a_frame(
-    broker: ottla.Broker, connection: RawConnection, topic: str
+    broker: ottla.Broker,
+    connection: RawConnection,
+    topic: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level("INFO", "ottla")
     create(connection, topic)
     before = connection_count(broker)
     frame = frame_request(produce_request(topic, batch_of(b"x" * 1000)), 9, 0, None)
@@ -236,6 +240,7 @@ def test_a_client_that_leaves_in_the_middle_of_a_frame(
         with session_with(broker) as leaver:
             leaver.socket.sendall(frame[:size])
     assert eventually(lambda: connection_count(broker) == before)
+    assert caplog.text.count("ended in the middle of a request") == 6
     assert read_values(connection, topic) == []
 
 

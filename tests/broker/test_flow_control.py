@@ -103,14 +103,20 @@ def test_parked_fetches_that_all_come_due_at_once(serving: ServeProcess) -> None
     assert serving.resident_bytes - before < ALLOWED_BYTES
 
 
-def test_many_slow_readers_that_leave_give_their_memory_back(serving: ServeProcess) -> None:
+def test_slow_readers_that_leave_are_forgotten(serving: ServeProcess) -> None:
+    def come_and_go() -> None:
+        slow = [pipeline(serving, *[fetch_request("full", 0)] * 20) for _ in range(4)]
+        time.sleep(0.3)
+        for each in slow:
+            each.close()
+        with RawConnection(serving.address) as connection:
+            fill(connection, "empty", b"v")
+
+    # The allocator may keep what the first ones used, but the next ones use it again.
+    come_and_go()
     before = serving.resident_bytes
-    slow = [pipeline(serving, *[fetch_request("full", 0)] * 20) for _ in range(4)]
-    time.sleep(0.3)
-    for each in slow:
-        each.close()
-    with RawConnection(serving.address) as connection:
-        fill(connection, "empty", b"v")
+    for _ in range(3):
+        come_and_go()
     assert eventually(lambda: serving.resident_bytes - before < ALLOWED_BYTES)
     assert serving.stop() == 0
 

@@ -18,7 +18,7 @@ from tests.broker.requests import (
 from tests.broker.test_describe_configs import DEFAULT, NODE, OF_BROKER, OF_TOPIC, options_of
 
 from ottla.client.raw import RawConnection
-from ottla.errors import ErrorCode
+from ottla.errors import ConfigError, ErrorCode
 from ottla.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -251,3 +251,17 @@ def test_what_was_altered_survives_a_restart(start: Starter, topic: str) -> None
         assert value_of(connection, topic, "segment.bytes") == ("654321", 3)
         result = produce(connection, topic, batch_of(b"x" * 1000))
         assert result.error_code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_a_broker_option_that_a_topic_cannot_live_with_is_refused(start: Starter) -> None:
+    broker = start()
+    with session_with(broker) as connection:
+        create(connection, "lagging", config={"min.compaction.lag.ms": "1000000"})
+        change = ("log.cleaner.max.compaction.lag.ms", SET, "1000")
+        (result,) = ask(connection, resource(BROKER, "", change))
+        assert result.error_code == ErrorCode.INVALID_CONFIG
+        assert "topic 'lagging'" in (result.error_message or "")
+        assert fill(connection, "lagging", b"still there") == [0]
+    broker.stop()
+    with pytest.raises(ConfigError, match="topic 'lagging'"):
+        start(log_cleaner_max_compaction_lag_ms=1000)

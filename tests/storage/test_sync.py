@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.storage.batches import SteppingClock, append, fill, joined, make_batch, read_all, ref_of
-from tests.storage.conftest import Opener
+from tests.storage.conftest import Opener, crash_copy
 
 from ottla.config.topic import TopicConfig
 from ottla.ports import FencedError, Snapshot, StorageError
@@ -400,3 +400,30 @@ def test_a_new_claim_syncs_what_the_old_one_did_not(
     synced_paths.clear()
     log.flush()
     assert synced_paths == NEW_PARTITION
+
+
+def test_what_a_kill_left_unsynced_is_on_disk_before_a_flushing_claim_is_given(
+    open_store: Opener, tmp_path: Path
+) -> None:
+    fill(open_store(tmp_path / "killed").claim(ref_of(), TopicConfig()), 3)
+    log = open_store(crash_copy(tmp_path / "killed", tmp_path / "data")).claim(ref_of(), EVERY_ONE)
+    assert log.end_offset == 3
+    assert log.durability.synced_offset == 3
+    assert not log.durability.is_dirty()
+
+
+def test_what_an_ended_claim_left_unsynced_is_on_disk_before_the_next_is_given(
+    open_store: Opener, tmp_path: Path, sync: CountedSync
+) -> None:
+    async def scenario() -> None:
+        store = open_store(tmp_path)
+        sync.gate.clear()
+        waiting = append(store.claim(ref_of(), EVERY_ONE), make_batch(0))
+        assert waiting is not None
+        threading.Timer(0.2, sync.gate.set).start()
+        log = store.claim(ref_of(), EVERY_ONE)
+        assert log.durability.synced_offset == log.end_offset == 1
+        with pytest.raises(FencedError):
+            await waiting
+
+    asyncio.run(scenario())

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from ottla.core.catalog import Catalog, Changes, Topic
-from ottla.ports import Clock, Ids, LogStore, PartitionRef
+from ottla.ports import Clock, Ids, LogStore, PartitionRef, StorageError
 
 logger = logging.getLogger(__name__)
 
@@ -40,9 +40,12 @@ class Cluster:
     def finish_deletions(self) -> None:
         """Removes the data of topics that are no longer in the catalog."""
         for topic_id, (name, partition_count) in list(self.catalog.deleting.items()):
-            for partition in range(partition_count):
-                self.store.delete(PartitionRef(name, partition, topic_id))
-            self.commit(self.catalog.deleted(topic_id))
+            try:
+                for partition in range(partition_count):
+                    self.store.delete(PartitionRef(name, partition, topic_id))
+                self.commit(self.catalog.deleted(topic_id))
+            except StorageError as error:
+                logger.error("the data of the deleted topic %s is still there: %s", name, error)
 
     def adopt_topics(self) -> None:
         """Takes over the partitions of a folder without a catalog: Apache Kafka's, or ours that lost its journal."""

@@ -19,7 +19,7 @@ class ResourceType(IntEnum):
 
 
 def find_topic(node: Node, name: str) -> Topic | Refused:
-    return node.topic_for_client(name, may_create=False)
+    return node.find_topic(name)
 
 
 def check_broker_name(node: Node, name: str) -> Refused | None:

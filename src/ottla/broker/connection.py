@@ -35,6 +35,7 @@ KEPT_BUFFER_BYTES = 65536
 KEPT_GROWTH = 4
 MAX_UNANSWERED = 1024
 MAX_UNSENT_BYTES = 1 << 20
+SHARED_BUFFER_BYTES = 16 << 10
 _FOREIGN_PROTOCOLS = (
     (b"\x16\x03", "a TLS handshake (this port speaks plaintext: set security.protocol=PLAINTEXT)"),
     (b"GET ", "an HTTP request"),
@@ -127,6 +128,12 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._kept_filled and not self._draining:
+            logger.info(
+                "connection from %s ended in the middle of a request, after %d bytes of it",
+                self.peer,
+                self._kept_filled,
+            )
         self._transport = None
         self._give_up()
         self._unsent.clear()
@@ -337,7 +344,15 @@ class Connection(asyncio.BufferedProtocol):
             self._send()
 
     def _queue(self, parts: list[Buffer]) -> None:
-        self._unsent += parts
+        """Adds an answer to what is sent next; small ones share a buffer."""
+        unsent = self._unsent
+        if len(parts) == 1 and unsent:
+            last, part = unsent[-1], parts[0]
+            if isinstance(last, bytearray) and len(last) < SHARED_BUFFER_BYTES:
+                last += part
+                self._unsent_bytes += len(part)
+                return
+        unsent += parts
         for part in parts:
             self._unsent_bytes += len(part)
 

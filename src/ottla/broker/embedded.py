@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import logging
 import os
 import shutil
 import tempfile
@@ -18,6 +20,18 @@ from ottla.errors import ConfigError, IllegalStateError
 from ottla.model import Endpoint
 
 STOP_SECONDS = 30
+
+# A library does not print: programs that want to see the broker's log configure logging.
+logging.getLogger("ottla").addHandler(logging.NullHandler())
+# What people try first.
+_MEANT = {
+    "data": "data_dir=",
+    "datadir": "data_dir=",
+    "path": "data_dir=",
+    "host": 'listen="HOST:PORT"',
+    "port": 'listen="HOST:PORT"',
+    "bootstrap_servers": 'listen="HOST:PORT"',
+}
 
 
 class Broker:
@@ -39,7 +53,12 @@ class Broker:
         advertise: str | None = None,
         **keywords: Any,
     ) -> None:
+        if options is not None and not isinstance(options, Mapping):
+            raise ConfigError(f"options are a dict by Kafka's names, not {options!r}")
         given = dict(options or {})
+        for keyword in keywords:
+            if keyword in _MEANT:
+                raise ConfigError(f"{keyword} is not an option: did you mean {_MEANT[keyword]}?")
         for name, value in dotted(keywords).items():
             if name in given:
                 raise ConfigError(
@@ -73,6 +92,10 @@ class Broker:
             raise IllegalStateError("the broker is not running and was given no data_dir")
         return folder
 
+    def __repr__(self) -> str:
+        where = "not running" if self._endpoint is None else f"on {self._endpoint}"
+        return f"<ottla.Broker {where}>"
+
     def start(self) -> Self:
         """Starts and returns when clients can connect."""
         if self._thread is not None:
@@ -91,6 +114,7 @@ class Broker:
         except BaseException:
             self._end_thread()
             raise
+        atexit.register(self.stop)
         endpoint = self._running.endpoint
         # Nobody can connect to "every interface": clients of this process use the loopback.
         reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(endpoint.host, endpoint.host)
@@ -102,6 +126,7 @@ class Broker:
         if self._running is None or self._loop is None:
             return
         running, self._running, self._endpoint = self._running, None, None
+        atexit.unregister(self.stop)
         try:
             asyncio.run_coroutine_threadsafe(running.stop(), self._loop).result(STOP_SECONDS)
         finally:

@@ -5,18 +5,28 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.broker.cluster import Cluster
 from ottla.broker.shard import Shard
 from ottla.config.broker import BrokerConfig, DynamicOptions, topic_config, with_dynamic
 from ottla.config.topic import TopicConfig
-from ottla.core.catalog import INTERNAL_TOPICS, Changes, NewTopic, Refused, Topic, check_name
+from ottla.core.catalog import (
+    INTERNAL_TOPICS,
+    Changes,
+    NewTopic,
+    Refused,
+    Topic,
+    check_name,
+    collision,
+    folded_name,
+)
 from ottla.core.fetch_session import FetchSessions
 from ottla.errors import ConfigError, ErrorCode
 from ottla.model import Endpoint
 from ottla.ports import PartitionRef, StorageError, StorageFullError
+from ottla.records.errors import CorruptRecordsError
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +55,7 @@ class Node:
         self._shards: dict[tuple[str, int], Shard] = {}
         self._offline: dict[PartitionRef, Offline] = {}
         self._topic_configs: dict[uuid.UUID, TopicConfig] = {}
+        self.check_topics_under(self.config)
         cluster.nodes.append(self.node_id)
 
     # Options.
@@ -63,6 +74,8 @@ class Node:
 
     def check_topic_config(self, config: Mapping[str, str]) -> Refused | None:
         """Whether a topic may be configured like this."""
+        if not config:
+            return None
         try:
             topic_config(self.config, config)
         except ConfigError as error:
@@ -74,10 +87,18 @@ class Node:
         of_cluster, of_node = self.dynamic_options
         dynamic = DynamicOptions(of_cluster, altered) if name else DynamicOptions(altered, of_node)
         try:
-            with_dynamic(self.static_config, dynamic)
+            self.check_topics_under(with_dynamic(self.static_config, dynamic))
         except ConfigError as error:
             return Refused(ErrorCode.INVALID_CONFIG, str(error))
         return None
+
+    def check_topics_under(self, config: BrokerConfig) -> None:
+        """Whether the options that topics have set go together with a broker's."""
+        for topic in self.cluster.catalog.topics.values():
+            try:
+                topic_config(config, topic.config)
+            except ConfigError as error:
+                raise ConfigError(f"topic '{topic.name}': {error}") from error
 
     def configure_topic(self, topic: Topic, config: Mapping[str, str]) -> None:
         self.cluster.commit(self.cluster.catalog.configure(topic, config))
@@ -111,27 +132,54 @@ class Node:
             self.config.default_replication_factor,
         )
 
-    def create_topic(self, new: NewTopic) -> Topic | Refused:
-        changes = self.decide_create(new)
-        if isinstance(changes, Refused):
-            return changes
-        self.cluster.commit(changes)
-        topic = self.cluster.catalog.topics[new.name]
-        logger.info("topic %s created with %d partition(s)", topic.name, topic.partition_count)
+    def create_topics(self, wanted: Sequence[NewTopic]) -> list[Topic | Refused]:
+        """Creates topics, all of them in one step; two that differ only in '.' and '_' collide."""
+        decided: list[Changes | Refused] = []
+        together: Changes = {}
+        taken: dict[str, str] = {}
+        for new in wanted:
+            other = taken.get(folded_name(new.name))
+            changes = self.decide_create(new) if other is None else collision(new.name, other)
+            if not isinstance(changes, Refused):
+                taken[folded_name(new.name)] = new.name
+                together |= changes
+            decided.append(changes)
+        if together:
+            try:
+                self.cluster.commit(together)
+            except StorageError as error:
+                failed = Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+                return [one if isinstance(one, Refused) else failed for one in decided]
+        return [
+            one if isinstance(one, Refused) else self._created(new.name)
+            for new, one in zip(wanted, decided, strict=True)
+        ]
+
+    def _created(self, name: str) -> Topic:
+        topic = self.cluster.catalog.topics[name]
+        logger.info("topic %s created with %d partition(s)", name, topic.partition_count)
         return topic
 
-    def topic_for_client(self, name: str, may_create: bool) -> Topic | Refused:
-        """A topic that a client names; made on first use where that is switched on."""
+    def create_on_first_use(self, names: Iterable[str]) -> dict[str, Refused]:
+        """Makes the topics among these that do not exist, where that is switched on; says which could not be."""
+        if not self.config.auto_create_topics_enable:
+            return {}
+        # Internal topics have a shape of their own, which their users give them.
+        missing = [
+            name
+            for name in dict.fromkeys(names)
+            if name not in self.cluster.catalog.topics and name not in INTERNAL_TOPICS
+        ]
+        made = self.create_topics([NewTopic(name, -1, -1, {}, {}) for name in missing])
+        return {
+            name: one for name, one in zip(missing, made, strict=True) if isinstance(one, Refused)
+        }
+
+    def find_topic(self, name: str) -> Topic | Refused:
+        """A topic that a client names."""
         topic = self.cluster.catalog.topics.get(name)
         if topic is not None:
             return topic
-        # Internal topics have a shape of their own, which their users give them.
-        may_create = may_create and name not in INTERNAL_TOPICS
-        if may_create and self.config.auto_create_topics_enable:
-            try:
-                return self.create_topic(NewTopic(name, -1, -1, {}, {}))
-            except StorageError as error:
-                return Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         unknown = Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
         return check_name(name) or unknown
 
@@ -165,7 +213,7 @@ class Node:
         try:
             log = self.cluster.store.claim(ref, config)
             shard = Shard(log, config, now_ms, self._discard)
-        except StorageError as error:
+        except (StorageError, CorruptRecordsError) as error:
             self._take_offline(ref, now_ms, error)
             return ErrorCode.KAFKA_STORAGE_ERROR
         if self._offline.pop(ref, None) is not None:
@@ -173,7 +221,7 @@ class Node:
         self._shards[name, partition] = shard
         return shard
 
-    def _take_offline(self, ref: PartitionRef, now_ms: int, error: StorageError) -> None:
+    def _take_offline(self, ref: PartitionRef, now_ms: int, error: Exception) -> None:
         known = self._offline.get(ref)
         wait_ms = FIRST_RETRY_MS if known is None else min(2 * known.wait_ms, LAST_RETRY_MS)
         self._offline[ref] = Offline(now_ms + wait_ms, wait_ms)
@@ -239,11 +287,12 @@ class Node:
             shard.release_waiters()
 
     def close(self) -> None:
-        """Saves and closes every partition; the first failure does not keep the others from it."""
+        """Saves the state of every partition; the engine then closes all of them together."""
         for shard in self.open_shards():
+            shard.release_waiters()
             try:
-                shard.close()
+                shard.save()
             except StorageError as error:
                 ref = shard.log.ref
-                logger.error("partition %s-%d did not close: %s", ref.topic, ref.partition, error)
+                logger.error("partition %s-%d was not saved: %s", ref.topic, ref.partition, error)
         self._shards.clear()

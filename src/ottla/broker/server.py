@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import errno
 import logging
+import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 
 from ottla.broker.apis import SERVED
 from ottla.broker.connection import Connection
@@ -19,6 +23,7 @@ logger = logging.getLogger(__name__)
 RECEIVE_BUFFER_BYTES = 1 << 20
 BACKLOG = 1024
 DRAIN_SECONDS = 3.0
+TRIM_SECONDS = 1.0
 # How many turns of the loop lie between a socket that was accepted and its connection.
 ACCEPT_TURNS = 8
 
@@ -34,7 +39,8 @@ class Server:
         self._listen = listen
         self._connections: dict[Connection, None] = {}
         self._per_host: dict[str, int] = {}
-        self._listener: asyncio.Server | None = None
+        self._listeners: list[asyncio.Server] = []
+        self._trims_soon = False
         self._tasks: list[asyncio.Task[None]] = []
         self._loop = asyncio.get_running_loop()
 
@@ -48,25 +54,43 @@ class Server:
     async def start(self) -> None:
         """Listens; `endpoint` then has the port that was picked."""
         try:
-            self._listener = await self._loop.create_server(
-                lambda: Connection(self),
-                self._listen.host,
-                self._listen.port,
-                backlog=BACKLOG,
-                reuse_address=True,
-            )
+            await self._open_listeners()
         except OSError as error:
-            raise OttlaError(
-                f"cannot listen on {self._listen}: {error.strerror or error}"
-            ) from error
-        bound: socket.socket = self._listener.sockets[0]
-        self.endpoint = Endpoint(self._listen.host, int(bound.getsockname()[1]))
+            await self._stop_listening()
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise OttlaError(f"cannot listen on {self._listen}: {reason}") from error
         config = self.node.config
         self._every(config.log_retention_check_interval_ms, self.node.apply_retention)
         self._every(config.producer_id_expiration_check_interval_ms, self._expire_producers)
         self._every(min(config.log_flush_scheduler_interval_ms, 1000), self._tick_store)
         if config.connections_max_idle_ms >= 0:
             self._every(max(10, min(config.connections_max_idle_ms // 4, 10_000)), self._close_idle)
+
+    async def _open_listeners(self) -> None:
+        """Listens on every address that the host name has, on one port; `::` is every interface of either family."""
+        host, port = self._listen
+        found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+        if host == "::":
+            addresses.append("0.0.0.0")
+        missing: OSError | None = None
+        for address in addresses:
+            try:
+                listener = await self._loop.create_server(
+                    lambda: Connection(self), address, port, backlog=BACKLOG, reuse_address=True
+                )
+            except OSError as error:
+                # A name may have an address of a family that this machine does not use.
+                if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                    raise
+                missing = error
+                continue
+            self._listeners.append(listener)
+            bound: socket.socket = listener.sockets[0]
+            port = int(bound.getsockname()[1])
+        if missing is not None and not self._listeners:
+            raise missing
+        self.endpoint = Endpoint(host, port)
 
     def _every(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
         self._tasks.append(self._loop.create_task(self._repeat(interval_ms / 1000, work)))
@@ -114,11 +138,24 @@ class Server:
         if connection not in self._connections:
             return
         del self._connections[connection]
+        if not self._trims_soon:
+            self._trims_soon = True
+            self._loop.call_later(TRIM_SECONDS, self._trim)
         left = self._per_host[connection.peer.host] - 1
         if left:
             self._per_host[connection.peer.host] = left
         else:
             del self._per_host[connection.peer.host]
+
+    def _trim(self) -> None:
+        """Gives memory back to the system.
+
+        Answers that a slow reader did not take are tens of megabytes; when it has gone, glibc would keep them as holes
+        between smaller blocks.
+        """
+        self._trims_soon = False
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).malloc_trim(0)
 
     @property
     def connection_count(self) -> int:
@@ -129,13 +166,13 @@ class Server:
 
         The standard loop would forget them: neither connected nor closed, their clients wait for ever.
         """
-        if self._listener is None:
-            return
-        for listening in self._listener.sockets:
-            self._loop.remove_reader(listening)
+        for listener in self._listeners:
+            for listening in listener.sockets:
+                self._loop.remove_reader(listening)
         for _ in range(ACCEPT_TURNS):
             await asyncio.sleep(0)
-        self._listener.close()
+        for listener in self._listeners:
+            listener.close()
 
     async def stop(self) -> None:
         """Answers what was taken, then closes: at most `DRAIN_SECONDS` for clients that do not read."""

@@ -66,6 +66,8 @@ class Shard:
         # A dict for its order: waiters are answered first come, first served.
         self.waiters: dict[Waiter, None] = {}
         self.partition = replay(log, now_ms)
+        # A log that grew since its newest snapshot, or has none, is saved again when the broker stops.
+        self._saved_offset = max((saved.offset for saved in log.snapshots()), default=0)
         self._discard = discard
         self._unsettled: deque[tuple[int, int, asyncio.Future[None] | None]] = deque()
 
@@ -237,13 +239,12 @@ class Shard:
             )
             self.trim(start_offset)
 
-    def close(self) -> None:
-        """Stops cleanly: the next claim needs no replay."""
-        self.release_waiters()
-        self.log.save_snapshot(
-            Snapshot(self.partition.end_offset, self.partition.producers.to_snapshot())
-        )
-        self.log.close()
+    def save(self) -> None:
+        """Makes a replay unnecessary for whoever claims the partition next."""
+        end_offset = self.partition.end_offset
+        if end_offset > self._saved_offset:
+            self.log.save_snapshot(Snapshot(end_offset, self.partition.producers.to_snapshot()))
+            self._saved_offset = end_offset
 
 
 def replay(log: PartitionLog, now_ms: int) -> Partition:

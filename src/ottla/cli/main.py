@@ -96,7 +96,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser().print_help(sys.stderr)
         return USAGE
     from ottla.errors import ConfigError, OttlaError
-    from ottla.ports import StorageError
 
     try:
         if arguments.command == "serve":
@@ -109,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         print(f"ottla: {error}", file=sys.stderr)
         return USAGE
-    except (OttlaError, StorageError, OSError) as error:
+    except (OttlaError, OSError) as error:
         print(f"ottla: {error}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ottla.config.topic import TopicConfig
 from ottla.errors import ErrorCode
 from ottla.records import batch as batches
-from ottla.records.batch import BatchHeader, TimestampType
+from ottla.records.batch import BatchFlag, BatchHeader, TimestampType
 from ottla.records.compression import Codec
 from ottla.records.errors import CorruptRecordsError, UnsupportedMagicError
 from ottla.records.kernel import scan_records
@@ -24,6 +24,10 @@ FIRST_PRODUCE_VERSION_WITH_ZSTD = 7
 # Decompressed, a batch may be this many times as large as `max.message.bytes`, and at least the floor.
 DECOMPRESSION_FACTOR = 100
 DECOMPRESSION_FLOOR_BYTES = 64 << 20
+
+# As plain numbers: operators of enums are slow.
+_CONTROL = int(BatchFlag.CONTROL)
+_TRANSACTIONAL = int(BatchFlag.TRANSACTIONAL)
 
 _CODECS = {
     "uncompressed": Codec.NONE,
@@ -66,36 +70,42 @@ def prepare(
             ErrorCode.INVALID_RECORD,
             "a produce request carries one record batch per partition, not none",
         )
+    rejected = _check_frame(records, config)
+    if rejected is not None:
+        return rejected
     try:
-        header = _only_batch(records)
+        header, crc_matches, scan = batches.inspect(records)
+        # Before anything is made of the header: damage on the way is worth a retry, a wrong header is not.
+        if not crc_matches:
+            return Rejected(ErrorCode.CORRUPT_MESSAGE, "the checksum of the record batch is wrong")
+        return _check_header(header, produce_version) or _prepare_records(
+            records, header, scan, config, now_ms
+        )
+    except CorruptRecordsError as error:
+        return Rejected(ErrorCode.INVALID_RECORD, str(error))
+
+
+def _check_frame(records: Buffer, config: TopicConfig) -> Rejected | None:
+    """Whether this is one whole batch that is not too large, going by its length and magic alone."""
+    size_bytes = len(records)
+    if (
+        size_bytes >= batches.HEADER_BYTES
+        and records[batches.MAGIC_AT] == batches.MAGIC
+        and batches.read_length(records) == size_bytes - batches.OVERHEAD_BYTES
+    ):
+        return _check_size(size_bytes, config)
+    try:
+        header = batches.read_header(records, 0)
+        if header.size_bytes > size_bytes:
+            raise CorruptRecordsError(f"a batch of {header.size_bytes} bytes in {size_bytes} bytes")
     except UnsupportedMagicError as error:
         return Rejected(ErrorCode.INVALID_RECORD, str(error))
     except CorruptRecordsError as error:
         return Rejected(ErrorCode.CORRUPT_MESSAGE, str(error))
-    rejected = _check_size(header.size_bytes, config)
-    if rejected is not None:
-        return rejected
-    if header.size_bytes != len(records):
-        return Rejected(
-            ErrorCode.INVALID_RECORD,
-            "a produce request carries one record batch per partition, not more",
-        )
-    # Before anything is made of the header: damage on the way is worth a retry, a wrong header is not.
-    if not batches.crc_matches(records, 0, header):
-        return Rejected(ErrorCode.CORRUPT_MESSAGE, "the checksum of the record batch is wrong")
-    try:
-        return _check_header(header, produce_version) or _prepare_records(
-            records, header, config, now_ms
-        )
-    except CorruptRecordsError as error:
-        return Rejected(ErrorCode.INVALID_RECORD, str(error))
-
-
-def _only_batch(records: Buffer) -> BatchHeader:
-    header = batches.read_header(records, 0)
-    if header.size_bytes > len(records):
-        raise CorruptRecordsError(f"a batch of {header.size_bytes} bytes in {len(records)} bytes")
-    return header
+    return _check_size(header.size_bytes, config) or Rejected(
+        ErrorCode.INVALID_RECORD,
+        "a produce request carries one record batch per partition, not more",
+    )
 
 
 def _check_size(size_bytes: int, config: TopicConfig) -> Rejected | None:
@@ -114,23 +124,24 @@ def _check_size(size_bytes: int, config: TopicConfig) -> Rejected | None:
 
 def _check_header(header: BatchHeader, produce_version: int) -> Rejected | None:
     problem = None
+    attributes, producer_id = header.attributes, header.producer_id
     if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
         problem = (
             f"{header.record_count} records with a last offset delta of {header.last_offset_delta}"
         )
     elif header.base_offset != 0:
         problem = f"the base offset is {header.base_offset}, but only the broker numbers records"
-    elif header.is_control:
+    elif attributes & _CONTROL:
         problem = "clients may not write control records"
-    elif header.producer_id >= 0 and header.base_sequence < 0:
-        problem = f"producer {header.producer_id} sent the sequence {header.base_sequence}"
-    elif header.producer_id >= 0 and header.producer_epoch < 0:
-        problem = f"producer {header.producer_id} sent the epoch {header.producer_epoch}"
-    elif header.is_transactional and header.producer_id < 0:
+    elif producer_id >= 0 and header.base_sequence < 0:
+        problem = f"producer {producer_id} sent the sequence {header.base_sequence}"
+    elif producer_id >= 0 and header.producer_epoch < 0:
+        problem = f"producer {producer_id} sent the epoch {header.producer_epoch}"
+    elif producer_id < 0 and attributes & _TRANSACTIONAL:
         problem = "a transactional batch without a producer id"
     if problem is not None:
         return Rejected(ErrorCode.INVALID_RECORD, problem)
-    if header.codec == Codec.ZSTD and produce_version < FIRST_PRODUCE_VERSION_WITH_ZSTD:
+    if produce_version < FIRST_PRODUCE_VERSION_WITH_ZSTD and header.codec is Codec.ZSTD:
         return Rejected(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"zstd needs Produce v{FIRST_PRODUCE_VERSION_WITH_ZSTD} or later (KIP-110)",
@@ -139,11 +150,14 @@ def _check_header(header: BatchHeader, produce_version: int) -> Rejected | None:
 
 
 def _prepare_records(
-    records: Buffer, header: BatchHeader, config: TopicConfig, now_ms: int
+    records: Buffer, header: BatchHeader, scan: Scan | None, config: TopicConfig, now_ms: int
 ) -> Prepared | Rejected:
-    limit_bytes = max(DECOMPRESSION_FLOOR_BYTES, config.max_message_bytes * DECOMPRESSION_FACTOR)
-    payload = batches.payload(records, 0, header, limit_bytes)
-    scan = scan_records(payload, header.record_count)
+    codec = header.codec
+    if scan is None:
+        limit_bytes = max(
+            DECOMPRESSION_FLOOR_BYTES, config.max_message_bytes * DECOMPRESSION_FACTOR
+        )
+        scan = scan_records(batches.payload(records, 0, header, limit_bytes), header.record_count)
     if scan.null_key_count and "compact" in config.cleanup_policy:
         return _keyless(records)
     takes_append_time = config.message_timestamp_type == "LogAppendTime"
@@ -158,10 +172,10 @@ def _prepare_records(
             return rejected
     if not scan.offsets_consecutive:
         # Kafka numbers such records anew instead of refusing them; so do we.
-        records = _renumbered(records, header, _level(header.codec, config))
+        records = _renumbered(records, header, _level(codec, config))
         header = batches.read_header(records, 0)
-    target = _CODECS.get(config.compression_type, header.codec)
-    if target != header.codec:
+    target = _CODECS.get(config.compression_type, codec)
+    if target is not codec:
         records = batches.recompress(records, 0, header, target, _level(target, config))
         header = batches.read_header(records, 0)
         rejected = _check_size(header.size_bytes, config)

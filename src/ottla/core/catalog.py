@@ -100,7 +100,7 @@ class Catalog:
         old = self.topics.pop(name, None)
         if old is not None:
             del self.topics_by_id[old.topic_id]
-            del self._folded[_folded(name)]
+            del self._folded[folded_name(name)]
         if value is None:
             return
         topic = Topic(
@@ -112,7 +112,7 @@ class Catalog:
         )
         self.topics[name] = topic
         self.topics_by_id[topic.topic_id] = topic
-        self._folded[_folded(name)] = name
+        self._folded[folded_name(name)] = name
 
     def _apply_deleting(self, topic_id: uuid.UUID, value: Any) -> None:
         if value is None:
@@ -148,12 +148,9 @@ class Catalog:
             return Refused(ErrorCode.INVALID_REQUEST, f"the name '{name}' is reserved")
         if name in self.topics:
             return Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{name}' exists already")
-        other = self._folded.get(_folded(name))
+        other = self._folded.get(folded_name(name))
         if other is not None:
-            return Refused(
-                ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"topic '{name}' collides with '{other}': '.' and '_' count as the same character",
-            )
+            return collision(name, other)
         return None
 
     def delete(self, topic: Topic) -> Changes:
@@ -272,8 +269,16 @@ def check_name(name: str) -> Refused | None:
     return None if problem is None else Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
 
 
-def _folded(name: str) -> str:
+def folded_name(name: str) -> str:
+    """What two topics must not have in common: their names, with dots as underscores."""
     return name.replace(".", "_")
+
+
+def collision(name: str, other: str) -> Refused:
+    return Refused(
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        f"topic '{name}' collides with '{other}': '.' and '_' count as the same character",
+    )
 
 
 def _shape(

@@ -8,7 +8,7 @@ end of the payload, before it happens.
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
@@ -35,7 +35,30 @@ cdef extern from *:
         PyObject_GC_UnTrack(record);
         return record;
     }
+
+    /* The same for a batch's header: thirteen numbers. */
+    static PyObject *ottla_new_header(PyObject *type, int64_t a, int64_t b, int64_t c, int64_t d,
+                                      int64_t e, int64_t f, int64_t g, int64_t h, int64_t i,
+                                      int64_t j, int64_t k, int64_t l, int64_t m) {
+        int64_t fields[13] = {a, b, c, d, e, f, g, h, i, j, k, l, m};
+        PyObject *header = ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, 13);
+        if (header == NULL) return NULL;
+    #if PY_VERSION_HEX >= 0x030E0000
+        ((PyTupleObject *)header)->ob_hash = -1;
+    #endif
+        for (int index = 0; index < 13; index++) {
+            PyObject *number = PyLong_FromLongLong(fields[index]);
+            if (number == NULL) { Py_DECREF(header); return NULL; }
+            PyTuple_SET_ITEM(header, index, number);
+        }
+        PyObject_GC_UnTrack(header);
+        return header;
+    }
     """
+    object ottla_new_header(
+        object type, int64_t a, int64_t b, int64_t c, int64_t d, int64_t e, int64_t f, int64_t g,
+        int64_t h, int64_t i, int64_t j, int64_t k, int64_t l, int64_t m
+    )
     object ottla_new_record(
         object type, object offset, object timestamp, object key, object value, object headers
     )
@@ -177,6 +200,7 @@ def crc32c_software(data, uint32_t start=0):
 
 
 cdef object RECORD = Record
+cdef object SCAN = Scan
 cdef int64_t RECORD_BYTES = MIN_RECORD_BYTES
 cdef int64_t HEADER_BYTES = MIN_HEADER_BYTES
 
@@ -457,11 +481,8 @@ cdef list decode(
     return records
 
 
-def scan_records(payload, int64_t count):
-    """Check the `count` records that fill `payload` and sum them up, without making objects."""
-    cdef Py_buffer view
-    cdef const uint8_t *at
-    cdef const uint8_t *end
+cdef object scan(const uint8_t *at, Py_ssize_t size_bytes, int64_t count):
+    cdef const uint8_t *end = at + size_bytes
     cdef Fields fields
     cdef int64_t index
     cdef int64_t least = 0
@@ -470,33 +491,94 @@ def scan_records(payload, int64_t count):
     cdef int64_t null_key_count = 0
     cdef bint consecutive = True
     cdef int why
+    check_count(count, size_bytes)
+    for index in range(count):
+        why = parse(at, end, &fields)
+        if why:
+            raise corrupt(index, why)
+        at = fields.end
+        if index == 0:
+            least = most = fields.timestamp_delta
+            offset_delta_of_most = fields.offset_delta
+        elif fields.timestamp_delta > most:
+            most = fields.timestamp_delta
+            offset_delta_of_most = fields.offset_delta
+        elif fields.timestamp_delta < least:
+            least = fields.timestamp_delta
+        if fields.offset_delta != index:
+            consecutive = False
+        if fields.key_bytes < 0:
+            null_key_count += 1
+    if at != end:
+        raise CorruptRecordsError("bytes follow the last record")
+    return ottla_new_record(
+        SCAN, least, most, offset_delta_of_most, null_key_count, True if consecutive else False
+    )
+
+
+def scan_records(payload, int64_t count):
+    """Check the `count` records that fill `payload` and sum them up, without making objects."""
+    cdef Py_buffer view
     PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
     try:
-        check_count(count, view.len)
-        at = <const uint8_t *> view.buf
-        end = at + view.len
-        for index in range(count):
-            why = parse(at, end, &fields)
-            if why:
-                raise corrupt(index, why)
-            at = fields.end
-            if index == 0:
-                least = most = fields.timestamp_delta
-                offset_delta_of_most = fields.offset_delta
-            elif fields.timestamp_delta > most:
-                most = fields.timestamp_delta
-                offset_delta_of_most = fields.offset_delta
-            elif fields.timestamp_delta < least:
-                least = fields.timestamp_delta
-            if fields.offset_delta != index:
-                consecutive = False
-            if fields.key_bytes < 0:
-                null_key_count += 1
-        if at != end:
-            raise CorruptRecordsError("bytes follow the last record")
+        return scan(<const uint8_t *> view.buf, view.len, count)
     finally:
         PyBuffer_Release(&view)
-    return Scan(least, most, offset_delta_of_most, null_key_count, consecutive)
+
+
+cdef inline int64_t big_endian(const uint8_t *at, int size_bytes) noexcept nogil:
+    """A signed number of two, four or eight bytes."""
+    cdef uint64_t number = 0
+    cdef int index
+    for index in range(size_bytes):
+        number = number << 8 | at[index]
+    if size_bytes == 2:
+        return <int16_t> number
+    if size_bytes == 4:
+        return <int32_t> number
+    return <int64_t> number
+
+
+def inspect_batch(header_class, batch):
+    """As batch.inspect has it: the header, whether the checksum is right, and what a scan finds.
+
+    The caller has made sure that `batch` is one whole batch of magic 2. There is no scan of a batch
+    that is compressed or whose checksum is wrong.
+    """
+    cdef Py_buffer view
+    cdef const uint8_t *at
+    cdef uint32_t crc
+    cdef bint matches
+    cdef object header
+    cdef object found = None
+    PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE)
+    try:
+        if view.len < 61:
+            raise CorruptRecordsError(f"a batch header is truncated to {view.len} bytes")
+        at = <const uint8_t *> view.buf
+        crc = <uint32_t> big_endian(at + 17, 4)
+        matches = ottla_crc32c(0, at + 21, view.len - 21) == crc
+        header = ottla_new_header(
+            header_class,
+            big_endian(at, 8),
+            big_endian(at + 8, 4),
+            big_endian(at + 12, 4),
+            <int8_t> at[16],
+            crc,
+            big_endian(at + 21, 2),
+            big_endian(at + 23, 4),
+            big_endian(at + 27, 8),
+            big_endian(at + 35, 8),
+            big_endian(at + 43, 8),
+            big_endian(at + 51, 2),
+            big_endian(at + 53, 4),
+            big_endian(at + 57, 4),
+        )
+        if matches and at[22] & 7 == 0:
+            found = scan(at + 61, view.len - 61, big_endian(at + 57, 4))
+        return header, matches, found
+    finally:
+        PyBuffer_Release(&view)
 
 
 # ---------------------------------------------------------------- writing

@@ -6,8 +6,9 @@ that it is well formed. Positions only grow, so if the last one is where the rec
 was out of bounds. If not, `_parse` reads it again with every check and finds the reason.
 """
 
+import struct
 from collections.abc import Sequence
-from typing import Final, NoReturn, TypeAlias
+from typing import Final, NoReturn, TypeAlias, TypeVar
 
 from ottla.records.errors import CorruptRecordsError
 from ottla.records.record import (
@@ -21,6 +22,13 @@ from ottla.records.record import (
     Record,
     Scan,
 )
+
+_BATCH_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_CRC_FIELD: Final = 4
+_ATTRIBUTES_FIELD: Final = 5
+_CRC_FROM: Final = 21
+_CODEC_MASK: Final = 0x07
+_Header = TypeVar("_Header", bound=tuple[int, ...])
 
 _VARINT_BYTES: Final = 5
 _VARLONG_BYTES: Final = 10
@@ -301,6 +309,25 @@ def scan_records(payload: Buffer, count: int) -> Scan:
     if position != end:
         _trailing()
     return Scan(least, most, offset_delta_of_most, null_key_count, consecutive)
+
+
+def inspect_batch(header_class: type[_Header], batch: Buffer) -> tuple[_Header, bool, Scan | None]:
+    """As batch.inspect has it: the header, whether the checksum is right, and what a scan finds.
+
+    The caller has made sure that `batch` is one whole batch of magic 2. There is no scan of a batch
+    that is compressed or whose checksum is wrong.
+    """
+    from ottla.records.crc import crc32c  # which asks the chosen kernel for its own first
+
+    view = memoryview(batch)
+    if len(view) < _BATCH_HEADER.size:
+        raise CorruptRecordsError(f"a batch header is truncated to {len(view)} bytes")
+    fields = _BATCH_HEADER.unpack_from(view)
+    matches = crc32c(view[_CRC_FROM:]) == fields[_CRC_FIELD]
+    found = None
+    if matches and not fields[_ATTRIBUTES_FIELD] & _CODEC_MASK:
+        found = scan_records(view[_BATCH_HEADER.size :], fields[-1])
+    return tuple.__new__(header_class, fields), matches, found
 
 
 def _varint(number: int) -> bytes:

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 from ottla.records.compression import Codec, compress, decompress
 from ottla.records.crc import crc32c
 from ottla.records.errors import CorruptRecordsError, UnsupportedMagicError
-from ottla.records.kernel import decode_records, encode_records
-from ottla.records.record import INT32_MAX, Buffer, Record
+from ottla.records.kernel import decode_records, encode_records, inspect_batch
+from ottla.records.record import INT32_MAX, Buffer, Record, Scan
 
 HEADER_BYTES: Final = 61
 # Base offset and length, which come before what the length counts.
@@ -32,7 +32,7 @@ _INT16: Final = struct.Struct(">h")
 _INT64: Final = struct.Struct(">q")
 
 _LEADER_EPOCH_AT: Final = 12
-_MAGIC_AT: Final = 16
+MAGIC_AT: Final = 16
 _CRC_AT: Final = 17
 _ATTRIBUTES_AT: Final = 21
 _MAX_TIMESTAMP_AT: Final = 35
@@ -133,10 +133,10 @@ def increment_sequence(sequence: int, by: int) -> int:
 def read_header(buf: Buffer, position: int) -> BatchHeader:
     """The header at `position`; the batch itself need not be in the buffer."""
     available_bytes = len(buf) - position
-    if available_bytes <= _MAGIC_AT:
+    if available_bytes <= MAGIC_AT:
         raise CorruptRecordsError(f"a batch header is truncated to {available_bytes} bytes")
     # Also where magic 0 and 1 have it, whose messages may be smaller than our header.
-    magic = buf[position + _MAGIC_AT]
+    magic = buf[position + MAGIC_AT]
     if magic != MAGIC:
         if magic < MAGIC:
             raise UnsupportedMagicError(magic)
@@ -168,6 +168,21 @@ def _truncated(header: BatchHeader, available_bytes: int) -> CorruptRecordsError
     return CorruptRecordsError(
         f"a batch of {header.size_bytes} bytes is truncated to {available_bytes}"
     )
+
+
+def read_length(batch: Buffer) -> int:
+    """What the header of a batch says of the bytes behind base offset and length."""
+    length: int = _INT32.unpack_from(batch, 8)[0]
+    return length
+
+
+def inspect(batch: Buffer) -> tuple[BatchHeader, bool, Scan | None]:
+    """The header of one whole batch, whether its checksum is right, and what a scan finds.
+
+    There is no scan of a batch that is compressed or whose checksum is wrong. CorruptRecordsError if
+    the records are malformed although the checksum is right.
+    """
+    return inspect_batch(BatchHeader, batch)
 
 
 def crc_matches(buf: Buffer, position: int, header: BatchHeader) -> bool:

@@ -20,6 +20,7 @@ COMPILED: Final[bool] = _chosen is not _kernel_py
 encode_records = _chosen.encode_records
 decode_records = _chosen.decode_records
 scan_records = _chosen.scan_records
+inspect_batch = _chosen.inspect_batch
 
 # The pure kernel has none: `ottla.records.crc` then looks for another package's.
 compiled_crc32c: Callable[[Buffer, int], int] | None = getattr(_chosen, "crc32c", None)

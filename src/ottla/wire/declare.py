@@ -105,6 +105,11 @@ def wire(
     return field(default=default, metadata=metadata)
 
 
+def constant(value: T) -> Callable[[], T]:
+    """A default that all messages share: it may be replaced in a message, but never changed."""
+    return lambda: value
+
+
 @dataclass_transform(kw_only_default=True, field_specifiers=(wire,))
 def struct(cls: type[T]) -> type[T]:
     """A class that is part of messages."""

@@ -39,13 +39,18 @@ class EncoderSource(SourceWriter):
             self.line('out += b"\\0"')
             return
         count, tail, outer = self.name("count"), self.name("tail"), self.name("outer")
-        self.line(f"{count} = 0; {tail} = bytearray(); {outer} = out")
-        for field in fields:
-            assert field.default is not None
-            default = self.constant("default", field.default())
-            value = self.name("value")
+        values = {field: self.name("value") for field in fields}
+        for field, value in values.items():
             self.line(f"{value} = {source}.{field.name}")
-            self.line(f"if {value} != {default}:")
+        # Mostly nothing is set, and defaults are often the very same object.
+        unset = {field: self.is_unset(field, value) for field, value in values.items()}
+        self.line(f"if {' and '.join(unset.values())}:")
+        self.line(f'{INDENT}out += b"\\0"')
+        self.line("else:")
+        self.depth += 1
+        self.line(f"{count} = 0; {tail} = bytearray(); {outer} = out")
+        for field, value in values.items():
+            self.line(f"if not ({unset[field]}):")
             self.depth += 1
             self.line(f"{count} += 1; out = bytearray()")
             self.field(field, value)
@@ -53,6 +58,16 @@ class EncoderSource(SourceWriter):
             self.line(f"{tail} += {tag}; {tail} += write_uvarint(len(out)); {tail} += out")
             self.depth -= 1
         self.line(f"out = {outer}; out += write_uvarint({count}); out += {tail}")
+        self.depth -= 1
+
+    def is_unset(self, field: Field, value: str) -> str:
+        """An expression for whether a tagged field has its default, and so is not written."""
+        assert field.default is not None
+        default = field.default()
+        if default == []:
+            return f"{value} == []"
+        name = self.constant("default", default)
+        return f"({value} is {name} or {value} == {name})"
 
     def field(self, field: Field, source: str) -> None:
         kind = field.type

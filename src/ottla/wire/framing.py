@@ -8,7 +8,9 @@ follows from the message's: flexible messages have flexible headers, with one ex
 from __future__ import annotations
 
 import struct
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple, cast
 
 from ottla.wire.compile import codec_of
 from ottla.wire.declare import info_of
@@ -63,8 +65,11 @@ def read_request_header(frame: memoryview, flexible: bool) -> RequestHeader:
             client_id = str(frame[position:end], "utf-8")
             position = end
         if flexible:
-            count, position = read_uvarint(frame, position)
-            position = skip_tagged(frame, position, count)
+            count = frame[position]
+            position += 1
+            if count:
+                count, position = read_uvarint(frame, position - 1)
+                position = skip_tagged(frame, position, count)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise MalformedMessageError(f"request header: {error}") from error
     return RequestHeader(api_key, api_version, correlation_id, client_id, position)
@@ -77,16 +82,26 @@ def response_header_is_flexible(api_key: int, message_is_flexible: bool) -> bool
 
 def frame_response(message: Any, version: int, correlation_id: int) -> list[Buffer]:
     """A whole response frame; large record batches in it stay what they are, uncopied."""
-    info = info_of(type(message))
-    start = bytearray(_RESPONSE_START.size)
-    if response_header_is_flexible(info.api_key, version >= info.flexible_since):
-        start.append(0)
+    header, encode = _response_coding(type(message), version)
+    start = bytearray(header)
     parts: list[Buffer] = []
-    last = codec_of(type(message), version).encode(message, start, parts)
+    last = encode(message, start, parts)
     parts.append(last)
     size = len(last) if len(parts) == 1 else sum(map(len, parts))
     _RESPONSE_START.pack_into(start, 0, size - SIZE_BYTES, correlation_id)
     return parts
+
+
+def _find_response_coding(message_class: type[Any], version: int) -> _ResponseCoding:
+    info = info_of(message_class)
+    flexible = response_header_is_flexible(info.api_key, version >= info.flexible_since)
+    start = bytes(_RESPONSE_START.size + flexible)
+    return start, codec_of(message_class, version).encode
+
+
+# An empty header, and the encoder; mypy does not see that a class is hashable.
+_ResponseCoding = tuple[bytes, Callable[[Any, bytearray, list[Buffer]], bytearray]]
+_response_coding = cast(Callable[[type[Any], int], _ResponseCoding], cache(_find_response_coding))
 
 
 def frame_request(message: Any, version: int, correlation_id: int, client_id: str | None) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from ottla.broker.configuring import alter
@@ -22,14 +23,14 @@ REQUEST = AlterConfigsRequest
 def handle(
     node: Node, request: AlterConfigsRequest, context: RequestContext
 ) -> AlterConfigsResponse:
-    resources = [(asked.resource_type, asked.resource_name) for asked in request.resources]
+    times = Counter((asked.resource_type, asked.resource_name) for asked in request.resources)
     return AlterConfigsResponse(
         responses=[
             _alter(
                 node,
                 asked,
                 request.validate_only,
-                resources.count((asked.resource_type, asked.resource_name)),
+                times[asked.resource_type, asked.resource_name],
             )
             for asked in request.resources
         ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from ottla.broker.node import Node
 from ottla.broker.request import RequestContext
 from ottla.core.catalog import Refused
@@ -20,10 +22,10 @@ REQUEST = CreatePartitionsRequest
 def handle(
     node: Node, request: CreatePartitionsRequest, context: RequestContext
 ) -> CreatePartitionsResponse:
-    names = [asked.name for asked in request.topics]
+    times = Counter(asked.name for asked in request.topics)
     results = []
     for asked in request.topics:
-        if names.count(asked.name) > 1:
+        if times[asked.name] > 1:
             refused: Refused | None = Refused(
                 ErrorCode.INVALID_REQUEST, "the topic is asked for twice"
             )

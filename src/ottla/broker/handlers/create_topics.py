@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 from ottla.broker.node import Node
 from ottla.broker.request import RequestContext
 from ottla.config.describe import describe_topic
 from ottla.core.catalog import Catalog, NewTopic, Refused, Topic
 from ottla.errors import ErrorCode
-from ottla.ports import StorageError
 from ottla.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -17,63 +19,60 @@ from ottla.wire.messages.create_topics import (
 )
 
 REQUEST = CreateTopicsRequest
+FIRST_VERSION_WITH_CONFIGS = 5
 
 
 def handle(
     node: Node, request: CreateTopicsRequest, context: RequestContext
 ) -> CreateTopicsResponse:
-    names = [asked.name for asked in request.topics]
-    results: list[CreatableTopicResult] = []
-    for asked in request.topics:
-        if names.count(asked.name) > 1:
-            if all(result.name != asked.name for result in results):
-                results.append(
-                    _failed(
-                        asked, Refused(ErrorCode.INVALID_REQUEST, "the topic is asked for twice")
-                    )
-                )
-            continue
-        results.append(_create(node, asked, request.validate_only))
-    return CreateTopicsResponse(topics=results)
+    times = Counter(asked.name for asked in request.topics)
+    asked_for = {asked.name: asked for asked in request.topics}
+    checked = {
+        name: _checked(asked)
+        if times[name] == 1
+        else Refused(ErrorCode.INVALID_REQUEST, "the topic is asked for twice")
+        for name, asked in asked_for.items()
+    }
+    wanted = [new for new in checked.values() if isinstance(new, NewTopic)]
+    made = _would_be(node, wanted) if request.validate_only else node.create_topics(wanted)
+    outcome: dict[str, Topic | Refused] = dict(zip((new.name for new in wanted), made, strict=True))
+    outcome |= {name: one for name, one in checked.items() if isinstance(one, Refused)}
+    describes = context.version >= FIRST_VERSION_WITH_CONFIGS
+    return CreateTopicsResponse(
+        topics=[_result(node, name, outcome[name], describes) for name in asked_for]
+    )
 
 
-def _create(node: Node, asked: CreatableTopic, validate_only: bool) -> CreatableTopicResult:
+def _checked(asked: CreatableTopic) -> NewTopic | Refused:
     null = [config.name for config in asked.configs if config.value is None]
     if null:
-        return _failed(
-            asked, Refused(ErrorCode.INVALID_CONFIG, f"no value is given for {', '.join(null)}")
-        )
+        return Refused(ErrorCode.INVALID_CONFIG, f"no value is given for {', '.join(null)}")
     assigned_to = [assigned.partition_index for assigned in asked.assignments]
     if len(set(assigned_to)) < len(assigned_to):
-        return _failed(
-            asked, Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition is assigned twice")
-        )
-    new = NewTopic(
+        return Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition is assigned twice")
+    return NewTopic(
         asked.name,
         asked.num_partitions,
         asked.replication_factor,
         {assigned.partition_index: assigned.broker_ids for assigned in asked.assignments},
         {config.name: config.value or "" for config in asked.configs},
     )
-    try:
-        topic = _would_be(node, new) if validate_only else node.create_topic(new)
-    except StorageError as error:
-        return _failed(asked, Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
-    return _failed(asked, topic) if isinstance(topic, Refused) else _created(node, topic)
 
 
-def _would_be(node: Node, new: NewTopic) -> Topic | Refused:
-    changes = node.decide_create(new)
-    return changes if isinstance(changes, Refused) else Catalog(changes).topics[new.name]
+def _would_be(node: Node, wanted: Sequence[NewTopic]) -> list[Topic | Refused]:
+    """What creating the topics would give, without doing it."""
+    decided = [node.decide_create(new) for new in wanted]
+    return [
+        one if isinstance(one, Refused) else Catalog(one).topics[new.name]
+        for new, one in zip(wanted, decided, strict=True)
+    ]
 
 
-def _failed(asked: CreatableTopic, refused: Refused) -> CreatableTopicResult:
-    return CreatableTopicResult(
-        name=asked.name, error_code=refused.error, error_message=refused.message, configs=[]
-    )
-
-
-def _created(node: Node, topic: Topic) -> CreatableTopicResult:
+def _result(node: Node, name: str, topic: Topic | Refused, describes: bool) -> CreatableTopicResult:
+    if isinstance(topic, Refused):
+        return CreatableTopicResult(
+            name=name, error_code=topic.error, error_message=topic.message, configs=[]
+        )
     return CreatableTopicResult(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -89,5 +88,7 @@ def _created(node: Node, topic: Topic) -> CreatableTopicResult:
                 is_sensitive=option.sensitive,
             )
             for option in describe_topic(node.static_config, topic.config, node.dynamic_options)
-        ],
+        ]
+        if describes
+        else [],
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from ottla.broker.node import Node
 from ottla.broker.request import RequestContext
 from ottla.core.catalog import Topic
@@ -23,10 +25,10 @@ def handle(
     node: Node, request: DeleteTopicsRequest, context: RequestContext
 ) -> DeleteTopicsResponse:
     wanted = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
-    keys = [(asked.name, asked.topic_id) for asked in wanted]
+    times = Counter((asked.name, asked.topic_id) for asked in wanted)
     return DeleteTopicsResponse(
         responses=[
-            _delete(node, asked, context.version, keys.count((asked.name, asked.topic_id)))
+            _delete(node, asked, context.version, times[asked.name, asked.topic_id])
             for asked in wanted
         ]
     )

@@ -38,7 +38,7 @@ def handle(
     room = min(max(request.response_partition_limit, 1), LIMIT)
     response = DescribeTopicPartitionsResponse(topics=[])
     for name in names:
-        topic = node.topic_for_client(name, may_create=False)
+        topic = node.find_topic(name)
         if isinstance(topic, Refused):
             response.topics.append(_failed(name, topic.error))
             continue

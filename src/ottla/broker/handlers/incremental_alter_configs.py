@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from enum import IntEnum
 
@@ -34,14 +35,14 @@ class Operation(IntEnum):
 def handle(
     node: Node, request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
-    resources = [(asked.resource_type, asked.resource_name) for asked in request.resources]
+    times = Counter((asked.resource_type, asked.resource_name) for asked in request.resources)
     return IncrementalAlterConfigsResponse(
         responses=[
             _alter(
                 node,
                 asked,
                 request.validate_only,
-                resources.count((asked.resource_type, asked.resource_name)),
+                times[asked.resource_type, asked.resource_name],
             )
             for asked in request.resources
         ]
@@ -69,8 +70,8 @@ def _alter(
 def _changed(
     node: Node, asked: AlterConfigsResource, current: Mapping[str, str]
 ) -> dict[str, str] | Refused:
-    names = [config.name for config in asked.configs]
-    twice = sorted({name for name in names if names.count(name) > 1})
+    times = Counter(config.name for config in asked.configs)
+    twice = sorted(name for name, count in times.items() if count > 1)
     if twice:
         return Refused(ErrorCode.INVALID_REQUEST, f"{', '.join(twice)} is named twice")
     changed = dict(current)

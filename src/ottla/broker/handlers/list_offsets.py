@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from ottla.broker.node import Node
 from ottla.broker.request import RequestContext
 from ottla.broker.shard import Shard
@@ -41,15 +43,10 @@ _POSITIONS = {
 
 
 def handle(node: Node, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
-    asked_for = [
+    times = Counter(
         (topic.name, asked.partition_index)
         for topic in request.topics
         for asked in topic.partitions
-    ]
-    repeated = (
-        {key for key in asked_for if asked_for.count(key) > 1}
-        if len(set(asked_for)) < len(asked_for)
-        else ()
     )
     return ListOffsetsResponse(
         topics=[
@@ -57,7 +54,7 @@ def handle(node: Node, request: ListOffsetsRequest, context: RequestContext) -> 
                 name=topic.name,
                 partitions=[
                     _failed(asked, ErrorCode.INVALID_REQUEST)
-                    if (topic.name, asked.partition_index) in repeated
+                    if times[topic.name, asked.partition_index] > 1
                     else _offset(node, topic.name, asked, request.isolation_level, context.version)
                     for asked in topic.partitions
                 ],

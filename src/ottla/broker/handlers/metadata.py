@@ -46,6 +46,11 @@ def handle(node: Node, request: MetadataRequest, context: RequestContext) -> Met
 def _wanted(
     node: Node, wanted: list[MetadataRequestTopic], may_create: bool, version: int
 ) -> Iterator[MetadataResponseTopic]:
+    not_made: dict[str, Refused] = {}
+    if may_create:
+        not_made = node.create_on_first_use(
+            asked.name for asked in wanted if asked.name is not None and asked.topic_id == ZERO_UUID
+        )
     for asked in wanted:
         if version < FIRST_VERSION_WITH_TOPIC_IDS and asked.name is None:
             # Versions 10 and 11 have the field, but no way to answer about a topic without a name.
@@ -68,7 +73,7 @@ def _wanted(
                 yield _described(node, known)
         else:
             name = asked.name or ""
-            topic = node.topic_for_client(name, may_create)
+            topic = not_made.get(name) or node.find_topic(name)
             if isinstance(topic, Refused):
                 yield MetadataResponseTopic(error_code=topic.error, name=name, partitions=[])
             else:

@@ -38,12 +38,7 @@ def handle(
         TopicProduceResponse(
             name=topic.name,
             topic_id=topic.topic_id,
-            partition_responses=[
-                _append(
-                    node, _name(node, topic, context), data, request, context.version, now_ms, waits
-                )
-                for data in topic.partition_data
-            ],
+            partition_responses=_append_all(node, topic, request, context.version, now_ms, waits),
         )
         for topic in request.topic_data
     ]
@@ -54,8 +49,22 @@ def handle(
     return _after(waits, response) if waits else response
 
 
-def _name(node: Node, topic: TopicProduceData, context: RequestContext) -> str | None:
-    if context.version < FIRST_VERSION_WITH_TOPIC_IDS:
+def _append_all(
+    node: Node,
+    topic: TopicProduceData,
+    request: ProduceRequest,
+    version: int,
+    now_ms: int,
+    waits: Waits,
+) -> list[PartitionProduceResponse]:
+    name = _name(node, topic, version)
+    return [
+        _append(node, name, data, request, version, now_ms, waits) for data in topic.partition_data
+    ]
+
+
+def _name(node: Node, topic: TopicProduceData, version: int) -> str | None:
+    if version < FIRST_VERSION_WITH_TOPIC_IDS:
         return topic.name
     known = node.cluster.catalog.topics_by_id.get(topic.topic_id)
     return None if known is None else known.name
@@ -80,7 +89,12 @@ def _append(
     if not isinstance(shard, Shard):
         return _failed(data.index, shard)
     config = shard.config
-    if request.acks == ACKS_ALL and config.min_insync_replicas > _replica_count(node, topic):
+    wanted_replicas = config.min_insync_replicas
+    if (
+        wanted_replicas > 1
+        and request.acks == ACKS_ALL
+        and wanted_replicas > _replica_count(node, topic)
+    ):
         return _failed(data.index, ErrorCode.NOT_ENOUGH_REPLICAS)
     prepared = prepare(data.records, config, now_ms, version)
     if isinstance(prepared, Rejected):

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from ottla.config.topic import TopicConfig
+from ottla.config.topic import LONG_MAX, TopicConfig
 from ottla.ports import Catalog, Clock, DamagedError, LogDir, PartitionRef, StorageError
 from ottla.storage.local import checkpoint, layout, recovery
 from ottla.storage.local.files import OpenFiles, default_open_segments
@@ -252,6 +252,10 @@ class LocalStore:
             log = self._load(ref, config, path)
         for file in new_files:
             log.durability.also_sync(file)
+        if config.flush_messages < LONG_MAX or config.flush_ms < LONG_MAX:
+            # A kill, or a claim that ended, may have left batches that are in the log but not on the disk. A retry
+            # of one of them is answered from what is in the log, so all of it has to be on the disk first.
+            log.durability.flush_now()
         return log
 
     def _load(self, ref: PartitionRef, config: TopicConfig, path: str) -> LocalLog:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.wire.declare import message, struct, wire
+from ottla.wire.declare import constant, message, struct, wire
 from ottla.wire.types import ZERO_UUID, Int8, Int16, Int32, Int64, Records, String, Uuid
 
 
@@ -42,7 +42,7 @@ class ForgottenTopic:
 class FetchRequest:
     cluster_id: String | None = wire(since=12, tag=0, default=None)
     replica_id: Int32 = wire(until=14, default=-1)
-    replica_state: ReplicaState = wire(since=15, tag=1, default_factory=ReplicaState)
+    replica_state: ReplicaState = wire(since=15, tag=1, default_factory=constant(ReplicaState()))
     max_wait_ms: Int32
     min_bytes: Int32
     max_bytes: Int32 = wire(default=0x7FFFFFFF)
@@ -85,9 +85,13 @@ class PartitionData:
     high_watermark: Int64
     last_stable_offset: Int64 = wire(default=-1)
     log_start_offset: Int64 = wire(since=5, default=-1)
-    diverging_epoch: EpochEndOffset = wire(since=12, tag=0, default_factory=EpochEndOffset)
-    current_leader: LeaderIdAndEpoch = wire(since=12, tag=1, default_factory=LeaderIdAndEpoch)
-    snapshot_id: SnapshotId = wire(since=12, tag=2, default_factory=SnapshotId)
+    diverging_epoch: EpochEndOffset = wire(
+        since=12, tag=0, default_factory=constant(EpochEndOffset())
+    )
+    current_leader: LeaderIdAndEpoch = wire(
+        since=12, tag=1, default_factory=constant(LeaderIdAndEpoch())
+    )
+    snapshot_id: SnapshotId = wire(since=12, tag=2, default_factory=constant(SnapshotId()))
     aborted_transactions: list[AbortedTransaction] | None
     preferred_read_replica: Int32 = wire(since=11, default=-1)
     records: Records | None

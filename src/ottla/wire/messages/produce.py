@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.wire.declare import message, struct, wire
+from ottla.wire.declare import constant, message, struct, wire
 from ottla.wire.types import ZERO_UUID, Int16, Int32, Int64, Records, String, Uuid
 
 
@@ -49,7 +49,9 @@ class PartitionProduceResponse:
     log_start_offset: Int64 = wire(since=5, default=-1)
     record_errors: list[BatchIndexAndErrorMessage] = wire(since=8, default_factory=list)
     error_message: String | None = wire(since=8, default=None)
-    current_leader: LeaderIdAndEpoch = wire(since=10, tag=0, default_factory=LeaderIdAndEpoch)
+    current_leader: LeaderIdAndEpoch = wire(
+        since=10, tag=0, default_factory=constant(LeaderIdAndEpoch())
+    )
 
 
 @struct

@@ -1,0 +1,57 @@
+"""ottla.Broker: what it says of itself, what it is given, where it listens."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ottla
+from ottla.client.raw import RawConnection
+from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
+
+
+def test_it_says_where_it_is() -> None:
+    broker = ottla.Broker()
+    assert repr(broker) == "<ottla.Broker not running>"
+    with broker:
+        assert repr(broker) == f"<ottla.Broker on {broker.bootstrap_servers}>"
+
+
+def test_options_that_are_no_dict_are_refused() -> None:
+    with pytest.raises(ottla.ConfigError, match="options are a dict"):
+        ottla.Broker("num.partitions=3")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("keyword", "meant"), [("datadir", "data_dir"), ("port", "listen")])
+def test_what_people_try_first_is_answered_with_what_they_mean(keyword: str, meant: str) -> None:
+    with pytest.raises(ottla.ConfigError, match=f"did you mean {meant}"):
+        ottla.Broker(None, **{keyword: "x"})
+
+
+@pytest.mark.parametrize("host", ["localhost", "[::]", "0.0.0.0"])
+def test_every_address_of_a_host_has_the_same_port(host: str) -> None:
+    try:
+        broker = ottla.Broker(listen=f"{host}:0").start()
+    except ottla.OttlaError as error:
+        pytest.skip(f"no such addresses here: {error}")
+    try:
+        port = broker.bootstrap_servers.rpartition(":")[2]
+        with RawConnection(f"127.0.0.1:{port}") as connection:
+            answer = connection.call(MetadataRequest(topics=[]), MetadataResponse, 9)
+        assert [(found.host, found.port) for found in answer.brokers] == [("127.0.0.1", int(port))]
+    finally:
+        broker.stop()
+
+
+def test_a_broker_that_nobody_stopped_stops_with_the_process(tmp_path: Path) -> None:
+    program = (
+        "import ottla, pathlib, sys\n"
+        "broker = ottla.Broker().start()\n"
+        "pathlib.Path(sys.argv[1]).write_text(broker.data_dir)\n"
+    )
+    note = tmp_path / "where"
+    subprocess.run([sys.executable, "-c", program, str(note)], check=True, timeout=60)
+    assert not Path(note.read_text()).exists()
