@@ -201,6 +201,19 @@ class Trust(NamedTuple):
     log_start: int
 
 
+class Suspicion(NamedTuple):
+    """Why a partition's files are not to be trusted before they are checked."""
+
+    sync_has_failed: bool = False
+    is_damaged: bool = False  # something was wrong in what is else believed without a look
+    reached: int = 0  # the log's end when that was found
+
+    def trust(self, recovery_point: int, log_start: int) -> Trust:
+        """What is believed all the same."""
+        checked_from = 0 if self.is_damaged else recovery_point
+        return Trust(checked_from, max(recovery_point, self.reached), log_start)
+
+
 def recover(path: str, trust: Trust, interval_bytes: int, cut: Cut) -> int:
     """Checks a partition's folder after an unclean stop and mends it; answers the log's end.
 

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from ottla.config.topic import LONG_MAX, TopicConfig
 from ottla.ports import Catalog, Clock, DamagedError, LogDir, PartitionRef, StorageError
@@ -24,6 +24,7 @@ from ottla.storage.local.identity import (
 )
 from ottla.storage.local.journal import Journal
 from ottla.storage.local.log import LocalLog
+from ottla.storage.local.recovery import Suspicion
 from ottla.storage.local.surroundings import Surroundings
 from ottla.storage.local.sync import run_sync
 
@@ -69,14 +70,6 @@ def open_local_store(
     except BaseException:
         os.close(lock)
         raise
-
-
-class Suspicion(NamedTuple):
-    """Why a partition's files are not to be trusted."""
-
-    sync_has_failed: bool = False
-    is_damaged: bool = False  # something was wrong in what is else believed without a look
-    reached: int = 0  # the log's end when that was found
 
 
 class LocalStore:
@@ -183,11 +176,7 @@ class LocalStore:
     def _recover(self, key: Key, path: str, cut: recovery.Cut) -> None:
         suspicion = self._suspects[key]
         recovery_point = self._recovery_points.get(key, 0)
-        trust = recovery.Trust(
-            checked_from=0 if suspicion.is_damaged else recovery_point,
-            synced_offset=max(recovery_point, suspicion.reached),
-            log_start=self._log_starts.get(key, 0),
-        )
+        trust = suspicion.trust(recovery_point, self._log_starts.get(key, 0))
         interval_bytes = TopicConfig().index_interval_bytes
         end_offset = recovery.recover(path, trust, interval_bytes, cut)
         if suspicion.sync_has_failed:
