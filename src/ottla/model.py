@@ -15,6 +15,9 @@ NO_TOPIC_ID = UUID(int=0)
 METADATA_TOPIC_ID = UUID(int=1)
 """Reserved by Kafka for the metadata log; no topic of ours gets it."""
 
+NO_LEADER = -1
+"""What the protocol sends where nobody leads a partition."""
+
 _TOPIC_ID_CHARS = 22
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from ottla.config.topic import TopicConfig
+from ottla.core.aborted import AbortedSpan
 from ottla.errors import OttlaError
 
 Buffer = bytes | bytearray | memoryview
@@ -51,7 +52,10 @@ class Extent(NamedTuple):
 
 
 class SegmentInfo(NamedTuple):
-    """A run of batches that is deleted as one piece; the last one of a log is never deleted."""
+    """A run of batches that is deleted as one piece; the last one of a log is never deleted.
+
+    Without any timestamp in it, `max_timestamp_ms` is when it was last written to, as in Kafka.
+    """
 
     base_offset: int
     end_offset: int
@@ -79,6 +83,10 @@ class StorageError(OttlaError):
 
 class StorageFullError(StorageError):
     """There is no room. Nothing was kept, and the claim goes on."""
+
+
+class DamagedError(StorageError):
+    """What is stored is not what was written, below what was acknowledged: somebody has to look at it."""
 
 
 class FencedError(StorageError):
@@ -211,6 +219,18 @@ class PartitionLog(Protocol):
         """Kept snapshots at or below the end offset, newest first; their contents are not checked."""
         ...
 
+    def note_aborted(self, span: AbortedSpan) -> None:
+        """Keeps a span with the segment that holds its last offset.
+
+        Within a segment they come by rising last offset. One that is not above the last is there already, because a
+        replay finds again what it found before: then nothing happens. It outlasts every snapshot saved after it.
+        """
+        ...
+
+    def aborted(self, offset: int) -> Iterator[AbortedSpan]:
+        """The kept spans by rising last offset, at least those whose last offset is not below `offset`."""
+        ...
+
     def flush(self) -> asyncio.Future[None] | None:
         """Makes everything durable that was appended so far.
 
@@ -270,6 +290,10 @@ class LogStore(Protocol):
 
     def partitions(self) -> Sequence[PartitionRef]:
         """Every partition that the engine keeps data of, claimed or not."""
+        ...
+
+    def offline(self) -> Sequence[PartitionRef]:
+        """Partitions that are known to be unusable until they are mended; a claim tries again."""
         ...
 
     def log_dirs(self) -> Sequence[LogDir]: ...

@@ -69,7 +69,7 @@ class CompactedLog:
         self.topic = topic
         if topic in self.node.cluster.catalog.topics:
             return  # made before the store was closed, or before a crash
-        made = self.node.create_topic(NewTopic(topic, 1, 1, {}, self._config))
+        (made,) = self.node.create_topics([NewTopic(topic, 1, 1, {}, self._config)])
         assert isinstance(made, Topic), made
 
     def beside(self, topic: str) -> CompactedLog:
@@ -198,7 +198,7 @@ class CompactedLog:
         log = self.shard.log
         partition = Partition(log.epoch, log.start_offset, log.start_offset, ProducerStates())
         for chunk in self.chunks():
-            _replay_chunk(partition, memoryview(chunk), self.clock.now_ms())
+            _replay_chunk(log, partition, memoryview(chunk), self.clock.now_ms())
         return partition
 
 

@@ -66,6 +66,11 @@ class ServeProcess:
         return self.log_path.read_text(encoding="utf-8")
 
     @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 

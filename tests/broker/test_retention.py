@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import time
+from pathlib import Path
+
 import pytest
 from tests.broker.conftest import Starter
 from tests.broker.requests import (
@@ -36,11 +40,13 @@ def test_old_segments_go_and_young_ones_stay(start: Starter, topic: str) -> None
         create(
             connection,
             topic,
-            config={"segment.bytes": str(2 * BATCH_BYTES), "retention.ms": "3600000"},
+            config={"segment.bytes": str(2 * BATCH_BYTES), "retention.ms": "-1"},
         )
         now = now_ms()
         for age_hours in (5, 5, 4, 4, 0, 0, 0):
             append_at(connection, topic, now - age_hours * 3_600_000)
+        # Only now, or a check between two appends would roll the segments otherwise.
+        assert set_options(connection, topic, {"retention.ms": "3600000"}) == ErrorCode.NONE
         assert eventually(lambda: fetch(connection, topic, 4).log_start_offset == 4)
         assert fetch(connection, topic, 3).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         assert len(values_in(fetch(connection, topic, 4))) >= 2
@@ -129,3 +135,31 @@ def test_a_reader_that_waits_is_not_lost_when_its_past_is_deleted(
         assert eventually(lambda: fetch(connection, topic, 1).log_start_offset == 1)
         found = fetch(connection, topic, 1, max_wait_ms=50)
         assert (found.error_code, found.high_watermark) == (ErrorCode.NONE, 1)
+
+
+def test_records_without_a_timestamp_age_from_when_their_file_was_written(
+    start: Starter, topic: str
+) -> None:
+    broker = start(**CHECKS_OFTEN)
+    with session_with(broker) as connection:
+        create(connection, topic, config={"retention.ms": "3600000"})
+        other = f"{topic}-young"
+        create(connection, other, config={"retention.ms": "3600000"})
+        for name in (topic, other):
+            append_at(connection, name, -1)
+            append_at(connection, name, -1)
+        path = Path(broker.data_dir) / f"{topic}-0" / f"{0:020d}.log"
+        an_hour_ago = time.time() - 3601
+        os.utime(path, (an_hour_ago, an_hour_ago))
+        assert eventually(lambda: fetch(connection, topic, 2).log_start_offset == 2)
+        assert fetch(connection, other, 0).log_start_offset == 0
+
+
+def test_a_topic_that_may_hold_no_bytes_holds_none(start: Starter, topic: str) -> None:
+    broker = start(**CHECKS_OFTEN)
+    with session_with(broker) as connection:
+        create(connection, topic, config={"retention.bytes": "0"})
+        fill(connection, topic, b"a", b"b")
+        assert eventually(lambda: fetch(connection, topic, 2).log_start_offset == 2)
+        assert fill(connection, topic, b"next") == [2]
+        assert eventually(lambda: fetch(connection, topic, 3).log_start_offset == 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 
 import pytest
 from tests.core.client_batches import NOW_MS, client_batch
@@ -13,8 +14,9 @@ from ottla.config.topic import TopicConfig
 from ottla.core.append import Prepared, prepare
 from ottla.core.partition import Partition
 from ottla.errors import ErrorCode
-from ottla.ports import Snapshot
+from ottla.ports import DamagedError, Snapshot
 from ottla.records.batch import split_batches
+from ottla.records.control import MarkerType
 from ottla.storage.memory import MemoryStore
 
 CONFIG = TopicConfig()
@@ -126,3 +128,23 @@ def test_retention_leaves_fresh_records_without_a_timestamp_alone() -> None:
     log.shard.roll()
     log.shard.apply_retention(NOW_MS + 2000)
     assert log.shard.partition.start_offset == 0
+    # Their age is counted from when they were written.
+    log.shard.apply_retention(NOW_MS + CONFIG.retention_ms + 1)
+    assert log.shard.partition.start_offset == 3
+
+
+def test_a_damaged_marker_is_told_and_crashes_nothing() -> None:
+    """Nobody checks checksums of what was on disk; a replay reads markers, and has to say what is wrong."""
+    log = Restarting()
+    assert log.send(1, 1, 0) == 0
+    log.shard.append_marker(MarkerType.ABORT, 1, 0, 0, NOW_MS)
+    segment = log.store._partitions["orders", 0].segments[0]
+    marker = segment.batches[1]
+    for position in range(61, len(marker)):
+        segment.batches[1] = marker[:position] + b"\xff" + marker[position + 1 :]
+        # Some bytes may be anything; whatever else is raised fails the test.
+        with suppress(DamagedError):
+            log.restart()
+    segment.batches[1] = marker[:16] + b"\x07" + marker[17:]
+    with pytest.raises(DamagedError, match="magic 7"):
+        log.restart()

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.core.retention import is_expired, retained_from
+from ottla.core.retention import even_last_goes, is_expired, retained_from
 
 NOW_MS, OFF = 10_000, -1
 
@@ -44,6 +44,14 @@ def test_surplus_segments_go_while_the_limit_stays_kept() -> None:
     assert retained_from(segments, 0, NOW_MS, OFF, 81) == 0
     assert retained_from(segments, 0, NOW_MS, OFF, 80) == 10
     assert retained_from(segments, 0, NOW_MS, OFF, 40) == 20
+
+
+def test_nothing_is_kept_of_a_log_that_may_hold_no_bytes() -> None:
+    (last,) = pieces((5, 9000))
+    assert even_last_goes(last, NOW_MS, OFF, 0)
+    assert not even_last_goes(last, NOW_MS, OFF, 1)
+    assert not even_last_goes(last, NOW_MS, OFF, OFF)
+    assert even_last_goes(last, NOW_MS, 500, OFF)
 
 
 def test_the_last_segment_stays() -> None:

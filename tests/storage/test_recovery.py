@@ -11,7 +11,7 @@ from tests.storage.batches import append, fill, joined, make_batch, offsets_of, 
 from tests.storage.conftest import Opener, crash_copy
 
 from ottla.config.topic import TopicConfig
-from ottla.ports import EpochStart, Snapshot
+from ottla.ports import DamagedError, EpochStart, Snapshot
 from ottla.storage.local import LocalStoreOptions, recovery, scan
 from ottla.storage.local.index import read_index
 from ottla.storage.local.log import LocalLog
@@ -415,7 +415,9 @@ def test_a_checkpoint_that_comes_with_the_tick_bounds_the_recovery(
     assert text == "0\n1\norders 0 10\n"
 
 
-def test_a_folder_without_any_segment_is_an_empty_log(open_store: Opener, tmp_path: Path) -> None:
+def test_a_folder_that_has_lost_its_segments_is_damaged_until_the_loss_is_accepted(
+    open_store: Opener, tmp_path: Path
+) -> None:
     store = open_store(tmp_path)
     log = store.claim(ref_of(), CONFIG)
     fill(log, 10)
@@ -423,5 +425,10 @@ def test_a_folder_without_any_segment_is_an_empty_log(open_store: Opener, tmp_pa
     store.close()
     shutil.rmtree(tmp_path / "orders-0")
     (tmp_path / "orders-0").mkdir()
+    store = open_store(tmp_path)
+    with pytest.raises(DamagedError, match="everything below offset 10 was on disk"):
+        store.claim(ref_of(), CONFIG)
+    store.close()
+    (tmp_path / "recovery-point-offset-checkpoint").unlink()
     again = claim(open_store, tmp_path)
     assert (again.start_offset, again.end_offset) == (4, 4)

@@ -361,3 +361,15 @@ def test_a_closed_log_takes_nothing_more_and_keeps_what_it_had(store: LogStore) 
         append(log, make_batch(3))
     again = store.claim(ref_of(), CONFIG)
     assert read_all(again) == joined(batches)
+
+
+def test_a_segment_without_timestamps_is_as_old_as_its_last_append(
+    store: LogStore, clock: SteppingClock
+) -> None:
+    log = store.claim(ref_of(), CONFIG)
+    append(log, make_batch(0, timestamp_ms=-1))
+    (info,) = log.segments()
+    assert info.max_timestamp_ms >= clock.now_ms()
+    append(log, make_batch(1, timestamp_ms=77))
+    (info,) = log.segments()
+    assert info.max_timestamp_ms == 77

@@ -47,6 +47,24 @@ class Cluster:
             except StorageError as error:
                 logger.error("the data of the deleted topic %s is still there: %s", name, error)
 
+    def adopt_topics(self) -> None:
+        """Takes over the partitions of a folder without a catalog: Apache Kafka's, or ours that lost its journal."""
+        if self.store.catalog.entries():
+            return
+        adopted = self.catalog.adopt(self.store.partitions(), self.clock.now_ms())
+        for problem in adopted.problems:
+            logger.error("not taken over: %s", problem)
+        if not adopted.changes:
+            return
+        self.commit(adopted.changes)
+        for topic in adopted.topics:
+            logger.warning(
+                "took over topic %s with %d partition(s): %s until it is configured otherwise",
+                topic.name,
+                topic.partition_count,
+                ", ".join(f"{name}={value}" for name, value in topic.config.items()),
+            )
+
     def next_producer_id(self) -> int:
         """A producer id that was never given to anybody: its block is reserved durably first."""
         if not self._producer_ids:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ottla.broker.node import Node
 from ottla.broker.shard import Shard
+from ottla.core.aborted import AbortedSpan
 from ottla.core.fetch_session import FetchContext, FetchTarget, Key
 from ottla.core.leader_epochs import UNDEFINED, EpochEnd, end_of_epoch
-from ottla.core.partition import Bounds
+from ottla.core.partition import READ_COMMITTED, Bounds
 from ottla.errors import ErrorCode
 from ottla.ports import Buffer, StorageError
 
@@ -36,6 +38,7 @@ class Fetched(NamedTuple):
     records: Buffer
     leader_epoch: int = -1
     diverging: EpochEnd | None = None
+    aborted: Sequence[AbortedSpan] = ()
 
 
 class FetchRead(NamedTuple):
@@ -95,15 +98,18 @@ def _read(
         return Fetched(key, target, ErrorCode.NONE, bounds, NO_RECORDS, epoch)
     try:
         records = shard.read(offset, max_bytes, bounds.end_offset)
+        if len(records) > max_bytes and not is_first:
+            # Only the first partition may exceed the limits, so that a consumer gets ahead whatever they are (KIP-74).
+            records = NO_RECORDS
+        aborted: Sequence[AbortedSpan] = ()
+        if limits.isolation_level == READ_COMMITTED:
+            aborted = shard.aborted_in(records, offset, bounds.end_offset)
     except StorageError as failure:
         shard.fail(failure)
         return Fetched(
             key, target, ErrorCode.KAFKA_STORAGE_ERROR, UNKNOWN_BOUNDS, NO_RECORDS, epoch
         )
-    if len(records) > max_bytes and not is_first:
-        # Only the first partition may exceed the limits, so that a consumer gets ahead whatever they are (KIP-74).
-        records = NO_RECORDS
-    return Fetched(key, target, ErrorCode.NONE, bounds, records, epoch)
+    return Fetched(key, target, ErrorCode.NONE, bounds, records, epoch, None, aborted)
 
 
 class ParkedFetch:

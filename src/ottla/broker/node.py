@@ -6,6 +6,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from ottla.broker.cluster import Cluster
 from ottla.broker.shard import Shard
@@ -24,10 +25,21 @@ from ottla.core.catalog import (
 from ottla.core.fetch_session import FetchSessions
 from ottla.errors import ConfigError, ErrorCode
 from ottla.model import Endpoint
-from ottla.ports import PartitionRef, StorageError
+from ottla.ports import PartitionRef, StorageError, StorageFullError
 from ottla.records.errors import CorruptRecordsError
 
 logger = logging.getLogger(__name__)
+
+# How long a partition that could not be opened is left alone; the time doubles with every failure.
+FIRST_RETRY_MS = 1000
+LAST_RETRY_MS = 60_000
+
+
+class Offline(NamedTuple):
+    """A partition that could not be opened."""
+
+    retry_at_ms: int
+    wait_ms: int
 
 
 class Node:
@@ -41,6 +53,7 @@ class Node:
         self.advertised: Endpoint | None = None
         self.sessions = FetchSessions(self.config.max_incremental_fetch_session_cache_slots)
         self._shards: dict[tuple[str, int], Shard] = {}
+        self._offline: dict[PartitionRef, Offline] = {}
         self._topic_configs: dict[uuid.UUID, TopicConfig] = {}
         self.check_topics_under(self.config)
         cluster.nodes.append(self.node_id)
@@ -192,15 +205,53 @@ class Node:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if self.cluster.leader_of(topic, partition) != self.node_id:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        ref = PartitionRef(name, partition, topic.topic_id)
+        now_ms = self.cluster.clock.now_ms()
+        if self.is_offline(ref) and now_ms < self._offline[ref].retry_at_ms:
+            return ErrorCode.KAFKA_STORAGE_ERROR
         config = self.topic_config(topic)
         try:
-            log = self.cluster.store.claim(PartitionRef(name, partition, topic.topic_id), config)
-            shard = Shard(log, config, self.cluster.clock.now_ms(), self._discard)
+            log = self.cluster.store.claim(ref, config)
+            shard = Shard(log, config, now_ms, self._discard)
         except (StorageError, CorruptRecordsError) as error:
-            logger.error("partition %s-%d cannot be opened: %s", name, partition, error)
+            self._take_offline(ref, now_ms, error)
             return ErrorCode.KAFKA_STORAGE_ERROR
+        if self._offline.pop(ref, None) is not None:
+            logger.info("partition %s-%d is online again", name, partition)
         self._shards[name, partition] = shard
         return shard
+
+    def _take_offline(self, ref: PartitionRef, now_ms: int, error: Exception) -> None:
+        known = self._offline.get(ref)
+        wait_ms = FIRST_RETRY_MS if known is None else min(2 * known.wait_ms, LAST_RETRY_MS)
+        self._offline[ref] = Offline(now_ms + wait_ms, wait_ms)
+        logger.error("partition %s-%d is offline: %s", ref.topic, ref.partition, error)
+
+    def find_offline(self) -> None:
+        """Takes note of what the engine could not put in order at its start, so that clients are told."""
+        now_ms = self.cluster.clock.now_ms()
+        for ref in self.cluster.store.offline():
+            topic = self.cluster.catalog.topics_by_id.get(ref.topic_id)
+            if topic is not None and self.cluster.leader_of(topic, ref.partition) == self.node_id:
+                self._offline[ref] = Offline(now_ms + FIRST_RETRY_MS, FIRST_RETRY_MS)
+
+    def is_offline(self, ref: PartitionRef) -> bool:
+        """Whether the partition could not be opened when that was last tried."""
+        return ref in self._offline
+
+    def offline_partitions(self) -> list[tuple[str, int]]:
+        return [(ref.topic, ref.partition) for ref in self._offline]
+
+    def retry_offline(self) -> None:
+        """Tries to open partitions that could not be opened; clients that see no leader do not ask."""
+        now_ms = self.cluster.clock.now_ms()
+        due = [ref for ref, offline in self._offline.items() if offline.retry_at_ms <= now_ms]
+        for ref in due:
+            topic = self.cluster.catalog.topics_by_id.get(ref.topic_id)
+            if topic is None or self.cluster.leader_of(topic, ref.partition) != self.node_id:
+                del self._offline[ref]
+            else:
+                self.shard(ref.topic, ref.partition)
 
     def _discard(self, shard: Shard) -> None:
         key = (shard.log.ref.topic, shard.log.ref.partition)
@@ -219,6 +270,8 @@ class Node:
                 if isinstance(shard, Shard):
                     try:
                         shard.apply_retention(now_ms)
+                    except StorageFullError as error:
+                        logger.warning("%s-%d: %s", topic.name, partition, error)
                     except StorageError as error:
                         shard.fail(error)
                 await asyncio.sleep(0)

@@ -74,6 +74,8 @@ async def start_broker(settings: BrokerSettings) -> RunningBroker:
         node = Node(cluster, settings.config)
         node.advertised = settings.advertise
         cluster.finish_deletions()
+        cluster.adopt_topics()
+        node.find_offline()
         server = Server(node, settings.listen)
         await server.start()
     except BaseException:

@@ -113,6 +113,7 @@ class Server:
 
     async def _tick_store(self) -> None:
         self.node.cluster.store.tick(self.node.cluster.clock.now_ms())
+        self.node.retry_offline()
 
     async def _close_idle(self) -> None:
         idle_ms = self.node.config.connections_max_idle_ms

@@ -9,18 +9,30 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from ottla.config.topic import TopicConfig
+from ottla.core.aborted import AbortedSpan, overlapping
 from ottla.core.append import NO_TIMESTAMP, Prepared
 from ottla.core.partition import Partition
 from ottla.core.producer_state import CorruptSnapshotError, ProducerStates
-from ottla.core.retention import is_expired, retained_from
+from ottla.core.retention import even_last_goes, retained_from
 from ottla.errors import ErrorCode
-from ottla.ports import Buffer, Extent, PartitionLog, Snapshot, StorageError, StorageFullError
+from ottla.ports import (
+    Buffer,
+    DamagedError,
+    Extent,
+    PartitionLog,
+    Snapshot,
+    StorageError,
+    StorageFullError,
+)
 from ottla.records import batch as batches
-from ottla.records.batch import TimestampType
+from ottla.records.batch import BatchHeader, TimestampType
+from ottla.records.control import MarkerType, build_marker_batch
+from ottla.records.errors import CorruptRecordsError
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +96,31 @@ class Shard:
                 NO_TIMESTAMP if append_time_ms == NO_TIMESTAMP else verdict.timestamp_ms
             )
             return Appended(verdict.base_offset, append_time_ms, settled)
+        return self._append(data, header, append_time_ms, now_ms)
+
+    def append_marker(
+        self,
+        marker_type: MarkerType,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        now_ms: int,
+    ) -> Appended | ErrorCode:
+        """Ends a producer's transaction here; the caller has checked that it may."""
+        data = build_marker_batch(
+            marker_type,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+            timestamp_ms=now_ms,
+        )
+        return self._append(data, batches.read_header(data, 0), NO_TIMESTAMP, now_ms)
+
+    def _append(
+        self, data: Buffer, header: BatchHeader, append_time_ms: int, now_ms: int
+    ) -> Appended | ErrorCode:
+        """Writes a batch at the end and takes it into account."""
+        partition = self.partition
         base_offset = partition.end_offset
         if not isinstance(data, bytearray | memoryview) or (
             isinstance(data, memoryview) and data.readonly
@@ -97,6 +134,9 @@ class Shard:
             if self.log.roll_is_due(len(data), extent, now_ms):
                 self.roll()
             settled = self.log.append(data, (extent,), base_offset)
+            ended = partition.apply(header, base_offset, data, now_ms)
+            if ended is not None and ended.is_aborted:
+                self.log.note_aborted(partition.aborted_span(ended))
         except StorageFullError as error:
             ref = self.log.ref
             logger.warning("partition %s-%d: %s", ref.topic, ref.partition, error)
@@ -104,7 +144,6 @@ class Shard:
         except StorageError as error:
             self.fail(error)
             return ErrorCode.KAFKA_STORAGE_ERROR
-        partition.apply(header, base_offset, data, now_ms)
         self._settle_later(partition.end_offset, len(data), settled)
         return Appended(base_offset, append_time_ms, settled)
 
@@ -156,6 +195,15 @@ class Shard:
     def read(self, offset: int, max_bytes: int, end_offset: int) -> Buffer:
         return self.log.read(offset, max_bytes, end_offset)
 
+    def aborted_in(self, records: Buffer, offset: int, end_offset: int) -> Sequence[AbortedSpan]:
+        """The aborted transactions that reach into records that were read between two offsets."""
+        if not records or next(self.log.aborted(offset), None) is None:
+            return ()
+        # Damaged records are for the reader to find; it is told too much then, which does no harm.
+        with suppress(CorruptRecordsError):
+            end_offset = batches.split_batches(records)[-1][1].last_offset + 1
+        return overlapping(self.log.aborted(offset), offset, end_offset)
+
     def trim(self, start_offset: int) -> None:
         self.log.trim(start_offset)
         self.partition.trim(start_offset)
@@ -170,10 +218,12 @@ class Shard:
         if (
             last is not None
             and last.size_bytes > 0
-            and is_expired(last, now_ms, config.retention_ms)
+            and even_last_goes(last, now_ms, config.retention_ms, config.retention_bytes)
             and last.end_offset <= self.partition.high_watermark
         ):
-            self.roll()
+            # On a full disk the segments before it can go all the same, and make room.
+            with suppress(StorageFullError):
+                self.roll()
             segments = self.log.segments()
         start_offset = retained_from(
             segments, self.log.start_offset, now_ms, config.retention_ms, config.retention_bytes
@@ -219,13 +269,19 @@ def replay(log: PartitionLog, now_ms: int) -> Partition:
         chunk = log.read(offset, REPLAY_BYTES, log.end_offset)
         if not chunk:
             break
-        offset = _replay_chunk(partition, memoryview(chunk), now_ms)
+        try:
+            next_offset = _replay_chunk(log, partition, memoryview(chunk), now_ms)
+        except CorruptRecordsError as error:
+            raise DamagedError(f"a batch behind offset {offset} is damaged: {error}") from error
+        if next_offset <= offset:
+            raise DamagedError(f"the batches at offset {offset} are out of order")
+        offset = next_offset
     partition.end_offset = log.end_offset
     partition.advance_high_watermark(log.end_offset)
     return partition
 
 
-def _replay_chunk(partition: Partition, chunk: memoryview, now_ms: int) -> int:
+def _replay_chunk(log: PartitionLog, partition: Partition, chunk: memoryview, now_ms: int) -> int:
     """Applies the batches of a chunk; says where the next one begins."""
     position, offset = 0, partition.end_offset
     while position < len(chunk):
@@ -239,7 +295,10 @@ def _replay_chunk(partition: Partition, chunk: memoryview, now_ms: int) -> int:
                 if header.timestamp_type is TimestampType.LOG_APPEND_TIME
                 else now_ms
             )
-            partition.apply(header, header.base_offset, chunk[position:end], written_ms)
+            batch = chunk[position:end]
+            ended = partition.apply(header, header.base_offset, batch, written_ms)
+            if ended is not None and ended.is_aborted:
+                log.note_aborted(partition.aborted_span(ended))
         offset = header.last_offset + 1
         position = end
     return offset

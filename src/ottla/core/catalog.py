@@ -18,8 +18,13 @@ from ottla.errors import ErrorCode
 TOPIC_NAME_LIMIT = 249
 MAX_PARTITIONS_PER_REQUEST = 10_000
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
+METADATA_TOPIC = "__cluster_metadata"  # Kafka's own catalog; nobody else may have that name
 UNSET = -1
 PRODUCER_ID_BLOCK = 1000
+PRODUCER_IDS_PER_MS = 1000
+# Nobody knows how the topics were configured: nothing of them is deleted until somebody says so.
+ADOPTED_CONFIG = {"retention.ms": "-1", "retention.bytes": "-1"}
+ADOPTED_INTERNAL_CONFIG = {"cleanup.policy": "compact"}
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _TOPIC = "topic/"
@@ -56,6 +61,14 @@ class NewTopic(NamedTuple):
     replication_factor: int
     assignments: Mapping[int, Sequence[int]]
     config: Mapping[str, str]
+
+
+class Adopted(NamedTuple):
+    """What taking over somebody else's partitions changes, and what cannot be taken over."""
+
+    topics: Sequence[Topic]
+    changes: Changes
+    problems: Sequence[str]
 
 
 class Catalog:
@@ -131,6 +144,8 @@ class Catalog:
         refused = check_name(name)
         if refused is not None:
             return refused
+        if name == METADATA_TOPIC:
+            return Refused(ErrorCode.INVALID_REQUEST, f"the name '{name}' is reserved")
         if name in self.topics:
             return Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{name}' exists already")
         other = self._folded.get(folded_name(name))
@@ -206,6 +221,29 @@ class Catalog:
     def configure_broker(self, name: str, config: Mapping[str, str]) -> Changes:
         """Replaces what was altered of a broker's options, or with an empty name of every broker's."""
         return {_BROKER_CONFIG + name: dict(config)}
+
+    def adopt(self, partitions: Iterable[tuple[str, int, uuid.UUID]], now_ms: int) -> Adopted:
+        """Takes over partitions that the engine has and no catalog knows, as those of Apache Kafka."""
+        ids: dict[str, uuid.UUID] = {}
+        numbers: dict[str, list[int]] = {}
+        ambiguous: dict[str, None] = {}
+        for name, partition, topic_id in partitions:
+            if ids.setdefault(name, topic_id) != topic_id:
+                ambiguous[name] = None
+            numbers.setdefault(name, []).append(partition)
+        problems = [f"partitions of '{name}' have different topic ids" for name in ambiguous]
+        topics = []
+        for name, topic_id in ids.items():
+            if name not in ambiguous:
+                config = ADOPTED_INTERNAL_CONFIG if name in INTERNAL_TOPICS else ADOPTED_CONFIG
+                topics.append(Topic(name, topic_id, max(numbers[name]) + 1, 1, config))
+        changes: Changes = {}
+        for topic in topics:
+            changes.update(_topic_change(topic))
+        if changes:
+            # Above every id that its partitions may remember: Kafka counts from 0, and nobody gives out so many.
+            changes[_PRODUCER_IDS] = now_ms * PRODUCER_IDS_PER_MS
+        return Adopted(topics, changes, problems)
 
     def reserve_producer_ids(self) -> tuple[range, Changes]:
         """A block of producer ids; none of them may be used before the changes are committed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
+from ottla.core.aborted import AbortedSpan
 from ottla.core.producer_state import (
     NO_PRODUCER_ID,
     EndedTransaction,
@@ -90,6 +91,12 @@ class Partition:
         if ended is not None:
             self._ended_unseen.append(ended)
         return ended
+
+    def aborted_span(self, ended: EndedTransaction) -> AbortedSpan:
+        """What readers have to know of a transaction that was aborted just now."""
+        first_open = self.producers.first_open_offset
+        stable = ended.last_offset + 1 if first_open is None else first_open
+        return AbortedSpan(ended.producer_id, ended.first_offset, ended.last_offset, stable)
 
     def advance_high_watermark(self, offset: int) -> bool:
         """Everything below the offset is durable; says whether that is news."""

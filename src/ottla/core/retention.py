@@ -18,8 +18,13 @@ class Segment(Protocol):
 
 
 def is_expired(segment: Segment, now_ms: int, retention_ms: int) -> bool:
-    """Whether all of a segment is older than the limit; records without a timestamp have no age."""
+    """Whether all of a segment is older than the limit; -1 for its time would be no age at all."""
     return 0 <= retention_ms < now_ms - segment.max_timestamp_ms and segment.max_timestamp_ms >= 0
+
+
+def even_last_goes(last: Segment, now_ms: int, retention_ms: int, retention_bytes: int) -> bool:
+    """Whether the last segment is to be rolled so that it can go: all of it is old, or nothing is to be kept."""
+    return retention_bytes == 0 or is_expired(last, now_ms, retention_ms)
 
 
 def retained_from(
@@ -32,7 +37,7 @@ def retained_from(
     """The offset that the log should start at; -1 switches a limit off.
 
     Segments go from the front, as in Kafka: the first one that must stay protects all behind it. The last segment
-    stays: the caller rolls it first if `is_expired` says that all of it is old.
+    stays: the caller rolls it first if `even_last_goes` says so.
     """
     keep_from = start_offset
     surplus_bytes = sum(segment.size_bytes for segment in segments) - retention_bytes

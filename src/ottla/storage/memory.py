@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import uuid
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from ottla.config.topic import TopicConfig
+from ottla.core.aborted import AbortedSpan
 from ottla.model import topic_id_text
 from ottla.ports import (
     Buffer,
@@ -29,11 +30,12 @@ from ottla.storage.memory_catalog import MemoryCatalog
 
 DEFAULT_MAX_BYTES: Final = 1024 * 1024 * 1024
 
-# What a batch costs beside its bytes: the object, and its places in four lists.
+# What a batch costs beside its bytes (the object, its places in four lists), or an aborted span.
 _BATCH_OVERHEAD_BYTES: Final = 160
 _MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 _SNAPSHOTS_KEPT: Final = 3
 _NO_TIMESTAMP: Final = -1
+_MAX_COPIED_BYTES: Final = 4 << 20
 
 
 class _Budget:
@@ -60,10 +62,12 @@ class _Segment:
     base_offset: int
     created_ms: int
     end_offset: int
+    written_ms: int
     batches: list[bytes] = field(default_factory=list)
     last_offsets: list[int] = field(default_factory=list)
     timestamps_ms: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
+    aborted: list[AbortedSpan] = field(default_factory=list)
     max_timestamp_ms: int = _NO_TIMESTAMP
 
     @property
@@ -72,7 +76,8 @@ class _Segment:
 
     @property
     def cost_bytes(self) -> int:
-        return self.size_bytes + _BATCH_OVERHEAD_BYTES * len(self.batches)
+        entries = len(self.batches) + len(self.aborted)
+        return self.size_bytes + _BATCH_OVERHEAD_BYTES * entries
 
     def add(self, data: bytes, extent: Extent) -> None:
         self.ends.append(self.size_bytes + len(data))
@@ -88,7 +93,8 @@ class _Segment:
         if first >= stop:
             return b""
         start_bytes = self.ends[first - 1] if first else 0
-        fitting = bisect_right(self.ends, start_bytes + max_bytes)
+        # The batches are copied: a reader that wants very many gets them in several pieces.
+        fitting = bisect_right(self.ends, start_bytes + min(max_bytes, _MAX_COPIED_BYTES))
         return b"".join(self.batches[first : max(first + 1, min(stop, fitting))])
 
 
@@ -117,7 +123,8 @@ class MemoryReplacement:
         self._partition = partition
         self._old = old
         self._budget = budget
-        self._new = _Segment(old[0].base_offset, old[0].created_ms, old[0].base_offset)
+        base_offset = old[0].base_offset
+        self._new = _Segment(base_offset, old[0].created_ms, base_offset, old[-1].written_ms)
         self._is_over = False
 
     def append(self, data: Buffer, extents: Sequence[Extent]) -> None:
@@ -237,6 +244,7 @@ class MemoryLog:
             lasting = [old for old in partition.epochs if old.start_offset < start.start_offset]
             partition.epochs = [*lasting, start]
         position = 0
+        active.written_ms = self._clock.now_ms()
         for extent in extents:
             active.add(bytes(data[position : position + extent.size_bytes]), extent)
             position += extent.size_bytes
@@ -261,7 +269,8 @@ class MemoryLog:
         end_offset = self.end_offset
         if not partition.segments[-1].batches:
             return
-        partition.segments.append(_Segment(end_offset, self._clock.now_ms(), end_offset))
+        now_ms = self._clock.now_ms()
+        partition.segments.append(_Segment(end_offset, now_ms, end_offset, now_ms))
         partition.bases.append(end_offset)
 
     def read(self, offset: int, max_bytes: int, end_offset: int) -> Buffer:
@@ -303,7 +312,7 @@ class MemoryLog:
                 segment.base_offset,
                 segment.end_offset,
                 segment.size_bytes,
-                segment.max_timestamp_ms,
+                segment.written_ms if segment.max_timestamp_ms < 0 else segment.max_timestamp_ms,
             )
             for segment in self._partition.segments
         ]
@@ -368,6 +377,24 @@ class MemoryLog:
             if offset <= self.end_offset
         ]
 
+    def note_aborted(self, span: AbortedSpan) -> None:
+        self.check_open()
+        aborted = self._segment_of(span.last_offset).aborted
+        if not aborted or span.last_offset > aborted[-1].last_offset:
+            # Beyond the limit if need be: the marker is there, and its span belongs to it.
+            self._budget.used_bytes += _BATCH_OVERHEAD_BYTES
+            aborted.append(span)
+
+    def aborted(self, offset: int) -> Iterator[AbortedSpan]:
+        self.check_open()
+        partition = self._partition
+        for segment in partition.segments[max(bisect_right(partition.bases, offset) - 1, 0) :]:
+            yield from segment.aborted
+
+    def _segment_of(self, offset: int) -> _Segment:
+        partition = self._partition
+        return partition.segments[max(bisect_right(partition.bases, offset) - 1, 0)]
+
     def flush(self) -> asyncio.Future[None] | None:
         self.check_open()
         return None
@@ -430,7 +457,8 @@ class MemoryStore:
             partition = None
         self._epoch = self._next_epoch(ref)
         if partition is None:
-            partition = _Partition(ref, [_Segment(0, self._clock.now_ms(), 0)], [0])
+            now_ms = self._clock.now_ms()
+            partition = _Partition(ref, [_Segment(0, now_ms, 0, now_ms)], [0])
             self._partitions[key] = partition
         partition.epoch = self._epoch
         log = MemoryLog(partition, self._epoch, config, self._clock, self._budget, self._release)
@@ -458,6 +486,9 @@ class MemoryStore:
 
     def partitions(self) -> Sequence[PartitionRef]:
         return [partition.ref for partition in self._partitions.values()]
+
+    def offline(self) -> Sequence[PartitionRef]:
+        return []
 
     def log_dirs(self) -> Sequence[LogDir]:
         sizes = {

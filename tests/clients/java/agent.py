@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
 import socket
 import struct
@@ -13,34 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests import maven
 from tests.clients.driver import READ_SECONDS, RefusedError
+from tests.maven import KAFKA_VERSION, NO_LOGGING
 
-KAFKA_CLIENTS_VERSION = "4.1.0"
-DOWNLOAD_SECONDS = 80
-PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
 SOURCE = Path(__file__).with_name("ClientAgent.java")
-
-POM = f"""\
-<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>ottla</groupId>
-  <artifactId>client-tests</artifactId>
-  <version>1</version>
-  <packaging>pom</packaging>
-  <dependencies>
-    <dependency>
-      <groupId>org.apache.kafka</groupId>
-      <artifactId>kafka-clients</artifactId>
-      <version>{KAFKA_CLIENTS_VERSION}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.slf4j</groupId>
-      <artifactId>slf4j-nop</artifactId>
-      <version>1.7.36</version>
-    </dependency>
-  </dependencies>
-</project>
-"""
 
 _INT32 = struct.Struct(">i")
 
@@ -97,10 +72,10 @@ class AgentConnection:
 @contextmanager
 def start_agent(shared_folder: Path) -> Iterator[Agent]:
     """Downloads what is missing and starts the process; skips where that cannot be."""
-    for program in ("java", "javac", "mvn"):
-        if shutil.which(program) is None:
-            pytest.skip(f"the Java client needs {program}, which is not installed")
-    jars = _jars(shared_folder)
+    if shutil.which("javac") is None:
+        pytest.skip("the Java client needs javac, which is not installed")
+    artifacts = {"org.apache.kafka:kafka-clients": KAFKA_VERSION, **NO_LOGGING}
+    jars = maven.jars(f"kafka-clients-{KAFKA_VERSION}", artifacts, shared_folder)
     process = subprocess.Popen(
         # One compiler thread and the plain collector: it shares two cores with the tests.
         [
@@ -125,47 +100,3 @@ def start_agent(shared_folder: Path) -> Iterator[Agent]:
             process.kill()
             process.wait()
         process.stdout.close()
-
-
-def _jars(shared_folder: Path) -> Path:
-    """The folder with the client and what it needs, downloaded once per user."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = cache / "ottla-tests" / f"kafka-clients-{KAFKA_CLIENTS_VERSION}"
-    folder.mkdir(parents=True, exist_ok=True)
-    jars, failure = folder / "jars", shared_folder / "maven-failed.txt"
-    with (folder / "lock").open("w") as lock:
-        # The workers of one test run ask at the same time.
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not jars.exists():
-            if not failure.exists():
-                reason = _download(folder, jars)
-                if reason is not None:
-                    failure.write_text(reason, encoding="utf-8")
-            if failure.exists():
-                pytest.skip(f"no Java client: {failure.read_text(encoding='utf-8')}")
-    return jars
-
-
-def _download(folder: Path, jars: Path) -> str | None:
-    """Why Maven could not get the jars."""
-    (folder / "pom.xml").write_text(POM, encoding="utf-8")
-    partial = folder / "partial"
-    shutil.rmtree(partial, ignore_errors=True)
-    command = [
-        *("mvn", "--batch-mode", "--quiet", "-f", str(folder / "pom.xml")),
-        *(f"{PLUGIN}:copy-dependencies", f"-DoutputDirectory={partial}"),
-    ]
-    try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=DOWNLOAD_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return f"Maven did not download it within {DOWNLOAD_SECONDS} s"
-    if done.returncode != 0:
-        return f"Maven could not download it: {done.stdout.decode()[:500]}"
-    partial.rename(jars)
-    return None

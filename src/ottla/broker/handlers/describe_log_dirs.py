@@ -29,12 +29,23 @@ def handle(
         }
     log_dirs = node.cluster.store.log_dirs()
     unused = _unused_partitions(node, log_dirs)
+    offline = node.offline_partitions()
     results = []
     for log_dir in log_dirs:
-        sizes = dict(log_dir.partitions)
+        sizes = {key: size for key, size in log_dir.partitions.items() if key not in offline}
         # The engine makes a log when it is first used; to clients it exists since the topic does.
         sizes.update((key, 0) for key in unused)
         unused = []
+        # Kafka can only say that a whole folder is offline; so is that of such a partition.
+        results += [
+            DescribeLogDirsResult(
+                error_code=ErrorCode.KAFKA_STORAGE_ERROR,
+                log_dir=f"{log_dir.path}/{topic}-{partition}",
+                topics=[],
+            )
+            for topic, partition in sorted(offline)
+            if (topic, partition) in log_dir.partitions
+        ]
         results.append(
             DescribeLogDirsResult(
                 error_code=ErrorCode.NONE,

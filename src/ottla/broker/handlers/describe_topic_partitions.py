@@ -6,6 +6,8 @@ from ottla.broker.node import Node
 from ottla.broker.request import RequestContext
 from ottla.core.catalog import Refused, Topic
 from ottla.errors import ErrorCode
+from ottla.model import NO_LEADER
+from ottla.ports import PartitionRef
 from ottla.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -71,17 +73,18 @@ def _described(node: Node, topic: Topic, partitions: range) -> DescribeTopicPart
     described = []
     for partition in partitions:
         replicas = list(node.cluster.replicas_of(topic, partition))
+        is_offline = node.is_offline(PartitionRef(topic.name, partition, topic.topic_id))
         described.append(
             DescribeTopicPartitionsResponsePartition(
-                error_code=ErrorCode.NONE,
+                error_code=ErrorCode.LEADER_NOT_AVAILABLE if is_offline else ErrorCode.NONE,
                 partition_index=partition,
-                leader_id=replicas[0],
+                leader_id=NO_LEADER if is_offline else replicas[0],
                 leader_epoch=node.cluster.leader_epoch(topic, partition),
                 replica_nodes=replicas,
                 isr_nodes=replicas,
                 eligible_leader_replicas=[],
                 last_known_elr=[],
-                offline_replicas=[],
+                offline_replicas=replicas if is_offline else [],
             )
         )
     return DescribeTopicPartitionsResponseTopic(

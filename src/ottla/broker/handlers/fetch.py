@@ -12,6 +12,7 @@ from ottla.core.fetch_session import FetchContext, FetchTarget, Key
 from ottla.core.partition import READ_COMMITTED
 from ottla.errors import ErrorCode
 from ottla.wire.messages.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
@@ -132,7 +133,7 @@ def _partition(node: Node, one: Fetched, version: int, isolation_level: int) -> 
         high_watermark=one.bounds.high_watermark,
         last_stable_offset=one.bounds.last_stable_offset,
         log_start_offset=one.bounds.start_offset,
-        aborted_transactions=[] if isolation_level == READ_COMMITTED else None,
+        aborted_transactions=_aborted(one) if isolation_level == READ_COMMITTED else None,
         records=one.records,
     )
     if one.diverging is not None:
@@ -146,6 +147,13 @@ def _partition(node: Node, one: Fetched, version: int, isolation_level: int) -> 
     if version < FIRST_VERSION_WITH_ZSTD and one.records and _is_zstd(node, one):
         data.error_code, data.records = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, b""
     return data
+
+
+def _aborted(one: Fetched) -> list[AbortedTransaction]:
+    return [
+        AbortedTransaction(producer_id=span.producer_id, first_offset=span.first_offset)
+        for span in one.aborted
+    ]
 
 
 def _is_zstd(node: Node, one: Fetched) -> bool:

@@ -9,6 +9,8 @@ from ottla.broker.node import Node
 from ottla.broker.request import RequestContext
 from ottla.core.catalog import Refused, Topic
 from ottla.errors import ErrorCode
+from ottla.model import NO_LEADER
+from ottla.ports import PartitionRef
 from ottla.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -83,14 +85,16 @@ def _described(node: Node, topic: Topic) -> MetadataResponseTopic:
     partitions = []
     for partition in range(topic.partition_count):
         replicas = list(cluster.replicas_of(topic, partition))
+        is_offline = node.is_offline(PartitionRef(topic.name, partition, topic.topic_id))
         partitions.append(
             MetadataResponsePartition(
-                error_code=ErrorCode.NONE,
+                error_code=ErrorCode.LEADER_NOT_AVAILABLE if is_offline else ErrorCode.NONE,
                 partition_index=partition,
-                leader_id=replicas[0],
+                leader_id=NO_LEADER if is_offline else replicas[0],
                 leader_epoch=cluster.leader_epoch(topic, partition),
                 replica_nodes=replicas,
                 isr_nodes=replicas,
+                offline_replicas=replicas if is_offline else [],
             )
         )
     return MetadataResponseTopic(

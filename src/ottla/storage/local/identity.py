@@ -19,7 +19,9 @@ def lock_folder(folder: str) -> int:
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        # Apache Kafka's kind of lock, which the other one does not see.
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
         os.close(fd)
         raise StorageError(f"the data folder {folder} is in use by another broker") from None
     except OSError:
@@ -49,7 +51,8 @@ def open_identity(folder: str, node_id: int, cluster_id: str | None) -> str:
     for name, wanted in (("node.id", str(node_id)), ("cluster.id", cluster_id)):
         if wanted is not None and properties.get(name) != wanted:
             raise StorageError(
-                f"the data folder {folder} belongs to {name} {properties.get(name)}, not {wanted}"
+                f"the data folder {folder} belongs to {name} {properties.get(name)}, not {wanted}: "
+                "use another folder, or the option that its meta.properties names"
             )
     return properties["cluster.id"]
 

@@ -15,13 +15,16 @@ INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 TXN_INDEX_SUFFIX: Final = ".txnindex"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
+SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 DELETED_SUFFIX: Final = ".deleted"
 # A segment that will replace others: while it is written, and while it is put in their place.
 CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
 TEMPORARY_SUFFIX: Final = ".tmp"
+CUT_MARK: Final = ".cut-"  # and a number: what a recovery has cut off a file
 DELETED_FOLDER_SUFFIX: Final = "-delete"
 STRAY_FOLDER_SUFFIX: Final = "-stray"
+KAFKA_CATALOG_TOPIC: Final = "__cluster_metadata"  # its folder is none of ours
 
 LEADER_EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA_FILE: Final = "partition.metadata"

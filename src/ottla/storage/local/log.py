@@ -7,12 +7,14 @@ import contextlib
 import logging
 import os
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from ottla.config.topic import LONG_MAX, TopicConfig
+from ottla.core.aborted import AbortedSpan
 from ottla.ports import (
     Buffer,
+    DamagedError,
     EpochStart,
     Extent,
     FencedError,
@@ -23,15 +25,22 @@ from ottla.ports import (
     StorageFullError,
 )
 from ottla.storage.local import checkpoint, layout, swap, times
+from ottla.storage.local.aborted import AbortedSpans
 from ottla.storage.local.durability import Durability
 from ottla.storage.local.epochs import LeaderEpochs
 from ottla.storage.local.index import SegmentIndex, empty_index
-from ottla.storage.local.recovery import Folder, UntrustworthyError, load_active
+from ottla.storage.local.recovery import (
+    Folder,
+    UntrustworthyError,
+    check_txn_indexes,
+    load_active,
+)
 from ottla.storage.local.replacement import LocalReplacement
 from ottla.storage.local.scan import build_index
 from ottla.storage.local.segment import BrokenSegmentError, Segment
 from ottla.storage.local.snapshots import SnapshotFiles
 from ottla.storage.local.surroundings import Surroundings
+from ottla.storage.local.trouble import refusal
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +49,7 @@ class LocalLog:
     """Implements PartitionLog over segment files; not thread-safe."""
 
     __slots__ = (
+        "_aborted",
         "_active",
         "_bases",
         "_config",
@@ -57,6 +67,7 @@ class LocalLog:
         "_shared",
         "_snapshots",
         "_start_offset",
+        "damage",
         "durability",
         "sync_has_failed",
         "was_closed",
@@ -76,6 +87,7 @@ class LocalLog:
         self._folder = folder.path
         self._shared = shared
         self._refusal: StorageError | None = None
+        self.damage: DamagedError | None = None
         self.sync_has_failed = False
         self.was_closed = False
         self.was_fenced = False
@@ -84,6 +96,7 @@ class LocalLog:
         self._sealed_bytes = 0
         self._start_offset = 0
         self._snapshots = SnapshotFiles(folder.path, folder.snapshots)
+        self._aborted = AbortedSpans(folder.path, folder.txn_indexes)
         self._epochs = LeaderEpochs(folder.path)
         self.durability = Durability(folder.path, self._epochs, shared.executor, self.sync_failed)
         self.configure(config)
@@ -129,12 +142,15 @@ class LocalLog:
             self._segments.append(segment)
         if bases:
             index, end_offset = load_active(folder, bases[-1], self._interval_bytes)
-            if end_offset < start_offset:
+            if end_offset < max(start_offset, recovery_point):
                 raise UntrustworthyError(
-                    f"{folder.path} ends at {end_offset}, below {start_offset}"
+                    f"{folder.path} ends at {end_offset}, below {max(start_offset, recovery_point)}"
                 )
+            check_txn_indexes(folder, end_offset)
             active = self._segment(bases[-1], end_offset, folder.sizes[bases[-1]])
             active.index = index
+        elif start_offset < recovery_point:
+            raise UntrustworthyError(f"{folder.path} has no segment")
         else:
             bases = [start_offset]
             active = self._new_segment_file(start_offset)
@@ -208,7 +224,7 @@ class LocalLog:
             self._end(error)
             raise
         except OSError as error:
-            raise StorageError(f"cannot append to {segment.path}: {error}") from error
+            raise refusal(f"cannot append to {segment.path}", error) from error
         if segment.end_offset - self.durability.synced_offset >= self._flush_messages:
             return self.flush()
         if self._flush_is_timed and self not in self._shared.timed_flushes:
@@ -242,7 +258,7 @@ class LocalLog:
             old.complete_index()
             new = self._new_segment_file(old.end_offset)
         except OSError as error:
-            raise StorageError(f"cannot begin a new segment in {self._folder}: {error}") from error
+            raise refusal(f"cannot begin a new segment in {self._folder}", error) from error
         old.seal()
         self._sealed_bytes += old.size_bytes
         self._bases.append(new.base_offset)
@@ -273,36 +289,43 @@ class LocalLog:
                     return data
         except OSError as error:
             raise StorageError(f"cannot read {self._folder} at {offset}: {error}") from error
+        except DamagedError as error:
+            self._end_damaged(error)
+            raise
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StorageError(f"cannot read {self._folder}: {error}") from error
+        except DamagedError as error:
+            self._end_damaged(error)
+            raise
 
     def batch_at_timestamp(self, timestamp_ms: int, offset: int) -> Buffer | None:
         self.check_open()
         offset = max(offset, self._start_offset)
         first = max(bisect_right(self._bases, offset) - 1, 0)
-        try:
+        with self._reading():
             return times.first_at(self._segments[first:], timestamp_ms, offset)
-        except OSError as error:
-            raise StorageError(f"cannot read {self._folder}: {error}") from error
 
     def batch_of_max_timestamp(self) -> Buffer | None:
         self.check_open()
-        try:
+        with self._reading():
             return times.latest(self._segments, self._start_offset)
-        except OSError as error:
-            raise StorageError(f"cannot read {self._folder}: {error}") from error
 
     def segments(self) -> Sequence[SegmentInfo]:
-        try:
+        with self._reading():
             return [
                 SegmentInfo(
                     segment.base_offset,
                     segment.end_offset,
                     segment.size_bytes,
-                    segment.largest_time().timestamp_ms,
+                    segment.age_time_ms(),
                 )
                 for segment in self._segments
             ]
-        except OSError as error:
-            raise StorageError(f"cannot read {self._folder}: {error}") from error
 
     # -- forgetting
 
@@ -337,6 +360,7 @@ class LocalLog:
             del self._segments[0], self._bases[0]
             self._sealed_bytes -= segment.size_bytes
             self.durability.dropped(segment)
+            self._aborted.drop(segment.base_offset)
             self._start_offset = max(self._start_offset, self._bases[0])
             segment.close()
             self._shared.remove_later(paths, due_ms)
@@ -387,6 +411,8 @@ class LocalLog:
         for segment in segments:
             self._sealed_bytes -= segment.size_bytes
             self.durability.dropped(segment)
+            # The records of aborted transactions went with the cleaning: nobody has to be told of them.
+            self._aborted.drop(segment.base_offset)
             segment.close()
         self._sealed_bytes += size_bytes
         self.durability.also_sync(self._folder)
@@ -397,13 +423,36 @@ class LocalLog:
     def save_snapshot(self, snapshot: Snapshot) -> None:
         self.check_open()
         try:
+            # No replay looks behind a snapshot: what it would find there has to be on disk first.
+            self._aborted.sync()
             self.durability.also_sync(self._snapshots.save(snapshot))
             self._snapshots.prune(self._bases)
         except OSError as error:
-            raise StorageError(f"cannot save a snapshot in {self._folder}: {error}") from error
+            raise refusal(f"cannot save a snapshot in {self._folder}", error) from error
 
     def snapshots(self) -> Sequence[Snapshot]:
         return self._snapshots.read(self.end_offset)
+
+    # -- aborted transactions
+
+    def note_aborted(self, span: AbortedSpan) -> None:
+        self.check_open()
+        try:
+            for path in self._aborted.note(span, self._base_of(span.last_offset)):
+                self.durability.also_sync(path)
+        except OSError as error:
+            raise StorageError(f"cannot note {span} in {self._folder}: {error}") from error
+
+    def _base_of(self, offset: int) -> int:
+        return self._bases[max(bisect_right(self._bases, offset) - 1, 0)]
+
+    def aborted(self, offset: int) -> Iterator[AbortedSpan]:
+        self.check_open()
+        return iter(()) if self._aborted.is_empty else self._aborted_from(offset)
+
+    def _aborted_from(self, offset: int) -> Iterator[AbortedSpan]:
+        with self._reading():
+            yield from self._aborted.spans(self._base_of(offset), offset)
 
     # -- durability
 
@@ -445,8 +494,12 @@ class LocalLog:
         assert self._refusal is not None
         return type(self._refusal)(*self._refusal.args)
 
-    def _end(self, refusal: StorageError) -> None:
-        self._refusal = refusal
+    def _end_damaged(self, error: DamagedError) -> None:
+        self.damage = error
+        self._end(error)
+
+    def _end(self, told: StorageError) -> None:
+        self._refusal = told
         self._shared.timed_flushes.pop(self, None)
         for segment in self._segments:
             segment.close()
@@ -455,14 +508,14 @@ class LocalLog:
     def fence(self) -> None:
         """Ends the claim in favour of another; everything is in its files afterwards."""
         if self._refusal is None:
-            refusal = FencedError(f"{self._folder} was claimed anew, epoch {self._epoch} is over")
+            told = FencedError(f"{self._folder} was claimed anew, epoch {self._epoch} is over")
             try:
                 self._active.complete_index()
             except OSError as error:
                 logger.warning("cannot write the indexes of %s: %s", self._active.path, error)
             self.was_fenced = True
-            self._end(refusal)
-            self.durability.abandon(refusal)
+            self._end(told)
+            self.durability.abandon(told)
         else:
             self._refusal = FencedError(f"{self._folder} was claimed anew")
 

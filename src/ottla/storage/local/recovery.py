@@ -1,8 +1,9 @@
 """What is done with a partition's folder before it is used.
 
 After an unclean stop everything from the recovery point on is checked, and the log is cut at the
-first batch that is not whole. After a clean stop only the headers behind the last index entry are
-looked at.
+first batch that is not whole; batches behind it that are whole are kept in a file aside. Below the
+recovery point everything was on disk: what is missing there is damage, and nothing is changed.
+After a clean stop only the headers behind the last index entry are looked at.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import contextlib
 import logging
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
 
+from ottla.ports import DamagedError
 from ottla.storage.local import checkpoint, layout, swap
+from ottla.storage.local.aborted import sound_bytes
 from ottla.storage.local.epochs import LeaderEpochs
 from ottla.storage.local.index import (
     DamagedIndexError,
@@ -23,6 +26,7 @@ from ottla.storage.local.index import (
     read_active_index,
 )
 from ottla.storage.local.scan import Scan, check_crc, check_nothing, scan_file
+from ottla.storage.local.trouble import keep_aside, whole_batch_position
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +39,7 @@ Cut = Callable[[str, int], None]
 class Folder:
     """The files of a partition, after a replacement of segments was completed or undone."""
 
-    __slots__ = ("changed", "path", "sizes", "snapshots")
+    __slots__ = ("changed", "path", "sizes", "snapshots", "txn_indexes")
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -51,6 +55,8 @@ class Folder:
                     with contextlib.suppress(OSError):
                         os.unlink(entry.path)
                     continue
+                if layout.CUT_MARK in entry.name:
+                    continue
                 parsed = layout.parse_offset_file_name(entry.name)
                 if parsed is None or not entry.is_file():
                     if entry.name not in _OTHER_FILES:
@@ -59,7 +65,7 @@ class Folder:
                     sizes[parsed[0]] = entry.stat().st_size
                 elif parsed[1] == layout.SNAPSHOT_SUFFIX:
                     self.snapshots.append(parsed[0])
-                elif parsed[1] in swap.SEGMENT_SUFFIXES:
+                elif parsed[1] in layout.SEGMENT_SUFFIXES:
                     indexes.append((parsed[0], entry.path))
                 else:
                     logger.warning("%s does not belong into a partition: ignored", entry.path)
@@ -69,21 +75,32 @@ class Folder:
                 os.unlink(index_path)
         self.sizes = dict(sorted(sizes.items()))
         self.snapshots.sort()
+        self.txn_indexes = sorted(
+            base_offset
+            for base_offset, index_path in indexes
+            if index_path.endswith(layout.TXN_INDEX_SUFFIX) and base_offset in sizes
+        )
 
     def stem(self, base_offset: int) -> str:
         return os.path.join(self.path, layout.offset_file_name(base_offset, ""))
 
     def remove_segment(self, base_offset: int) -> None:
-        for suffix in swap.SEGMENT_SUFFIXES:
+        for suffix in layout.SEGMENT_SUFFIXES:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.stem(base_offset) + suffix)
         del self.sizes[base_offset]
+        if base_offset in self.txn_indexes:
+            self.txn_indexes.remove(base_offset)
         self.changed = True
+
+    def segment_end(self, base_offset: int, end_offset: int) -> int:
+        """Where a segment ends at most, in a log that ends at `end_offset`."""
+        return min((base for base in self.sizes if base > base_offset), default=end_offset)
 
     def remove_snapshots_above(self, offset: int) -> None:
         for snapshot in [found for found in self.snapshots if found > offset]:
             logger.warning(
-                "%s%s is above the log's end %d: removed",
+                "%s%s is of no use above %d: removed",
                 self.stem(snapshot),
                 layout.SNAPSHOT_SUFFIX,
                 offset,
@@ -177,66 +194,167 @@ def _header_at(path: str, position: int) -> bytes:
     return header
 
 
-def recover(path: str, recovery_point: int, log_start: int, interval_bytes: int, cut: Cut) -> int:
-    """Checks a partition's folder after an unclean stop and mends it; answers the log's end."""
+class Trust(NamedTuple):
+    """How much of a folder is believed."""
+
+    checked_from: int  # batches below are not looked at
+    synced_offset: int  # everything below was on disk
+    log_start: int
+
+
+class Suspicion(NamedTuple):
+    """Why a partition's files are not to be trusted before they are checked."""
+
+    sync_has_failed: bool = False
+    is_damaged: bool = False  # something was wrong in what is else believed without a look
+    reached: int = 0  # the log's end when that was found
+
+    def trust(self, recovery_point: int, log_start: int) -> Trust:
+        """What is believed all the same."""
+        checked_from = 0 if self.is_damaged else recovery_point
+        return Trust(checked_from, max(recovery_point, self.reached), log_start)
+
+
+def recover(path: str, trust: Trust, interval_bytes: int, cut: Cut) -> int:
+    """Checks a partition's folder after an unclean stop and mends it; answers the log's end.
+
+    DamagedError if what was on disk is not there any more.
+    """
     folder = Folder(path)
     epochs = LeaderEpochs(path)
     bases = list(folder.sizes)
-    first = max(bisect_right(bases, recovery_point) - 1, 0)
-    end_offset = bases[first] if bases else log_start
+    first = max(bisect_right(bases, trust.checked_from) - 1, 0)
+    end_offset = bases[first] if bases else trust.log_start
     for number in range(first, len(bases)):
         base_offset = bases[number]
+        segment_path = folder.stem(base_offset) + layout.LOG_SUFFIX
         if base_offset < end_offset:
-            logger.error(
-                "%s begins below %d, where the segment before it ends",
-                folder.stem(base_offset),
+            flaw = f"it begins below {end_offset}, where the segment before it ends"
+            _check_loss(segment_path, 0, base_offset, flaw, trust)
+            logger.error("%s: %s", segment_path, flaw)
+            _remove_from(folder, bases[number:], end_offset)
+            break
+        if base_offset > end_offset and number > first:
+            logger.warning(
+                "%s begins at %d, but the segment before it ends at %d: what lay between is lost, "
+                "unless the topic is compacted",
+                segment_path,
+                base_offset,
                 end_offset,
             )
-            _remove_from(folder, bases[number:])
-            break
-        segment_path = folder.stem(base_offset) + layout.LOG_SUFFIX
-        scan = _scan_start(folder, base_offset, recovery_point if number == first else base_offset)
-        start = scan.valid_bytes
-        scan_file(segment_path, scan, interval_bytes, check_crc)
-        if scan.flaw is not None and start and scan.valid_bytes == start:
-            # The index led to something that is no batch, although it was flushed: trust nothing.
-            scan = Scan(empty_index(base_offset), 0, base_offset)
-            scan_file(segment_path, scan, interval_bytes, check_crc)
+        checked_from = trust.checked_from if number == first else base_offset
+        scan = _scan(folder, base_offset, checked_from, interval_bytes)
         end_offset = scan.end_offset
         if scan.flaw is not None:
-            logger.warning(
-                "%s: cutting off %d bytes at position %d, offset %d: %s",
-                segment_path,
-                max(scan.size_bytes - scan.valid_bytes, 0),
-                scan.valid_bytes,
-                end_offset,
-                scan.flaw,
-            )
-            cut(segment_path, scan.valid_bytes)
+            _check_loss(segment_path, scan.valid_bytes, end_offset, scan.flaw, trust)
+            _cut_off(segment_path, scan, cut)
             folder.changed = True
         scan.index.add_time_entry()
         scan.index.write(folder.stem(base_offset))
         epochs.assign_found(scan.epochs)
         if scan.flaw is not None:
-            _remove_from(folder, bases[number + 1 :])
+            _remove_from(folder, bases[number + 1 :], end_offset)
             break
-    if end_offset < log_start:
+    if end_offset < trust.synced_offset:
+        raise DamagedError(_lost(path, f"it ends at offset {end_offset}", trust))
+    if end_offset < trust.log_start:
         logger.warning(
-            "%s ends at %d, below its start %d: beginning anew there", path, end_offset, log_start
+            "%s ends at %d, below its start %d: beginning anew there",
+            path,
+            end_offset,
+            trust.log_start,
         )
-        _remove_from(folder, list(folder.sizes))
-        end_offset = log_start
-    epochs.cut_end(end_offset, max(log_start, min(folder.sizes, default=0)))
+        for base_offset in list(folder.sizes):
+            folder.remove_segment(base_offset)
+        end_offset = trust.log_start
+    epochs.cut_end(end_offset, max(trust.log_start, min(folder.sizes, default=0)))
+    _mend_txn_indexes(folder, end_offset)
     folder.remove_snapshots_above(end_offset)
     if folder.changed:
         checkpoint.sync_path(path)
     return end_offset
 
 
-def _remove_from(folder: Folder, bases: Sequence[int]) -> None:
+def _scan(folder: Folder, base_offset: int, checked_from: int, interval_bytes: int) -> Scan:
+    path = folder.stem(base_offset) + layout.LOG_SUFFIX
+    scan = _scan_start(folder, base_offset, checked_from)
+    start = scan.valid_bytes
+    scan_file(path, scan, interval_bytes, check_crc)
+    if scan.flaw is not None and start and scan.valid_bytes == start:
+        # The index led to something that is no batch, although it was flushed: trust nothing.
+        scan = Scan(empty_index(base_offset), 0, base_offset)
+        scan_file(path, scan, interval_bytes, check_crc)
+    return scan
+
+
+def _check_loss(path: str, position: int, end_offset: int, flaw: str, trust: Trust) -> None:
+    """DamagedError if a cut there would take what was on disk."""
+    if end_offset < trust.synced_offset:
+        found = f"at position {position}, offset {end_offset}: {flaw}"
+        raise DamagedError(_lost(path, found, trust))
+
+
+def _lost(path: str, found: str, trust: Trust) -> str:
+    return (
+        f"{path} is damaged: {found}, although everything below offset {trust.synced_offset} was on "
+        "disk. Nothing was changed. Put back what is missing from a copy, or, to go on without it, "
+        f"stop the broker and remove the partition's line from {layout.RECOVERY_POINTS_FILE}"
+    )
+
+
+def _cut_off(path: str, scan: Scan, cut: Cut) -> None:
+    """Cuts a segment where it stops being good; whole batches behind that are kept aside."""
+    kept = "no whole batch is among them"
+    if whole_batch_position(path, scan.valid_bytes, scan.end_offset) is not None:
+        kept = f"they are kept as {keep_aside(path, scan.valid_bytes)}"
+    logger.warning(
+        "%s: cutting off %d bytes at position %d, offset %d (%s): %s",
+        path,
+        max(scan.size_bytes - scan.valid_bytes, 0),
+        scan.valid_bytes,
+        scan.end_offset,
+        scan.flaw,
+        kept,
+    )
+    cut(path, scan.valid_bytes)
+
+
+def _remove_from(folder: Folder, bases: Sequence[int], end_offset: int) -> None:
+    """Removes segments behind the new end; those with whole batches are kept aside."""
     for base_offset in bases:
-        logger.warning("%s: removing %d bytes", folder.stem(base_offset), folder.sizes[base_offset])
+        path = folder.stem(base_offset) + layout.LOG_SUFFIX
+        kept = "no whole batch is in it"
+        if whole_batch_position(path, 0, end_offset) is not None:
+            kept = f"its content is kept as {keep_aside(path, 0)}"
+        logger.warning("%s: removing %d bytes: %s", path, folder.sizes[base_offset], kept)
         folder.remove_segment(base_offset)
+
+
+def _mend_txn_indexes(folder: Folder, end_offset: int) -> None:
+    """Cuts entries that cannot be right; the replay that finds them again has to look that far back."""
+    for base_offset, good_bytes in _flawed_txn_indexes(folder, end_offset):
+        path = folder.stem(base_offset) + layout.TXN_INDEX_SUFFIX
+        logger.warning("%s: cutting it to %d bytes", path, good_bytes)
+        cut_in_place(path, good_bytes)
+        folder.remove_snapshots_above(base_offset)
+
+
+def _flawed_txn_indexes(folder: Folder, end_offset: int) -> Iterator[tuple[int, int]]:
+    """The transaction indexes that do not fit their segments, and how many of their bytes do."""
+    for base_offset in folder.txn_indexes:
+        path = folder.stem(base_offset) + layout.TXN_INDEX_SUFFIX
+        data = checkpoint.read_small_file(path) or b""
+        segment_end = folder.segment_end(base_offset, end_offset)
+        good_bytes = sound_bytes(data, base_offset, segment_end)
+        if good_bytes < len(data):
+            yield base_offset, good_bytes
+
+
+def check_txn_indexes(folder: Folder, end_offset: int) -> None:
+    """UntrustworthyError if one does not fit its segment."""
+    for base_offset, good_bytes in _flawed_txn_indexes(folder, end_offset):
+        path = folder.stem(base_offset) + layout.TXN_INDEX_SUFFIX
+        raise UntrustworthyError(f"{path} at {good_bytes}: no entry of this segment")
 
 
 class UntrustworthyError(Exception):

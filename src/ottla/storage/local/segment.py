@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ottla.ports import Buffer, Extent, StorageError
+from ottla.ports import Buffer, DamagedError, Extent, StorageError
 from ottla.storage.local import layout
 from ottla.storage.local.files import OpenFiles
 from ottla.storage.local.index import (
@@ -196,7 +196,7 @@ class Segment:
         try:
             self._map = mmap.mmap(fd, self.size_bytes, access=mmap.ACCESS_READ)
         except ValueError as error:
-            raise StorageError(
+            raise DamagedError(
                 f"{self.path} is shorter than its {self.size_bytes} bytes"
             ) from error
         finally:
@@ -212,7 +212,7 @@ class Segment:
         want_bytes = min(want_bytes, self.size_bytes - position)
         data = os.pread(self._open(), want_bytes, position)
         if len(data) != want_bytes:
-            raise StorageError(f"{self.path} is shorter than its {self.size_bytes} bytes")
+            raise DamagedError(f"{self.path} is shorter than its {self.size_bytes} bytes")
         return data, position
 
     # -- reading
@@ -241,12 +241,12 @@ class Segment:
             return self._read(offset, max_bytes, end_offset)
         except DamagedIndexError as error:
             if not self.sealed:
-                raise StorageError(f"{self.path} is damaged: {error}") from error
+                raise DamagedError(f"{self.path} is damaged: {error}") from error
             self._rebuilt_index(str(error))
         try:
             return self._read(offset, max_bytes, end_offset)
         except DamagedIndexError as error:
-            raise StorageError(f"{self.path} is damaged: {error}") from error
+            raise DamagedError(f"{self.path} is damaged: {error}") from error
 
     def _read(self, offset: int, max_bytes: int, end_offset: int) -> Buffer:
         size_bytes = self.size_bytes
@@ -335,6 +335,13 @@ class Segment:
                 found = self._rebuilt_index("the time index does not fit").last_time_entry()
             self.max_time = found
         return self.max_time
+
+    def age_time_ms(self) -> int:
+        """What the segment's age is counted from: its largest timestamp, or its file's last change."""
+        timestamp_ms = self.largest_time().timestamp_ms
+        if timestamp_ms > NO_TIMESTAMP:
+            return timestamp_ms
+        return os.stat(self.path).st_mtime_ns // 1_000_000
 
     def _is_time_of(self, point: TimePoint) -> bool:
         """Whether the batch that an entry of the time index names has that timestamp."""

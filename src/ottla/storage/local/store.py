@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla.config.topic import LONG_MAX, TopicConfig
-from ottla.ports import Catalog, Clock, LogDir, PartitionRef, StorageError
+from ottla.ports import Catalog, Clock, DamagedError, LogDir, PartitionRef, StorageError
 from ottla.storage.local import checkpoint, layout, recovery
 from ottla.storage.local.cleaned import CleanedOffsets
 from ottla.storage.local.files import OpenFiles, default_open_segments
@@ -25,6 +25,7 @@ from ottla.storage.local.identity import (
 )
 from ottla.storage.local.journal import Journal
 from ottla.storage.local.log import LocalLog
+from ottla.storage.local.recovery import Suspicion
 from ottla.storage.local.surroundings import Surroundings
 from ottla.storage.local.sync import run_sync
 
@@ -86,8 +87,8 @@ class LocalStore:
         self._logs: dict[Key, LocalLog] = {}
         # The last claim of each partition since the start; the next one gets a higher epoch.
         self._claimed_epochs: dict[PartitionRef, int] = {}
-        # Partitions whose files are not to be trusted, and whether a sync of theirs has failed.
-        self._suspects: dict[Key, bool] = {}
+        # Partitions whose files are not to be trusted until they are checked.
+        self._suspects: dict[Key, Suspicion] = {}
         self._idle_sizes: dict[Key, int] = {}
         self._removals: list[tuple[int, Sequence[str]]] = []
         self._next_checkpoint_ms = clock.now_ms() + options.checkpoint_interval_ms
@@ -139,6 +140,8 @@ class LocalStore:
             folders = sorted((entry.name, entry.path) for entry in entries if entry.is_dir())
         for name, path in folders:
             key = layout.parse_folder_name(name)
+            if key is not None and key[0] == layout.KAFKA_CATALOG_TOPIC:
+                continue
             if key is not None:
                 yield key, path
             elif not name.endswith((layout.DELETED_FOLDER_SUFFIX, layout.STRAY_FOLDER_SUFFIX)):
@@ -167,18 +170,19 @@ class LocalStore:
             return
         for key, path in self._partition_folders():
             logger.info("checking %s after an unclean stop", path)
-            self._suspects[key] = False
+            self._suspects[key] = Suspicion()
             try:
                 self._recover(key, path, recovery.cut_in_place)
-            except OSError as error:
-                logger.error("cannot check %s: %s", path, error)
+            except (OSError, DamagedError) as error:
+                logger.error("%s is offline: %s", path, error)
 
     def _recover(self, key: Key, path: str, cut: recovery.Cut) -> None:
+        suspicion = self._suspects[key]
         recovery_point = self._recovery_points.get(key, 0)
-        log_start = self._log_starts.get(key, 0)
+        trust = suspicion.trust(recovery_point, self._log_starts.get(key, 0))
         interval_bytes = TopicConfig().index_interval_bytes
-        end_offset = recovery.recover(path, recovery_point, log_start, interval_bytes, cut)
-        if self._suspects.get(key):
+        end_offset = recovery.recover(path, trust, interval_bytes, cut)
+        if suspicion.sync_has_failed:
             recovery.rewrite(path, recovery_point)
         self._recovery_points[key] = min(recovery_point, end_offset)
         self._cleaned_offsets.cut_end(key, end_offset)
@@ -203,7 +207,10 @@ class LocalStore:
     def claim(self, ref: PartitionRef, config: TopicConfig) -> LocalLog:
         self._check_open()
         key = (ref.topic, ref.partition)
-        if layout.parse_folder_name(layout.folder_name(*key)) != key:
+        if (
+            layout.parse_folder_name(layout.folder_name(*key)) != key
+            or ref.topic == layout.KAFKA_CATALOG_TOPIC
+        ):
             raise StorageError(f"{ref.topic!r} cannot be the name of a folder")
         earlier = self._logs.get(key)
         if earlier is not None:
@@ -233,7 +240,7 @@ class LocalStore:
             log = self._load(ref, config, path)
         except recovery.UntrustworthyError as error:
             logger.error("%s although it was closed in order: checking the whole partition", error)
-            self._recovery_points[key] = 0
+            self._suspects[key] = Suspicion(is_damaged=True)
             self._recover(key, path, recovery.cut_by_copy)
             log = self._load(ref, config, path)
         for file in new_files:
@@ -316,10 +323,21 @@ class LocalStore:
         try:
             for (topic, partition), path in self._partition_folders():
                 topic_id = checkpoint.read_topic_id(path)
-                if topic_id is not None:
+                if topic_id is None:
+                    logger.warning("%s does not say which topic's it is: not listed", path)
+                else:
                     found.append(PartitionRef(topic, partition, topic_id))
         except OSError as error:
             raise StorageError(f"cannot list {self._path}: {error}") from error
+        return found
+
+    def offline(self) -> Sequence[PartitionRef]:
+        found = []
+        for key in self._suspects:
+            with contextlib.suppress(OSError):
+                topic_id = checkpoint.read_topic_id(self._folder(key))
+                if topic_id is not None:
+                    found.append(PartitionRef(*key, topic_id))
         return found
 
     def log_dirs(self) -> Sequence[LogDir]:
@@ -430,7 +448,9 @@ class LocalStore:
         if log.was_closed:
             del self._logs[key]
         elif not log.was_fenced:
-            self._suspects[key] = log.sync_has_failed
+            is_damaged = log.damage is not None
+            reached = log.end_offset if is_damaged else 0
+            self._suspects[key] = Suspicion(log.sync_has_failed, is_damaged, reached)
 
     def _sync_failed_late(self, ref: PartitionRef, error: OSError) -> None:
         log = self._logs.get((ref.topic, ref.partition))

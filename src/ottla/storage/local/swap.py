@@ -28,7 +28,6 @@ from ottla.storage.local.scan import Scan, check_nothing, scan_file
 logger = logging.getLogger(__name__)
 
 _INDEXES: Final = (layout.INDEX_SUFFIX, layout.TIME_INDEX_SUFFIX)
-SEGMENT_SUFFIXES: Final = (layout.LOG_SUFFIX, *_INDEXES, layout.TXN_INDEX_SUFFIX)
 
 
 def remove_cleaned(stem: str) -> None:
@@ -49,7 +48,7 @@ def show(stem: str) -> None:
 def retire(stem: str) -> list[str]:
     """Renames the files of a segment to `.deleted`; answers their paths, to be removed later."""
     retired = []
-    for suffix in SEGMENT_SUFFIXES:
+    for suffix in layout.SEGMENT_SUFFIXES:
         path = stem + suffix
         with contextlib.suppress(FileNotFoundError):
             os.rename(path, path + layout.DELETED_SUFFIX)
@@ -102,7 +101,7 @@ def _complete(folder: str, stem: str, base_offset: int) -> None:
     end_offset = scan_file(swap, scan, 1 << 30, check_nothing).end_offset
     for name in os.listdir(folder):
         parsed = layout.parse_offset_file_name(name)
-        if parsed is None or parsed[1] not in SEGMENT_SUFFIXES:
+        if parsed is None or parsed[1] not in layout.SEGMENT_SUFFIXES:
             continue
         # What has this base gives way to the new files; an index without a `.swap` is a new one already.
         if base_offset < parsed[0] < end_offset:

@@ -1,0 +1,91 @@
+"""Jars from Maven Central, downloaded once per user; tests that need them skip where that cannot be."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+DOWNLOAD_SECONDS = 80
+PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
+KAFKA_VERSION = "4.1.0"
+NO_LOGGING = {"org.slf4j:slf4j-nop": "1.7.36"}
+
+_POM = """\
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>ottla</groupId>
+  <artifactId>tests</artifactId>
+  <version>1</version>
+  <packaging>pom</packaging>
+  <dependencies>
+{dependencies}
+  </dependencies>
+</project>
+"""
+_DEPENDENCY = """\
+    <dependency>
+      <groupId>{group}</groupId>
+      <artifactId>{artifact}</artifactId>
+      <version>{version}</version>
+    </dependency>"""
+
+
+def jars(name: str, artifacts: Mapping[str, str], shared_folder: Path) -> Path:
+    """The folder with the artifacts (group:artifact → version) and all that they need."""
+    for program in ("java", "mvn"):
+        if shutil.which(program) is None:
+            pytest.skip(f"{name} needs {program}, which is not installed")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = cache / "ottla-tests" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    found, failure = folder / "jars", shared_folder / f"maven-failed-{name}.txt"
+    with (folder / "lock").open("w") as lock:
+        # The workers of one test run ask at the same time.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not found.exists():
+            if not failure.exists():
+                reason = _download(folder, found, _pom(artifacts))
+                if reason is not None:
+                    failure.write_text(reason, encoding="utf-8")
+            if failure.exists():
+                pytest.skip(f"no {name}: {failure.read_text(encoding='utf-8')}")
+    return found
+
+
+def _pom(artifacts: Mapping[str, str]) -> str:
+    dependencies = []
+    for artifact, version in artifacts.items():
+        group, _, name = artifact.partition(":")
+        dependencies.append(_DEPENDENCY.format(group=group, artifact=name, version=version))
+    return _POM.format(dependencies="\n".join(dependencies))
+
+
+def _download(folder: Path, target: Path, pom: str) -> str | None:
+    """Why Maven could not get the jars."""
+    (folder / "pom.xml").write_text(pom, encoding="utf-8")
+    partial = folder / "partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    command = [
+        *("mvn", "--batch-mode", "--quiet", "-f", str(folder / "pom.xml")),
+        *(f"{PLUGIN}:copy-dependencies", f"-DoutputDirectory={partial}"),
+    ]
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=DOWNLOAD_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"Maven did not download it within {DOWNLOAD_SECONDS} s"
+    if done.returncode != 0:
+        return f"Maven could not download it: {done.stdout.decode()[:500]}"
+    partial.rename(target)
+    return None
