@@ -46,7 +46,9 @@ FORBIDDEN_NAMES = {
 }
 
 # Exceptions, each with its reason. One that is no longer needed fails the test.
-LONG_MODULES: dict[str, str] = {}
+LONG_MODULES: dict[str, str] = {
+    "src/ottla/storage/local/log.py": "one class with a method for each of the port's thirty",
+}
 LONG_FUNCTIONS: dict[str, str] = {}
 UPWARD_IMPORTS: dict[tuple[str, str], str] = {}
 MESSAGES_WITHOUT_HANDLER: dict[str, str] = {}

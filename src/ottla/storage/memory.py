@@ -6,7 +6,6 @@ import asyncio
 import uuid
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from ottla.config.topic import TopicConfig
@@ -24,107 +23,32 @@ from ottla.ports import (
     SegmentInfo,
     Snapshot,
     StorageError,
-    StorageFullError,
 )
 from ottla.storage.memory_catalog import MemoryCatalog
+from ottla.storage.memory_segments import (
+    BATCH_OVERHEAD_BYTES,
+    MAX_RELATIVE_OFFSET,
+    SNAPSHOTS_KEPT,
+    Budget,
+    Partition,
+    Segment,
+)
 
 DEFAULT_MAX_BYTES: Final = 1024 * 1024 * 1024
-
-# What a batch costs beside its bytes (the object, its places in four lists), or an aborted span.
-_BATCH_OVERHEAD_BYTES: Final = 160
-_MAX_RELATIVE_OFFSET: Final = 2**31 - 1
-_SNAPSHOTS_KEPT: Final = 3
-_NO_TIMESTAMP: Final = -1
-_MAX_COPIED_BYTES: Final = 4 << 20
-
-
-class _Budget:
-    """How much all logs of a store hold, and may hold."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self.max_bytes = max_bytes
-        self.used_bytes = 0
-
-    def take(self, wanted_bytes: int) -> None:
-        if self.used_bytes + wanted_bytes > self.max_bytes:
-            raise StorageFullError(
-                f"{wanted_bytes} bytes do not fit into the memory engine, which holds "
-                f"{self.used_bytes} of at most {self.max_bytes}: "
-                "raise ottla.ephemeral.max.bytes, or shorten the retention of topics"
-            )
-        self.used_bytes += wanted_bytes
-
-
-@dataclass(slots=True)
-class _Segment:
-    """Batches in four parallel lists; `ends` are running sizes."""
-
-    base_offset: int
-    created_ms: int
-    end_offset: int
-    written_ms: int
-    batches: list[bytes] = field(default_factory=list)
-    last_offsets: list[int] = field(default_factory=list)
-    timestamps_ms: list[int] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)
-    aborted: list[AbortedSpan] = field(default_factory=list)
-    max_timestamp_ms: int = _NO_TIMESTAMP
-
-    @property
-    def size_bytes(self) -> int:
-        return self.ends[-1] if self.ends else 0
-
-    @property
-    def cost_bytes(self) -> int:
-        entries = len(self.batches) + len(self.aborted)
-        return self.size_bytes + _BATCH_OVERHEAD_BYTES * entries
-
-    def add(self, data: bytes, extent: Extent) -> None:
-        self.ends.append(self.size_bytes + len(data))
-        self.batches.append(data)
-        self.last_offsets.append(extent.last_offset)
-        self.timestamps_ms.append(extent.max_timestamp_ms)
-        self.max_timestamp_ms = max(self.max_timestamp_ms, extent.max_timestamp_ms)
-        self.end_offset = extent.last_offset + 1
-
-    def read(self, offset: int, max_bytes: int, end_offset: int) -> bytes:
-        first = bisect_left(self.last_offsets, offset)
-        stop = bisect_left(self.last_offsets, end_offset)
-        if first >= stop:
-            return b""
-        start_bytes = self.ends[first - 1] if first else 0
-        # The batches are copied: a reader that wants very many gets them in several pieces.
-        fitting = bisect_right(self.ends, start_bytes + min(max_bytes, _MAX_COPIED_BYTES))
-        return b"".join(self.batches[first : max(first + 1, min(stop, fitting))])
-
-
-@dataclass(slots=True)
-class _Partition:
-    """What outlives a claim."""
-
-    ref: PartitionRef
-    segments: list[_Segment]
-    bases: list[int]
-    start_offset: int = 0
-    epoch: int = -1  # of the last claim
-    epochs: list[EpochStart] = field(default_factory=list)
-    snapshots: dict[int, bytes] = field(default_factory=dict)
-    snapshot_offsets: list[int] = field(default_factory=list)
-    cleaned_offset: int | None = None
 
 
 class MemoryReplacement:
     """Implements Replacement."""
 
     def __init__(
-        self, log: MemoryLog, partition: _Partition, old: Sequence[_Segment], budget: _Budget
+        self, log: MemoryLog, partition: Partition, old: Sequence[Segment], budget: Budget
     ) -> None:
         self._log = log
         self._partition = partition
         self._old = old
         self._budget = budget
         base_offset = old[0].base_offset
-        self._new = _Segment(base_offset, old[0].created_ms, base_offset, old[-1].written_ms)
+        self._new = Segment(base_offset, old[0].created_ms, base_offset, old[-1].written_ms)
         self._is_over = False
 
     def append(self, data: Buffer, extents: Sequence[Extent]) -> None:
@@ -135,7 +59,7 @@ class MemoryReplacement:
             or extents[-1].last_offset >= self._old[-1].end_offset
         ):
             raise ValueError(f"{extents} cannot replace what is in {self._partition.ref}")
-        self._budget.take(len(data) + _BATCH_OVERHEAD_BYTES * len(extents))
+        self._budget.take(len(data) + BATCH_OVERHEAD_BYTES * len(extents))
         position = 0
         for extent in extents:
             self._new.add(bytes(data[position : position + extent.size_bytes]), extent)
@@ -174,11 +98,11 @@ class MemoryLog:
 
     def __init__(
         self,
-        partition: _Partition,
+        partition: Partition,
         epoch: int,
         config: TopicConfig,
         clock: Clock,
-        budget: _Budget,
+        budget: Budget,
         released: Callable[[MemoryLog], None],
     ) -> None:
         self._partition = partition
@@ -235,9 +159,9 @@ class MemoryLog:
                 f"append of {extents} expecting {expected_end_offset} to {partition.ref}, "
                 f"which ends at {active.end_offset}"
             )
-        if extents[-1].last_offset - active.base_offset > _MAX_RELATIVE_OFFSET:
+        if extents[-1].last_offset - active.base_offset > MAX_RELATIVE_OFFSET:
             raise ValueError(f"the last segment of {partition.ref} has to be rolled first")
-        self._budget.take(len(data) + _BATCH_OVERHEAD_BYTES * len(extents))
+        self._budget.take(len(data) + BATCH_OVERHEAD_BYTES * len(extents))
         if not partition.epochs or partition.epochs[-1].epoch != self._epoch:
             start = EpochStart(self._epoch, extents[0].base_offset)
             # An epoch of which nothing is left gives way.
@@ -252,7 +176,7 @@ class MemoryLog:
 
     def roll_is_due(self, size_bytes: int, extent: Extent, now_ms: int) -> bool:
         active = self._partition.segments[-1]
-        if extent.last_offset - active.base_offset > _MAX_RELATIVE_OFFSET:
+        if extent.last_offset - active.base_offset > MAX_RELATIVE_OFFSET:
             return True
         if not active.batches:
             return False
@@ -270,7 +194,7 @@ class MemoryLog:
         if not partition.segments[-1].batches:
             return
         now_ms = self._clock.now_ms()
-        partition.segments.append(_Segment(end_offset, now_ms, end_offset, now_ms))
+        partition.segments.append(Segment(end_offset, now_ms, end_offset, now_ms))
         partition.bases.append(end_offset)
 
     def read(self, offset: int, max_bytes: int, end_offset: int) -> Buffer:
@@ -364,7 +288,7 @@ class MemoryLog:
 
     def prune_snapshots(self) -> None:
         partition = self._partition
-        kept = {*partition.bases, *partition.snapshot_offsets[-_SNAPSHOTS_KEPT:]}
+        kept = {*partition.bases, *partition.snapshot_offsets[-SNAPSHOTS_KEPT:]}
         for offset in [found for found in partition.snapshot_offsets if found not in kept]:
             self._budget.used_bytes -= len(partition.snapshots.pop(offset))
             partition.snapshot_offsets.remove(offset)
@@ -382,7 +306,7 @@ class MemoryLog:
         aborted = self._segment_of(span.last_offset).aborted
         if not aborted or span.last_offset > aborted[-1].last_offset:
             # Beyond the limit if need be: the marker is there, and its span belongs to it.
-            self._budget.used_bytes += _BATCH_OVERHEAD_BYTES
+            self._budget.used_bytes += BATCH_OVERHEAD_BYTES
             aborted.append(span)
 
     def aborted(self, offset: int) -> Iterator[AbortedSpan]:
@@ -391,7 +315,7 @@ class MemoryLog:
         for segment in partition.segments[max(bisect_right(partition.bases, offset) - 1, 0) :]:
             yield from segment.aborted
 
-    def _segment_of(self, offset: int) -> _Segment:
+    def _segment_of(self, offset: int) -> Segment:
         partition = self._partition
         return partition.segments[max(bisect_right(partition.bases, offset) - 1, 0)]
 
@@ -415,10 +339,10 @@ class MemoryStore:
     def __init__(self, *, clock: Clock, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
         self._clock = clock
         self._cluster_id = topic_id_text(uuid.uuid4())
-        self._budget = _Budget(max_bytes)
+        self._budget = Budget(max_bytes)
         self._catalog = MemoryCatalog()
         self._epoch = 1
-        self._partitions: dict[tuple[str, int], _Partition] = {}
+        self._partitions: dict[tuple[str, int], Partition] = {}
         self._logs: dict[tuple[str, int], MemoryLog] = {}
         self._closed = False
 
@@ -458,7 +382,7 @@ class MemoryStore:
         self._epoch = self._next_epoch(ref)
         if partition is None:
             now_ms = self._clock.now_ms()
-            partition = _Partition(ref, [_Segment(0, now_ms, 0, now_ms)], [0])
+            partition = Partition(ref, [Segment(0, now_ms, 0, now_ms)], [0])
             self._partitions[key] = partition
         partition.epoch = self._epoch
         log = MemoryLog(partition, self._epoch, config, self._clock, self._budget, self._release)
@@ -468,7 +392,7 @@ class MemoryStore:
     def _release(self, log: MemoryLog) -> None:
         self._logs.pop((log.ref.topic, log.ref.partition), None)
 
-    def _drop(self, partition: _Partition) -> None:
+    def _drop(self, partition: Partition) -> None:
         self._budget.used_bytes -= sum(segment.cost_bytes for segment in partition.segments)
         self._budget.used_bytes -= sum(len(data) for data in partition.snapshots.values())
         del self._partitions[partition.ref.topic, partition.ref.partition]
