@@ -15,7 +15,7 @@ from ottla.broker.compacting import Compactor
 from ottla.broker.node import Node
 from ottla.broker.shard import Shard, _replay_chunk
 from ottla.config.broker import BrokerConfig
-from ottla.core.catalog import NewTopic, Topic
+from ottla.core.catalog import NewTopic, Refused
 from ottla.core.compaction import Aborted
 from ottla.core.partition import Partition
 from ottla.core.producer_state import ProducerStates
@@ -69,8 +69,9 @@ class CompactedLog:
         self.topic = topic
         if topic in self.node.cluster.catalog.topics:
             return  # made before the store was closed, or before a crash
-        made = self.node.create_topic(NewTopic(topic, 1, 1, {}, self._config))
-        assert isinstance(made, Topic), made
+        changes = self.node.decide_create(NewTopic(topic, 1, 1, {}, self._config))
+        assert not isinstance(changes, Refused), changes
+        self.node.cluster.commit(changes)
 
     def beside(self, topic: str) -> CompactedLog:
         """Another topic of the same node."""
