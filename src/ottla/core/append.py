@@ -14,8 +14,8 @@ from ottla.records import batch as batches
 from ottla.records.batch import BatchHeader, TimestampType
 from ottla.records.compression import Codec
 from ottla.records.errors import CorruptRecordsError, UnsupportedMagicError
-from ottla.records.kernel import scan_records
-from ottla.records.record import Scan
+from ottla.records.kernel import decode_records, scan_records
+from ottla.records.record import INT64_MAX, INT64_MIN, Scan
 
 Buffer = bytes | bytearray | memoryview
 
@@ -144,6 +144,11 @@ def _prepare_records(
     limit_bytes = max(DECOMPRESSION_FLOOR_BYTES, config.max_message_bytes * DECOMPRESSION_FACTOR)
     payload = batches.payload(records, 0, header, limit_bytes)
     scan = scan_records(payload, header.record_count)
+    if not (
+        header.base_timestamp + scan.min_timestamp_delta >= INT64_MIN
+        and header.base_timestamp + scan.max_timestamp_delta <= INT64_MAX
+    ):
+        return Rejected(ErrorCode.INVALID_RECORD, "a record's timestamp is no 64-bit number")
     if scan.null_key_count and "compact" in config.cleanup_policy:
         return _keyless(records)
     takes_append_time = config.message_timestamp_type == "LogAppendTime"
@@ -158,7 +163,7 @@ def _prepare_records(
             return rejected
     if not scan.offsets_consecutive:
         # Kafka numbers such records anew instead of refusing them; so do we.
-        records = _renumbered(records, header, _level(header.codec, config))
+        records = _renumbered(header, payload, _level(header.codec, config))
         header = batches.read_header(records, 0)
     target = _CODECS.get(config.compression_type, header.codec)
     if target != header.codec:
@@ -224,10 +229,10 @@ def _check_timestamps(
     )
 
 
-def _renumbered(records: Buffer, header: BatchHeader, level: int | None) -> bytes:
-    renumbered = [
-        record._replace(offset=index) for index, record in enumerate(batches.read_batch(records, 0))
-    ]
+def _renumbered(header: BatchHeader, payload: Buffer, level: int | None) -> bytes:
+    # Their own timestamps, also where the client claims that the header's counts for all of them.
+    decoded = decode_records(payload, header.record_count, 0, header.base_timestamp, None)
+    renumbered = [record._replace(offset=index) for index, record in enumerate(decoded)]
     return batches.with_records(header._replace(base_offset=0), renumbered, level)
 
 
