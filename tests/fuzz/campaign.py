@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import os
 import random
+import re
 import sys
 import tempfile
 import time
@@ -76,6 +77,13 @@ PARTS: dict[str, Callable[[Path, int], str]] = {
 }
 
 
+def repetition(name: str, seed: int, error: Exception) -> str:
+    """The variables that run what failed, and little else, once more."""
+    text = f"CAMPAIGN_PARTS={name} CAMPAIGN_SEED={seed}"
+    case = re.match(r"case (\d+):", str(error))
+    return text if case is None else f"{text} CAMPAIGN_FIRST={case[1]} CAMPAIGN_FOLDERS=1"
+
+
 def main() -> int:
     logging.getLogger("ottla").addHandler(logging.NullHandler())
     seed = number("CAMPAIGN_SEED", random.SystemRandom().randrange(1, 1 << 31))
@@ -90,10 +98,7 @@ def main() -> int:
             except Exception as error:
                 failed.append(name)
                 print(f"{name}: FAILED after {time.monotonic() - began:.0f} s: {error}")
-                print(
-                    f"repeat it: CAMPAIGN_PARTS={name} CAMPAIGN_SEED={seed} make campaign",
-                    flush=True,
-                )
+                print(f"repeat it: {repetition(name, seed, error)} make campaign", flush=True)
                 continue
         print(f"{name}: {result}", flush=True)
     print(f"failed: {', '.join(failed)}" if failed else "all parts passed")

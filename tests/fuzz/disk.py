@@ -198,7 +198,8 @@ def serve(
     if error is not ErrorCode.NONE:
         return error, found
     while True:
-        data = fetch(connection, topic, offset, partition=partition)
+        # Little at a time, so that the indexes are asked for every batch.
+        data = fetch(connection, topic, offset, partition=partition, partition_max_bytes=200)
         if data.error_code != ErrorCode.NONE:
             return ErrorCode(data.error_code), found
         raw = bytes(data.records or b"")

@@ -163,7 +163,7 @@ def _prepare_records(
             return rejected
     if not scan.offsets_consecutive:
         # Kafka numbers such records anew instead of refusing them; so do we.
-        records = _renumbered(header, payload, _level(header.codec, config))
+        records = _renumbered(records, header, _level(header.codec, config))
         header = batches.read_header(records, 0)
     target = _CODECS.get(config.compression_type, header.codec)
     if target != header.codec:
@@ -229,7 +229,8 @@ def _check_timestamps(
     )
 
 
-def _renumbered(header: BatchHeader, payload: Buffer, level: int | None) -> bytes:
+def _renumbered(records: Buffer, header: BatchHeader, level: int | None) -> bytes:
+    payload = batches.payload(records, 0, header, batches.DEFAULT_LIMIT_BYTES)
     # Their own timestamps, also where the client claims that the header's counts for all of them.
     decoded = decode_records(payload, header.record_count, 0, header.base_timestamp, None)
     renumbered = [record._replace(offset=index) for index, record in enumerate(decoded)]
