@@ -58,6 +58,13 @@ class SegmentInfo(NamedTuple):
     max_timestamp_ms: int
 
 
+class IdleLog(NamedTuple):
+    """What can be said of a partition without claiming it; the timestamp is -1 where it is not known."""
+
+    size_bytes: int
+    first_segment_max_timestamp_ms: int
+
+
 class EpochStart(NamedTuple):
     """The first offset that was written under a leader epoch."""
 
@@ -226,6 +233,10 @@ class LogStore(Protocol):
 
     def partitions(self) -> Sequence[PartitionRef]:
         """Every partition that the engine keeps data of, claimed or not."""
+        ...
+
+    def idle_log(self, ref: PartitionRef) -> IdleLog | None:
+        """What is kept of a partition that is not claimed; None if it is claimed, or keeps nothing."""
         ...
 
     def log_dirs(self) -> Sequence[LogDir]: ...

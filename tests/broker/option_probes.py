@@ -34,7 +34,7 @@ from ottla.broker.shard import Shard
 from ottla.client.raw import RawConnection
 from ottla.config.broker import BrokerConfig
 from ottla.core.append import Prepared, prepare
-from ottla.core.catalog import NewTopic
+from ottla.core.catalog import NewTopic, Refused
 from ottla.errors import ErrorCode
 from ottla.model import Endpoint
 from ottla.records.batch import TimestampType, build_batch, split_batches
@@ -444,7 +444,9 @@ def takes_in_memory(max_bytes: int) -> bool:
         config = BrokerConfig.read({"ottla.ephemeral.max.bytes": str(max_bytes)})
         running = await start_broker(BrokerSettings(config, Endpoint("127.0.0.1", 0)))
         try:
-            running.node.create_topic(NewTopic("t", 1, -1, {}, {}))
+            changes = running.node.decide_create(NewTopic("t", 1, -1, {}, {}))
+            assert not isinstance(changes, Refused)
+            running.cluster.commit(changes)
             shard = running.node.shard("t", 0)
             assert isinstance(shard, Shard)
             prepared = prepare(batch_of(b"x" * 1000), shard.config, now_ms(), 9)

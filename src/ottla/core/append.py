@@ -144,13 +144,13 @@ def _prepare_records(
     limit_bytes = max(DECOMPRESSION_FLOOR_BYTES, config.max_message_bytes * DECOMPRESSION_FACTOR)
     payload = batches.payload(records, 0, header, limit_bytes)
     scan = scan_records(payload, header.record_count)
+    if scan.null_key_count and "compact" in config.cleanup_policy:
+        return _keyless(records)
     if not (
         header.base_timestamp + scan.min_timestamp_delta >= INT64_MIN
         and header.base_timestamp + scan.max_timestamp_delta <= INT64_MAX
     ):
         return Rejected(ErrorCode.INVALID_RECORD, "a record's timestamp is no 64-bit number")
-    if scan.null_key_count and "compact" in config.cleanup_policy:
-        return _keyless(records)
     takes_append_time = config.message_timestamp_type == "LogAppendTime"
     if takes_append_time:
         if header.timestamp_type is TimestampType.LOG_APPEND_TIME:

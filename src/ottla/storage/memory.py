@@ -21,6 +21,7 @@ from ottla.ports import (
     EpochStart,
     Extent,
     FencedError,
+    IdleLog,
     JsonValue,
     LogDir,
     PartitionRef,
@@ -419,6 +420,16 @@ class MemoryStore:
 
     def partitions(self) -> Sequence[PartitionRef]:
         return [partition.ref for partition in self._partitions.values()]
+
+    def idle_log(self, ref: PartitionRef) -> IdleLog | None:
+        key = (ref.topic, ref.partition)
+        partition = self._partitions.get(key)
+        if key in self._logs or partition is None or partition.ref != ref:
+            return None
+        segments = partition.segments
+        return IdleLog(
+            sum(segment.size_bytes for segment in segments), segments[0].max_timestamp_ms
+        )
 
     def log_dirs(self) -> Sequence[LogDir]:
         sizes = {
