@@ -112,7 +112,9 @@ def run_large_log(folder: Path, segments: int, lookups: int) -> Lookups:
     opened = time.perf_counter() - began
     try:
         assert (log.start_offset, log.end_offset) == (0, end_offset)
-        cold, warm, by_time = [], [], []
+        cold: list[float] = []
+        warm: list[float] = []
+        by_time: list[float] = []
         seen: set[int] = set()
         for offset in offsets:
             took_us, data = _timed_read(log.read, offset, 0, NEVER)
