@@ -6,6 +6,7 @@ CAMPAIGN_FRAMES     mutated frames (1,000,000)
 CAMPAIGN_BATCHES    mutated record batches (200,000)
 CAMPAIGN_FOLDERS    damaged data folders (1,000)
 CAMPAIGN_FIRST      the first damaged folder, to repeat one (0)
+CAMPAIGN_SEGMENTS   segments of 1 GB in the large log (100)
 CAMPAIGN_TOPICS     topics of 100 partitions each in the run at scale (100)
 """
 
@@ -25,6 +26,7 @@ from tests.fuzz.batches import run_batches
 from tests.fuzz.disk import run_disk
 from tests.fuzz.torn import TEARS, run_torn
 from tests.fuzz.wire import run_wire
+from tests.scale.large_log import run_large_log
 from tests.scale.partitions import run_scale
 
 from ottla.records.compression import Codec
@@ -65,6 +67,8 @@ def torn(folder: Path, seed: int) -> str:
 
 
 def scale(folder: Path, seed: int) -> str:
+    found = run_large_log(folder / "large", number("CAMPAIGN_SEGMENTS", 100), 2_000)
+    print(f"  {found}", flush=True)
     return str(run_scale(folder, number("CAMPAIGN_TOPICS", 100), 100))
 
 

@@ -10,6 +10,7 @@ import time
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from tests.storage.batches import SteppingClock, offsets_of, ref_of
@@ -53,24 +54,29 @@ def _header(offset: int) -> bytes:
     return struct.pack(">qi", offset, BATCH_BYTES - 12) + rest
 
 
-def _indexes() -> tuple[bytes, bytes]:
-    """The indexes of a segment from offset 0 on: an entry for every batch but the first."""
+def _offset_entries() -> bytes:
+    """An offset index with an entry for every batch but the first."""
     entries = array("I")
     for number in range(1, BATCHES_PER_SEGMENT):
         entries.append(number)
         entries.append(number * BATCH_BYTES)
     entries.byteswap()
-    times = b"".join(
-        struct.pack(">qi", FIRST_MS + number, number) for number in range(1, BATCHES_PER_SEGMENT)
-    )
-    return entries.tobytes(), times
+    return entries.tobytes()
+
+
+def _time_entries(base_offset: int) -> bytes:
+    """As the offset index; a batch's timestamp tells its offset."""
+    numbers = range(1, BATCHES_PER_SEGMENT)
+    pairs = ((FIRST_MS + base_offset + number, number) for number in numbers)
+    return struct.pack(">" + "qi" * len(numbers), *chain.from_iterable(pairs))
 
 
 def make_log(folder: Path, segments: int, offsets: list[int]) -> int:
     """A folder as after a clean stop, with batches at some offsets; answers the size of the indexes."""
     partition = folder / "orders-0"
     partition.mkdir(parents=True)
-    offset_entries, times = _indexes()
+    offset_entries = _offset_entries()
+    index_bytes = 0
     by_segment: dict[int, list[int]] = {}
     for offset in offsets:
         by_segment.setdefault(offset // BATCHES_PER_SEGMENT, []).append(offset)
@@ -86,18 +92,14 @@ def make_log(folder: Path, segments: int, offsets: list[int]) -> int:
                 os.pwrite(fd, _header(written), (written - base_offset) * BATCH_BYTES)
         os.close(fd)
         Path(f"{stem}.index").write_bytes(offset_entries)
-        shifted = bytearray(times)
-        if number:
-            shift = struct.Struct(">qi")
-            for at in range(0, len(shifted), shift.size):
-                timestamp_ms, relative = shift.unpack_from(times, at)
-                shift.pack_into(shifted, at, timestamp_ms + base_offset, relative)
-        Path(f"{stem}.timeindex").write_bytes(shifted)
+        times = _time_entries(base_offset)
+        Path(f"{stem}.timeindex").write_bytes(times)
+        index_bytes += len(offset_entries) + len(times)
     end_offset = segments * BATCHES_PER_SEGMENT
     checkpoint = f"0\n1\norders 0 {end_offset}\n"
     (folder / "recovery-point-offset-checkpoint").write_text(checkpoint)
     (folder / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
-    return segments * (len(offset_entries) + len(times))
+    return index_bytes
 
 
 def run_large_log(folder: Path, segments: int, lookups: int) -> Lookups:

@@ -31,6 +31,8 @@ from ottla.wire.messages.produce import (
     TopicProduceData,
 )
 
+RETENTION_SECONDS = 1.5
+
 
 @dataclass
 class Measured:
@@ -173,7 +175,7 @@ def wait_in_retention(many: ManyPartitions) -> float:
     """The longest that a client waits while the broker looks for what retention ends."""
     many.process.start("--set", "log.retention.check.interval.ms=300")
     longest = 0.0
-    until = time.monotonic() + 3
+    until = time.monotonic() + RETENTION_SECONDS
     with RawConnection(many.process.address) as connection:
         request = fetch_request(many.topics[0], 0)
         while time.monotonic() < until:
