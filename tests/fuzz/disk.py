@@ -17,7 +17,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.broker.requests import batch_of, fetch, produce
-from tests.fuzz.folders import Sample, StoredBatch, make_samples
+from tests.fuzz.folders import (
+    BATCHES,
+    TRIMMED_TO,
+    Sample,
+    StoredBatch,
+    make_samples,
+    timestamp_of,
+)
 from tests.fuzz.mutations import mutate
 from tests.fuzz.wire import FuzzError
 
@@ -34,9 +41,9 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 
-EARLIEST = -2
+EARLIEST, LARGEST = -2, -3
 # Files that say again what others say: without them nothing is lost.
-REDUNDANT = (".index", ".timeindex", ".snapshot", "leader-epoch-checkpoint", ".lock")
+REDUNDANT = (".index", ".timeindex", ".snapshot", "-checkpoint", ".lock", ".kafka_cleanshutdown")
 CATALOG_FILES = ("catalog.journal", "meta.properties")
 # Neither has a checksum. A damaged start offset can hide records, as in Kafka, and under another topic's id a
 # folder is set aside, as in Kafka.
@@ -136,6 +143,19 @@ class Reader:
     def check(self, connection: RawConnection) -> None:
         for (topic, partition), stored in self._sample.batches.items():
             self._check_partition(connection, topic, partition, stored)
+            if self._damaged.endswith(REDUNDANT) and self._damaged != UNCHECKED[0]:
+                self._check_times(connection, topic, partition)
+
+    def _check_times(self, connection: RawConnection, topic: str, partition: int) -> None:
+        """Timestamps lead to the same offsets as ever."""
+        for number in (TRIMMED_TO, TRIMMED_TO + 4, BATCHES - 1):
+            for at in range(3):
+                found = offset_at(connection, topic, partition, timestamp_of(number, at))
+                if found != (ErrorCode.NONE, number * 3 + at):
+                    raise FuzzError(f"{topic}-{partition}: {number * 3 + at} is found at {found}")
+        found = offset_at(connection, topic, partition, LARGEST)
+        if found != (ErrorCode.NONE, BATCHES * 3 - 1):
+            raise FuzzError(f"{topic}-{partition}: the largest timestamp is found at {found}")
 
     def _check_partition(
         self, connection: RawConnection, topic: str, partition: int, stored: list[StoredBatch]
@@ -180,8 +200,11 @@ class Reader:
         )
 
 
-def earliest_offset(connection: RawConnection, topic: str, partition: int) -> tuple[ErrorCode, int]:
-    asked = ListOffsetsPartition(partition_index=partition, timestamp=EARLIEST)
+def offset_at(
+    connection: RawConnection, topic: str, partition: int, timestamp_ms: int
+) -> tuple[ErrorCode, int]:
+    """The offset that ListOffsets finds at a timestamp."""
+    asked = ListOffsetsPartition(partition_index=partition, timestamp=timestamp_ms)
     request = ListOffsetsRequest(
         replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[asked])]
     )
@@ -194,7 +217,7 @@ def serve(
 ) -> tuple[ErrorCode, dict[int, bytes]]:
     """What a partition serves with a right checksum, by base offset, and the error that ended it."""
     found: dict[int, bytes] = {}
-    error, offset = earliest_offset(connection, topic, partition)
+    error, offset = offset_at(connection, topic, partition, EARLIEST)
     if error is not ErrorCode.NONE:
         return error, found
     while True:

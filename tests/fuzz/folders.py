@@ -55,10 +55,15 @@ class Sample:
         )
 
 
+def timestamp_of(number: int, at: int) -> int:
+    """The timestamp of a record of a batch."""
+    return FIRST_MS + number * 100 + at
+
+
 def batch_number(number: int, producer_id: int) -> bytes:
     """Three records of a producer, compressed by one codec or another."""
     records = [
-        Record(at, FIRST_MS + number * 100 + at, b"k%d" % number, b"value %d-%d" % (number, at))
+        Record(at, timestamp_of(number, at), b"k%d" % number, b"value %d-%d" % (number, at))
         for at in range(3)
     ]
     return build_batch(
