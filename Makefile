@@ -1,4 +1,5 @@
-# `make run` shows Ottla at work; `make test` runs all that CI runs. Both set up .venv first.
+# `make run` shows Ottla at work; `make test` runs all that CI runs; `make campaign` fuzzes for ten minutes.
+# All of them set up .venv first.
 # PYTHON=/path/to/python chooses the interpreter; pip's own settings choose where packages come from.
 
 SHELL := /bin/sh
@@ -15,7 +16,7 @@ endif
 # What decides whether an installed environment is up to date.
 SOURCES_OF_INSTALL := pyproject.toml setup.py src/ottla/records/_kernel.pyx
 
-.PHONY: run test bench clean
+.PHONY: run test bench campaign clean
 
 run: $(VENV)/installed
 	$(BIN)/ottla demo
@@ -30,6 +31,10 @@ test: $(VENV)/installed-dev
 # BENCH_ROUNDS and BENCH_SECONDS say how many rounds and how long each measurement.
 bench: $(VENV)/installed-dev
 	$(BIN)/python -m benchmarks
+
+# The fuzzers at length; tests/fuzz/campaign.py says which variables adjust it.
+campaign: $(VENV)/installed-dev
+	$(BIN)/python -m tests.fuzz.campaign
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -63,6 +63,13 @@ class SegmentInfo(NamedTuple):
     max_timestamp_ms: int
 
 
+class IdleLog(NamedTuple):
+    """What can be said of a partition without claiming it; the timestamp is -1 where it is not known."""
+
+    size_bytes: int
+    first_segment_max_timestamp_ms: int
+
+
 class EpochStart(NamedTuple):
     """The first offset that was written under a leader epoch."""
 
@@ -294,6 +301,10 @@ class LogStore(Protocol):
 
     def offline(self) -> Sequence[PartitionRef]:
         """Partitions that are known to be unusable until they are mended; a claim tries again."""
+        ...
+
+    def idle_log(self, ref: PartitionRef) -> IdleLog | None:
+        """What is kept of a partition that is not claimed; None if it is claimed, or keeps nothing."""
         ...
 
     def log_dirs(self) -> Sequence[LogDir]: ...

@@ -77,8 +77,7 @@ class ServeProcess:
     @property
     def resident_bytes(self) -> int:
         """The memory that the process has of its own; what it maps of files is the system's to take back."""
-        assert self._process is not None
-        status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii")
+        status = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii")
         (line,) = [line for line in status.splitlines() if line.startswith("RssAnon:")]
         return int(line.split()[1]) * 1024
 

@@ -15,12 +15,14 @@ from tests.broker.requests import (
     fetch,
     fill,
     now_ms,
+    on_loop,
     produce,
     session_with,
     set_options,
     values_in,
 )
 
+import ottla
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
 from ottla.records.batch import build_batch
@@ -163,3 +165,43 @@ def test_a_topic_that_may_hold_no_bytes_holds_none(start: Starter, topic: str) -
         assert eventually(lambda: fetch(connection, topic, 2).log_start_offset == 2)
         assert fill(connection, topic, b"next") == [2]
         assert eventually(lambda: fetch(connection, topic, 3).log_start_offset == 3)
+
+
+def claimed(broker: ottla.Broker) -> set[str]:
+    return on_loop(
+        broker, lambda running: {shard.log.ref.topic for shard in running.node.open_shards()}
+    )
+
+
+def test_what_nobody_uses_is_claimed_only_if_something_of_it_is_due(
+    start: Starter, topic: str
+) -> None:
+    old, young, small, large = (f"{topic}-{name}" for name in ("old", "young", "small", "large"))
+    broker = start()
+    with session_with(broker) as connection:
+        for name in (old, young, small, large):
+            size = {small: "100000", large: "1000"}.get(name, "-1")
+            create(
+                connection,
+                name,
+                config={
+                    "segment.bytes": "500",
+                    "retention.ms": "3600000",
+                    "retention.bytes": size,
+                },
+            )
+            for _ in range(10):
+                append_at(connection, name, now_ms() - (7_200_000 if name == old else 0))
+        # Nobody has ever written to these.
+        create(connection, f"{topic}-empty", 1000)
+    broker.stop()
+    broker = start(**CHECKS_OFTEN)
+    assert eventually(lambda: {old, large} <= claimed(broker))
+    with session_with(broker) as connection:
+        # All of them have been looked at: the next round has dealt with what was added since.
+        append_at(connection, old, now_ms() - 7_200_000)
+        assert eventually(lambda: fetch(connection, old, 11).log_start_offset == 11)
+        assert claimed(broker) == {old, large}
+        assert 0 < fetch(connection, large, 9).log_start_offset < 10
+        assert fetch(connection, small, 0).log_start_offset == 0
+        assert fetch(connection, young, 0).log_start_offset == 0

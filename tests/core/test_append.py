@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import struct
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from ottla.records.batch import (
 )
 from ottla.records.compression import Codec
 from ottla.records.control import MarkerType
+from ottla.records.crc import crc32c
 from ottla.records.record import Record
 
 PLAIN = TopicConfig()
@@ -231,6 +233,20 @@ def test_timestamps_out_of_range_are_refused_one_by_one() -> None:
     made = rejected(client_batch(5, timestamps_ms=times), topic)
     assert made.error is ErrorCode.INVALID_TIMESTAMP
     assert [found.batch_index for found in made.record_errors] == [0, 3]
+
+
+@pytest.mark.parametrize("topic_type", ["CreateTime", "LogAppendTime"])
+@pytest.mark.parametrize("base_timestamp_ms", [2**63 - 1, -(2**63)])
+def test_a_timestamp_that_is_no_64_bit_number_is_refused(
+    topic_type: str, base_timestamp_ms: int
+) -> None:
+    """Found by fuzzing: base and delta are 64-bit numbers, their sum was not."""
+    data = client_batch(2, timestamps_ms=[NOW_MS, NOW_MS + (1 if base_timestamp_ms > 0 else -1)])
+    damaged = bytearray(data)
+    struct.pack_into(">q", damaged, 27, base_timestamp_ms)
+    struct.pack_into(">I", damaged, 17, crc32c(bytes(damaged[21:])))
+    topic = config(message_timestamp_type=topic_type, message_timestamp_after_max_ms=2**63 - 1)
+    assert rejected(bytes(damaged), topic).error is ErrorCode.INVALID_RECORD
 
 
 def test_records_without_a_timestamp_are_in_no_range() -> None:

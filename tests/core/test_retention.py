@@ -5,7 +5,7 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.core.retention import even_last_goes, is_expired, retained_from
+from ottla.core.retention import even_last_goes, is_expired, may_be_due, retained_from
 
 NOW_MS, OFF = 10_000, -1
 
@@ -103,3 +103,23 @@ def test_repeating_it_comes_to_where_kafkas_two_passes_come(
     dropped = len(segments) - len(left)
     expected = segments[dropped - 1].end_offset if dropped else 0
     assert retained_from(segments, 0, NOW_MS, retention_ms, retention_bytes) == expected
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 100), st.integers(-1, 100)), min_size=2, max_size=6),
+    st.integers(-1, 120),
+    st.integers(-1, 300),
+)
+def test_what_is_not_due_by_its_first_segment_keeps_everything(
+    shapes: list[tuple[int, int]], retention_ms: int, retention_bytes: int
+) -> None:
+    now_ms = 110
+    segments = pieces(*shapes)
+    size_bytes = sum(segment.size_bytes for segment in segments)
+    first_ms = segments[0].max_timestamp_ms
+    if not may_be_due(size_bytes, first_ms, now_ms, retention_ms, retention_bytes):
+        assert retained_from(segments, 0, now_ms, retention_ms, retention_bytes) == 0
+
+
+def test_an_empty_log_is_never_due() -> None:
+    assert not may_be_due(0, -1, 1000, 0, 0)

@@ -206,23 +206,38 @@ def test_a_time_index_that_points_elsewhere_is_found_out(
     check_lookups(claim(open_store, tmp_path))
 
 
-def test_an_offset_index_that_points_between_batches_is_found_out(
-    open_store: Opener, tmp_path: Path
+@pytest.mark.parametrize("is_sealed", [True, False])
+@pytest.mark.parametrize(
+    ("at", "change"),
+    [
+        (8 + 7, 9),  # the position of the second entry: between batches, still in order
+        (8 + 4, 3),  # far behind the end of the file
+        (
+            8 + 3,
+            -2,
+        ),  # the offset of the second entry: some of those before it seem to lie behind it
+    ],
+)
+def test_an_offset_index_that_leads_elsewhere_is_found_out(
+    open_store: Opener, tmp_path: Path, is_sealed: bool, at: int, change: int
 ) -> None:
     store = open_store(tmp_path)
     log = store.claim(ref_of(), CONFIG)
     batches = fill(log, 40)
-    log.roll()
-    fill(log, 1)
+    if is_sealed:
+        log.roll()
+        fill(log, 1)
     store.close()
     path = segment(tmp_path, 0, ".index")
     data = bytearray(path.read_bytes())
-    data[8 + 7] += 9  # the position of the second entry, still in order
+    data[at] += change
     path.write_bytes(data)
     again = claim(open_store, tmp_path)
     for offset in range(40):
         assert offsets_of(again.read(offset, 0, END)) == [offset]
     assert read_all(again)[: len(joined(batches))] == joined(batches)
+    fill(again, 5)
+    check_lookups(again)
 
 
 def test_a_clean_start_scans_nothing(

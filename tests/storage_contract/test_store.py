@@ -6,7 +6,7 @@ import pytest
 from tests.storage.batches import append, fill, joined, make_batch, offsets_of, read_all, ref_of
 
 from ottla.config.topic import TopicConfig
-from ottla.ports import CatalogConflictError, EpochStart, FencedError, LogStore, Snapshot
+from ottla.ports import CatalogConflictError, EpochStart, FencedError, IdleLog, LogStore, Snapshot
 
 CONFIG = TopicConfig()
 END = 2**62
@@ -136,6 +136,24 @@ def test_log_dirs_tell_the_size_of_each_partition(store: LogStore) -> None:
     (folder,) = store.log_dirs()
     assert dict(folder.partitions) == {("orders", 0): 300, ("orders", 1): 200}
     assert 0 < folder.usable_bytes <= folder.total_bytes
+
+
+def test_a_partition_that_is_not_claimed_tells_its_size_and_age(store: LogStore) -> None:
+    assert store.idle_log(ref_of()) is None
+    log = store.claim(ref_of(), CONFIG)
+    fill(log, 3)  # the last of them has the time 1020
+    log.roll()
+    fill(log, 2)
+    assert store.idle_log(ref_of()) is None
+    log.close()
+    assert store.idle_log(ref_of()) == IdleLog(500, 1020)
+    log = store.claim(ref_of(), CONFIG)
+    assert store.idle_log(ref_of()) is None
+    log.trim(5)
+    log.close()
+    assert store.idle_log(ref_of()) == IdleLog(200, 1040)
+    store.delete(ref_of())
+    assert store.idle_log(ref_of()) is None
 
 
 def test_a_store_has_a_cluster_id(store: LogStore) -> None:

@@ -23,6 +23,7 @@ from ottla.core.catalog import (
     folded_name,
 )
 from ottla.core.fetch_session import FetchSessions
+from ottla.core.retention import may_be_due
 from ottla.errors import ConfigError, ErrorCode
 from ottla.model import Endpoint
 from ottla.ports import PartitionRef, StorageError, StorageFullError
@@ -266,15 +267,35 @@ class Node:
         now_ms = self.cluster.clock.now_ms()
         for topic in list(self.cluster.catalog.topics.values()):
             for partition in range(topic.partition_count):
-                shard = self.shard(topic.name, partition)
-                if isinstance(shard, Shard):
-                    try:
-                        shard.apply_retention(now_ms)
-                    except StorageFullError as error:
-                        logger.warning("%s-%d: %s", topic.name, partition, error)
-                    except StorageError as error:
-                        shard.fail(error)
+                if self._retention_may_be_due(topic, partition, now_ms):
+                    shard = self.shard(topic.name, partition)
+                    if isinstance(shard, Shard):
+                        try:
+                            shard.apply_retention(now_ms)
+                        except StorageFullError as error:
+                            logger.warning("%s-%d: %s", topic.name, partition, error)
+                        except StorageError as error:
+                            shard.fail(error)
                 await asyncio.sleep(0)
+
+    def _retention_may_be_due(self, topic: Topic, partition: int, now_ms: int) -> bool:
+        """Whether a partition is in use, or has to be: what nobody uses and is young stays unclaimed."""
+        if (topic.name, partition) in self._shards:
+            return True
+        # It may have been deleted since the round began.
+        if self.cluster.catalog.topics.get(topic.name) is not topic:
+            return False
+        config = self.topic_config(topic)
+        try:
+            idle = self.cluster.store.idle_log(PartitionRef(topic.name, partition, topic.topic_id))
+        except StorageError as error:
+            logger.error("partition %s-%d: %s", topic.name, partition, error)
+            return False
+        return (
+            "delete" in config.cleanup_policy
+            and idle is not None
+            and may_be_due(*idle, now_ms, config.retention_ms, config.retention_bytes)
+        )
 
     def expire_producers(self) -> None:
         now_ms = self.cluster.clock.now_ms()

@@ -14,8 +14,8 @@ from ottla.records import batch as batches
 from ottla.records.batch import BatchFlag, BatchHeader, TimestampType
 from ottla.records.compression import Codec
 from ottla.records.errors import CorruptRecordsError, UnsupportedMagicError
-from ottla.records.kernel import scan_records
-from ottla.records.record import Scan
+from ottla.records.kernel import decode_records, scan_records
+from ottla.records.record import INT64_MAX, INT64_MIN, Scan
 
 Buffer = bytes | bytearray | memoryview
 
@@ -160,6 +160,11 @@ def _prepare_records(
         scan = scan_records(batches.payload(records, 0, header, limit_bytes), header.record_count)
     if scan.null_key_count and "compact" in config.cleanup_policy:
         return _keyless(records)
+    if not (
+        header.base_timestamp + scan.min_timestamp_delta >= INT64_MIN
+        and header.base_timestamp + scan.max_timestamp_delta <= INT64_MAX
+    ):
+        return Rejected(ErrorCode.INVALID_RECORD, "a record's timestamp is no 64-bit number")
     takes_append_time = config.message_timestamp_type == "LogAppendTime"
     if takes_append_time:
         if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
@@ -239,9 +244,10 @@ def _check_timestamps(
 
 
 def _renumbered(records: Buffer, header: BatchHeader, level: int | None) -> bytes:
-    renumbered = [
-        record._replace(offset=index) for index, record in enumerate(batches.read_batch(records, 0))
-    ]
+    payload = batches.payload(records, 0, header, batches.DEFAULT_LIMIT_BYTES)
+    # Their own timestamps, also where the client claims that the header's counts for all of them.
+    decoded = decode_records(payload, header.record_count, 0, header.base_timestamp, None)
+    renumbered = [record._replace(offset=index) for index, record in enumerate(decoded)]
     return batches.with_records(header._replace(base_offset=0), renumbered, level)
 
 

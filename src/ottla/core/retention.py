@@ -51,3 +51,23 @@ def retained_from(
         surplus_bytes -= segment.size_bytes
         keep_from = max(keep_from, segment.end_offset)
     return keep_from
+
+
+def may_be_due(
+    size_bytes: int,
+    first_segment_max_timestamp_ms: int,
+    now_ms: int,
+    retention_ms: int,
+    retention_bytes: int,
+) -> bool:
+    """Whether a log of this size and age can have anything that `retained_from` drops.
+
+    The first segment protects all behind it, so that it alone decides; without a timestamp it has to be looked at.
+    """
+    if not size_bytes:
+        return False
+    if 0 <= retention_bytes < size_bytes:
+        return True
+    return retention_ms >= 0 and (
+        first_segment_max_timestamp_ms < 0 or now_ms - first_segment_max_timestamp_ms > retention_ms
+    )

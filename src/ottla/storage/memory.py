@@ -18,6 +18,7 @@ from ottla.ports import (
     EpochStart,
     Extent,
     FencedError,
+    IdleLog,
     LogDir,
     PartitionRef,
     SegmentInfo,
@@ -413,6 +414,16 @@ class MemoryStore:
 
     def offline(self) -> Sequence[PartitionRef]:
         return []
+
+    def idle_log(self, ref: PartitionRef) -> IdleLog | None:
+        key = (ref.topic, ref.partition)
+        partition = self._partitions.get(key)
+        if key in self._logs or partition is None or partition.ref != ref:
+            return None
+        segments = partition.segments
+        return IdleLog(
+            sum(segment.size_bytes for segment in segments), segments[0].max_timestamp_ms
+        )
 
     def log_dirs(self) -> Sequence[LogDir]:
         sizes = {

@@ -240,8 +240,6 @@ class Segment:
         try:
             return self._read(offset, max_bytes, end_offset)
         except DamagedIndexError as error:
-            if not self.sealed:
-                raise DamagedError(f"{self.path} is damaged: {error}") from error
             self._rebuilt_index(str(error))
         try:
             return self._read(offset, max_bytes, end_offset)
@@ -274,6 +272,7 @@ class Segment:
     def _locate(self, position: int, offset: int) -> tuple[int, memoryview | bytes, int]:
         """Where the batch begins that contains an offset, or the next one; -1 if there is none."""
         size_bytes = self.size_bytes
+        first = position
         while position < size_bytes:
             buffer, origin = self._window(position, _WINDOW_BYTES)
             at = position - origin
@@ -285,6 +284,9 @@ class Segment:
                 if length < _MIN_LENGTH or base_offset < self.base_offset:
                     raise DamagedIndexError(f"no batch at {origin + at}")
                 if base_offset + delta >= offset:
+                    if base_offset > offset and origin + at == first > 0:
+                        # An index may lead to a batch before the offset, not past it.
+                        raise DamagedIndexError(f"offset {offset} is not behind {first}")
                     return origin + at, buffer, origin
                 at += length + _PREFIX
             position = origin + at

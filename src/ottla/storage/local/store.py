@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla.config.topic import LONG_MAX, TopicConfig
-from ottla.ports import Catalog, Clock, DamagedError, LogDir, PartitionRef, StorageError
+from ottla.ports import Catalog, Clock, DamagedError, IdleLog, LogDir, PartitionRef, StorageError
 from ottla.storage.local import checkpoint, layout, recovery
 from ottla.storage.local.cleaned import CleanedOffsets
 from ottla.storage.local.files import OpenFiles, default_open_segments
@@ -23,6 +23,7 @@ from ottla.storage.local.identity import (
     open_identity,
     take_clean_mark,
 )
+from ottla.storage.local.idle import read_idle_log
 from ottla.storage.local.journal import Journal
 from ottla.storage.local.log import LocalLog
 from ottla.storage.local.recovery import Suspicion
@@ -89,7 +90,7 @@ class LocalStore:
         self._claimed_epochs: dict[PartitionRef, int] = {}
         # Partitions whose files are not to be trusted until they are checked.
         self._suspects: dict[Key, Suspicion] = {}
-        self._idle_sizes: dict[Key, int] = {}
+        self._idle_logs: dict[Key, IdleLog] = {}
         self._removals: list[tuple[int, Sequence[str]]] = []
         self._next_checkpoint_ms = clock.now_ms() + options.checkpoint_interval_ms
         self._cluster_id = open_identity(path, options.node_id, options.cluster_id)
@@ -224,7 +225,7 @@ class LocalStore:
             log.durability.inherit(earlier.durability)
         self._logs[key] = log
         self._claimed_epochs[ref] = log.epoch
-        self._idle_sizes.pop(key, None)
+        self._idle_logs.pop(key, None)
         return log
 
     def _claim(self, ref: PartitionRef, config: TopicConfig) -> LocalLog:
@@ -246,8 +247,7 @@ class LocalStore:
         for file in new_files:
             log.durability.also_sync(file)
         if config.flush_messages < LONG_MAX or config.flush_ms < LONG_MAX:
-            # A kill, or a claim that ended, may have left batches that are in the log but not on the disk. A retry
-            # of one of them is answered from what is in the log, so all of it has to be on the disk first.
+            # What a kill or an ended claim left unsynced must be on disk before a retry of it is answered.
             log.durability.flush_now()
         return log
 
@@ -291,7 +291,7 @@ class LocalStore:
     def _forget(self, key: Key) -> None:
         """Drops what is known of a partition whose data is gone."""
         self._suspects.pop(key, None)
-        self._idle_sizes.pop(key, None)
+        self._idle_logs.pop(key, None)
         self._recovery_points.pop(key, None)
         self._log_starts.pop(key, None)
         self._cleaned_offsets.forget(key)
@@ -340,6 +340,23 @@ class LocalStore:
                     found.append(PartitionRef(*key, topic_id))
         return found
 
+    def idle_log(self, ref: PartitionRef) -> IdleLog | None:
+        key = (ref.topic, ref.partition)
+        if key in self._logs:
+            return None
+        try:
+            return self._idle_log(key, self._folder(key))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StorageError(f"cannot look into {self._folder(key)}: {error}") from error
+
+    def _idle_log(self, key: Key, path: str) -> IdleLog:
+        # Remembered: nothing changes a log that is not claimed.
+        if key not in self._idle_logs:
+            self._idle_logs[key] = read_idle_log(path)
+        return self._idle_logs[key]
+
     def log_dirs(self) -> Sequence[LogDir]:
         sizes = {}
         try:
@@ -348,9 +365,7 @@ class LocalStore:
                 if log is not None:
                     sizes[key] = log.size_bytes
                     continue
-                if key not in self._idle_sizes:
-                    self._idle_sizes[key] = _size_of_logs(path)
-                sizes[key] = self._idle_sizes[key]
+                sizes[key] = self._idle_log(key, path).size_bytes
             disk = os.statvfs(self._path)
         except OSError as error:
             raise StorageError(f"cannot look into {self._path}: {error}") from error
@@ -466,13 +481,6 @@ class LocalStore:
 
     def _remove_later(self, paths: Sequence[str], due_ms: int) -> None:
         self._removals.append((due_ms, paths))
-
-
-def _size_of_logs(path: str) -> int:
-    with os.scandir(path) as entries:
-        return sum(
-            entry.stat().st_size for entry in entries if entry.name.endswith(layout.LOG_SUFFIX)
-        )
 
 
 def _remove_files(paths: Sequence[str]) -> None:

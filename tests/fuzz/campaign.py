@@ -1,0 +1,113 @@
+"""The long runs, which `make campaign` starts; a failure prints the command that repeats it.
+
+CAMPAIGN_SEED       the seed; random, and printed, unless given
+CAMPAIGN_PARTS      which parts to run: wire,batches,disk,torn,scale
+CAMPAIGN_FRAMES     mutated frames (1,000,000)
+CAMPAIGN_BATCHES    mutated record batches (200,000)
+CAMPAIGN_FOLDERS    damaged data folders (1,000)
+CAMPAIGN_FIRST      the first damaged folder, to repeat one (0)
+CAMPAIGN_SEGMENTS   segments of 1 GB in the large log (100)
+CAMPAIGN_TOPICS     topics of 100 partitions each in the run at scale (100)
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.fuzz.batches import run_batches
+from tests.fuzz.disk import run_disk
+from tests.fuzz.torn import TEARS, run_torn
+from tests.fuzz.wire import run_wire
+from tests.scale.large_log import run_large_log
+from tests.scale.partitions import run_scale
+
+from ottla.records.compression import Codec
+
+CHECK_EVERY = 10_000
+# A restart now and then tries what mutated frames left in the catalog.
+FRAMES_PER_BROKER = 250_000
+
+
+def number(name: str, default: int) -> int:
+    return int(os.environ.get(name) or default)
+
+
+def wire(folder: Path, seed: int) -> str:
+    left, results, run = number("CAMPAIGN_FRAMES", 1_000_000), [], 0
+    while left > 0:
+        count = min(left, FRAMES_PER_BROKER)
+        (folder / str(run)).mkdir()
+        tally = run_wire(folder / str(run), seed + run, count, CHECK_EVERY)
+        results.append(f"{tally}")
+        print(f"  seed {seed + run}: {tally}", flush=True)
+        left -= tally.frames
+        run += 1
+    return f"{len(results)} brokers, {number('CAMPAIGN_FRAMES', 1_000_000) - left} frames"
+
+
+def batches(folder: Path, seed: int) -> str:
+    return str(run_batches(folder, seed, number("CAMPAIGN_BATCHES", 200_000)))
+
+
+def disk(folder: Path, seed: int) -> str:
+    first = number("CAMPAIGN_FIRST", 0)
+    return str(run_disk(folder, seed, first, number("CAMPAIGN_FOLDERS", 1_000)))
+
+
+def torn(folder: Path, seed: int) -> str:
+    return str(run_torn(folder, Codec, list(TEARS)))
+
+
+def scale(folder: Path, seed: int) -> str:
+    found = run_large_log(folder / "large", number("CAMPAIGN_SEGMENTS", 100), 2_000)
+    print(f"  {found}", flush=True)
+    return str(run_scale(folder, number("CAMPAIGN_TOPICS", 100), 100))
+
+
+PARTS: dict[str, Callable[[Path, int], str]] = {
+    "wire": wire,
+    "batches": batches,
+    "disk": disk,
+    "torn": torn,
+    "scale": scale,
+}
+
+
+def repetition(name: str, seed: int, error: Exception) -> str:
+    """The variables that run what failed, and little else, once more."""
+    text = f"CAMPAIGN_PARTS={name} CAMPAIGN_SEED={seed}"
+    case = re.match(r"case (\d+):", str(error))
+    return text if case is None else f"{text} CAMPAIGN_FIRST={case[1]} CAMPAIGN_FOLDERS=1"
+
+
+def main() -> int:
+    logging.getLogger("ottla").addHandler(logging.NullHandler())
+    seed = number("CAMPAIGN_SEED", random.SystemRandom().randrange(1, 1 << 31))
+    names = (os.environ.get("CAMPAIGN_PARTS") or ",".join(PARTS)).split(",")
+    failed = []
+    for name in names:
+        print(f"{name}: CAMPAIGN_SEED={seed}", flush=True)
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="ottla-campaign-") as folder:
+            try:
+                result = PARTS[name](Path(folder), seed)
+            except Exception as error:
+                failed.append(name)
+                print(f"{name}: FAILED after {time.monotonic() - began:.0f} s: {error}")
+                print(f"repeat it: {repetition(name, seed, error)} make campaign", flush=True)
+                continue
+        print(f"{name}: {result}", flush=True)
+    print(f"failed: {', '.join(failed)}" if failed else "all parts passed")
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
