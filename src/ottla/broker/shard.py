@@ -122,9 +122,7 @@ class Shard:
         """Writes a batch at the end and takes it into account."""
         partition = self.partition
         base_offset = partition.end_offset
-        if not isinstance(data, bytearray | memoryview) or (
-            isinstance(data, memoryview) and data.readonly
-        ):
+        if isinstance(data, bytes) or (isinstance(data, memoryview) and data.readonly):
             data = bytearray(data)
         batches.stamp(data, 0, base_offset=base_offset, leader_epoch=partition.leader_epoch)
         extent = Extent(

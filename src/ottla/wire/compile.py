@@ -55,8 +55,9 @@ def compile_codec(cls: type, version: int, flexible: bool) -> Codec:
 
 def decode_message(cls: type[Any], version: int, buffer: Buffer, position: int = 0) -> Any:
     """Decodes a message; any way in which the bytes are wrong is a MalformedMessageError."""
+    view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
     try:
-        return codec_of(cls, version).decode(memoryview(buffer), position)[0]
+        return codec_of(cls, version).decode(view, position)[0]
     except (IndexError, struct_module.error, UnicodeDecodeError) as error:
         raise MalformedMessageError(f"{cls.__name__} v{version}: {error}") from error
 
