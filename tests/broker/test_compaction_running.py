@@ -120,7 +120,7 @@ def test_requests_are_answered_while_a_large_log_is_cleaned(start: Starter, topi
             waits.append(time.monotonic() - began)
         waits.sort()
         # A batch of 5000 records is one slice; that of the whole log would take a hundred times as long.
-        assert len(waits) > 20
+        assert len(waits) >= 5
         assert waits[len(waits) // 2] < 50 * SLICE_SECONDS
 
 
