@@ -221,3 +221,20 @@ def test_a_whole_batch_is_found_wherever_it_begins(tmp_path: Path, open_store: O
         assert whole_batch_position(path.as_posix(), 0, 8) is None, "that offset was there already"
         path.write_bytes(noise + batches[7].data[:-1])
         assert whole_batch_position(path.as_posix(), 0, 5) is None
+
+
+def test_a_file_that_shrinks_while_it_is_mapped_costs_its_partition_only(
+    open_store: Opener, tmp_path: Path
+) -> None:
+    store = open_store(tmp_path)
+    log = store.claim(ref_of(), TopicConfig())
+    fill(log, 2000)
+    log.roll()
+    fill(log, 2)
+    assert read_all(log)
+    os.truncate(min((tmp_path / "orders-0").glob("*.log")), 5000)
+    with pytest.raises(DamagedError, match="shorter"):
+        log.read(1000, 1000, 3000)
+    other = store.claim(ref_of("other"), TopicConfig())
+    fill(other, 1)
+    assert read_all(other)

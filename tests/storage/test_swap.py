@@ -210,3 +210,26 @@ def test_the_cleaned_offset_is_in_kafkas_file_and_goes_with_what_it_is_about(
     shorter = open_store(torn).claim(ref_of(), CONFIG)
     assert shorter.end_offset == 22
     assert shorter.cleaned_offset is None
+
+
+def test_a_damaged_replacement_leaves_the_old_segments(
+    open_store: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, made, kept = filled(open_store, tmp_path / "live")
+    replacement = log.begin_replacement([0, 10])
+    replacement.append(joined(kept), [batch.extent for batch in kept])
+    replacement.flush()
+    copies: list[Path] = []
+    real = swap.show
+
+    def show(stem: str) -> None:
+        real(stem)
+        copies.append(crash_copy(tmp_path / "live", tmp_path / "killed"))
+
+    monkeypatch.setattr(swap, "show", show)
+    replacement.commit()
+    path = next(copies[0].glob("*/*.log.swap"))
+    data = bytearray(path.read_bytes())
+    data[70] ^= 1
+    path.write_bytes(data)
+    assert read_all(open_store(copies[0]).claim(ref_of(), CONFIG)) == joined(made)

@@ -14,6 +14,7 @@ from tests.storage.conftest import Opener, crash_copy
 
 from ottla.config.topic import TopicConfig
 from ottla.ports import FencedError, Snapshot, StorageError
+from ottla.storage.local import recovery
 
 EVERY_ONE = TopicConfig(flush_messages=1)
 SYNC = "ottla.storage.local.sync._sync_data"
@@ -198,9 +199,7 @@ def test_those_who_wait_for_a_sync_that_has_not_begun_are_told_of_the_new_claim(
         with pytest.raises(FencedError):
             await waiting
         assert new.end_offset == 1
-        flushed = new.flush()
-        assert flushed is not None
-        await asyncio.wait_for(flushed, 10)
+        assert new.flush() is None
         assert new.durability.synced_offset == 1
 
     asyncio.run(scenario())
@@ -425,5 +424,43 @@ def test_what_an_ended_claim_left_unsynced_is_on_disk_before_the_next_is_given(
         assert log.durability.synced_offset == log.end_offset == 1
         with pytest.raises(FencedError):
             await waiting
+
+    asyncio.run(scenario())
+
+
+def test_a_sync_that_fails_at_a_claim_is_remembered(
+    open_store: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(open_store(tmp_path / "killed").claim(ref_of(), TopicConfig()), 5)
+    store = open_store(crash_copy(tmp_path / "killed", tmp_path / "data"))
+
+    def fail(job: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("ottla.storage.local.sync.run_sync", fail)
+        with pytest.raises(StorageError):
+            store.claim(ref_of(), EVERY_ONE)
+    written_again: list[str] = []
+    monkeypatch.setattr(
+        recovery, "rewrite", lambda path, recovery_point: written_again.append(path)
+    )
+    store.claim(ref_of(), EVERY_ONE)
+    assert written_again
+
+
+def test_a_claim_syncs_what_the_one_before_it_could_not(
+    open_store: Opener, tmp_path: Path, sync: CountedSync
+) -> None:
+    async def scenario() -> None:
+        store = open_store(tmp_path)
+        log = store.claim(ref_of(), EVERY_ONE)
+        sync.fails = True
+        waiting = append(log, make_batch(0))
+        assert waiting is not None
+        with pytest.raises(StorageError):
+            await waiting
+        sync.fails = False
+        assert not store.claim(ref_of(), EVERY_ONE).durability.is_dirty()
 
     asyncio.run(scenario())

@@ -23,6 +23,7 @@ from ottla.core.compaction import (
     last_of_producers,
 )
 from ottla.ports import (
+    DamagedError,
     Extent,
     FencedError,
     PartitionRef,
@@ -30,9 +31,11 @@ from ottla.ports import (
     StorageError,
     StorageFullError,
 )
-from ottla.records.batch import read_header, split_batches
+from ottla.records.batch import crc_matches, read_header, split_batches
 
 logger = logging.getLogger(__name__)
+
+REST_SECONDS: Final = 15.0
 
 READ_BYTES: Final = 128 * 1024
 # How long requests may have to wait for a slice; one batch is never divided.
@@ -74,6 +77,7 @@ class Compactor:
         self._node = node
         # Logs with records that cannot be read: trying again would not help.
         self._uncleanable: dict[PartitionRef, None] = {}
+        self._resting: dict[PartitionRef, float] = {}  # until when, after storage trouble
 
     async def run(self) -> None:
         """Cleans for ever, and pauses when nothing is dirty enough."""
@@ -106,13 +110,16 @@ class Compactor:
             return await self._clean(dirtiest)
         except (FencedError, StorageFullError) as error:
             logger.warning("%s-%d is not compacted now: %s", ref.topic, ref.partition, error)
+            self._resting[ref] = time.monotonic() + REST_SECONDS
         except StorageError as error:
             dirtiest.shard.fail(error)
+            self._resting[ref] = time.monotonic() + REST_SECONDS
         except Exception:
             # It would be the dirtiest again and again, and no other log would ever be cleaned.
             logger.exception("%s-%d cannot be compacted", ref.topic, ref.partition)
             self._uncleanable[ref] = None
-        return False
+        # There may be others, which it must not hold up.
+        return True
 
     def _compacted_shards(self) -> Iterator[Shard]:
         for topic in list(self._node.cluster.catalog.topics.values()):
@@ -120,8 +127,11 @@ class Compactor:
                 continue
             for partition in range(topic.partition_count):
                 shard = self._node.shard(topic.name, partition)
-                if isinstance(shard, Shard) and shard.log.ref not in self._uncleanable:
+                if isinstance(shard, Shard) and self._may_clean(shard.log.ref):
                     yield shard
+
+    def _may_clean(self, ref: PartitionRef) -> bool:
+        return ref not in self._uncleanable and time.monotonic() >= self._resting.get(ref, 0.0)
 
     def _look_at(self, shard: Shard) -> Cleanable | None:
         """What of a log may be cleaned, None if it is not worth it yet."""
@@ -222,6 +232,9 @@ class Compactor:
                 kept: list[Kept] = []
                 kept_bytes = 0
                 for position, header in split_batches(chunk):
+                    # What is written anew gets a checksum of its own: damage must not be hidden by it.
+                    if not crc_matches(chunk, position, header):
+                        raise DamagedError(f"the batch at offset {header.base_offset} is damaged")
                     batch = cleaning.keep(chunk, position, header, producers)
                     if batch is not None:
                         kept.append(batch)

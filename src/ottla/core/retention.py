@@ -42,11 +42,11 @@ def retained_from(
     keep_from = start_offset
     surplus_bytes = sum(segment.size_bytes for segment in segments) - retention_bytes
     for segment in segments[:-1]:
-        if not segment.size_bytes and segment.max_timestamp_ms < 0:
-            continue  # emptied by compaction: it has no age, and goes with the next one that goes
         expired = is_expired(segment, now_ms, retention_ms)
         surplus = retention_bytes >= 0 and surplus_bytes >= segment.size_bytes
         if not expired and not surplus:
+            if not segment.size_bytes:
+                continue  # emptied by compaction: it has no age, and goes with the next one that goes
             break
         surplus_bytes -= segment.size_bytes
         keep_from = max(keep_from, segment.end_offset)

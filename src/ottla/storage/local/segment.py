@@ -251,6 +251,11 @@ class Segment:
         unmapped_bytes = size_bytes - self._mapped_bytes
         if unmapped_bytes and (self.sealed or unmapped_bytes >= REMAP_BYTES):
             self._remap()
+        if self._mapped_bytes:
+            # A mapping of bytes that the file no longer has ends the process when it is read.
+            found = os.fstat(self._fd) if self._fd >= 0 else os.stat(self.path)
+            if found.st_size < self._mapped_bytes:
+                raise DamagedError(f"{self.path} is shorter than its {size_bytes} bytes")
         self.used = True
         index = self.index if self.index is not None else self._loaded_index()
         start, buffer, origin = self._locate(index.floor(offset), offset)

@@ -10,12 +10,12 @@ import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
 
 from ottla.config.topic import LONG_MAX, TopicConfig
 from ottla.ports import Catalog, Clock, DamagedError, IdleLog, LogDir, PartitionRef, StorageError
 from ottla.storage.local import checkpoint, layout, recovery
 from ottla.storage.local.cleaned import CleanedOffsets
+from ottla.storage.local.closing import sync_side_by_side
 from ottla.storage.local.files import OpenFiles, default_open_segments
 from ottla.storage.local.identity import (
     leave_clean_mark,
@@ -28,11 +28,9 @@ from ottla.storage.local.journal import Journal
 from ottla.storage.local.log import LocalLog
 from ottla.storage.local.recovery import Suspicion
 from ottla.storage.local.surroundings import Surroundings
-from ottla.storage.local.sync import run_sync
 
 logger = logging.getLogger(__name__)
 
-_SYNCS_AT_ONCE: Final = 64
 
 Key = tuple[str, int]
 
@@ -223,6 +221,8 @@ class LocalStore:
             raise StorageError(f"cannot open {self._folder(key)}: {error}") from error
         if earlier is not None and earlier.ref == ref:
             log.durability.inherit(earlier.durability)
+        if config.flush_messages < LONG_MAX or config.flush_ms < LONG_MAX:
+            self._sync_before_use(key, log)
         self._logs[key] = log
         self._claimed_epochs[ref] = log.epoch
         self._idle_logs.pop(key, None)
@@ -246,10 +246,17 @@ class LocalStore:
             log = self._load(ref, config, path)
         for file in new_files:
             log.durability.also_sync(file)
-        if config.flush_messages < LONG_MAX or config.flush_ms < LONG_MAX:
-            # What a kill or an ended claim left unsynced must be on disk before a retry of it is answered.
-            log.durability.flush_now()
         return log
+
+    def _sync_before_use(self, key: Key, log: LocalLog) -> None:
+        """Brings what a kill or an ended claim left unsynced to disk, before a retry of it is answered."""
+        log.durability.also_sync(self._folder(key))
+        log.durability.also_sync(self._path)
+        try:
+            log.durability.flush_now()
+        except StorageError:
+            self._suspects[key] = Suspicion(sync_has_failed=True)
+            raise
 
     def _load(self, ref: PartitionRef, config: TopicConfig, path: str) -> LocalLog:
         key = (ref.topic, ref.partition)
@@ -411,7 +418,7 @@ class LocalStore:
     def close(self) -> None:
         if self._closed:
             return
-        self._sync_side_by_side()
+        sync_side_by_side(list(self._logs.values()), self._executor)
         for log in list(self._logs.values()):
             try:
                 log.close()
@@ -430,23 +437,6 @@ class LocalStore:
         finally:
             self._journal.close()
             os.close(self._lock)
-
-    def _sync_side_by_side(self) -> None:
-        """Syncs logs in several threads; closing them one by one has little left to wait for."""
-        logs = [log for log in self._logs.values() if log.is_open and log.durability.is_dirty()]
-        for start in range(0, len(logs), _SYNCS_AT_ONCE):
-            tasks = []
-            for log in logs[start : start + _SYNCS_AT_ONCE]:
-                # No descriptor left: closing the log tries again.
-                with contextlib.suppress(OSError):
-                    job = log.durability.take_sync_job()
-                    tasks.append((log, job, self._executor.submit(run_sync, job)))
-            for log, job, task in tasks:
-                error = task.exception()
-                if error is None:
-                    log.durability.sync_succeeded(job)
-                else:
-                    log.sync_failed(error if isinstance(error, OSError) else OSError(str(error)))
 
     def _check_open(self) -> None:
         if self._closed:

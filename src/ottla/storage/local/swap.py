@@ -23,7 +23,7 @@ from typing import Final
 
 from ottla.storage.local import checkpoint, layout
 from ottla.storage.local.index import empty_index
-from ottla.storage.local.scan import Scan, check_nothing, scan_file
+from ottla.storage.local.scan import Scan, check_crc, scan_file
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +68,7 @@ def replace(stem: str, old_stems: Sequence[str]) -> list[str]:
     show(stem)
     retired = [path for old_stem in old_stems for path in retire(old_stem)]
     settle(stem)
+    checkpoint.sync_path(os.path.dirname(stem))
     return retired
 
 
@@ -86,19 +87,25 @@ def finish(folder: str) -> None:
         if first_cleaned is not None and first_cleaned <= base_offset and os.path.exists(path):
             os.unlink(path + layout.SWAP_SUFFIX)
             continue
+        scan = Scan(empty_index(base_offset), 0, base_offset)
+        scan_file(path + layout.SWAP_SUFFIX, scan, 1 << 30, check_crc)
+        # The log of this name is the first to be retired: while it is there, all the old segments are.
+        if scan.flaw is not None and os.path.exists(path):
+            logger.error(
+                "%s: its replacement is damaged, the old segments stay: %s", stem, scan.flaw
+            )
+            os.unlink(path + layout.SWAP_SUFFIX)
+            continue
         logger.info("%s: completing its replacement", stem)
-        _complete(folder, stem, base_offset)
+        _complete(folder, stem, base_offset, scan.end_offset)
     for name in (*cleaned, *swaps):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(folder, name))
     checkpoint.sync_path(folder)
 
 
-def _complete(folder: str, stem: str, base_offset: int) -> None:
+def _complete(folder: str, stem: str, base_offset: int, end_offset: int) -> None:
     """Steps 4 and 5, whatever of them was done before."""
-    swap = stem + layout.LOG_SUFFIX + layout.SWAP_SUFFIX
-    scan = Scan(empty_index(base_offset), 0, base_offset)
-    end_offset = scan_file(swap, scan, 1 << 30, check_nothing).end_offset
     for name in os.listdir(folder):
         parsed = layout.parse_offset_file_name(name)
         if parsed is None or parsed[1] not in layout.SEGMENT_SUFFIXES:
