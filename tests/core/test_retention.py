@@ -74,13 +74,14 @@ def test_records_without_a_timestamp_are_not_older_than_everything() -> None:
 
 
 def test_segments_that_compaction_emptied_go_with_the_next_one_that_goes() -> None:
-    """They have no timestamp; they must not protect what is behind them."""
+    """They have no age of their own; they must not protect what is behind them."""
     assert retained_from(pieces((0, -1), (5, 1), (0, -1), (5, 9000)), 0, NOW_MS, 5000, OFF) == 20
     assert retained_from(pieces((0, -1), (5, 9000), (5, 9000)), 0, NOW_MS, 5000, OFF) == 0
+    assert retained_from(pieces((0, 9999), (5, 1), (5, 9000)), 0, NOW_MS, 5000, OFF) == 20
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 50), st.integers(0, 12_000)), min_size=1, max_size=6),
+    st.lists(st.tuples(st.integers(1, 50), st.integers(0, 12_000)), min_size=1, max_size=6),
     st.sampled_from([-1, 0, 3000, 8000]),
     st.integers(-1, 200),
 )
