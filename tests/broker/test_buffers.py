@@ -22,6 +22,16 @@ def test_a_spare_buffer_that_is_too_small_stays() -> None:
     assert buffers.take(SMALLEST_SPARE_BYTES) is small
 
 
+def test_a_spare_buffer_is_given_only_if_it_is_large_enough() -> None:
+    buffers = Buffers()
+    assert buffers.take_spare(1) is None
+    buffers.give_back(buffers.take(100_000))
+    assert buffers.take_spare(1 << 20) is None
+    spare = buffers.take_spare(100_000)
+    assert spare is not None
+    assert buffers.take_spare(100_000) is None
+
+
 def test_small_and_surplus_buffers_are_not_kept() -> None:
     buffers = Buffers()
     tiny = buffers.take(10)

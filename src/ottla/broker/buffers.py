@@ -17,13 +17,17 @@ class Buffers:
         """A buffer of at least this size, with anything in it."""
         if size_bytes < SMALLEST_SPARE_BYTES:
             return bytearray(size_bytes)
+        # Frames of one client are of similar sizes: rounded up, the buffer will do for the next one.
+        return self.take_spare(size_bytes) or bytearray(1 << (size_bytes - 1).bit_length())
+
+    def take_spare(self, size_bytes: int) -> bytearray | None:
+        """A buffer of at least this size if there is one to spare: it costs nothing."""
         for place, spare in enumerate(self._spare):
             if len(spare) >= size_bytes:
                 del self._spare[place]
                 self._spare_bytes -= len(spare)
                 return spare
-        # Frames of one client are of similar sizes: rounded up, the buffer will do for the next one.
-        return bytearray(1 << (size_bytes - 1).bit_length())
+        return None
 
     def give_back(self, buffer: bytearray) -> None:
         """Keeps a buffer for the next one who needs it, within a limit."""

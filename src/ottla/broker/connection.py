@@ -215,11 +215,17 @@ class Connection(asyncio.BufferedProtocol):
             self._kept_filled = 0
             self._kept = NO_BUFFER
         else:
-            needed = max(KEPT_BUFFER_BYTES, KEPT_GROWTH * len(rest))
+            room = max(KEPT_BUFFER_BYTES, KEPT_GROWTH * len(rest))
+            kept = None
             if len(rest) >= SIZE_BYTES:
-                needed = min(needed, SIZE_BYTES + int(read_size(rest)[0]))
-            self._kept_room = max(needed, len(rest) + SIZE_BYTES)
-            kept = self._host.buffers.take(self._kept_room)
+                whole = max(SIZE_BYTES + int(read_size(rest)[0]), len(rest) + SIZE_BYTES)
+                if whole > room:
+                    kept = self._host.buffers.take_spare(whole)
+                if kept is not None or whole < room:
+                    room = whole
+            self._kept_room = max(room, len(rest) + SIZE_BYTES)
+            if kept is None:
+                kept = self._host.buffers.take(self._kept_room)
             kept[: len(rest)] = rest
             self._kept, self._kept_filled = kept, len(rest)
         if old:
