@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 
 import pytest
-from tests.storage.batches import Batch, fill, joined, read_all, ref_of
+from tests.storage.batches import Batch, append, fill, joined, make_batch, read_all, ref_of
 from tests.storage.conftest import Opener, crash_copy
 
 from ottla.config.topic import TopicConfig
@@ -238,3 +238,27 @@ def test_a_file_that_shrinks_while_it_is_mapped_costs_its_partition_only(
     other = store.claim(ref_of("other"), TopicConfig())
     fill(other, 1)
     assert read_all(other)
+
+
+@pytest.mark.parametrize("damage", ["zeros at the end", "zeros", "gone"])
+def test_a_damaged_time_index_of_the_last_segment_is_noticed(
+    open_store: Opener, tmp_path: Path, damage: str
+) -> None:
+    store = open_store(tmp_path)
+    log = store.claim(ref_of(), CONFIG)
+    for offset in range(60):
+        # The largest is in the middle: what is behind the last index entry does not say it.
+        append(log, make_batch(offset, timestamp_ms=1000 + offset if offset < 30 else 500))
+    latest = log.batch_of_max_timestamp()
+    store.close()
+    path = segment(tmp_path, suffix=".timeindex")
+    data = path.read_bytes()
+    assert len(data) > 48
+    path.write_bytes(
+        {
+            "zeros at the end": data[:30] + bytes(len(data) - 30),
+            "zeros": bytes(len(data)),
+            "gone": b"",
+        }[damage]
+    )
+    assert open_store(tmp_path).claim(ref_of(), CONFIG).batch_of_max_timestamp() == latest

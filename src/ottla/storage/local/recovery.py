@@ -379,6 +379,7 @@ def load_active(folder: Folder, base_offset: int, interval_bytes: int) -> tuple[
             if not base_offset <= first_offset <= last[0]:
                 raise DamagedIndexError(f"no batch at {last_position}")
             scan = Scan(empty_index(base_offset), last_position, first_offset)
+            _check_last_time(path, index)
     except DamagedIndexError as error:
         logger.warning("building the indexes of %s anew: %s", path, error)
         index, last_position = None, 0
@@ -393,6 +394,24 @@ def load_active(folder: Folder, base_offset: int, interval_bytes: int) -> tuple[
         index.latest = scan.index.latest
     index.bytes_since_entry = size_bytes - last_position
     return index, scan.end_offset
+
+
+def _check_last_time(path: str, index: SegmentIndex) -> None:
+    """Whether the batch that the last entry of the time index names has that timestamp."""
+    last = index.last_time_entry()
+    position = index.floor(last.offset)
+    while True:
+        first_offset, length, _, _, _, delta, timestamp_ms = layout.BATCH_SCAN.unpack(
+            _header_at(path, position)
+        )
+        if length < layout.MIN_BATCH_LENGTH or first_offset > last.offset:
+            raise DamagedIndexError(f"no batch with offset {last.offset} at {position}")
+        if first_offset + delta >= last.offset:
+            break
+        position += layout.BATCH_PREFIX_BYTES + length
+    # Without an entry `last` names the first batch, and no timestamp.
+    if timestamp_ms != last.timestamp_ms:
+        raise DamagedIndexError(f"the batch at {position} is not of {last.timestamp_ms}")
 
 
 def rewrite(path: str, recovery_point: int) -> None:
