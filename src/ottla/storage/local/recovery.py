@@ -383,6 +383,7 @@ def load_active(folder: Folder, base_offset: int, interval_bytes: int) -> tuple[
     except DamagedIndexError as error:
         logger.warning("building the indexes of %s anew: %s", path, error)
         index, last_position = None, 0
+        scan = Scan(empty_index(base_offset), 0, base_offset)
     scan_file(path, scan, interval_bytes, check_nothing)
     if scan.flaw is not None:
         raise UntrustworthyError(f"{path} at {scan.valid_bytes}: {scan.flaw}")
