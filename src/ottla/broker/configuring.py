@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 
 from ottla.broker.node import Node
 from ottla.core.catalog import Refused, Topic
 from ottla.errors import ErrorCode
 from ottla.ports import StorageError
+
+# What becomes of the options that were set for a resource.
+Change = Callable[[Mapping[str, str]], dict[str, str] | Refused]
 
 
 class ResourceType(IntEnum):
@@ -29,12 +33,22 @@ def check_broker_name(node: Node, name: str) -> Refused | None:
     return None
 
 
-def alter(
-    node: Node,
-    resource_type: int,
-    name: str,
-    change: Callable[[Mapping[str, str]], dict[str, str] | Refused],
-    validate_only: bool,
+def alter_all(
+    node: Node, wanted: Sequence[tuple[int, str, Change]], validate_only: bool
+) -> list[Refused | None]:
+    """Alters resources, given by type and name, one after the other; one that is named twice is refused."""
+    times = Counter((resource_type, name) for resource_type, name, _ in wanted)
+    twice = Refused(ErrorCode.INVALID_REQUEST, "the resource is named twice")
+    return [
+        twice
+        if times[resource_type, name] > 1
+        else _alter(node, resource_type, name, change, validate_only)
+        for resource_type, name, change in wanted
+    ]
+
+
+def _alter(
+    node: Node, resource_type: int, name: str, change: Change, validate_only: bool
 ) -> Refused | None:
     """Replaces the options that were set for a resource by what `change` makes of them."""
     try:
@@ -56,7 +70,7 @@ def unknown_resource(resource_type: int) -> Refused:
 def _alter_topic(
     node: Node,
     name: str,
-    change: Callable[[Mapping[str, str]], dict[str, str] | Refused],
+    change: Change,
     validate_only: bool,
 ) -> Refused | None:
     topic = find_topic(node, name)
@@ -74,7 +88,7 @@ def _alter_topic(
 def _alter_broker(
     node: Node,
     name: str,
-    change: Callable[[Mapping[str, str]], dict[str, str] | Refused],
+    change: Change,
     validate_only: bool,
 ) -> Refused | None:
     refused = check_broker_name(node, name)

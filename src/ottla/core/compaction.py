@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol, TypeVar
 
+from ottla.core import retention
 from ottla.core.producer_state import ProducerStates
 from ottla.records.batch import (
     DEFAULT_LIMIT_BYTES,
@@ -43,18 +44,9 @@ _TRANSACTION_PEEK: Final = struct.Struct(">qi9xhi16xq")
 _LENGTH_STARTS_AFTER_BYTES: Final = 12
 
 
-class Segment(Protocol):
+class Segment(retention.Segment, Protocol):
     @property
     def base_offset(self) -> int: ...
-
-    @property
-    def end_offset(self) -> int: ...
-
-    @property
-    def size_bytes(self) -> int: ...
-
-    @property
-    def max_timestamp_ms(self) -> int: ...
 
 
 AnySegment = TypeVar("AnySegment", bound=Segment)

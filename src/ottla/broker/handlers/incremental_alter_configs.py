@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from enum import IntEnum
+from functools import partial
 
-from ottla.broker.configuring import ResourceType, alter
+from ottla.broker.configuring import ResourceType, alter_all
 from ottla.broker.node import Node
 from ottla.broker.request import RequestContext
 from ottla.config.broker import BrokerConfig
@@ -35,35 +36,24 @@ class Operation(IntEnum):
 def handle(
     node: Node, request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
-    times = Counter((asked.resource_type, asked.resource_name) for asked in request.resources)
+    outcomes = alter_all(
+        node,
+        [
+            (asked.resource_type, asked.resource_name, partial(_changed, node, asked))
+            for asked in request.resources
+        ],
+        request.validate_only,
+    )
     return IncrementalAlterConfigsResponse(
         responses=[
-            _alter(
-                node,
-                asked,
-                request.validate_only,
-                times[asked.resource_type, asked.resource_name],
+            AlterConfigsResourceResponse(
+                error_code=ErrorCode.NONE if refused is None else refused.error,
+                error_message=None if refused is None else refused.message,
+                resource_type=asked.resource_type,
+                resource_name=asked.resource_name,
             )
-            for asked in request.resources
+            for asked, refused in zip(request.resources, outcomes, strict=True)
         ]
-    )
-
-
-def _alter(
-    node: Node, asked: AlterConfigsResource, validate_only: bool, times_asked: int
-) -> AlterConfigsResourceResponse:
-    def change(current: Mapping[str, str]) -> dict[str, str] | Refused:
-        return _changed(node, asked, current)
-
-    if times_asked > 1:
-        refused: Refused | None = Refused(ErrorCode.INVALID_REQUEST, "the resource is named twice")
-    else:
-        refused = alter(node, asked.resource_type, asked.resource_name, change, validate_only)
-    return AlterConfigsResourceResponse(
-        error_code=ErrorCode.NONE if refused is None else refused.error,
-        error_message=None if refused is None else refused.message,
-        resource_type=asked.resource_type,
-        resource_name=asked.resource_name,
     )
 
 
