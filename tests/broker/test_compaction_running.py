@@ -105,7 +105,12 @@ def roll(broker: ottla.Broker, topic: str) -> None:
 
 
 def test_requests_are_answered_while_a_large_log_is_cleaned(start: Starter, topic: str) -> None:
-    broker = start(log_cleaner_backoff_ms=5, log_cleaner_min_cleanable_ratio=0)
+    # Slowed down, so that there is time to ask in the meantime however fast the machine is.
+    broker = start(
+        log_cleaner_backoff_ms=5,
+        log_cleaner_min_cleanable_ratio=0,
+        log_cleaner_io_max_bytes_per_second=20_000_000,
+    )
     with session_with(broker) as connection:
         create(connection, topic, config=COMPACT | {"segment.bytes": "100000000"})
         records = [Record(n, 1, b"%d" % (n % 500), b"v" * 20) for n in range(5000)]
