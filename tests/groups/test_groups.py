@@ -1,0 +1,116 @@
+"""Groups of strangers' consumers: whatever happens to members, no record is lost and none has two owners."""
+
+from __future__ import annotations
+
+import re
+
+from tests.groups.checker import problems, problems_without_faults
+from tests.groups.conftest import MakeGroup, Topics
+from tests.groups.feed import Feed
+from tests.groups.history import ASSIGNED, COMMIT_FAILED, RESUMED, Event
+from tests.groups.members import IMPATIENT_MS, Client
+
+PARTITIONS = 4
+
+
+def test_members_join_and_leave_and_every_record_is_processed_once(
+    bootstrap: str, topics: Topics, client: Client, make_group: MakeGroup, ottla_topic: str
+) -> None:
+    partitions = topics.create(ottla_topic, PARTITIONS)
+    group = make_group(bootstrap, client)
+    with Feed(bootstrap, partitions) as feed:
+        first = group.start([ottla_topic])
+        group.settle(partitions, first)
+        second, third = group.start([ottla_topic]), group.start([ottla_topic])
+        group.settle(partitions, first, second, third)
+        feed.flow()
+        first.leave()
+        group.settle(partitions, second, third)
+        feed.drain(group.history)
+    group.leave(second, third)
+    assert problems_without_faults(group.history, feed.produced) == []
+
+
+def test_a_killed_member_is_replaced_after_its_session(
+    bootstrap: str, topics: Topics, client: Client, make_group: MakeGroup, ottla_topic: str
+) -> None:
+    partitions = topics.create(ottla_topic, PARTITIONS)
+    group = make_group(bootstrap, client)
+    with Feed(bootstrap, partitions) as feed:
+        first = group.start([ottla_topic])
+        victim = group.start([ottla_topic], session_timeout_ms=IMPATIENT_MS)
+        group.settle(partitions, first, victim)
+        feed.flow()
+        victim.kill()
+        group.settle(partitions, first)
+        feed.drain(group.history)
+    first.leave()
+    assert problems(group.history, feed.produced) == []
+
+
+def test_a_member_that_slept_past_its_session_cannot_commit_and_joins_again(
+    bootstrap: str, topics: Topics, client: Client, make_group: MakeGroup, ottla_topic: str
+) -> None:
+    partitions = topics.create(ottla_topic, PARTITIONS)
+    group = make_group(bootstrap, client)
+    with Feed(bootstrap, partitions) as feed:
+        first = group.start([ottla_topic])
+        sleeper = group.start([ottla_topic], session_timeout_ms=IMPATIENT_MS)
+        group.settle(partitions, first, sleeper)
+        feed.flow()
+        sleeper.pause()
+        group.settle(partitions, first)
+        feed.flow()
+        sleeper.resume()
+        group.settle(partitions, first, sleeper)
+        feed.drain(group.history)
+    group.leave(first, sleeper)
+    assert problems(group.history, feed.produced) == []
+    after = _after_resuming(group.history.events)
+    again = next(number for number, event in enumerate(after) if event.kind == ASSIGNED)
+    print([event.error for event in after[:again] if event.kind == COMMIT_FAILED])
+    # It is a new member, of a newer generation.
+    assert after[again].generation > max((event.generation for event in after[:again]), default=-1)
+
+
+def _after_resuming(events: list[Event]) -> list[Event]:
+    (resumed,) = [event for event in events if event.kind == RESUMED]
+    own = [event for event in events if event.worker == resumed.worker]
+    return own[own.index(resumed) + 1 :]
+
+
+def test_new_partitions_are_consumed_by_a_running_group(
+    bootstrap: str, topics: Topics, client: Client, make_group: MakeGroup, ottla_topic: str
+) -> None:
+    partitions = topics.create(ottla_topic, 2)
+    group = make_group(bootstrap, client)
+    with Feed(bootstrap, partitions) as feed:
+        members = [group.start([ottla_topic]) for _ in range(2)]
+        group.settle(partitions, *members)
+        grown = topics.grow(ottla_topic, PARTITIONS)
+        feed.add(grown[2:])
+        group.settle(grown, *members)
+        feed.flow()
+        feed.drain(group.history)
+    group.leave(*members)
+    assert feed.produced.keys() == set(grown)
+    assert problems_without_faults(group.history, feed.produced) == []
+
+
+def test_a_pattern_picks_up_a_topic_that_is_created_later(
+    bootstrap: str, topics: Topics, client: Client, make_group: MakeGroup, ottla_topic: str
+) -> None:
+    partitions = topics.create(f"{ottla_topic}-1", 2)
+    topics.create(f"not-{ottla_topic}", 1)
+    group = make_group(bootstrap, client)
+    with Feed(bootstrap, partitions) as feed:
+        members = [group.start(pattern=f"{re.escape(ottla_topic)}-.*") for _ in range(2)]
+        group.settle(partitions, *members)
+        partitions += topics.create(f"{ottla_topic}-2", 2)
+        feed.add(partitions[2:])
+        group.settle(partitions, *members)
+        feed.flow()
+        feed.drain(group.history)
+    group.leave(*members)
+    assert feed.produced.keys() == set(partitions)
+    assert problems_without_faults(group.history, feed.produced) == []

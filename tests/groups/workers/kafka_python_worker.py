@@ -1,0 +1,108 @@
+"""A member of a group with kafka-python."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyPartitionAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from kafka.errors import KafkaError
+from kafka.structs import OffsetAndMetadata
+from tests.groups.workers.reporting import (
+    BATCH_RECORDS,
+    POLL_SECONDS,
+    Identity,
+    Place,
+    Reporter,
+)
+
+ASSIGNORS = {
+    "range": RangePartitionAssignor,
+    "roundrobin": RoundRobinPartitionAssignor,
+    "sticky": StickyPartitionAssignor,
+    "cooperative-sticky": CooperativeStickyPartitionAssignor,
+}
+
+
+class Worker(ConsumerRebalanceListener):  # type: ignore[misc]
+    def __init__(self, reporter: Reporter) -> None:
+        self.reporter = reporter
+        options = reporter.options
+        self.consumer = KafkaConsumer(
+            bootstrap_servers=options["bootstrap.servers"].split(","),
+            group_id=options["group.id"],
+            client_id=options["client.id"],
+            group_instance_id=options.get("group.instance.id"),
+            partition_assignment_strategy=[ASSIGNORS[options["assignor"]]],
+            session_timeout_ms=reporter.number("session.timeout.ms"),
+            heartbeat_interval_ms=reporter.number("heartbeat.interval.ms"),
+            max_poll_interval_ms=reporter.number("max.poll.interval.ms"),
+            metadata_max_age_ms=reporter.number("metadata.max.age.ms"),
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            fetch_max_wait_ms=100,
+            reconnect_backoff_max_ms=500,
+        )
+        if "pattern" in options:
+            self.consumer.subscribe(pattern=f"^{options['pattern']}", listener=self)
+        else:
+            self.consumer.subscribe(reporter.topics, listener=self)
+
+    @property
+    def identity(self) -> Identity:
+        # It tells nobody, but knows.
+        generation = self.consumer._coordinator._generation
+        return Identity(generation.generation_id, generation.member_id)
+
+    # The listener runs inside poll(), where a commit would wait for the loop that it stops. There is
+    # nothing to commit then: whatever poll() gave was committed before the next call.
+
+    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        self.reporter.assigned(_places(assigned), self.identity)
+
+    def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        self.reporter.revoked(_places(revoked), self.identity)
+
+    def on_partitions_lost(self, lost: Iterable[TopicPartition]) -> None:
+        self.reporter.lost(_places(lost), self.identity)
+
+    def commit(self) -> None:
+        offsets = dict(self.reporter.pending)
+        if not offsets:
+            return
+        who, began = self.identity, time.monotonic()
+        try:
+            self.consumer.commit(
+                {
+                    TopicPartition(*place): OffsetAndMetadata(offset, "", -1)
+                    for place, offset in offsets.items()
+                }
+            )
+        except KafkaError as failure:
+            self.reporter.commit_failed(offsets, who, began, type(failure).__name__)
+        else:
+            self.reporter.committed(offsets, who, began)
+
+    def run(self) -> None:
+        poll_ms = int(POLL_SECONDS * 1000)
+        while not self.reporter.is_leaving:
+            for records in self.consumer.poll(poll_ms, max_records=BATCH_RECORDS).values():
+                for record in records:
+                    place = record.topic, record.partition
+                    self.reporter.record(place, record.offset, record.value, self.identity)
+            self.commit()
+        self.reporter.revoked(set(self.reporter.owned), self.identity)
+        self.consumer.close()
+        self.reporter.left()
+
+
+def _places(partitions: Iterable[TopicPartition]) -> list[Place]:
+    return [(one.topic, one.partition) for one in partitions]
+
+
+if __name__ == "__main__":
+    Worker(Reporter()).run()
