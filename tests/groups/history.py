@@ -22,6 +22,7 @@ RECORD = "record"
 COMMITTED = "committed"
 COMMIT_FAILED = "commit-failed"
 LEFT = "left"
+DIED = "died"  # its process ended, and nobody asked it to
 # What the test did to it.
 KILLED = "killed"
 PAUSED = "paused"
@@ -117,18 +118,25 @@ class History:
         deadline = time.monotonic() + seconds
         with self._changed:
             while not holds():
+                dead = [event.worker for event in self._events if event.kind == DIED]
+                assert not dead, f"{dead} died\n{self.tail()}"
                 if time.monotonic() > deadline:
                     raise AssertionError(f"after {seconds} s not {what}\n{self.tail()}")
                 self._changed.wait(CHECK_SECONDS)
 
     def tail(self) -> str:
-        """The last events, for a person; records and commits of one worker in a row are one line."""
+        """The last events, for a person; records and commits are only counted."""
         lines: list[str] = []
+        quiet: dict[str, int] = {}
         for event in self.events:
-            text = _line(event)
-            if lines and lines[-1].split(" ", 1)[1:] == text.split(" ", 1)[1:]:
-                lines.pop()
-            lines.append(text)
+            if event.kind in (RECORD, COMMITTED):
+                key = f"{event.worker} {event.kind} in {event.generation}"
+                quiet[key] = quiet.get(key, 0) + 1
+                continue
+            lines += [f"    {count} x {key}" for key, count in quiet.items()]
+            quiet.clear()
+            lines.append(_line(event))
+        lines += [f"    {count} x {key}" for key, count in quiet.items()]
         owners = {worker: sorted(owned) for worker, owned in self.owners.items()}
         return "\n".join([*lines[-SHOWN:], f"owners: {owners}"])
 
@@ -137,8 +145,6 @@ class History:
 
 
 def _line(event: Event) -> str:
-    text = f"{event.time:.3f} {event.worker} {event.kind} generation {event.generation}"
-    if event.kind in (RECORD, COMMITTED):
-        return text
     where = ",".join(f"{topic[-12:]}/{partition}" for topic, partition in event.partitions)
+    text = f"{event.time:.3f} {event.worker} {event.kind} in {event.generation}"
     return f"{text} {event.member_id[-8:]} [{where}] {event.error}".rstrip()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from tests.groups.checker import incomplete_assignment
-from tests.groups.history import KILLED, PAUSED, RESUMED, Event, History
+from tests.groups.history import DIED, KILLED, PAUSED, RESUMED, Event, History
 
 from ottla.model import TopicPartition
 
@@ -70,6 +70,7 @@ class Member:
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
         )
+        self._is_asked_to_end = False
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -79,6 +80,8 @@ class Member:
             # A killed process may leave half a line.
             if line.endswith(b"\n"):
                 self.history.add(Event.parse(self.name, line.decode()))
+        if not self._is_asked_to_end:
+            self.history.note(self.name, DIED)
 
     def leave(self) -> None:
         """Commits, leaves the group and ends."""
@@ -86,6 +89,7 @@ class Member:
         self.wait_left()
 
     def begin_to_leave(self) -> None:
+        self._is_asked_to_end = True
         assert self.process.stdin is not None
         self.process.stdin.close()
 
@@ -95,6 +99,7 @@ class Member:
         assert code == 0, f"{self.name} ended with {code}"
 
     def kill(self) -> None:
+        self._is_asked_to_end = True
         self.process.kill()
         self.process.wait()
         # What it wrote before is before.
@@ -111,6 +116,7 @@ class Member:
 
     def end(self) -> None:
         """Whatever state it is in."""
+        self._is_asked_to_end = True
         self.process.kill()
         self.process.wait()
         self._reader.join(LEAVE_SECONDS)
@@ -192,15 +198,12 @@ class Group:
 
 @contextmanager
 def group_of(bootstrap_servers: str, client: Client, folder: Path) -> Iterator[Group]:
-    """A group whose processes are gone afterwards; what they wrote to stderr is printed on failure."""
+    """A group whose processes are gone afterwards; what they wrote to stderr is printed."""
     log_file = folder / f"workers-{uuid.uuid4().hex[:8]}.log"
     with log_file.open("wb") as log:
         group = Group(bootstrap_servers, client, log)
         try:
             yield group
-        except BaseException:
-            print(group.history.tail())
-            print(log_file.read_text(encoding="utf-8", errors="replace")[-6000:])
-            raise
         finally:
             group.end()
+            print(log_file.read_text(encoding="utf-8", errors="replace")[-6000:])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 import pytest
 from tests.groups import checker
@@ -11,6 +10,7 @@ from tests.groups.history import (
     ASSIGNED,
     COMMIT_FAILED,
     COMMITTED,
+    DIED,
     KILLED,
     LEFT,
     LOST,
@@ -160,6 +160,12 @@ def test_waiting_in_vain_tells_the_story() -> None:
     history = History()
     for one in GOOD:
         history.add(one)
-    never: Callable[[], bool] = lambda: False  # noqa: E731
-    with pytest.raises(AssertionError, match=r"(?s)not done.*two committed generation 2.*owners"):
-        history.wait("done", never, 0.0)
+    with pytest.raises(AssertionError, match=r"(?s)not done.*1 x two committed in 2\nowners"):
+        history.wait("done", lambda: False, 0.0)
+
+
+def test_a_death_that_nobody_wanted_ends_the_waiting() -> None:
+    history = History()
+    history.note("one", DIED)
+    with pytest.raises(AssertionError, match=r"\['one'\] died"):
+        history.wait("done", lambda: False, 1000.0)

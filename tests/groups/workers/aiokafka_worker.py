@@ -32,6 +32,7 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc]
         # Its rebalances run beside the program: what was fetched is processed and committed before
         # partitions go.
         self.processing = asyncio.Lock()
+        self.revocations = 0
         options = reporter.options
         self.consumer = AIOKafkaConsumer(
             bootstrap_servers=options["bootstrap.servers"].split(","),
@@ -64,6 +65,7 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
         async with self.processing:
+            self.revocations += 1
             if self.identity.generation < 0:
                 # It has no other word for it.
                 self.reporter.lost(_places(revoked), self.identity)
@@ -89,8 +91,12 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc]
         await self.consumer.start()
         poll_ms = int(POLL_SECONDS * 1000)
         while not self.reporter.is_leaving:
+            # Not under the lock: during a rebalance it waits for the end of it.
+            found = await self.consumer.getmany(timeout_ms=poll_ms, max_records=BATCH_RECORDS)
+            revocations = self.revocations
             async with self.processing:
-                found = await self.consumer.getmany(timeout_ms=poll_ms, max_records=BATCH_RECORDS)
+                if revocations != self.revocations:
+                    continue
                 for records in found.values():
                     for record in records:
                         place = record.topic, record.partition
