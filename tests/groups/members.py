@@ -184,6 +184,10 @@ class Group:
 
         self.history.wait(f"settled with {sorted(names)}", is_settled, SETTLE_SECONDS)
 
+    def last_of(self, member: Member) -> Event:
+        """The last thing that the member reported."""
+        return [event for event in self.history.events if event.worker == member.name][-1]
+
     def leave(self, *members: Member) -> None:
         """These leave at the same time."""
         for member in members:

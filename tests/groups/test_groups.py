@@ -7,10 +7,11 @@ import re
 from tests.groups.checker import problems, problems_without_faults
 from tests.groups.conftest import MakeGroup, Topics
 from tests.groups.feed import Feed
-from tests.groups.history import ASSIGNED, COMMIT_FAILED, RESUMED, Event
+from tests.groups.history import ASSIGNED, COMMIT_FAILED, COMMITTED, RECORD, RESUMED, Event
 from tests.groups.members import IMPATIENT_MS, Client
 
 PARTITIONS = 4
+COMMIT_DELAY_MS = 300
 
 
 def test_members_join_and_leave_and_every_record_is_processed_once(
@@ -55,9 +56,16 @@ def test_a_member_that_slept_past_its_session_cannot_commit_and_joins_again(
     group = make_group(bootstrap, client)
     with Feed(bootstrap, partitions) as feed:
         first = group.start([ottla_topic])
-        sleeper = group.start([ottla_topic], session_timeout_ms=IMPATIENT_MS)
+        sleeper = group.start(
+            [ottla_topic], session_timeout_ms=IMPATIENT_MS, commit_delay_ms=COMMIT_DELAY_MS
+        )
         group.settle(partitions, first, sleeper)
-        feed.flow()
+        # It falls asleep between a record and its commit.
+        commits = len(group.history.of(sleeper.name, COMMITTED))
+        group.history.wait(
+            "a commit", lambda: len(group.history.of(sleeper.name, COMMITTED)) > commits, 10.0
+        )
+        group.history.wait("a record", lambda: group.last_of(sleeper).kind == RECORD, 10.0)
         sleeper.pause()
         group.settle(partitions, first)
         feed.flow()
@@ -67,10 +75,11 @@ def test_a_member_that_slept_past_its_session_cannot_commit_and_joins_again(
     group.leave(first, sleeper)
     assert problems(group.history, feed.produced) == []
     after = _after_resuming(group.history.events)
+    outcomes = [event.kind for event in after if event.kind in (COMMITTED, COMMIT_FAILED)]
+    assert outcomes[0] == COMMIT_FAILED
     again = next(number for number, event in enumerate(after) if event.kind == ASSIGNED)
-    print([event.error for event in after[:again] if event.kind == COMMIT_FAILED])
-    # It is a new member, of a newer generation.
-    assert after[again].generation > max((event.generation for event in after[:again]), default=-1)
+    before = [event.generation for event in after[:again]]
+    assert after[again].generation > max(before, default=-1)
 
 
 def _after_resuming(events: list[Event]) -> list[Event]:

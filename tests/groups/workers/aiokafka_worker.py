@@ -101,6 +101,7 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc]
                     for record in records:
                         place = record.topic, record.partition
                         self.reporter.record(place, record.offset, record.value, self.identity)
+                await asyncio.sleep(self.reporter.commit_delay_seconds)
                 await self.commit()
         async with self.processing:
             self.reporter.revoked(set(self.reporter.owned), self.identity)

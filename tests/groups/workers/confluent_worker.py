@@ -94,6 +94,7 @@ class Worker:
             elif message is not None and message.error().code() == KafkaError._FATAL:
                 raise SystemExit(message.error().str())
             if message is None or processed >= BATCH_RECORDS:
+                time.sleep(self.reporter.commit_delay_seconds)
                 self.commit()
                 processed = 0
         self.commit()

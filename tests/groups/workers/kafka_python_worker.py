@@ -14,12 +14,15 @@ from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 from tests.groups.workers.reporting import (
     BATCH_RECORDS,
-    POLL_SECONDS,
     Identity,
     Place,
     Reporter,
 )
 
+# Longer than a rebalance takes. When a poll ends in the middle of one that its own leader began
+# because of new metadata, kafka-python 3.0.12 drops the assignment that arrives between two polls:
+# need_rejoin() is false by then, and nobody waits for the join. See FINDINGS.md.
+POLL_MS = 1000
 ASSIGNORS = {
     "range": RangePartitionAssignor,
     "roundrobin": RoundRobinPartitionAssignor,
@@ -88,12 +91,12 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc]
             self.reporter.committed(offsets, who, began)
 
     def run(self) -> None:
-        poll_ms = int(POLL_SECONDS * 1000)
         while not self.reporter.is_leaving:
-            for records in self.consumer.poll(poll_ms, max_records=BATCH_RECORDS).values():
+            for records in self.consumer.poll(POLL_MS, max_records=BATCH_RECORDS).values():
                 for record in records:
                     place = record.topic, record.partition
                     self.reporter.record(place, record.offset, record.value, self.identity)
+            time.sleep(self.reporter.commit_delay_seconds)
             self.commit()
         self.reporter.revoked(set(self.reporter.owned), self.identity)
         self.consumer.close()

@@ -48,6 +48,11 @@ class Reporter:
     def topics(self) -> list[str]:
         return [topic for topic in self.options.get("topics", "").split(",") if topic]
 
+    @property
+    def commit_delay_seconds(self) -> float:
+        """How long it takes from processing to committing, if there is something to commit."""
+        return int(self.options.get("commit.delay.ms", "0")) / 1000 if self.pending else 0.0
+
     def number(self, name: str) -> int:
         return int(self.options[name])
 
