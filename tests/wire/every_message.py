@@ -5,6 +5,7 @@ All limits come from kio's field metadata (`KIO_LIMITS`) and none is by name:
 
 - `error_code` becomes an enum: only the numbers that kio knows.
 - `datetime_i64` becomes a datetime: -1 for none, or milliseconds up to the end of the year 9999.
+- `timedelta_i64` becomes a timedelta that it writes by way of a float: 49 bits are exact.
 - `timedelta_i32` holds every int32, and a zero uuid is None but the same bytes: no limit.
 """
 
@@ -32,6 +33,7 @@ INTEGER_BITS = {"b": 8, "h": 16, "i": 32, "q": 64}
 KIO_LIMITS: dict[str, st.SearchStrategy[Any]] = {
     "error_code": st.sampled_from(sorted(code.value for code in ErrorCode)),
     "datetime_i64": st.just(-1) | st.integers(0, 253_402_300_799_000),
+    "timedelta_i64": st.just(-1) | st.integers(-(1 << 48), 1 << 48),
 }
 # Lists and strings are short, or longer than one byte of a compact length can say.
 REPEATS = st.sampled_from([1, 1, 1, 1, 1, 130])
