@@ -13,7 +13,8 @@ from ottla.core.group.events import NO_TIMESTAMP, GroupSaved, SavedMember
 from ottla.core.group.requests import JoinedMember, JoinRequest
 from ottla.core.turn import Ticket
 from ottla.errors import ErrorCode
-from ottla.wire.stored.consumer_protocol import subscribed_topics
+from ottla.wire.compile import decode_stored
+from ottla.wire.stored.consumer_protocol import ConsumerProtocolSubscription
 from ottla.wire.types import MalformedMessageError
 
 CONSUMER = "consumer"
@@ -293,7 +294,8 @@ class ClassicGroup:
         topics: list[str] = []
         for member in self.members.values():
             try:
-                topics += subscribed_topics(member.metadata(self.protocol))
+                subscription = member.metadata(self.protocol)
+                topics += decode_stored(ConsumerProtocolSubscription, subscription).topics
             except MalformedMessageError:
                 return None
         return frozenset(topics)
