@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
@@ -11,12 +10,9 @@ from ottla.broker.shard import Shard
 from ottla.core.catalog import NewTopic, Refused, Topic
 from ottla.errors import ErrorCode
 from ottla.model import coordinator_partition
-from ottla.ports import PartitionRef, StorageError
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
-
-logger = logging.getLogger(__name__)
 
 M = TypeVar("M", bound=Machine)
 
@@ -99,21 +95,7 @@ class Coordinators(Generic[M]):
         for partition in range(topic.partition_count):
             if partition in self._loaded:
                 yield self._loaded[partition]
-            elif self._has_records(topic, partition):
+            elif self._node.leads_records_of(topic, partition):
                 made = self._load(partition)
                 if isinstance(made, Coordinator):
                     yield made
-
-    def _has_records(self, topic: Topic, partition: int) -> bool:
-        """Whether this node leads the partition and something is in it; an empty one is not opened for that."""
-        cluster = self._node.cluster
-        if cluster.leader_of(topic, partition) != self._node.node_id:
-            return False
-        if self._node.has_open(topic.name, partition):
-            return True
-        try:
-            ref = PartitionRef(topic.name, partition, topic.topic_id)
-            return cluster.store.idle_log(ref) is not None
-        except StorageError as error:
-            logger.error("partition %s-%d: %s", topic.name, partition, error)
-            return False

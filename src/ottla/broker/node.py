@@ -206,9 +206,18 @@ class Node:
         found = self._shards.get((topic, partition))
         return found if found is not None else self._claim(topic, partition)
 
-    def has_open(self, topic: str, partition: int) -> bool:
-        """Whether the partition has been claimed already."""
-        return (topic, partition) in self._shards
+    def leads_records_of(self, topic: Topic, partition: int) -> bool:
+        """Whether this node leads the partition and may find something in it; it is not opened for that."""
+        if (topic.name, partition) in self._shards:
+            return True
+        if self.cluster.leader_of(topic, partition) != self.node_id:
+            return False
+        try:
+            ref = PartitionRef(topic.name, partition, topic.topic_id)
+            return self.cluster.store.idle_log(ref) is not None
+        except StorageError as error:
+            logger.error("partition %s-%d: %s", topic.name, partition, error)
+            return False
 
     def _claim(self, name: str, partition: int) -> Shard | ErrorCode:
         topic = self.cluster.catalog.topics.get(name)
