@@ -168,7 +168,7 @@ class Cluster:
         """Makes a node lead a partition; its leader epoch rises, and the old leader knows nothing of it any more."""
         topic = self.find_partition(topic_name, partition)
         self._live(node_id)
-        led = self._led_now(topic, partition)
+        led = self.led_now(topic, partition)
         self._leadership.move(topic, partition, node_id)
         self._hand_over([led])
 
@@ -196,13 +196,14 @@ class Cluster:
         offline = [node_id for node_id in replicas if node_id not in self.nodes]
         return Placement(ErrorCode.NONE, leader_id, epoch, replicas, in_sync, offline)
 
-    def _led_now(self, topic: Topic, partition: int) -> Led:
+    def led_now(self, topic: Topic, partition: int) -> Led:
+        """Who leads a partition, and since which epoch."""
         leader_id = self.leader_of(topic, partition)
         return Led(topic, partition, leader_id, self.leader_epoch(topic, partition))
 
     def _led(self) -> list[Led]:
         return [
-            self._led_now(topic, partition)
+            self.led_now(topic, partition)
             for topic in self.catalog.topics.values()
             for partition in range(topic.partition_count)
         ]
