@@ -29,6 +29,10 @@ class Clock(Protocol):
 class Ids(Protocol):
     def topic_id(self) -> uuid.UUID: ...
 
+    def member_id(self) -> uuid.UUID:
+        """What makes the id of a group's member unlike any other."""
+        ...
+
     def session_id(self) -> int:
         """A random positive 31-bit number."""
         ...
@@ -285,6 +289,10 @@ class LogStore(Protocol):
 
     def epoch_of(self, ref: PartitionRef) -> int:
         """The epoch that the current claim of the partition has, or that a first claim made now would have."""
+        ...
+
+    def raise_epoch(self) -> None:
+        """Makes later claims, and what `epoch_of` says of partitions without one, higher than all so far."""
         ...
 
     def claim(self, ref: PartitionRef, config: TopicConfig) -> PartitionLog:

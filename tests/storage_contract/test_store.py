@@ -37,6 +37,18 @@ def test_first_claims_of_other_partitions_get_the_epoch_that_was_told(store: Log
     assert store.claim(ref_of(partition=1), CONFIG).epoch == expected
 
 
+def test_a_raised_epoch_is_higher_than_all_and_leaves_claims_alone(store: LogStore) -> None:
+    log = store.claim(ref_of(partition=0), CONFIG)
+    told = store.epoch_of(ref_of(partition=1))
+    store.raise_epoch()
+    assert store.epoch_of(ref_of(partition=0)) == log.epoch
+    fill(log, 1)
+    raised = store.epoch_of(ref_of(partition=1))
+    assert raised > max(told, log.epoch)
+    assert store.claim(ref_of(partition=1), CONFIG).epoch == raised
+    assert store.claim(ref_of(partition=0), CONFIG).epoch >= raised
+
+
 def test_an_older_claim_is_fenced(store: LogStore) -> None:
     old = store.claim(ref_of(), CONFIG)
     batches = fill(old, 3)
