@@ -47,7 +47,9 @@ class Feed:
             value = f"record-{self._sent}".encode()
             self._sent += 1
             try:
-                self._producer.produce(topic, value, partition=partition, on_delivery=self._delivered)
+                self._producer.produce(
+                    topic, value, partition=partition, on_delivery=self._delivered
+                )
             except KafkaException as failure:
                 # The producer has not heard of a new partition yet; the next turn will do.
                 assert failure.args[0].code() == KafkaError._UNKNOWN_PARTITION, failure

@@ -184,9 +184,9 @@ class Group:
 
         self.history.wait(f"settled with {sorted(names)}", is_settled, SETTLE_SECONDS)
 
-    def last_of(self, member: Member) -> Event:
-        """The last thing that the member reported."""
-        return [event for event in self.history.events if event.worker == member.name][-1]
+    def check(self, problems: list[str]) -> None:
+        """Fails with the story if there are any."""
+        assert not problems, "\n".join([*problems, self.history.tail()])
 
     def leave(self, *members: Member) -> None:
         """These leave at the same time."""

@@ -28,12 +28,16 @@ ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
 PRODUCED = {ZERO: {0: "a", 1: "b", 2: "c"}, ONE: {0: "x"}}
 
 
-def event(moment: float, worker: str, kind: str, *partitions: TopicPartition, **fields: object) -> Event:
+def event(
+    moment: float, worker: str, kind: str, *partitions: TopicPartition, **fields: object
+) -> Event:
     made = Event(moment, worker, kind, tuple(partitions), member_id=f"{worker}-id")
     return dataclasses.replace(made, **fields)  # type: ignore[arg-type]
 
 
-def record(moment: float, worker: str, partition: TopicPartition, offset: int, generation: int) -> Event:
+def record(
+    moment: float, worker: str, partition: TopicPartition, offset: int, generation: int
+) -> Event:
     value = PRODUCED[partition].get(offset, "?")
     return event(
         moment, worker, RECORD, partition, offset=offset, value=value, generation=generation
@@ -56,7 +60,9 @@ GOOD = [
 
 
 def found(events: list[Event]) -> list[str]:
-    return sorted({text.split(":")[0] for text in checker.problems_without_faults(events, PRODUCED)})
+    return sorted(
+        {text.split(":")[0] for text in checker.problems_without_faults(events, PRODUCED)}
+    )
 
 
 def without(index: int) -> list[Event]:
@@ -86,8 +92,19 @@ def test_a_good_history_has_no_problems() -> None:
         ("skipped", [GOOD[0], GOOD[1], record(2, "one", ZERO, 2, 1), GOOD[2], *GOOD[3:8]]),
         ("overlap", [*GOOD[:4], dataclasses.replace(GOOD[4], time=5.5), *GOOD[5:]]),
         ("overlap", [*GOOD[:4], event(4, "one", REVOKED, ONE), *GOOD[5:]]),
-        ("shared", with_(10, event(8, "two", REVOKED, ZERO), event(9, "one", ASSIGNED, ZERO), record(9, "one", ZERO, 2, 2))),
-        ("stale", with_(10, event(8, "one", COMMITTED, ZERO, generation=1, began=7.5, offsets=(2,)))),
+        (
+            "shared",
+            with_(
+                10,
+                event(8, "two", REVOKED, ZERO),
+                event(9, "one", ASSIGNED, ZERO),
+                record(9, "one", ZERO, 2, 2),
+            ),
+        ),
+        (
+            "stale",
+            with_(10, event(8, "one", COMMITTED, ZERO, generation=1, began=7.5, offsets=(2,))),
+        ),
         ("fault", with_(10, event(8, "one", LOST, ONE))),
     ],
 )

@@ -83,7 +83,8 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc]
                 {TopicPartition(*place): offset for place, offset in offsets.items()}
             )
         except KafkaError as failure:
-            self.reporter.commit_failed(offsets, who, began, type(failure).__name__)
+            error = type(failure).__name__
+            self.reporter.commit_failed(offsets, who, began, error, self.identity)
         else:
             self.reporter.committed(offsets, who, began)
 

@@ -79,14 +79,16 @@ class Worker:
         except KafkaException as failure:
             errors = [failure.args[0].name()]
         if errors:
-            self.reporter.commit_failed(offsets, who, began, ",".join(sorted(set(errors))))
+            error = ",".join(sorted(set(errors)))
+            self.reporter.commit_failed(offsets, who, began, error, self.identity)
         else:
             self.reporter.committed(offsets, who, began)
 
     def run(self) -> None:
         processed = 0
         while not self.reporter.is_leaving:
-            message = self.consumer.poll(POLL_SECONDS)
+            # What is there is processed, then committed.
+            message = self.consumer.poll(0.0 if processed else POLL_SECONDS)
             if message is not None and message.error() is None:
                 place = message.topic(), message.partition()
                 self.reporter.record(place, message.offset(), message.value(), self.identity)

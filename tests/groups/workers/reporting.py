@@ -100,14 +100,15 @@ class Reporter:
                 del self.pending[place]
 
     def commit_failed(
-        self, offsets: Mapping[Place, int], who: Identity, began: float, error: str
+        self, offsets: Mapping[Place, int], who: Identity, began: float, error: str, now: Identity
     ) -> None:
         places = sorted(offsets)
         values = [offsets[one] for one in places]
         self._say("commit-failed", places, who, offsets=values, began=began, error=error)
-        # It can be tried again when the rebalance is over; after any other refusal whoever has the
-        # partition then begins where the last commit was.
-        if "REBALANCE_IN_PROGRESS" not in error and "RebalanceInProgress" not in error:
+        # A cooperative member processes and commits during a rebalance; the commit may meet the
+        # end of the join. It is still a member then, and tries again.
+        is_member = now.member_id == who.member_id and now.generation > who.generation
+        if not is_member and error not in ("REBALANCE_IN_PROGRESS", "RebalanceInProgressError"):
             self.pending.clear()
 
     def left(self) -> None:
