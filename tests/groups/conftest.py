@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from tests.groups.brokers import Running, one_node, three_nodes
 from tests.groups.members import CLIENTS, Client, Group, group_of
+from tests.groups.workers.java import java_worker
 
 from ottla.model import TopicPartition
 
 ADMIN_SECONDS = 20.0
+EAGER = ["confluent-range", "confluent-roundrobin", "kafka-python", "aiokafka"]
+COOPERATIVE = ["confluent-cooperative", "java-cooperative"]
 
 
 @pytest.fixture(scope="session")
@@ -35,18 +39,31 @@ def bootstrap(single: Running) -> str:
     return single.bootstrap_servers
 
 
-@pytest.fixture(
-    params=[
-        "confluent-range",
-        "confluent-roundrobin",
-        "confluent-cooperative",
-        "kafka-python",
-        "aiokafka",
-    ]
-)
+@pytest.fixture(scope="session")
+def java_command(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    """The worker with Kafka's own client; skips where there cannot be one."""
+    shared_folder = tmp_path_factory.getbasetemp().parent
+    return java_worker(tmp_path_factory.mktemp("java-worker"), shared_folder)
+
+
+def _client(request: pytest.FixtureRequest) -> Client:
+    name: str = request.param
+    if name.startswith("java"):
+        command = request.getfixturevalue("java_command")
+        return replace(CLIENTS[name], command=command)
+    return CLIENTS[name]
+
+
+@pytest.fixture(params=EAGER + COOPERATIVE)
 def client(request: pytest.FixtureRequest) -> Client:
     """Each client in turn."""
-    return CLIENTS[request.param]
+    return _client(request)
+
+
+@pytest.fixture(params=COOPERATIVE)
+def cooperative_client(request: pytest.FixtureRequest) -> Client:
+    """Each client that rebalances cooperatively, in turn."""
+    return _client(request)
 
 
 MakeGroup = Callable[[str, Client], Group]
@@ -63,7 +80,7 @@ class Topics:
     """Makes topics and partitions."""
 
     def __init__(self, bootstrap_servers: str) -> None:
-        self.admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 3})
+        self.admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 2})
 
     def create(self, name: str, count: int) -> list[TopicPartition]:
         (made,) = self.admin.create_topics([NewTopic(name, count)]).values()

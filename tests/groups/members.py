@@ -48,6 +48,9 @@ CLIENTS = {
     "kafka-python-cooperative": Client(_python("kafka_python_worker"), "cooperative-sticky", True),
     "aiokafka": Client(_python("aiokafka_worker"), "roundrobin"),
     "aiokafka-sticky": Client(_python("aiokafka_worker"), "sticky"),
+    # Their command is known when the worker is compiled.
+    "java-range": Client((), "range"),
+    "java-cooperative": Client((), "cooperative-sticky", True),
 }
 
 # Nobody who is well should ever miss it, on a busy machine neither.
