@@ -420,7 +420,7 @@ def test_clients_are_told_the_host_that_they_connected_to(start: Starter) -> Non
 
 @pytest.mark.parametrize("nodes", [0, -1, "three", 1.5, True])
 def test_a_number_of_nodes_that_makes_no_cluster_is_refused(nodes: Any) -> None:
-    with pytest.raises(ottla.ConfigError, match="nodes=.*at least 1"):
+    with pytest.raises(ottla.ConfigError, match=r"nodes=.*at least 1"):
         ottla.Broker(nodes=nodes)
 
 
