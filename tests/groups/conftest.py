@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
@@ -76,6 +77,11 @@ def make_group(tmp_path: Path) -> Iterator[MakeGroup]:
         yield lambda bootstrap, client: stack.enter_context(group_of(bootstrap, client, tmp_path))
 
 
+class Described(NamedTuple):
+    state: str
+    assignment: dict[str, set[TopicPartition]]
+
+
 class Topics:
     """Makes topics and partitions."""
 
@@ -91,6 +97,21 @@ class Topics:
         (made,) = self.admin.create_partitions([NewPartitions(name, count)]).values()
         made.result(ADMIN_SECONDS)
         return [TopicPartition(name, number) for number in range(count)]
+
+    def describe(self, group_id: str) -> Described:
+        """What the broker says of a group."""
+        (asked,) = self.admin.describe_consumer_groups([group_id]).values()
+        found = asked.result(ADMIN_SECONDS)
+        return Described(
+            found.state.name,
+            {
+                member.member_id: {
+                    TopicPartition(one.topic, one.partition)
+                    for one in member.assignment.topic_partitions
+                }
+                for member in found.members
+            },
+        )
 
 
 @pytest.fixture

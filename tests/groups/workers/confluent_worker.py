@@ -20,6 +20,7 @@ PREFIX = b"CGMDv2:"
 class Worker:
     def __init__(self, reporter: Reporter) -> None:
         self.reporter = reporter
+        self.is_closing = False
         options = reporter.options
         settings: dict[str, object] = {
             "bootstrap.servers": options["bootstrap.servers"],
@@ -58,14 +59,18 @@ class Worker:
         return Identity(generation, member_id.decode(errors="replace"))
 
     def on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        self.reporter.assigned(_places(partitions), self.identity)
+        # close() may still be told of a rebalance that was under way.
+        if not self.is_closing:
+            self.reporter.assigned(_places(partitions), self.identity)
 
     def on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        self.commit()
-        self.reporter.revoked(_places(partitions), self.identity)
+        if not self.is_closing:
+            self.commit()
+            self.reporter.revoked(_places(partitions), self.identity)
 
     def on_lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        self.reporter.lost(_places(partitions), self.identity)
+        if not self.is_closing:
+            self.reporter.lost(_places(partitions), self.identity)
 
     def commit(self) -> None:
         offsets = dict(self.reporter.pending)
@@ -101,6 +106,7 @@ class Worker:
                 processed = 0
         self.commit()
         self.reporter.revoked(set(self.reporter.owned), self.identity)
+        self.is_closing = True
         self.consumer.close()
         self.reporter.left()
 

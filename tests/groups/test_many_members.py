@@ -1,0 +1,67 @@
+"""A member that joins never breaks another: fifty that come and go end in a stable, complete assignment."""
+
+from __future__ import annotations
+
+import time
+import uuid
+
+import pytest
+from tests.faults.processes import fault_rng
+from tests.groups.checker import incomplete_assignment, overlapping_stints
+from tests.groups.conftest import MakeGroup, Topics
+from tests.groups.history import ASSIGNED
+from tests.groups.members import CLIENTS, SETTLE_SECONDS, Member
+from tests.groups.swarm import Swarm
+
+MEMBERS = 50
+STRANGERS = 4
+PARTITIONS = 64
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(
+    "seconds",
+    [pytest.param(10, id="short"), pytest.param(60, id="a-minute", marks=pytest.mark.campaign)],
+)
+def test_fifty_members_that_come_and_go_end_in_a_stable_complete_assignment(
+    bootstrap: str, topics: Topics, make_group: MakeGroup, seconds: int
+) -> None:
+    rng = fault_rng()
+    topic = f"swarm-{uuid.uuid4().hex[:12]}"
+    partitions = topics.create(topic, PARTITIONS)
+    group = make_group(bootstrap, CLIENTS["confluent-range"])
+    size = MEMBERS - STRANGERS
+    server = bootstrap.split(",")[0]
+    with Swarm(server, group.group_id, topic, PARTITIONS, size, group.history, rng) as swarm:
+        end = time.monotonic() + seconds
+        strangers: list[Member] = []
+        while time.monotonic() < end:
+            if len(strangers) >= STRANGERS:
+                strangers.pop(rng.randrange(STRANGERS)).leave()
+            strangers.append(group.start([topic]))
+            time.sleep(rng.uniform(0.2, 0.8))
+        strangers += [group.start([topic]) for _ in range(STRANGERS - len(strangers))]
+        swarm.settle()
+        names = {*swarm.names, *(member.name for member in strangers)}
+
+        def is_stable() -> bool:
+            last = {event.worker: event for event in group.history.events if event.kind == ASSIGNED}
+            return (
+                group.history.owners.keys() == names
+                and len({last[name].generation for name in names}) == 1
+            )
+
+        group.history.wait("stable", is_stable, SETTLE_SECONDS)
+        assert incomplete_assignment(group.history.owners, partitions) == []
+        members = topics.describe(group.group_id)
+        assert members.state == "STABLE"
+        assert len(members.assignment) == MEMBERS
+        quiet_from = time.monotonic()
+        time.sleep(1.0)
+        assert group.history.since(quiet_from, ASSIGNED) == []
+        assert swarm.broken == []
+        group.leave(*strangers)
+    assert swarm.broken == []
+    assert overlapping_stints(group.history) == []
+    generations = {event.generation for event in group.history if event.kind == ASSIGNED}
+    print(f"{len(generations)} generations")
