@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from tests.groups.brokers import Running, one_node, three_nodes
 from tests.groups.members import CLIENTS, Client, Group, group_of
@@ -35,9 +36,15 @@ def triple() -> Iterator[Running]:
         yield running
 
 
-@pytest.fixture
-def bootstrap(single: Running) -> str:
-    return single.bootstrap_servers
+@pytest.fixture(
+    params=["one-node", pytest.param("three-nodes", marks=pytest.mark.campaign)],
+)
+def bootstrap(request: pytest.FixtureRequest) -> str:
+    """Where the clients begin: one node, and in a campaign three."""
+    running: Running = request.getfixturevalue(
+        "single" if request.param == "one-node" else "triple"
+    )
+    return running.bootstrap_servers
 
 
 @pytest.fixture(scope="session")
@@ -86,7 +93,7 @@ class Topics:
     """Makes topics and partitions."""
 
     def __init__(self, bootstrap_servers: str) -> None:
-        self.admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 2})
+        self.admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
 
     def create(self, name: str, count: int) -> list[TopicPartition]:
         (made,) = self.admin.create_topics([NewTopic(name, count)]).values()
@@ -97,6 +104,15 @@ class Topics:
         (made,) = self.admin.create_partitions([NewPartitions(name, count)]).values()
         made.result(ADMIN_SECONDS)
         return [TopicPartition(name, number) for number in range(count)]
+
+    def committed(self, group_id: str) -> dict[TopicPartition, int]:
+        """The offsets that a group committed."""
+        asked = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group_id)])
+        (found,) = asked.values()
+        return {
+            TopicPartition(one.topic, one.partition): one.offset
+            for one in found.result(ADMIN_SECONDS).topic_partitions
+        }
 
     def describe(self, group_id: str) -> Described:
         """What the broker says of a group."""

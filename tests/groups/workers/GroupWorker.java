@@ -122,7 +122,7 @@ public class GroupWorker implements ConsumerRebalanceListener {
         write(kind, identity, partitions, more);
         if (error == null) {
             offsets.forEach((partition, end) -> pending.remove(partition, end));
-        } else if (!error.equals("REBALANCE_IN_PROGRESS")) {
+        } else if (error.equals("CommitFailedException") || error.equals("FencedInstanceIdException")) {
             pending.clear();
         }
     }

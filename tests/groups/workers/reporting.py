@@ -16,6 +16,12 @@ BATCH_RECORDS = 20
 
 Place = tuple[str, int]
 
+MEMBERSHIP_ERRORS = {
+    *("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_INSTANCE_ID"),
+    *("CommitFailedError", "UnknownMemberIdError", "IllegalGenerationError"),
+    "FencedInstanceIdError",
+}
+
 
 class Identity(NamedTuple):
     """What the client says it is in the group."""
@@ -105,10 +111,11 @@ class Reporter:
         places = sorted(offsets)
         values = [offsets[one] for one in places]
         self._say("commit-failed", places, who, offsets=values, began=began, error=error)
-        # A cooperative member processes and commits during a rebalance; the commit may meet the
-        # end of the join. It is still a member then, and tries again.
+        # A cooperative member processes and commits during a rebalance, and the commit may meet the
+        # end of the join: it is still a member then. It tries again, as it does when the
+        # coordinator moved. Who is no member cannot.
         is_member = now.member_id == who.member_id and now.generation > who.generation
-        if not is_member and error not in ("REBALANCE_IN_PROGRESS", "RebalanceInProgressError"):
+        if error in MEMBERSHIP_ERRORS and not is_member:
             self.pending.clear()
 
     def left(self) -> None:
