@@ -53,10 +53,12 @@ def test_a_group_goes_on_while_its_coordinator_and_its_leaders_move(
         for _, partition in partitions:
             move(broker, ottla_topic, partition)
         feed.flow()
-        first.begin_to_leave()
-        move_coordinator(broker, group.group_id)
-        first.wait_left()
+        # Not while the coordinator moves: a leave that only the old one heard is forgotten, as in
+        # Kafka, and the member is missed after its session.
+        first.leave()
         group.settle(partitions, second, third)
+        move_coordinator(broker, group.group_id)
+        feed.flow()
         feed.drain(group.history)
     group.leave(second, third)
     group.check(problems_without_faults(group.history, feed.produced))

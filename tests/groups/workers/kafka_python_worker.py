@@ -10,7 +10,8 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from kafka.errors import KafkaError
+from kafka.consumer.fetcher import ConsumerRecord
+from kafka.errors import KafkaConnectionError, KafkaError
 from kafka.structs import OffsetAndMetadata
 from tests.groups.workers.reporting import (
     BATCH_RECORDS,
@@ -91,9 +92,16 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc]
         else:
             self.reporter.committed(offsets, who, began)
 
+    def poll(self) -> dict[TopicPartition, list[ConsumerRecord]]:
+        try:
+            return self.consumer.poll(POLL_MS, max_records=BATCH_RECORDS)  # type: ignore[no-any-return]
+        except KafkaConnectionError:
+            # It raises what it meets while no broker can be reached.
+            return {}
+
     def run(self) -> None:
         while not self.reporter.is_leaving:
-            for records in self.consumer.poll(POLL_MS, max_records=BATCH_RECORDS).values():
+            for records in self.poll().values():
                 for record in records:
                     place = record.topic, record.partition
                     self.reporter.record(place, record.offset, record.value, self.identity)
