@@ -78,7 +78,8 @@ def shared_generations(events: Iterable[Event]) -> list[str]:
     for partition, event in _records(events):
         # A client that lost its membership and does not know it yet may have no generation.
         if event.generation >= 0:
-            members[partition, event.generation][event.member_id or event.worker] = event.worker
+            member = event.instance_id or event.member_id
+            members[partition, event.generation][member] = event.worker
     return _some(
         [
             f"shared: {partition} in generation {generation} by {', '.join(names.values())}"

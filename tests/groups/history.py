@@ -42,6 +42,8 @@ class Event:
     partitions: tuple[TopicPartition, ...] = ()
     generation: int = -1
     member_id: str = ""
+    # Of a static member, whose successor has another member id in the same generation.
+    instance_id: str = ""
     # Of a record; of a commit the end offset of each partition, and when it was sent.
     offset: int = -1
     value: str = ""

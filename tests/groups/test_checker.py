@@ -143,6 +143,20 @@ def test_a_paused_worker_may_process_what_it_had_in_its_old_generation() -> None
     assert any("shared" in text for text in checker.problems(wrong, PRODUCED))
 
 
+def test_a_static_member_and_its_successor_are_one_member() -> None:
+    events = [
+        *GOOD[:9],
+        event(7, "two", KILLED),
+        event(8, "three", ASSIGNED, ZERO, generation=2),
+        record(9, "three", ZERO, 2, 2),
+    ]
+    assert any("shared" in text for text in checker.problems(events, PRODUCED))
+    static = [
+        dataclasses.replace(one, instance_id="it") if one.worker != "one" else one for one in events
+    ]
+    assert checker.problems(static, PRODUCED) == []
+
+
 @pytest.mark.parametrize(
     ("owners", "text"),
     [

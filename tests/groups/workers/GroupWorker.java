@@ -157,7 +157,8 @@ public class GroupWorker implements ConsumerRebalanceListener {
     private String identity() {
         ConsumerGroupMetadata metadata = consumer.groupMetadata();
         return ", \"generation\": " + metadata.generationId()
-                + ", \"member_id\": \"" + metadata.memberId() + "\"";
+                + ", \"member_id\": \"" + metadata.memberId() + "\""
+                + ", \"instance_id\": \"" + metadata.groupInstanceId().orElse("") + "\"";
     }
 
     /** System.nanoTime is the system's monotonic clock, as time.monotonic() of Python. */

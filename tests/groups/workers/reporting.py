@@ -69,6 +69,7 @@ class Reporter:
             "partitions": sorted(places),
             "generation": who.generation,
             "member_id": who.member_id,
+            "instance_id": self.options.get("group.instance.id", ""),
             **more,
         }
         # One write, so that a kill leaves whole lines behind.
