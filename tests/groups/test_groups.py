@@ -9,11 +9,11 @@ from tests.groups.checker import problems, problems_without_faults
 from tests.groups.conftest import MakeGroup, Topics
 from tests.groups.feed import Feed
 from tests.groups.history import (
-    REPORTED,
     ASSIGNED,
     COMMIT_FAILED,
     COMMITTED,
     RECORD,
+    REPORTED,
     RESUMED,
     Event,
 )

@@ -6,11 +6,11 @@ import time
 from collections.abc import Iterable
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+from kafka.consumer.fetcher import ConsumerRecord
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import KafkaConnectionError, KafkaError
 from kafka.structs import OffsetAndMetadata
 from tests.groups.workers.reporting import (
