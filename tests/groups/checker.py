@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import NamedTuple
 
 from tests.groups.history import (
@@ -123,7 +124,7 @@ def overlapping_stints(events: Iterable[Event]) -> list[str]:
     found = []
     for partition, stints in _stints(events).items():
         ordered = sorted(stints, key=lambda stint: stint.began)
-        for one, other in zip(ordered, ordered[1:], strict=False):
+        for one, other in pairwise(ordered):
             if other.began < one.ended:
                 held = "ever" if one.ended == float("inf") else f"{one.ended:.3f}"
                 found.append(

@@ -9,17 +9,38 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from _pytest.mark import ParameterSet
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from tests.groups.brokers import Running, one_node, three_nodes
 from tests.groups.members import CLIENTS, Client, Group, group_of
-from tests.groups.workers.java import java_worker
+from tests.groups.workers.java import java_is_here, java_worker
 
 from ottla.model import TopicPartition
 
 ADMIN_SECONDS = 20.0
-EAGER = ["confluent-range", "confluent-roundrobin", "kafka-python", "aiokafka"]
-COOPERATIVE = ["confluent-cooperative", "java-cooperative"]
+
+
+def _in_turn(now: list[str], in_campaigns: list[str]) -> list[ParameterSet]:
+    later = [pytest.param(name, marks=pytest.mark.campaign) for name in in_campaigns]
+    return [*map(pytest.param, now), *later]
+
+
+COOPERATIVE = _in_turn(["confluent-cooperative", "java-cooperative"], ["kafka-python-cooperative"])
+CLIENTS_IN_TURN = _in_turn(
+    [
+        "confluent-range",
+        "confluent-roundrobin",
+        "confluent-cooperative",
+        "kafka-python",
+        "aiokafka",
+    ],
+    ["java-range", "java-cooperative", "kafka-python-cooperative", "aiokafka-sticky"],
+)
+LIBRARIES_IN_TURN = _in_turn(
+    ["confluent-range", "kafka-python", "aiokafka", "java-cooperative"],
+    ["confluent-roundrobin", "confluent-cooperative", "java-range", "aiokafka-sticky"],
+)
 
 
 @pytest.fixture(scope="session")
@@ -62,10 +83,27 @@ def _client(request: pytest.FixtureRequest) -> Client:
     return CLIENTS[name]
 
 
-@pytest.fixture(params=EAGER + COOPERATIVE)
+@pytest.fixture(params=CLIENTS_IN_TURN)
 def client(request: pytest.FixtureRequest) -> Client:
     """Each client in turn."""
     return _client(request)
+
+
+@pytest.fixture(params=LIBRARIES_IN_TURN)
+def library(request: pytest.FixtureRequest) -> Client:
+    """Each client library in turn, with one assignor; the others in a campaign."""
+    return _client(request)
+
+
+@pytest.fixture
+def mixed_clients(request: pytest.FixtureRequest) -> list[Client]:
+    """Clients of all libraries that are here, with the assignor that all of them have."""
+    found = [CLIENTS[name] for name in ("confluent-range", "kafka-python")]
+    found.append(replace(CLIENTS["aiokafka"], assignor="range"))
+    if java_is_here():
+        command = request.getfixturevalue("java_command")
+        found.append(replace(CLIENTS["java-range"], command=command))
+    return found
 
 
 @pytest.fixture(params=COOPERATIVE)

@@ -52,15 +52,20 @@ class Feed:
                 )
             except KafkaException as failure:
                 # The producer has not heard of a new partition yet; the next turn will do.
-                assert failure.args[0].code() == KafkaError._UNKNOWN_PARTITION, failure
+                if failure.args[0].code() != KafkaError._UNKNOWN_PARTITION:
+                    self.failures.append(str(failure))
             self._producer.poll(0)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             self.failures.append(error.str())
         else:
-            partition = TopicPartition(message.topic(), message.partition())
-            self.produced[partition][message.offset()] = message.value().decode()
+            topic, partition, offset = message.topic(), message.partition(), message.offset()
+            assert topic is not None
+            assert partition is not None
+            assert offset is not None
+            value = (message.value() or b"").decode()
+            self.produced[TopicPartition(topic, partition)][offset] = value
 
     def add(self, partitions: Iterable[TopicPartition]) -> None:
         """Sends to these as well from now on."""

@@ -133,3 +133,25 @@ def test_a_pattern_picks_up_a_topic_that_is_created_later(
     group.leave(*members)
     assert feed.produced.keys() == set(partitions)
     group.check(problems_without_faults(group.history, feed.produced))
+
+
+def test_members_with_different_clients_share_a_group(
+    bootstrap: str,
+    topics: Topics,
+    mixed_clients: list[Client],
+    make_group: MakeGroup,
+    ottla_topic: str,
+) -> None:
+    partitions = topics.create(ottla_topic, 2 * len(mixed_clients))
+    group = make_group(bootstrap, mixed_clients[0])
+    with Feed(bootstrap, partitions) as feed:
+        members = [group.start([ottla_topic], client=client) for client in mixed_clients]
+        group.settle(partitions, *members)
+        feed.flow()
+        # Each in turn is gone, so that each leads once.
+        for number in range(len(members) - 1):
+            members[number].leave()
+            group.settle(partitions, *members[number + 1 :])
+        feed.drain(group.history)
+    members[-1].leave()
+    group.check(problems_without_faults(group.history, feed.produced))

@@ -14,10 +14,10 @@ PARTITIONS = 4
 
 
 def test_static_members_that_restart_in_time_cause_no_rebalance(
-    bootstrap: str, topics: Topics, client: Client, make_group: MakeGroup, ottla_topic: str
+    bootstrap: str, topics: Topics, library: Client, make_group: MakeGroup, ottla_topic: str
 ) -> None:
     partitions = topics.create(ottla_topic, PARTITIONS)
-    group = make_group(bootstrap, client)
+    group = make_group(bootstrap, library)
     with Feed(bootstrap, partitions) as feed:
         one = group.start([ottla_topic], group_instance_id="one")
         group.settle(partitions, one)
@@ -54,10 +54,10 @@ def test_static_members_that_restart_in_time_cause_no_rebalance(
 
 
 def test_a_static_member_that_stays_away_is_replaced_after_its_session(
-    bootstrap: str, topics: Topics, client: Client, make_group: MakeGroup, ottla_topic: str
+    bootstrap: str, topics: Topics, library: Client, make_group: MakeGroup, ottla_topic: str
 ) -> None:
     partitions = topics.create(ottla_topic, PARTITIONS)
-    group = make_group(bootstrap, client)
+    group = make_group(bootstrap, library)
     with Feed(bootstrap, partitions) as feed:
         one = group.start([ottla_topic], group_instance_id="one")
         two = group.start([ottla_topic], group_instance_id="two", session_timeout_ms=IMPATIENT_MS)

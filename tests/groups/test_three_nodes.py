@@ -8,30 +8,18 @@ from tests.groups.checker import problems, problems_without_faults
 from tests.groups.conftest import MakeGroup, Topics
 from tests.groups.feed import Feed
 from tests.groups.members import IMPATIENT_MS, Client
+from tests.groups.moves import OFFSETS_PARTITIONS, OFFSETS_TOPIC, move, move_coordinator
 
 from ottla import Broker
 from ottla.model import coordinator_partition
 
 PARTITIONS = 6
-OFFSETS_TOPIC = "__consumer_offsets"
-OFFSETS_PARTITIONS = 50
 
 
 @pytest.fixture
 def broker(triple: Running) -> Broker:
     assert triple.ottla is not None
     return triple.ottla
-
-
-def move(broker: Broker, topic: str, partition: int) -> None:
-    """To the next node."""
-    ids = broker.node_ids
-    leader = broker.leader_of(topic, partition)
-    broker.move_leader(topic, partition, ids[(ids.index(leader) + 1) % len(ids)])
-
-
-def move_coordinator(broker: Broker, group_id: str) -> None:
-    move(broker, OFFSETS_TOPIC, coordinator_partition(group_id, OFFSETS_PARTITIONS))
 
 
 @pytest.mark.timeout(180)
@@ -66,10 +54,10 @@ def test_a_group_goes_on_while_its_coordinator_and_its_leaders_move(
 
 @pytest.mark.timeout(180)
 def test_a_group_survives_the_death_of_its_coordinator_and_of_a_member(
-    broker: Broker, client: Client, make_group: MakeGroup, ottla_topic: str
+    broker: Broker, library: Client, make_group: MakeGroup, ottla_topic: str
 ) -> None:
     partitions = Topics(broker.bootstrap_servers).create(ottla_topic, PARTITIONS)
-    group = make_group(broker.bootstrap_servers, client)
+    group = make_group(broker.bootstrap_servers, library)
     with Feed(broker.bootstrap_servers, partitions) as feed:
         first, second = group.start([ottla_topic]), group.start([ottla_topic])
         victim = group.start([ottla_topic], session_timeout_ms=IMPATIENT_MS)

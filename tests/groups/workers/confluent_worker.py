@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import time
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from tests.groups.workers.reporting import (
     BATCH_RECORDS,
     POLL_SECONDS,
@@ -89,17 +89,27 @@ class Worker:
         else:
             self.reporter.committed(offsets, who, began)
 
+    def process(self, message: Message) -> int:
+        """How many records it is: one, or an error and none."""
+        error = message.error()
+        if error is not None:
+            if error.fatal():
+                raise SystemExit(error.str())
+            return 0
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        assert topic is not None
+        assert partition is not None
+        assert offset is not None
+        self.reporter.record((topic, partition), offset, message.value() or b"", self.identity)
+        return 1
+
     def run(self) -> None:
         processed = 0
         while not self.reporter.is_leaving:
             # What is there is processed, then committed.
             message = self.consumer.poll(0.0 if processed else POLL_SECONDS)
-            if message is not None and message.error() is None:
-                place = message.topic(), message.partition()
-                self.reporter.record(place, message.offset(), message.value(), self.identity)
-                processed += 1
-            elif message is not None and message.error().code() == KafkaError._FATAL:
-                raise SystemExit(message.error().str())
+            if message is not None:
+                processed += self.process(message)
             if message is None or processed >= BATCH_RECORDS:
                 time.sleep(self.reporter.commit_delay_seconds)
                 self.commit()

@@ -14,6 +14,10 @@ SOURCE = Path(__file__).with_name("GroupWorker.java")
 COMPILE_SECONDS = 60
 
 
+def java_is_here() -> bool:
+    return all(shutil.which(program) for program in ("java", "javac", "mvn"))
+
+
 def java_worker(folder: Path, shared_folder: Path) -> tuple[str, ...]:
     """The command of the worker, compiled into the folder."""
     if shutil.which("javac") is None:
