@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from tests.groups.history import ASSIGNED, LEFT, REVOKED, Event, History
+from tests.groups.history import ASSIGNED, LEFT, LOST, REVOKED, Event, History
 
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
@@ -34,7 +34,7 @@ from ottla.wire.stored.consumer_protocol import (
 
 HEARTBEAT_SECONDS = 0.2
 REBALANCE_TIMEOUT_MS = 30_000
-SESSION_TIMEOUT_MS = 30_000
+SESSION_TIMEOUT_MS = 6_000
 # The coordinator is elsewhere, or not there yet: ask again who it is.
 LOOK_AGAIN = {
     ErrorCode.NOT_COORDINATOR,
@@ -42,6 +42,11 @@ LOOK_AGAIN = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 }
 LOOK_AGAIN_SECONDS = 0.05
+
+
+# What a member may hear from a new coordinator, which knows only what the old one wrote: not those
+# who had not synced yet, and not the generation that was being made.
+FORGOTTEN = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION}
 
 
 class BrokenError(Exception):
@@ -70,6 +75,8 @@ class RawMember:
         self.member_id = ""
         self.generation = -1
         self.owned: list[TopicPartition] = []
+        # Whether the coordinator changed since the last assignment.
+        self.has_moved = False
         # Up to 3 the group takes a member without the handshake of KIP-394.
         self.join_version = rng.randint(1, 9)
         self.heartbeat_seconds = HEARTBEAT_SECONDS * rng.uniform(0.5, 1.5)
@@ -88,9 +95,18 @@ class RawMember:
             time.sleep(LOOK_AGAIN_SECONDS)
 
     def _look_again(self) -> None:
+        self.has_moved = True
         self.connection.close()
         time.sleep(LOOK_AGAIN_SECONDS)
         self.connection = self._connect()
+
+    def _complain(self, doing: str, error: ErrorCode) -> None:
+        """Raises what must not be; a member that a new coordinator does not know begins again."""
+        if not (self.has_moved and error in FORGOTTEN):
+            raise BrokenError(f"{self.name} {doing} in {self.generation}, hears {error.name}")
+        self._give_up(LOST)
+        if error == ErrorCode.UNKNOWN_MEMBER_ID:
+            self.member_id = ""
 
     def stay(self, leave: threading.Event, until: float) -> None:
         """Takes part until the moment, or until it is told to leave."""
@@ -112,9 +128,9 @@ class RawMember:
             )
         )
 
-    def _give_up(self) -> None:
+    def _give_up(self, kind: str) -> None:
         if self.owned:
-            self._say(REVOKED)
+            self._say(kind)
             self.owned = []
 
     def _join(self) -> None:
@@ -139,7 +155,7 @@ class RawMember:
                 case error if error in LOOK_AGAIN:
                     self._look_again()
                 case error:
-                    raise BrokenError(f"{self.name} joins and hears {error.name}")
+                    self._complain("joins", error)
 
     def _sync(self, joined: JoinGroupResponse) -> None:
         assignments = []
@@ -162,13 +178,14 @@ class RawMember:
                 self.owned = self._decoded(answer.assignment)
                 if not self.owned:
                     raise BrokenError(f"{self.name} got nothing in {self.generation}")
+                self.has_moved = False
                 self._say(ASSIGNED)
             case ErrorCode.REBALANCE_IN_PROGRESS:
                 pass
             case error if error in LOOK_AGAIN:
                 self._look_again()
             case error:
-                raise BrokenError(f"{self.name} syncs in {self.generation}, hears {error.name}")
+                self._complain("syncs", error)
 
     def _share_out(self, member_ids: Sequence[str]) -> list[SyncGroupRequestAssignment]:
         shares = []
@@ -198,14 +215,14 @@ class RawMember:
             case ErrorCode.NONE:
                 pass
             case ErrorCode.REBALANCE_IN_PROGRESS:
-                self._give_up()
+                self._give_up(REVOKED)
             case error if error in LOOK_AGAIN:
                 self._look_again()
             case error:
-                raise BrokenError(f"{self.name} beats in {self.generation}, hears {error.name}")
+                self._complain("beats", error)
 
     def leave(self) -> None:
-        self._give_up()
+        self._give_up(REVOKED)
         version = min(5, self.join_version)
         members = [MemberIdentity(member_id=self.member_id)] if version >= 3 else []
         request = LeaveGroupRequest(
@@ -216,9 +233,9 @@ class RawMember:
             if ErrorCode(answer.error_code) not in LOOK_AGAIN:
                 break
             self._look_again()
-        errors = [answer.error_code, *(member.error_code for member in answer.members)]
-        if any(errors):
-            raise BrokenError(f"{self.name} leaves and hears {errors}")
+        codes = [answer.error_code, *(member.error_code for member in answer.members)]
+        for error in filter(None, codes):
+            self._complain("leaves", ErrorCode(error))
         self._say(LEFT)
 
     def close(self) -> None:
