@@ -87,6 +87,8 @@ class Broker:
                     f"{name} is given twice, in the dict and as a keyword: give it once"
                 )
             given[name] = value
+        # Kafka's 3 s spare a large group rebalances; here every new group would just be 3 s slower.
+        given.setdefault("group.initial.rebalance.delay.ms", 0)
         self._settings = BrokerSettings(
             BrokerConfig.read(given),
             Endpoint.parse(listen),
