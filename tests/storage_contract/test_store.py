@@ -152,6 +152,7 @@ def test_log_dirs_tell_the_size_of_each_partition(store: LogStore) -> None:
 
 def test_a_partition_that_is_not_claimed_tells_its_size_and_age(store: LogStore) -> None:
     assert store.idle_log(ref_of()) is None
+    assert not store.keeps(ref_of())
     log = store.claim(ref_of(), CONFIG)
     fill(log, 3)  # the last of them has the time 1020
     log.roll()

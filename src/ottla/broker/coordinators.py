@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from ottla.broker.coordinator import Coordinator, EventCodec, Machine, Settings
 from ottla.broker.shard import Shard
 from ottla.core.catalog import NewTopic, Refused, Topic
+from ottla.core.turn import Turn
 from ottla.errors import ErrorCode
 from ottla.model import coordinator_partition
 
@@ -87,15 +89,23 @@ class Coordinators(Generic[M]):
         if self._loaded.get(partition) is coordinator:
             del self._loaded[partition]
 
-    def all(self) -> Iterator[Coordinator[M]]:
-        """Every coordinator here that has something to say, loaded now if it was not; their replays may not be over."""
+    def load_all(self) -> list[Coordinator[M] | ErrorCode]:
+        """Every coordinator here that has something to say, or why it cannot; their replays may not be over.
+
+        Whoever leads a partition has to load it although nobody asks: it is the one to notice that members are gone.
+        """
         topic = self.topic
         if topic is None:
-            return
-        for partition in range(topic.partition_count):
-            if partition in self._loaded:
-                yield self._loaded[partition]
-            elif self._node.leads_records_of(topic, partition):
-                made = self._load(partition)
-                if isinstance(made, Coordinator):
-                    yield made
+            return []
+        return [
+            self._of_partition(partition)
+            for partition in range(topic.partition_count)
+            if partition in self._loaded or self._node.leads_records_of(topic, partition)
+        ]
+
+    def ask_all(self, decide: Callable[[M, Turn], Any]) -> list[asyncio.Future[Any] | ErrorCode]:
+        """Has every machine here decide; what comes of it is a result, or an ErrorCode, for each."""
+        return [
+            found if isinstance(found, ErrorCode) else found.ask_when_loaded(decide)
+            for found in self.load_all()
+        ]
