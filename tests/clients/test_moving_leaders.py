@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 from tests.clients.conftest import MakeDriver
-from tests.clients.driver import Driver, ProducerOptions
+from tests.clients.driver import Driver, Producer, ProducerOptions
 from tests.clients.messages import Message, Received
 
 from ottla import Broker
@@ -81,7 +81,7 @@ class Reader:
 
     def __init__(self, client: Driver, topic: str) -> None:
         self.received: list[Received] = []
-        self.wanted: int | None = None
+        self._wanted: int | None = None
         self._client = client
         self._topic = topic
         self._failure: BaseException | None = None
@@ -91,10 +91,9 @@ class Reader:
         try:
             with self._client.consumer() as consumer:
                 consumer.assign({TopicPartition(self._topic, n): 0 for n in range(PARTITIONS)})
-                while self.wanted is None or len(self.received) < self.wanted:
-                    # A read of many would wait for them in vain once everything was sent.
+                while self._wanted is None or len(self.received) < self._wanted:
                     found = consumer.read(1)
-                    if not found and self.wanted is not None:
+                    if not found:
                         return
                     self.received += found
         except BaseException as error:
@@ -103,8 +102,10 @@ class Reader:
     def start(self) -> None:
         self._thread.start()
 
-    def finish(self, wanted: int) -> list[Received]:
-        self.wanted = wanted
+    def stop_after(self, wanted: int) -> None:
+        self._wanted = wanted
+
+    def finish(self) -> list[Received]:
         self._thread.join(60)
         assert not self._thread.is_alive()
         if self._failure is not None:
@@ -120,19 +121,26 @@ def test_nothing_is_lost_twice_or_out_of_order_while_leaders_move_and_nodes_are_
     reader = Reader(client, ottla_topic)
     unrest = Unrest(three_nodes, ottla_topic)
     sent: dict[int, list[bytes]] = {number: [] for number in range(PARTITIONS)}
+
+    def send(producer: Producer, number: int) -> None:
+        first = len(sent[number])
+        fresh = [b"%d" % n for n in range(first, first + MESSAGES_PER_SEND)]
+        offsets = producer.send(ottla_topic, [Message(value) for value in fresh], number)
+        assert offsets == list(range(first, first + MESSAGES_PER_SEND))
+        sent[number] += fresh
+
     reader.start()
     end = time.monotonic() + LOAD_SECONDS
     try:
-        with client.producer(IDEMPOTENT) as producer, unrest.going_on():
-            while time.monotonic() < end or unrest.moves < 10:
-                for number, values in sent.items():
-                    first = len(values)
-                    fresh = [b"%d" % n for n in range(first, first + MESSAGES_PER_SEND)]
-                    offsets = producer.send(ottla_topic, [Message(v) for v in fresh], number)
-                    assert offsets == list(range(first, first + MESSAGES_PER_SEND))
-                    values += fresh
+        with client.producer(IDEMPOTENT) as producer:
+            with unrest.going_on():
+                while time.monotonic() < end or unrest.moves < 10:
+                    for number in range(PARTITIONS):
+                        send(producer, number)
+            reader.stop_after(sum(map(len, sent.values())) + MESSAGES_PER_SEND)
+            send(producer, 0)
     finally:
-        received = reader.finish(sum(map(len, sent.values())))
+        received = reader.finish()
     for number, values in sent.items():
         got = [one for one in received if one.partition == number]
         assert [one.value for one in got] == values
