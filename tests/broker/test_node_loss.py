@@ -40,7 +40,7 @@ LONG_MS = 20_000
 
 
 @pytest.fixture
-def three(start: Starter) -> Iterator[Nodes]:
+def three(start: Starter, event_loop_kind: str) -> Iterator[Nodes]:
     with nodes_of(start(nodes=3)) as nodes:
         yield nodes
 
@@ -94,6 +94,15 @@ def test_writes_to_all_need_enough_living_replicas(three: Nodes, topic: str) -> 
     three.broker.start_node(1)
     assert produce(three.leader(topic), topic, batch_of(b"d")).error_code == ErrorCode.NONE
     assert read_values(three.leader(topic), topic) == [b"a", b"c", b"d"]
+
+
+def test_topics_made_meanwhile_do_without_the_lost_node(three: Nodes, topic: str) -> None:
+    three.kill(3)
+    assert create_replicated(three.any, topic, 2) == ErrorCode.NONE
+    assert set_options(three.any, topic, {"min.insync.replicas": "2"}) == ErrorCode.NONE
+    for number in range(3):
+        assert sorted(three.partition(topic, number).isr_nodes) == [1, 2]
+        fill(three.leader(topic, number), topic, b"v", partition=number)
 
 
 def test_connections_are_cut_and_new_ones_refused(three: Nodes, topic: str) -> None:

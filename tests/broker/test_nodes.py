@@ -34,7 +34,14 @@ import ottla
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
 from ottla.model import Endpoint
+from ottla.wire.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
 from ottla.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
     CreatableTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -325,6 +332,54 @@ def test_there_are_as_many_replicas_as_nodes_at_most(
         assert found.replica_nodes[0] == found.leader_id
         assert len(set(found.replica_nodes)) == len(found.replica_nodes) == replicas
         assert found.isr_nodes == found.replica_nodes
+
+
+def test_replicas_that_somebody_chose_are_kept_over_a_restart(start: Starter, topic: str) -> None:
+    chosen = [[3, 1], [3, 2], [1, 3], [2, 1]]
+    broker = start(nodes=3)
+    with nodes_of(broker) as nodes:
+        request = CreateTopicsRequest(
+            topics=[
+                CreatableTopic(
+                    name=topic,
+                    num_partitions=-1,
+                    replication_factor=-1,
+                    assignments=[
+                        CreatableReplicaAssignment(partition_index=number, broker_ids=ids)
+                        for number, ids in enumerate(chosen[:2])
+                    ],
+                    configs=[],
+                )
+            ]
+        )
+        (made,) = nodes.any.call(request, CreateTopicsResponse, 7).topics
+        assert made.error_code == ErrorCode.NONE
+        grown = CreatePartitionsRequest(
+            topics=[
+                CreatePartitionsTopic(
+                    name=topic,
+                    count=4,
+                    assignments=[CreatePartitionsAssignment(broker_ids=ids) for ids in chosen[2:]],
+                )
+            ],
+            timeout_ms=1000,
+            validate_only=False,
+        )
+        (added,) = nodes.any.call(grown, CreatePartitionsResponse, 3).results
+        assert added.error_code == ErrorCode.NONE
+        assert set_options(nodes.any, topic, {"retention.ms": "-1"}) == ErrorCode.NONE
+    for _ in range(2):
+        with nodes_of(broker) as nodes:
+            found = [nodes.partition(topic, number) for number in range(4)]
+            assert [one.replica_nodes for one in found] == chosen
+            assert [one.leader_id for one in found] == [3, 3, 1, 2]
+            for number in range(4):
+                fill(nodes.leader(topic, number), topic, b"v", partition=number)
+        broker.stop()
+        broker = start(nodes=3)
+    broker.stop()
+    with nodes_of(start(nodes=2)) as nodes:
+        assert [nodes.partition(topic, number).leader_id for number in range(4)] == [1, 2, 1, 2]
 
 
 def test_the_default_number_of_replicas_is_obeyed(start: Starter, topic: str) -> None:

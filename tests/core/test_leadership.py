@@ -85,6 +85,33 @@ def test_a_topic_made_while_a_node_was_away_stays_where_it_is_when_it_is_back() 
     assert leaders(leadership, new) == led
 
 
+def test_replicas_of_new_partitions_are_live_while_there_are_enough() -> None:
+    leadership = nodes_of(3)
+    old = topic_of("old", partitions=6, replicas=2)
+    leadership.remove(3)
+    new = topic_of("new", partitions=6, replicas=2)
+    leadership.place_new(new, 0)
+    assert any(3 in leadership.replicas_of(old, number) for number in range(6))
+    grown = topic_of("old", partitions=12, replicas=2)
+    leadership.place_new(grown, 6)
+    leadership.add(3, [old, new])
+    for number in range(6):
+        assert sorted(leadership.replicas_of(new, number)) == [1, 2]
+        assert sorted(leadership.replicas_of(grown, number + 6)) == [1, 2]
+    leadership.forget(new.topic_id)
+    assert any(3 in leadership.replicas_of(new, number) for number in range(6))
+
+
+def test_chosen_replicas_lead_in_their_order() -> None:
+    leadership = nodes_of(4)
+    topic = Topic("chosen", uuid.UUID(int=1), 3, 2, {}, [[4, 2], [], [9, 3]])
+    assert leadership.order_of(topic, 0)[:2] == leadership.replicas_of(topic, 0) == (4, 2)
+    assert leadership.order_of(topic, 1) == leadership.order_of(topic_of("chosen"), 1)
+    assert leadership.order_of(topic, 2)[0] == 3, "a node that is not there any more"
+    leadership.remove(4)
+    assert leadership.leader_of(topic, 0) == 2
+
+
 def test_a_moved_partition_stays_there_until_that_node_is_lost() -> None:
     leadership, topic = nodes_of(3), topic_of()
     at_first = leadership.leader_of(topic, 0)

@@ -203,6 +203,10 @@ class Cluster:
         self._leadership.move(topic, partition, node_id)
         self._hand_over([led])
 
+    def place_new(self, topic: Topic, first_partition: int = 0) -> None:
+        """Takes note of partitions that were created just now."""
+        self._leadership.place_new(topic, first_partition)
+
     def elect_preferred(self, topic: Topic, partition: int) -> ErrorCode:
         """Makes the preferred leader of a partition lead it, if it can."""
         preferred = self._leadership.preferred_leader_of(topic, partition)

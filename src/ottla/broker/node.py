@@ -167,6 +167,7 @@ class Node:
 
     def _created(self, name: str) -> Topic:
         topic = self.cluster.catalog.topics[name]
+        self.cluster.place_new(topic)
         logger.info("topic %s created with %d partition(s)", name, topic.partition_count)
         return topic
 
