@@ -46,23 +46,16 @@ class Broker:
     Options have Kafka's names, as a dict with dots or as keywords with underscores: `Broker(num_partitions=3)`.
     Without `data_dir` the data is in a temporary folder that goes when the broker stops.
 
-    With `nodes` it is a cluster of that many brokers in this process, each with an address of its own, for tests of
-    what a program does when leaders move and brokers go:
+    With `nodes` it is a cluster of that many brokers in this process, each with an address of its own, to test what a
+    program does when leaders move (`move_leader`) and brokers go (`kill_node`) and come back (`start_node`):
 
-        >>> import ottla
-        >>> from ottla.client.raw import RawConnection
-        >>> from ottla.wire.messages.metadata import *
-        >>> with ottla.Broker(nodes=3) as broker:
-        ...     with RawConnection(broker.bootstrap_servers.split(",")[0]) as connection:
-        ...         made = connection.call(
-        ...             MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), MetadataResponse, 12
-        ...         )
-        ...     broker.move_leader("orders", 0, 3)
-        ...     broker.kill_node(3)
-        ...     survivor = broker.leader_of("orders", 0)
-        ...     broker.start_node(3)
-        ...     broker.node_ids, survivor in (1, 2)
-        ([1, 2, 3], True)
+        >>> with Broker(nodes=3) as broker:
+        ...     broker.kill_node(2)
+        ...     broker.node_ids
+        ...     broker.start_node(2)
+        ...     broker.node_ids, len(broker.bootstrap_servers.split(","))
+        [1, 3]
+        ([1, 2, 3], 3)
     """
 
     def __init__(
