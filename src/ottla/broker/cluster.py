@@ -219,16 +219,16 @@ class Cluster:
 
     def place(self, topic: Topic, partition: int) -> Placement:
         """Where a partition is, as clients are told."""
-        replicas = list(self._leadership.replicas_of(topic, partition))
+        leader_id, replica_ids = self._leadership.place(topic, partition)
+        replicas = list(replica_ids)
         ref = PartitionRef(topic.name, partition, topic.topic_id)
         epoch = self.store.epoch_of(ref)
-        leader_id = self.leader_of(topic, partition)
-        leader = self.nodes.get(leader_id)
-        if leader is None or leader.is_offline(ref):
+        nodes = self.nodes
+        if leader_id == NO_LEADER or nodes[leader_id].is_offline(ref):
             error = ErrorCode.LEADER_NOT_AVAILABLE
             return Placement(error, NO_LEADER, epoch, replicas, replicas, replicas)
-        in_sync = [node_id for node_id in replicas if node_id in self.nodes]
-        offline = [node_id for node_id in replicas if node_id not in self.nodes]
+        in_sync = [node_id for node_id in replicas if node_id in nodes]
+        offline = [node_id for node_id in replicas if node_id not in nodes]
         return Placement(ErrorCode.NONE, leader_id, epoch, replicas, in_sync, offline)
 
     def led_now(self, topic: Topic, partition: int) -> Led:

@@ -280,7 +280,7 @@ class Node:
 
     def is_offline(self, ref: PartitionRef) -> bool:
         """Whether the partition could not be opened when that was last tried."""
-        return ref in self._offline
+        return bool(self._offline) and ref in self._offline
 
     def offline_partitions(self) -> list[tuple[str, int]]:
         return [(ref.topic, ref.partition) for ref in self._offline]

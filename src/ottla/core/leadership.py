@@ -82,10 +82,13 @@ class Leadership:
 
     def leader_of(self, topic: Topic, partition: int) -> int:
         """The node that leads; NO_LEADER if none is live."""
+        return self._leader(topic, partition, self.order_of(topic, partition))
+
+    def _leader(self, topic: Topic, partition: int, order: tuple[int, ...]) -> int:
         moved = self._moved.get((topic.topic_id, partition)) if self._moved else None
         if moved is not None:
             return moved
-        for node_id in self.order_of(topic, partition):
+        for node_id in order:
             if node_id in self.live:
                 return node_id
         return NO_LEADER
@@ -94,17 +97,17 @@ class Leadership:
         """The node that is to lead when it can."""
         return self.order_of(topic, partition)[0]
 
-    def replicas_of(self, topic: Topic, partition: int) -> tuple[int, ...]:
-        """The nodes that clients are told to have the partition, the preferred leader first, dead ones included.
+    def place(self, topic: Topic, partition: int) -> tuple[int, tuple[int, ...]]:
+        """The leader, and the replicas that clients are told: the preferred leader first, dead ones included.
 
-        In truth the engine has it and any node can lead; one that does without being among them takes a place there.
+        In truth the engine has it and any node can lead; one that does without being a replica takes a place there.
         """
         order = self.order_of(topic, partition)
+        leader = self._leader(topic, partition, order)
         replicas = order[: topic.replication_factor]
-        leader = self.leader_of(topic, partition)
-        if leader == NO_LEADER or leader in replicas:
-            return replicas
-        return (leader, *replicas[:-1])
+        if leader not in replicas and leader != NO_LEADER:
+            replicas = (leader, *replicas[:-1])
+        return leader, replicas
 
     def move(self, topic: Topic, partition: int, node_id: int) -> None:
         """Makes a live node the leader."""
