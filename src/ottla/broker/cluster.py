@@ -227,6 +227,8 @@ class Cluster:
         if leader_id == NO_LEADER or nodes[leader_id].is_offline(ref):
             error = ErrorCode.LEADER_NOT_AVAILABLE
             return Placement(error, NO_LEADER, epoch, replicas, replicas, replicas)
+        if len(nodes) == len(self._leadership.known):
+            return Placement(ErrorCode.NONE, leader_id, epoch, replicas, replicas, [])
         in_sync = [node_id for node_id in replicas if node_id in nodes]
         offline = [node_id for node_id in replicas if node_id not in nodes]
         return Placement(ErrorCode.NONE, leader_id, epoch, replicas, in_sync, offline)
