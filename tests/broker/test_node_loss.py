@@ -208,6 +208,22 @@ def test_a_node_that_is_back_takes_part_in_everything(three: Nodes, topic: str) 
     assert three.open_partitions() == {1: [], 2: [], 3: []}
 
 
+def test_what_is_left_of_a_killed_node_does_not_act_for_the_one_that_is_back(
+    three: Nodes, topic: str
+) -> None:
+    create(three.any, topic)
+    killed = on_loop(three.broker, lambda running: running.cluster.nodes[2])
+    three.kill(2)
+    three.broker.start_node(2)
+    three.broker.move_leader(topic, 0, 2)
+    fill(three.at(2), topic, b"v")
+    epoch = three.epoch(topic)
+    refused = on_loop(three.broker, lambda running: killed.shard(topic, 0))
+    assert refused is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert three.epoch(topic) == epoch
+    assert read_values(three.at(2), topic) == [b"v"]
+
+
 def test_every_node_may_go_in_turn_and_nothing_is_lost(three: Nodes, topic: str) -> None:
     create(three.any, topic, 3)
     written = 0

@@ -254,7 +254,8 @@ class Cluster:
         moved = [led for led in before if self.leader_of(led.topic, led.partition) != led.leader_id]
         for led in moved:
             if led.leader_id in self.nodes:
-                self.nodes[led.leader_id].resign(led.topic.name, led.partition)
+                ref = PartitionRef(led.topic.name, led.partition, led.topic.topic_id)
+                self.nodes[led.leader_id].resign(ref)
         if any(self._has_old_epoch(led) for led in moved):
             try:
                 self.store.raise_epoch()

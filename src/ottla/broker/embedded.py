@@ -136,7 +136,7 @@ class Broker:
         """Ends a node as kill -9 would: connections are cut, it saves nothing, others lead its partitions."""
         running, loop = self._running_broker()
         asyncio.run_coroutine_threadsafe(running.kill_node(node_id), loop).result(STOP_SECONDS)
-        self._look_up_addresses()
+        self._call(self._note_addresses)
 
     def start_node(self, node_id: int) -> None:
         """Starts a node that was killed, at the address that it had.
@@ -145,7 +145,7 @@ class Broker:
         """
         running, loop = self._running_broker()
         asyncio.run_coroutine_threadsafe(running.start_node(node_id), loop).result(STOP_SECONDS)
-        self._look_up_addresses()
+        self._call(self._note_addresses)
 
     def _running_broker(self) -> tuple[RunningBroker, asyncio.AbstractEventLoop]:
         if self._running is None or self._loop is None:
@@ -163,16 +163,12 @@ class Broker:
 
         return asyncio.run_coroutine_threadsafe(call(), loop).result(STOP_SECONDS)
 
-    def _look_up_addresses(self) -> None:
-        """Notes where clients of this process connect to each node."""
-
-        def look(running: RunningBroker) -> dict[int, Endpoint]:
-            return {
-                node_id: self._settings.advertise_of(node_id) or _reachable(server.endpoint)
-                for node_id, server in sorted(running.servers.items())
-            }
-
-        self._addresses = self._call(look)
+    def _note_addresses(self, running: RunningBroker) -> None:
+        """Notes where clients connect to each node; on the broker's thread, so that the last note is the true one."""
+        self._addresses = {
+            node_id: self._settings.advertise_of(node_id) or _reachable(server.endpoint)
+            for node_id, server in sorted(running.servers.items())
+        }
 
     @property
     def data_dir(self) -> str:
@@ -209,7 +205,7 @@ class Broker:
             self._end_thread()
             raise
         atexit.register(self.stop)
-        self._look_up_addresses()
+        self._call(self._note_addresses)
         return self
 
     def stop(self) -> None:

@@ -250,9 +250,10 @@ class Node:
             and self.cluster.nodes.get(self.node_id) is self
         )
 
-    def resign(self, topic: str, partition: int) -> None:
+    def resign(self, ref: PartitionRef) -> None:
         """Leaves a partition to another node; everybody who waits for it here is told."""
-        shard = self._shards.pop((topic, partition), None)
+        self._offline.pop(ref, None)
+        shard = self._shards.pop((ref.topic, ref.partition), None)
         if shard is not None:
             _save(shard)
             shard.resign()
