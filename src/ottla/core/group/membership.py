@@ -386,7 +386,7 @@ class Membership:
     def _session_is_over(self, turn: Turn, group: ClassicGroup, member_id: str) -> None:
         if member_id in group.pending_joins:
             del group.pending_joins[member_id]
-            self._after_leaving(turn, group)
+            self._go_on_joining(turn, group)
             return
         member = group.members.get(member_id)
         if member is None:
@@ -439,12 +439,17 @@ class Membership:
         """The group has no room for a member that it had: the others do not wait for it."""
         if member_id in group.members or member_id in group.pending_joins:
             self._remove(turn, group, member_id)
-            self._after_leaving(turn, group)
+            self._go_on_joining(turn, group)
 
     def _after_leaving(self, turn: Turn, group: ClassicGroup) -> None:
         if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
             self._prepare(turn, group)
-        elif group.state is State.PREPARING_REBALANCE:
+        else:
+            self._go_on_joining(turn, group)
+
+    def _go_on_joining(self, turn: Turn, group: ClassicGroup) -> None:
+        """Somebody who never was a member will not come: only a join phase has waited for that one."""
+        if group.state is State.PREPARING_REBALANCE:
             self._rebalance(turn, group)
 
     def forget(self, group: ClassicGroup) -> None:
