@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from ottla.core.group.classic import ClassicGroup, State, empty_since_ms, restored
 from ottla.core.group.events import (
+    LAST_TIMESTAMP,
     NO_TIMESTAMP,
     Event,
     GroupDeleted,
@@ -177,9 +178,10 @@ class GroupMachine:
     ) -> ErrorCode:
         if len(new.metadata) > self.config.metadata_max_bytes:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
-        expires_at_ms = (
-            NO_TIMESTAMP if new.retention_ms == NO_TIMESTAMP else turn.now_ms + new.retention_ms
-        )
+        expires_at_ms = NO_TIMESTAMP
+        if new.retention_ms != NO_TIMESTAMP:
+            # A client may mean for ever, which is more than a record can say when it is added to the time.
+            expires_at_ms = min(turn.now_ms + new.retention_ms, LAST_TIMESTAMP)
         event = OffsetCommitted(
             group_id,
             new.topic,
