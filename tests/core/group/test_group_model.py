@@ -268,9 +268,10 @@ class GroupModel(RuleBasedStateMachine):
 
     def _check_answer(self, group_id: str, name: str, answers: list[Any]) -> None:
         (answer,) = answers
-        if answer.error is not NONE:
+        group = self.live().get(group_id)
+        # After a long time the group may be gone, too.
+        if answer.error is not NONE or group is None:
             return
-        group = self.live()[group_id]
         if isinstance(answer, JoinResult):
             assert answer.member_id == name
             assert answer.generation <= group.generation
