@@ -11,12 +11,13 @@ from typing import IO, NamedTuple
 from urllib.parse import quote, unquote_plus
 
 import pytest
+from tests import maven
+from tests.maven import KAFKA_VERSION, NO_LOGGING
+
 from ottla.core.assignors.java_order import text_order
 from ottla.core.assignors.model import Assignment, Cluster, Subscription
 from ottla.core.assignors.protocol import encode_assignment, encode_subscription
 from ottla.model import TopicPartition
-from tests import maven
-from tests.maven import KAFKA_VERSION, NO_LOGGING
 
 SOURCE = Path(__file__).with_name("AssignorOracle.java")
 STOP_SECONDS = 20.0

@@ -11,6 +11,8 @@ from ottla.core.assignors.protocol import decode_subscription, encode_subscripti
 from ottla.core.assignors.user_data import encode_claim, encode_generation
 from ottla.model import TopicPartition
 
+# The last two are in one order by units and in the other by code points.
+CLIENT_IDS = ("consumer", "C", "ø", "\uff21", "\U0001d538")
 RACKS = ("rack-a", "rack-b", "rack-c")
 
 
@@ -99,7 +101,7 @@ class RandomGroup:
         random = self.random
         # Ids as clients get them: they begin alike, or do not.
         suffix = f"{random.getrandbits(64):016x}"
-        name = f"{random.choice(['consumer', 'C', 'ø', 'Ａ', '𝔸'])}-{self.made}-{suffix}"
+        name = f"{random.choice(CLIENT_IDS)}-{self.made}-{suffix}"
         self.members[name] = Member(
             topics=self._some_topics(),
             instance=f"instance-{random.randint(0, 99)}" if random.random() < 0.2 else None,

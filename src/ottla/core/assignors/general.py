@@ -104,10 +104,8 @@ class GeneralAssignment:
         fixed: Shares = {}
         for member in list(self.shares):
             share = self.shares[member]
-            has_all = len(share) >= sum(
-                len(self._partitions[topic]) for topic in self._wanted[member]
-            )
-            if has_all and all(len(self._members[tp.topic]) < 2 for tp in share):
+            most = sum(len(self._partitions[topic]) for topic in self._wanted[member])
+            if len(share) >= most and not any(len(self._members[tp.topic]) > 1 for tp in share):
                 fixed[member] = self.shares.pop(member)
                 self._ladder.remove(member)
         return fixed

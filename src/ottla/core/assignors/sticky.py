@@ -135,8 +135,8 @@ def _assign(
 
 
 def _want_the_same(wanted: Sequence[tuple[str, ...]]) -> bool:
-    # A member that wants nothing is like no other. Kafka overlooks one that its hash map lists first,
-    # and gives it partitions.
+    # Kafka compares otherwise, and gives partitions to members that do not want them: to one without
+    # topics if its hash map lists it first, to one that names a topic twice instead of another one.
     first = frozenset(wanted[0])
     return all(frozenset(topics) == first for topics in wanted)
 
