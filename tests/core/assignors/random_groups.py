@@ -142,13 +142,14 @@ class RandomGroup:
 
     def _resubscribe(self) -> None:
         member = self.random.choice(list(self.members.values()))
-        # Kafka gives partitions back to members that were away and no longer want them: that has a test
-        # of its own.
+        # Kafka gives partitions back to members that were away and no longer want them, which here is
+        # otherwise: a member that changes its mind is not away.
         if not member.stale and member.generation_id in (-1, self.generation_id):
             member.topics = self._some_topics()
 
     def _fall_behind(self) -> None:
-        self.random.choice(list(self.members.values())).stale = True
+        member = self.random.choice(list(self.members.values()))
+        member.stale = all(partition.topic in member.topics for partition in member.owned)
 
     def _steal(self) -> None:
         thief, owner = self.random.choices(list(self.members.values()), k=2)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from ottla.core.assignors.java_order import (
     PartitionHashSet,
+    grouping_order,
     hash_map_order,
     text_hash,
     text_order,
@@ -50,6 +51,16 @@ def test_a_map_doubles_when_it_is_three_quarters_full() -> None:
 def test_keys_of_one_bucket_are_listed_as_they_came() -> None:
     assert hash_map_order(["Aa", "BB"]) == ["Aa", "BB"]
     assert hash_map_order(["BB", "Aa"]) == ["BB", "Aa"]
+
+
+def test_a_map_that_groups_lists_the_keys_of_a_bucket_backwards() -> None:
+    assert grouping_order(["Aa", "BB", "Aa"]) == ["BB", "Aa"]
+
+
+def test_a_map_that_groups_grows_with_the_next_key_that_it_is_asked_for() -> None:
+    thirteen = list("pabcdefghijkl")
+    assert grouping_order(thirteen)[0] == "p"
+    assert grouping_order([*thirteen, "p"])[0] == "a"
 
 
 @given(st.lists(st.text(max_size=4)))

@@ -40,6 +40,18 @@ def hash_map_order(texts: Iterable[str]) -> list[str]:
     return sorted(keys, key=lambda key: _bucket(text_hash(key), mask))
 
 
+def grouping_order(texts: Iterable[str]) -> list[str]:
+    """How a `HashMap` that was asked for these keys with `computeIfAbsent` lists them."""
+    keys: dict[str, None] = {}
+    capacity = _FIRST_CAPACITY
+    for text in texts:
+        # Unlike put, it grows before it looks, and adds a key before the others of its bucket.
+        capacity = _capacity(len(keys), capacity)
+        keys[text] = None
+    mask = capacity - 1
+    return sorted(reversed(keys), key=lambda key: _bucket(text_hash(key), mask))
+
+
 class PartitionHashSet:
     """What a `HashSet` of one topic's partitions lists first."""
 

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ottla.core.assignors.java_order import hash_map_order
+from ottla.core.assignors.java_order import grouping_order
 from ottla.core.assignors.model import NO_GENERATION
 from ottla.model import TopicPartition
 
@@ -26,12 +26,13 @@ UNREADABLE = Claim((), NO_GENERATION)
 
 def encode_claim(partitions: Iterable[TopicPartition], generation_id: int) -> bytes:
     """Version 1 of the sticky assignor's schema: topics with their partitions, and the generation."""
+    owned = list(partitions)
     topics: dict[str, list[int]] = {}
-    for topic, partition in partitions:
+    for topic, partition in owned:
         topics.setdefault(topic, []).append(partition)
     parts = [_INT32.pack(len(topics))]
-    # Kafka writes the topics as a hash map lists them.
-    for topic in hash_map_order(topics):
+    # Kafka groups them with a hash map and writes the topics as it lists them.
+    for topic in grouping_order(topic for topic, _ in owned):
         name, numbers = topic.encode(), topics[topic]
         parts += [_INT16.pack(len(name)), name]
         parts.append(struct.pack(f">i{len(numbers)}i", len(numbers), *numbers))
