@@ -70,6 +70,8 @@ def _previous_owners(
 ) -> dict[TopicPartition, str]:
     """Who claims a partition in a generation before the last one that a member knows."""
     generations = {member: _generation(claim) for member, claim in claims.items()}
+    # Kafka's assignor remembers the last generation of earlier rebalances too, even of a group that was
+    # deleted meanwhile; what one answers here depends on its arguments only.
     last = max(NO_GENERATION, *generations.values())
     previous: dict[TopicPartition, str] = {}
     for member, claim in claims.items():

@@ -49,7 +49,8 @@ def grouping_order(texts: Iterable[str]) -> list[str]:
         capacity = _capacity(len(keys), capacity)
         keys[text] = None
     mask = capacity - 1
-    return sorted(reversed(keys), key=lambda key: _bucket(text_hash(key), mask))
+    newest_first = list(keys)[::-1]
+    return sorted(newest_first, key=lambda key: _bucket(text_hash(key), mask))
 
 
 class PartitionHashSet:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -60,9 +61,9 @@ class Assignor(Protocol):
     """
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """The name that the members of a group agree on."""
-        ...
 
     @property
     def protocols(self) -> tuple[RebalanceProtocol, ...]:
@@ -74,11 +75,11 @@ class Assignor(Protocol):
         del topics
         return None
 
+    @abstractmethod
     def assign(
         self, cluster: Cluster, subscriptions: Mapping[str, Subscription]
     ) -> dict[str, Assignment]:
         """The share of every member, by its id."""
-        ...
 
     def on_assignment(self, assignment: Assignment, generation_id: int) -> None:
         """The member got this share in this generation."""
@@ -107,7 +108,7 @@ def members_by_name(subscriptions: Mapping[str, Subscription]) -> list[str]:
     return sorted(members_in_order(subscriptions), key=place)
 
 
-def subscribed_topics(
+def topics_to_assign(
     cluster: Cluster, subscriptions: Mapping[str, Subscription]
 ) -> dict[str, list[PartitionInfo]]:
     """The partitions of the topics that somebody wants and that exist."""

@@ -15,7 +15,7 @@ from ottla.core.assignors.model import (
     assignments,
     members_by_name,
     members_in_order,
-    subscribed_topics,
+    topics_to_assign,
 )
 from ottla.core.assignors.racks import member_racks, racks_matter
 from ottla.model import TopicPartition
@@ -38,7 +38,7 @@ def assign_ranges(
     cluster: Cluster, subscriptions: Mapping[str, Subscription]
 ) -> dict[str, Assignment]:
     """Kafka's range assignment, near replicas first where racks matter (KIP-881)."""
-    topics = subscribed_topics(cluster, subscriptions)
+    topics = topics_to_assign(cluster, subscriptions)
     members: dict[str, list[str]] = {topic: [] for topic in topics}
     for member in members_by_name(subscriptions):
         for topic in dict.fromkeys(subscriptions[member].topics):

@@ -12,7 +12,7 @@ from ottla.core.assignors.model import (
     Subscription,
     assignments,
     members_by_name,
-    subscribed_topics,
+    topics_to_assign,
 )
 from ottla.model import TopicPartition
 
@@ -32,7 +32,7 @@ def assign_round_robin(
     cluster: Cluster, subscriptions: Mapping[str, Subscription]
 ) -> dict[str, Assignment]:
     """Kafka's round-robin assignment."""
-    topics = subscribed_topics(cluster, subscriptions)
+    topics = topics_to_assign(cluster, subscriptions)
     members = members_by_name(subscriptions)
     wanted = {member: frozenset(subscriptions[member].topics) for member in members}
     shares: dict[str, list[TopicPartition]] = {member: [] for member in members}

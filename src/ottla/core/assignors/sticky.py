@@ -1,4 +1,8 @@
-"""The sticky assignors: as balanced as can be, and of that, what moves least (KIP-54, KIP-429)."""
+"""The sticky assignors: as balanced as can be, and of that, what moves least (KIP-54, KIP-429).
+
+They answer what Kafka's answer, except where Kafka's break the rule that every partition goes to exactly one
+member that wants it: the comments here and in `claims.py` say where, `test_against_kafka.py` that it still is so.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from ottla.core.assignors.model import (
     Subscription,
     assignments,
     members_in_order,
-    subscribed_topics,
+    topics_to_assign,
 )
 from ottla.core.assignors.racks import Racks
 from ottla.core.assignors.user_data import (
@@ -122,7 +126,7 @@ def _assign(
     """The share of every member, and which partitions of them others still have."""
     if not subscriptions:
         return {}, {}
-    topics = subscribed_topics(cluster, subscriptions)
+    topics = topics_to_assign(cluster, subscriptions)
     racks = Racks(topics, subscriptions)
     owned = settle(topics, subscriptions, claims)
     if _want_the_same([subscriptions[member].topics for member in claims]):
