@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from tests.core.assignors.notation import assign, cluster, in_order, racked, wants
 
-from ottla.core.assignors.model import PartitionInfo, Subscription
+from ottla.core.assignors.model import Cluster, PartitionInfo, Subscription
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,7 @@ def check(
     topics: Sequence[str],
     shares: Sequence[str],
 ) -> None:
-    layout: Mapping[str, Sequence[PartitionInfo]] = racked(counts, replicas, broker_racks)
-    if not broker_racks:
-        layout = cluster(**counts)
+    layout = racked(counts, replicas, broker_racks)
     expected = {f"consumer{i}": share for i, share in enumerate(shares)}
     assert assign("range", layout, group_of(topics, member_racks)) == expected
 
@@ -106,8 +104,7 @@ WITHOUT_RACKS = [
 def test_racks_that_make_no_difference_change_nothing(
     replicas: int, broker_racks: str, member_racks: Sequence[str | None]
 ) -> None:
-    replicas = max(replicas, 1)
-    layout: Mapping[str, Sequence[PartitionInfo]] = cluster(**THREE_TOPICS)
+    layout: Cluster = cluster(**THREE_TOPICS)
     if broker_racks:
         layout = racked(THREE_TOPICS, replicas, broker_racks)
     expected = {f"consumer{i}": share for i, share in enumerate(WITHOUT_RACKS)}
