@@ -34,6 +34,7 @@ CORE_MAY_IMPORT = {
     *("errors", "model", "config", "wire", "records", "core"),
     *("__future__", "abc", "bisect", "collections", "dataclasses", "enum", "functools", "heapq"),
     *("itertools", "math", "operator", "re", "struct", "types", "typing", "uuid"),
+    "zlib",  # for crc32
 }
 # uuid is welcome in core as a type, not as a source of randomness.
 CORE_MUST_NOT_NAME = {"uuid1", "uuid4", "getnode", "open", "print", "input"}
@@ -54,18 +55,7 @@ LONG_MODULES: dict[str, str] = {
 }
 LONG_FUNCTIONS: dict[str, str] = {}
 UPWARD_IMPORTS: dict[tuple[str, str], str] = {}
-MESSAGES_WITHOUT_HANDLER: dict[str, str] = {
-    "delete_groups": "its handler comes with the coordinator",
-    "describe_groups": "its handler comes with the coordinator",
-    "heartbeat": "its handler comes with the coordinator",
-    "join_group": "its handler comes with the coordinator",
-    "leave_group": "its handler comes with the coordinator",
-    "list_groups": "its handler comes with the coordinator",
-    "offset_commit": "its handler comes with the coordinator",
-    "offset_delete": "its handler comes with the coordinator",
-    "offset_fetch": "its handler comes with the coordinator",
-    "sync_group": "its handler comes with the coordinator",
-}
+MESSAGES_WITHOUT_HANDLER: dict[str, str] = {}
 HANDLERS_WITHOUT_MESSAGE: dict[str, str] = {}
 
 

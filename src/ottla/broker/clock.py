@@ -8,10 +8,13 @@ import uuid
 
 
 class SystemClock:
-    """Wall-clock time."""
+    """Wall-clock time, and how it passes."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+    def monotonic_seconds(self) -> float:
+        return time.monotonic()
 
 
 class SystemIds:
@@ -23,6 +26,9 @@ class SystemIds:
             made = uuid.uuid4()
             if made.bytes[0] >> 2 != 0b111110:
                 return made
+
+    def member_id(self) -> uuid.UUID:
+        return uuid.uuid4()
 
     def session_id(self) -> int:
         return random.randint(1, 0x7FFFFFFF)

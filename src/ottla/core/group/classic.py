@@ -126,9 +126,7 @@ class ClassicGroup:
     @property
     def is_initial(self) -> bool:
         """Whether it waits for its first members to arrive."""
-        return (
-            self.state is State.PREPARING_REBALANCE and self.previous_state is State.EMPTY
-        )
+        return self.state is State.PREPARING_REBALANCE and self.previous_state is State.EMPTY
 
     @property
     def everybody_joined(self) -> bool:

@@ -1,0 +1,111 @@
+"""The coordinators of one kind that a node runs: one for each partition of their internal topic that it leads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+from ottla.broker.coordinator import Coordinator, EventCodec, Machine, Settings
+from ottla.broker.shard import Shard
+from ottla.core.catalog import NewTopic, Refused, Topic
+from ottla.core.turn import Turn
+from ottla.errors import ErrorCode
+from ottla.model import coordinator_partition
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+M = TypeVar("M", bound=Machine)
+
+
+class Kind(NamedTuple, Generic[M]):
+    """What a sort of coordinator is made of; `shape` is the topic that its partitions belong to."""
+
+    shape: NewTopic
+    machine: Callable[[], M]
+    codec: EventCodec
+    read_bytes: int
+    write_timeout_ms: int
+
+
+class Coordinators(Generic[M]):
+    """A coordinator is loaded when it is first needed, and gone when its partition is led elsewhere."""
+
+    def __init__(self, node: Node, kind: Kind[M]) -> None:
+        self._node = node
+        self._kind = kind
+        self._loaded: dict[int, Coordinator[M]] = {}
+
+    @property
+    def topic_name(self) -> str:
+        return self._kind.shape.name
+
+    @property
+    def topic(self) -> Topic | None:
+        return self._node.cluster.catalog.topics.get(self.topic_name)
+
+    def make_topic(self) -> Topic | Refused:
+        """The internal topic, created if this is its first use."""
+        topic = self.topic
+        if topic is not None:
+            return topic
+        live = len(self._node.cluster.nodes)
+        shape = self._kind.shape
+        replicas = min(shape.replication_factor, live)
+        return self._node.create_topics([shape._replace(replication_factor=replicas)])[0]
+
+    def find(self, key: str) -> Coordinator[M] | ErrorCode:
+        """The coordinator of a group or transactional id, or what to tell a client that asks the wrong node."""
+        topic = self.topic
+        if topic is None:
+            return ErrorCode.NOT_COORDINATOR
+        return self._of_partition(coordinator_partition(key, topic.partition_count))
+
+    def _of_partition(self, partition: int) -> Coordinator[M] | ErrorCode:
+        found = self._loaded.get(partition)
+        return found if found is not None else self._load(partition)
+
+    def _load(self, partition: int) -> Coordinator[M] | ErrorCode:
+        shard = self._node.shard(self.topic_name, partition)
+        if not isinstance(shard, Shard):
+            offline = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            return offline if shard is ErrorCode.KAFKA_STORAGE_ERROR else ErrorCode.NOT_COORDINATOR
+        settings = Settings(
+            self._kind.codec,
+            self._node.cluster.clock,
+            self._node.uptime,
+            self._kind.read_bytes,
+            self._kind.write_timeout_ms,
+        )
+        made = Coordinator(shard, self._kind.machine(), settings, self._discard)
+        if made.is_gone:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        self._loaded[partition] = made
+        return made
+
+    def _discard(self, coordinator: Coordinator[M]) -> None:
+        partition = coordinator.shard.log.ref.partition
+        if self._loaded.get(partition) is coordinator:
+            del self._loaded[partition]
+
+    def load_all(self) -> list[Coordinator[M] | ErrorCode]:
+        """Every coordinator here that has something to say, or why it cannot; their replays may not be over.
+
+        Whoever leads a partition has to load it although nobody asks: it is the one to notice that members are gone.
+        """
+        topic = self.topic
+        if topic is None:
+            return []
+        return [
+            self._of_partition(partition)
+            for partition in range(topic.partition_count)
+            if partition in self._loaded or self._node.leads_records_of(topic, partition)
+        ]
+
+    def ask_all(self, decide: Callable[[M, Turn], Any]) -> list[asyncio.Future[Any] | ErrorCode]:
+        """Has every machine here decide; what comes of it is a result, or an ErrorCode, for each."""
+        return [
+            found if isinstance(found, ErrorCode) else found.ask_when_loaded(decide)
+            for found in self.load_all()
+        ]
