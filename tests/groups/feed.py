@@ -14,7 +14,7 @@ from tests.groups.history import RECORD, History
 
 from ottla.model import TopicPartition
 
-INTERVAL_SECONDS = 0.01
+INTERVAL_SECONDS = 0.005
 FLUSH_SECONDS = 30.0
 DRAIN_SECONDS = 30.0
 FLOW_RECORDS = 8

@@ -14,10 +14,10 @@ PARTITIONS = 4
 
 
 def test_static_members_that_restart_in_time_cause_no_rebalance(
-    bootstrap: str, topics: Topics, library: Client, make_group: MakeGroup, ottla_topic: str
+    bootstrap: str, topics: Topics, static_client: Client, make_group: MakeGroup, ottla_topic: str
 ) -> None:
     partitions = topics.create(ottla_topic, PARTITIONS)
-    group = make_group(bootstrap, library)
+    group = make_group(bootstrap, static_client)
     with Feed(bootstrap, partitions) as feed:
         one = group.start([ottla_topic], group_instance_id="one")
         group.settle(partitions, one)
