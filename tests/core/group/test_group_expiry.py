@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.core.group.groups import DAY_MS, REBALANCE_MS, START_MS, Groups, offset, subscription
 
@@ -111,7 +113,7 @@ def test_in_a_group_that_rebalances_nothing_ages() -> None:
         {"protocols": {"range": b"not a subscription"}},
     ],
 )
-def test_in_a_group_whose_topics_are_not_known_nothing_ages(options: dict[str, object]) -> None:
+def test_in_a_group_whose_topics_are_not_known_nothing_ages(options: dict[str, Any]) -> None:
     groups = new_groups()
     groups.form_stable("a", session_ms=ALIVE_MS, **options)
     groups.commit(offset("orders"), generation=1, member_id="a")

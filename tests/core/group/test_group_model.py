@@ -38,7 +38,7 @@ class GroupModel(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.groups = Groups(offsets_retention_ms=3 * DAY_MS)
+        self.groups = Groups(offsets_retention_ms=3 * DAY_MS, max_size=3)
         self.ids: list[tuple[str, str, str | None]] = []
         self.open: list[tuple[str, str, Asked]] = []
         self.seen: dict[str, tuple[ClassicGroup, int]] = {}
@@ -70,7 +70,7 @@ class GroupModel(RuleBasedStateMachine):
             protocols=protocols,
             version=3 if old else 9,
             new_id=name,
-            rebalance_ms=(0, 20_000, 60_000)[self.count % 3],
+            rebalance_ms=(20_000, 60_000, 60_000, 60_000, 0)[self.count % 5],
         )
         self.ids.append((group, name, instance))
         self.open.append((group, name, asked))
@@ -112,6 +112,20 @@ class GroupModel(RuleBasedStateMachine):
         if behind and not asked.waits:
             assert asked.error is not NONE
         self.open.append((group, name, asked))
+
+    @rule(group=GROUP_IDS)
+    def everybody_syncs(self, group: str) -> None:
+        if group in self.live():
+            for member in list(self.live()[group].members.values()):
+                names = list(self.live()[group].members)
+                asked = self.groups.sync(
+                    member.member_id,
+                    None,
+                    {each: f"{each} {self.next()}".encode() for each in names},
+                    group=group,
+                    instance=member.instance_id,
+                )
+                self.open.append((group, member.member_id, asked))
 
     @precondition(lambda self: self.ids)
     @rule(who=WHO, behind=RARELY)
@@ -324,8 +338,8 @@ class GroupModel(RuleBasedStateMachine):
     @invariant()
     def deadlines_are_for_somebody_and_everybody_has_one(self) -> None:
         deadlines = self.groups.machine.membership.deadlines
-        expected = set()
-        optional = set()
+        expected: set[tuple[str, ...]] = set()
+        optional: set[tuple[str, ...]] = set()
         for group_id, group in self.live().items():
             for member in group.members.values():
                 key = ("session", group_id, member.member_id)
