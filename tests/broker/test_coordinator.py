@@ -27,9 +27,10 @@ from ottla.core.group.requests import (
 from ottla.core.turn import Producer, Turn
 from ottla.errors import ErrorCode
 from ottla.ports import Buffer, Extent, PartitionLog, StorageError, StorageFullError
-from ottla.records.batch import BatchHeader, read_batch, split_batches
+from ottla.records.batch import BatchHeader, build_batch, read_batch, split_batches
 from ottla.records.compression import Codec
 from ottla.records.control import MarkerType
+from ottla.records.record import Record
 from ottla.storage.memory import MemoryStore
 from ottla.wire.types import MalformedMessageError
 
@@ -412,6 +413,20 @@ def test_a_partition_that_goes_elsewhere_while_it_is_replayed_is_given_up() -> N
         assert bench.commit(9) is ErrorCode.NOT_COORDINATOR
         late = bench.coordinator.ask_when_loaded(lambda machine, turn: None)
         assert await asyncio.wait_for(late, 5) is ErrorCode.NOT_COORDINATOR
+
+    run(scenario)
+
+
+def test_records_of_other_kinds_are_left_alone() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        now_ms = bench.clock.now_ms()
+        kinds = [Record(0, now_ms, b"\0\x05later", b"?"), Record(1, now_ms, None, b"no key")]
+        bench.shard.append_own(build_batch(kinds), now_ms)
+        await bench.commit(1)
+        before = bench.machine.durable_state()
+        bench.start()
+        assert bench.machine.durable_state() == before
 
     run(scenario)
 

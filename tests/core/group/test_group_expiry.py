@@ -52,6 +52,17 @@ def test_offsets_of_a_consumer_without_a_group_age_from_their_commit_on() -> Non
     assert groups.events[-1] == OffsetDeleted("g", "orders", 0)
 
 
+def test_somebody_who_only_asks_for_an_id_does_not_make_offsets_younger() -> None:
+    groups = new_groups()
+    groups.commit(offset())
+    groups.pass_ms(RETENTION_MS - 1)
+    groups.join(new_id="a")
+    groups.pass_ms(1)
+    groups.expire()
+    assert groups.fetched("orders") == -1
+    assert groups.join("a").error is NONE
+
+
 def test_offsets_of_an_empty_group_age_from_when_it_became_empty() -> None:
     groups = new_groups()
     reader(groups, "orders")
