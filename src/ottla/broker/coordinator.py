@@ -157,6 +157,9 @@ class Coordinator(Generic[M]):
         self, decide: Callable[[M, Turn, Ticket], None], respond: Callable[[Any], Any]
     ) -> asyncio.Future[Any]:
         request = Request(self._loop.create_future(), respond)
+        if self.is_gone:
+            request.answer(ErrorCode.NOT_COORDINATOR)
+            return request.future
         self._waiting[request] = None
         self._queue.append(lambda turn: decide(self.machine, turn, request))
         if not self._drains_soon:
@@ -178,16 +181,18 @@ class Coordinator(Generic[M]):
             for decide in decisions:
                 decide(turn)
             self.machine.wake(turn)
+            batches = list(batches_of(turn, self._settings.codec))
         except Exception:
-            # Half a decision may have been applied: only the log knows what is true.
+            # Half a decision may have been applied, or what it wrote cannot be said in a record: only the log knows
+            # what is true.
             logger.exception("%s: a decision failed", self)
             self._give_up(ErrorCode.UNKNOWN_SERVER_ERROR)
             return
-        self._finish(turn)
+        self._finish(turn, batches)
 
-    def _finish(self, turn: Turn) -> None:
+    def _finish(self, turn: Turn, batches: list[bytes]) -> None:
         settled: asyncio.Future[None] | None = None
-        for data in batches_of(turn, self._settings.codec):
+        for data in batches:
             appended = self.shard.append_own(data, turn.now_ms)
             if self.is_gone:
                 return  # the shard failed, and told us
