@@ -25,6 +25,10 @@ class Clock(Protocol):
         """Wall-clock milliseconds since the epoch."""
         ...
 
+    def monotonic_seconds(self) -> float:
+        """Time that nobody sets: it only says how much has passed."""
+        ...
+
 
 class Ids(Protocol):
     def topic_id(self) -> uuid.UUID: ...
@@ -291,6 +295,10 @@ class LogStore(Protocol):
         """The epoch that the current claim of the partition has, or that a first claim made now would have."""
         ...
 
+    def raise_epoch(self) -> None:
+        """Makes later claims, and what `epoch_of` says of partitions without one, higher than all so far."""
+        ...
+
     def claim(self, ref: PartitionRef, config: TopicConfig) -> PartitionLog:
         """Takes the partition, making it if it is new; an earlier claim of it ends."""
         ...
@@ -305,6 +313,10 @@ class LogStore(Protocol):
 
     def offline(self) -> Sequence[PartitionRef]:
         """Partitions that are known to be unusable until they are mended; a claim tries again."""
+        ...
+
+    def keeps(self, ref: PartitionRef) -> bool:
+        """Whether there is anything of the partition, claimed or not; one that was never claimed leaves no trace."""
         ...
 
     def idle_log(self, ref: PartitionRef) -> IdleLog | None:

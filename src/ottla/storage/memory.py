@@ -370,6 +370,10 @@ class MemoryStore:
         claimed = partition is not None and partition.ref == ref and partition.epoch == self._epoch
         return self._epoch + 1 if claimed else self._epoch
 
+    def raise_epoch(self) -> None:
+        self._check_open()
+        self._epoch += 1
+
     def claim(self, ref: PartitionRef, config: TopicConfig) -> MemoryLog:
         self._check_open()
         key = (ref.topic, ref.partition)
@@ -414,6 +418,10 @@ class MemoryStore:
 
     def offline(self) -> Sequence[PartitionRef]:
         return []
+
+    def keeps(self, ref: PartitionRef) -> bool:
+        partition = self._partitions.get((ref.topic, ref.partition))
+        return partition is not None and partition.ref == ref
 
     def idle_log(self, ref: PartitionRef) -> IdleLog | None:
         key = (ref.topic, ref.partition)

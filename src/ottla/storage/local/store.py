@@ -203,6 +203,10 @@ class LocalStore:
         epoch = self._journal.epoch
         return epoch + 1 if self._claimed_epochs.get(ref) == epoch else epoch
 
+    def raise_epoch(self) -> None:
+        self._check_open()
+        self._journal.raise_epoch(self._journal.epoch + 1)
+
     def claim(self, ref: PartitionRef, config: TopicConfig) -> LocalLog:
         self._check_open()
         key = (ref.topic, ref.partition)
@@ -346,6 +350,10 @@ class LocalStore:
                 if topic_id is not None:
                     found.append(PartitionRef(*key, topic_id))
         return found
+
+    def keeps(self, ref: PartitionRef) -> bool:
+        key = (ref.topic, ref.partition)
+        return key in self._logs or os.path.isdir(self._folder(key))
 
     def idle_log(self, ref: PartitionRef) -> IdleLog | None:
         key = (ref.topic, ref.partition)
