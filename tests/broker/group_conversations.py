@@ -111,7 +111,7 @@ def join_together(talk: Conversation, version: int) -> None:
 def join_as_static(talk: Conversation, version: int) -> None:
     """A static leader restarts, and an instance id follows it."""
     connection = talk.connect()
-    instance = {"instance_id": "instance", "version": version}
+    instance: dict[str, Any] = {"instance_id": "instance", "version": version}
     answer = talk.write_down(ask.join(connection, talk.group, **instance))
     member = talk.member(answer, "instance")
     talk.write_down(ask.sync(connection, member, {member.member_id: b"kept"}))

@@ -10,6 +10,7 @@ from tests.broker.group_errors.stage import (
     Act,
     Situation,
     Stage,
+    after,
     in_long_group,
     since,
     without_group,
@@ -162,13 +163,13 @@ DELETING = [
         DeleteGroupsRequest,
         "a group with members",
         "NON_EMPTY_GROUP",
-        lambda stage, version: stage.stable() and stage.delete_group(version),
+        after(Stage.stable, lambda stage, version: stage.delete_group(version)),
     ),
     Situation(
         DeleteGroupsRequest,
         "a group whose members are gone",
         "NONE",
-        lambda stage, version: stage.expired() and stage.delete_group(version),
+        after(Stage.expired, lambda stage, version: stage.delete_group(version)),
     ),
 ]
 

@@ -203,6 +203,16 @@ def since(request: type[Any], first: int) -> tuple[int, ...]:
     return tuple(range(first, versions_of(request)[1] + 1))
 
 
+def after(bring_about: Callable[[Stage], object], act: Act) -> Act:
+    """Something that is done when the group is in a certain state."""
+
+    def both(stage: Stage, version: int) -> ErrorCode:
+        bring_about(stage)
+        return act(stage, version)
+
+    return both
+
+
 def without_group(stage: Stage) -> Stage:
     stage.group = ""
     return stage

@@ -11,6 +11,7 @@ from tests.broker.group_errors.stage import (
     Act,
     Situation,
     Stage,
+    after,
     since,
     without_group,
 )
@@ -149,19 +150,19 @@ LEAVING = [
         LeaveGroupRequest,
         "not a member",
         "UNKNOWN_MEMBER_ID",
-        lambda stage, version: stage.stable() and stage.leave(version, ("stranger", None)),
+        after(Stage.stable, lambda stage, version: stage.leave(version, ("stranger", None))),
     ),
     Situation(
         LeaveGroupRequest,
         "the longest member id",
         "UNKNOWN_MEMBER_ID",
-        lambda stage, version: stage.stable() and stage.leave(version, (LONGEST, None)),
+        after(Stage.stable, lambda stage, version: stage.leave(version, (LONGEST, None))),
     ),
     Situation(
         LeaveGroupRequest,
         "no member id",
         "UNKNOWN_MEMBER_ID",
-        lambda stage, version: stage.stable() and stage.leave(version, ("", None)),
+        after(Stage.stable, lambda stage, version: stage.leave(version, ("", None))),
     ),
     Situation(
         LeaveGroupRequest,
