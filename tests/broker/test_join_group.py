@@ -147,15 +147,14 @@ def pair(first: RawConnection, second: RawConnection, group: str) -> tuple[Joine
 def test_of_two_protocols_of_the_same_name_the_first_counts(
     connection: RawConnection, group: str, version: int
 ) -> None:
+    # Kafka counts two supporters of the protocol where there is one member, and never answers.
     twice = (("range", b"first"), ("range", b"second"))
     answer = ask.join_fully(connection, group, protocols=twice, version=version)
     assert answer.error_code == ErrorCode.NONE
     assert members(answer) == [(answer.member_id, None, b"first")]
 
 
-def test_without_a_rebalance_timeout_the_session_timeout_counts(
-    broker: ottla.Broker, connection: RawConnection
-) -> None:
+def test_without_a_rebalance_timeout_the_session_timeout_counts() -> None:
     """Version 0 has none (KIP-62): a member that does not join again is dropped when its session would end."""
     with ottla.Broker(group_min_session_timeout_ms=100) as quick, session_with(quick) as first:
         ask.await_coordinator(first)
@@ -178,7 +177,7 @@ def test_a_member_that_asks_again_is_answered_where_it_asked_last(
 ) -> None:
     member = ask.enter(connection, group)
     with session_with(broker) as other, session_with(broker) as first, session_with(broker) as last:
-        # Somebody who was given an id and does not come back holds the rebalance up.
+        # Somebody who was given an id and does not come back holds the rebalance up. Kafka forgets the first request.
         new_id = ask.new_member_id(other, group)
         first.send(ask.join_request(group, member.member_id), 9)
         ask.await_state(connection, group, "PreparingRebalance")
