@@ -12,6 +12,7 @@ from tests.broker.requests import (
     TOPIC,
     batch_of,
     create,
+    delete,
     every_version_of,
     produce,
     session_with,
@@ -129,6 +130,20 @@ def test_before_that_there_is_no_coordinator(start: Starter) -> None:
         assert ask.delete_offsets(connection, "g", {}).error_code == error
         (missing,) = metadata_of(connection, GROUPS_TOPIC)
         assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_groups_begin_anew_when_their_topic_is_deleted(start: Starter, topic: str) -> None:
+    with session_with(start()) as connection:
+        create(connection, topic)
+        ask.await_coordinator(connection)
+        member = ask.enter(connection, "g")
+        assert ask.commit(connection, "g", {(topic, 0): 1}, member=member) == [ErrorCode.NONE]
+        assert delete(connection, GROUPS_TOPIC).error_code == ErrorCode.NONE
+        assert ask.heartbeat(connection, member) is ErrorCode.NOT_COORDINATOR
+        ask.await_coordinator(connection)
+        assert ask.heartbeat(connection, member) is ErrorCode.UNKNOWN_MEMBER_ID
+        assert ask.committed(connection, "g") == {}
+        assert ask.enter(connection, "g").generation == 1
 
 
 def test_clients_cannot_write_into_the_groups(connection: RawConnection, group: str) -> None:
