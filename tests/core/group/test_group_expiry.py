@@ -347,7 +347,7 @@ def test_a_stable_group_is_described_with_what_its_members_have() -> None:
     assert groups.machine.describe("g") == described
 
 
-def test_a_group_that_rebalances_is_described_without_what_may_change() -> None:
+def test_a_group_that_rebalances_is_described_with_the_assignment_it_still_has() -> None:
     groups = new_groups()
     groups.form("a")
     member = DescribedMember("a", None, "client", "/127.0.0.1", b"", b"")
@@ -356,8 +356,9 @@ def test_a_group_that_rebalances_is_described_without_what_may_change() -> None:
     )
     groups.stabilize()
     groups.enter("b")
+    members = (member._replace(assignment=b"to a"), member._replace(member_id="b"))
     assert groups.machine.describe("g") == DescribedGroup(
-        "PreparingRebalance", "consumer", "", (member, member._replace(member_id="b"))
+        "PreparingRebalance", "consumer", "", members
     )
 
 
