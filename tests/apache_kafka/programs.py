@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from ottla.model import topic_id_text
 
@@ -52,7 +53,7 @@ def dump_log(jars: Path, files: Iterable[Path], *options: str) -> str:
 
 @contextmanager
 def running_kafka(
-    jars: Path, folder: Path, options: Mapping[str, object] | None = None
+    jars: Path, folder: Path, options: Mapping[str, object] = MappingProxyType({})
 ) -> Iterator[str]:
     """Kafka's broker with its data in `folder / "data"`; gives its address, and stops it cleanly."""
     with ExitStack() as stack:
@@ -65,7 +66,7 @@ def running_kafka(
     port, controller_port = ports
     properties = folder / "server.properties"
     text = _PROPERTIES.format(port=port, controller_port=controller_port, data=folder / "data")
-    text += "".join(f"{name}={value}\n" for name, value in (options or {}).items())
+    text += "".join(f"{name}={value}\n" for name, value in options.items())
     properties.write_text(text, encoding="utf-8")
     cluster_id = "k" + topic_id_text(uuid.uuid4())[1:]
     format_command = java(
