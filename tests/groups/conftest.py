@@ -106,6 +106,13 @@ def static_client(request: pytest.FixtureRequest) -> Client:
     return _client(request)
 
 
+# aiokafka gives its group.instance.id in JoinGroup only, so nobody can tell it that it is fenced.
+@pytest.fixture(params=_in_turn(["confluent-range", "kafka-python"], ["java-cooperative"]))
+def fenced_client(request: pytest.FixtureRequest) -> Client:
+    """Each client library in turn that hears of its fencing."""
+    return _client(request)
+
+
 @pytest.fixture
 def mixed_clients(request: pytest.FixtureRequest) -> list[Client]:
     """Clients of all libraries that are here, with the assignor that all of them have."""

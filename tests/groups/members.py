@@ -109,6 +109,17 @@ class Member:
         self._reader.join(LEAVE_SECONDS)
         self.history.note(self.name, KILLED)
 
+    def expect_end(self) -> None:
+        """From now on it may end by itself."""
+        self._is_asked_to_end = True
+
+    def wait_ended(self) -> int:
+        """Waits until it ends by itself; its exit code."""
+        code = self.process.wait(LEAVE_SECONDS)
+        self._reader.join(LEAVE_SECONDS)
+        self.history.note(self.name, KILLED)
+        return code
+
     def pause(self) -> None:
         self.process.send_signal(signal.SIGSTOP)
         self.history.note(self.name, PAUSED)

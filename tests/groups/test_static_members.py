@@ -7,7 +7,7 @@ import time
 from tests.groups.checker import problems
 from tests.groups.conftest import MakeGroup, Topics
 from tests.groups.feed import Feed
-from tests.groups.history import ASSIGNED, LOST, REVOKED
+from tests.groups.history import ASSIGNED, COMMITTED, LOST, REVOKED
 from tests.groups.members import IMPATIENT_MS, Client
 
 PARTITIONS = 4
@@ -69,3 +69,24 @@ def test_a_static_member_that_stays_away_is_replaced_after_its_session(
         assert assigned.time - gone > IMPATIENT_MS / 1000 / 2
         feed.drain(group.history)
     group.check(problems(group.history, feed.produced))
+
+
+def test_a_second_process_with_the_same_instance_id_fences_the_first(
+    bootstrap: str, topics: Topics, fenced_client: Client, make_group: MakeGroup, ottla_topic: str
+) -> None:
+    partitions = topics.create(ottla_topic, PARTITIONS)
+    group = make_group(bootstrap, fenced_client)
+    with Feed(bootstrap, partitions) as feed:
+        old = group.start([ottla_topic], group_instance_id="it")
+        group.settle(partitions, old)
+        old.expect_end()
+        new = group.start([ottla_topic], group_instance_id="it")
+        assert old.wait_ended() != 0
+        group.settle(partitions, new)
+        feed.drain(group.history)
+    new.leave()
+    assert len(topics.describe(group.group_id).assignment) == 1
+    # For a moment both had the partitions; the old one was told when it spoke next.
+    began = group.history.of(new.name, ASSIGNED)[0].time
+    late = [event for event in group.history.of(old.name, COMMITTED) if event.began > began]
+    assert late == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import time
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from tests.groups.workers.reporting import (
     BATCH_RECORDS,
     POLL_SECONDS,
@@ -21,6 +21,7 @@ class Worker:
     def __init__(self, reporter: Reporter) -> None:
         self.reporter = reporter
         self.is_closing = False
+        self.fatal = ""
         options = reporter.options
         settings: dict[str, object] = {
             "bootstrap.servers": options["bootstrap.servers"],
@@ -39,7 +40,8 @@ class Worker:
             "reconnect.backoff.max.ms": 500,
             # A topic of the pattern may come and go.
             "allow.auto.create.topics": False,
-            "log_level": 3,
+            "log_level": 2,
+            "error_cb": self.on_error,
         }
         if "group.instance.id" in options:
             settings["group.instance.id"] = options["group.instance.id"]
@@ -57,6 +59,10 @@ class Worker:
         (generation,) = struct.unpack_from("=i", data, len(PREFIX))
         member_id = data[len(PREFIX) + 4 :].split(b"\0")[1]
         return Identity(generation, member_id.decode(errors="replace"))
+
+    def on_error(self, error: KafkaError) -> None:
+        if error.code() == KafkaError._FATAL:
+            self.fatal = error.str()
 
     def on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         # close() may still be told of a rebalance that was under way.
@@ -91,10 +97,7 @@ class Worker:
 
     def process(self, message: Message) -> int:
         """How many records it is: one, or an error and none."""
-        error = message.error()
-        if error is not None:
-            if error.fatal():
-                raise SystemExit(error.str())
+        if message.error() is not None:
             return 0
         topic, partition, offset = message.topic(), message.partition(), message.offset()
         assert topic is not None
@@ -106,6 +109,8 @@ class Worker:
     def run(self) -> None:
         processed = 0
         while not self.reporter.is_leaving:
+            if self.fatal:
+                raise SystemExit(self.fatal)
             # What is there is processed, then committed.
             message = self.consumer.poll(0.0 if processed else POLL_SECONDS)
             if message is not None:

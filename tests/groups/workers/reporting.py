@@ -17,10 +17,11 @@ BATCH_RECORDS = 20
 Place = tuple[str, int]
 
 MEMBERSHIP_ERRORS = {
-    *("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_INSTANCE_ID"),
+    *("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"),
     *("CommitFailedError", "UnknownMemberIdError", "IllegalGenerationError"),
-    "FencedInstanceIdError",
 }
+# Another process has this one's group.instance.id.
+FENCED_ERRORS = {"FENCED_INSTANCE_ID", "_FENCED", "FencedInstanceIdError"}
 
 
 class Identity(NamedTuple):
@@ -115,6 +116,8 @@ class Reporter:
         # A cooperative member processes and commits during a rebalance, and the commit may meet the
         # end of the join: it is still a member then. It tries again, as it does when the
         # coordinator moved. Who is no member cannot.
+        if error in FENCED_ERRORS:
+            raise SystemExit(error)
         is_member = now.member_id == who.member_id and now.generation > who.generation
         if error in MEMBERSHIP_ERRORS and not is_member:
             self.pending.clear()
