@@ -124,6 +124,12 @@ class Member:
         self.process.send_signal(signal.SIGSTOP)
         self.history.note(self.name, PAUSED)
 
+    def doze(self, seconds: float) -> None:
+        """For less than its session: it keeps what it has."""
+        self.process.send_signal(signal.SIGSTOP)
+        time.sleep(seconds)
+        self.process.send_signal(signal.SIGCONT)
+
     def resume(self) -> None:
         self.history.note(self.name, RESUMED)
         self.process.send_signal(signal.SIGCONT)
