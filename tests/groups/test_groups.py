@@ -88,8 +88,10 @@ def test_a_member_that_slept_past_its_session_cannot_commit_and_joins_again(
 
 
 def _is_about_to_commit(group: Group, member: Member) -> bool:
+    """Whether it processed what it had and waits; neither too early nor too late to be sure."""
     last = group.history.of(member.name, *REPORTED)[-1]
-    return last.kind == RECORD and time.monotonic() - last.time > COMMIT_DELAY_MS / 5000
+    waited_ms = (time.monotonic() - last.time) * 1000
+    return last.kind == RECORD and COMMIT_DELAY_MS / 5 < waited_ms < COMMIT_DELAY_MS / 2
 
 
 def _after_resuming(events: list[Event]) -> list[Event]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import uuid
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,11 +19,14 @@ from tests.groups.feed import Feed
 from tests.groups.members import CLIENTS, PATIENT_MS
 from tests.maven import KAFKA_VERSION, NO_LOGGING
 
+from ottla.model import coordinator_partition
+
 GROUPS_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 CONSOLE = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 FORMATTERS = "org.apache.kafka.tools.consumer"
-# How long the console consumer waits for more.
-READ_MS = 3_000
+OFFSETS_TOPIC = "__consumer_offsets"
+# Longer than the console consumer should need for what is there.
+READ_MS = 30_000
 
 
 @pytest.fixture(scope="session")
@@ -107,11 +111,18 @@ class Seen(NamedTuple):
     value: dict[str, Any]
 
 
-def read_offsets_topic(tools: Path, bootstrap: str, formatter: str) -> list[Seen]:
-    """What a formatter makes of it; tombstones are left out."""
+def read_offsets_of(tools: Path, bootstrap: str, group_id: str, formatter: str) -> list[Seen]:
+    """What a formatter makes of the records of a group; tombstones are left out."""
+    with closing(
+        Consumer({"bootstrap.servers": bootstrap, "group.id": "-", "log_level": 0})
+    ) as own:
+        count = len(own.list_topics(OFFSETS_TOPIC).topics[OFFSETS_TOPIC].partitions)
+        partition = coordinator_partition(group_id, count)
+        start, end = own.get_watermark_offsets(Position(OFFSETS_TOPIC, partition))
     text = run(
-        *(tools, CONSOLE, "--bootstrap-server", bootstrap, "--topic", "__consumer_offsets"),
-        *("--from-beginning", "--timeout-ms", str(READ_MS)),
+        *(tools, CONSOLE, "--bootstrap-server", bootstrap, "--topic", OFFSETS_TOPIC),
+        *("--partition", str(partition), "--offset", "earliest"),
+        *("--max-messages", str(end - start), "--timeout-ms", str(READ_MS)),
         *("--formatter", f"{FORMATTERS}.{formatter}"),
     )
     seen, decoder = [], json.JSONDecoder()
@@ -119,7 +130,7 @@ def read_offsets_topic(tools: Path, bootstrap: str, formatter: str) -> list[Seen
     while text:
         one, end = decoder.raw_decode(text)
         text = text[end:].lstrip()
-        if one["value"] is not None:
+        if one["value"] is not None and one["key"]["data"]["group"] == group_id:
             seen.append(Seen(one["key"]["type"], one["key"]["data"], one["value"]["data"]))
     return seen
 
@@ -135,15 +146,14 @@ def test_kafka_reads_what_is_in_the_offsets_topic(
     simple_id = f"simple-{uuid.uuid4().hex[:8]}"
     commit(bootstrap, simple_id, ottla_topic, 7)
 
-    read = read_offsets_topic(tools, bootstrap, "OffsetsMessageFormatter")
-    (offset,) = [one for one in read if one.key["group"] == simple_id]
+    (offset,) = read_offsets_of(tools, bootstrap, simple_id, "OffsetsMessageFormatter")
     assert offset.key_type == 1
     assert offset.key == {"group": simple_id, "topic": ottla_topic, "partition": 0}
     assert (offset.value["offset"], offset.value["leaderEpoch"]) == (7, -1)
     assert offset.value["metadata"].rstrip("\0") == "note"
 
-    read = read_offsets_topic(tools, bootstrap, "GroupMetadataMessageFormatter")
-    stable = [one for one in read if one.key["group"] == group.group_id][-1]
+    read = read_offsets_of(tools, bootstrap, group.group_id, "GroupMetadataMessageFormatter")
+    stable = read[-1]
     assert stable.key_type == 2
     assert (stable.value["protocolType"], stable.value["protocol"]) == ("consumer", "range")
     (seen,) = stable.value["members"]
