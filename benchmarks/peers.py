@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
@@ -185,6 +186,7 @@ class ApacheKafka(Peer):
             # Deleted topics give their disk space back before the next row needs it.
             "log.segment.delete.delay.ms": 1000,
             **self.settings,
+            **own_settings(),
         }
         text = "".join(f"{name}={value}\n" for name, value in settings.items())
         self.settings_file.write_text(text, encoding="utf-8")
@@ -216,6 +218,12 @@ class ApacheKafka(Peer):
 
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+
+def own_settings() -> dict[str, str]:
+    """Options for Kafka alone, from the variable BENCH_KAFKA_SET: name=value, and so on behind blanks."""
+    words = os.environ.get("BENCH_KAFKA_SET", "").split()
+    return {name: value for name, _, value in (word.partition("=") for word in words)}
 
 
 def free_ports(count: int) -> list[int]:
