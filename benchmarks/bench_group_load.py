@@ -6,6 +6,7 @@ Run: python -m benchmarks.bench_group_load
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -30,7 +31,7 @@ TOPIC = "read-by-many"
 PARTITION_COUNT = 10
 GROUPS = [f"group-{number}" for number in range(10_000)]
 OFFSETS = list(range(1000, 1000 + PARTITION_COUNT))
-# How many requests are sent ahead of reading their answers, and how many groups are asked for at once.
+# How many groups commit at once, and how many are asked for at once.
 AT_ONCE = 100
 POLL_SECONDS = 0.002
 
@@ -50,12 +51,16 @@ def fill(peer: Peer) -> None:
     create_wide_topic(peer.bootstrap_server, TOPIC, PARTITION_COUNT)
     for group in WITNESSES:
         await_coordinator(peer.bootstrap_server, group)
-    with RawConnection(peer.bootstrap_server) as connection:
+    with ExitStack() as stack:
+        # A broker may take the requests of a connection one by one, and wait a moment with each for others to write.
+        connections = [
+            stack.enter_context(RawConnection(peer.bootstrap_server)) for _ in range(AT_ONCE)
+        ]
         for start in range(0, len(GROUPS), AT_ONCE):
-            some = GROUPS[start : start + AT_ONCE]
-            frames = [commit_frame(group, TOPIC, OFFSETS) for group in some]
-            connection.socket.sendall(b"".join(frames))
-            for _ in frames:
+            busy = list(zip(connections, GROUPS[start : start + AT_ONCE], strict=False))
+            for connection, group in busy:
+                connection.socket.sendall(commit_frame(group, TOPIC, OFFSETS))
+            for connection, _ in busy:
                 check_commit(connection.receive_frame())
     _filled.add(peer.folder)
 
