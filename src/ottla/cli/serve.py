@@ -19,7 +19,7 @@ from ottla.model import Endpoint
 logger = logging.getLogger("ottla")
 
 # How many new objects make Python look for unreachable cycles. A broker makes few cycles and keeps many objects: with
-# the default of 700 a quarter of the time in which coordinators replay their logs goes into looking.
+# the default of 700 a start that replays 10,000 groups costs a fifth more processor time.
 COLLECTED_AFTER = 10_000
 
 
