@@ -1,0 +1,110 @@
+"""The nodes of a simulated cluster over one storage engine: they start, crash, and lose what they lead."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from typing import Final
+
+from tests.sim.disk import FaultyStore
+from tests.sim.loop import Owner, VirtualLoop
+from tests.sim.network import Network, endpoint_of
+from tests.sim.trace import Trace
+
+from ottla.broker.cluster import Cluster
+from ottla.broker.node import Node
+from ottla.config.broker import BrokerConfig
+from ottla.model import topic_id_text
+from ottla.ports import PartitionRef
+
+EPOCH_MS: Final = 1_800_000_000_000
+TICK_SECONDS: Final = 1.0
+
+
+class VirtualClock:
+    """Implements Clock with the loop's time."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+
+    def now_ms(self) -> int:
+        # A timer for a whole number of milliseconds must not find the clock just before it.
+        return EPOCH_MS + int(self._loop.time() * 1000 + 1e-6)
+
+
+class SeededIds:
+    """Implements Ids with a seeded generator."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+
+    def any_id(self) -> uuid.UUID:
+        return uuid.UUID(int=self._rng.getrandbits(128), version=4)
+
+    def topic_id(self) -> uuid.UUID:
+        while True:
+            made = self.any_id()
+            if made.bytes[0] >> 2 != 0b111110:
+                return made
+
+    def session_id(self) -> int:
+        return self._rng.randint(1, 0x7FFFFFFF)
+
+
+class Nodes:
+    """Every node of the cluster, running or not."""
+
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        rng: random.Random,
+        trace: Trace,
+        network: Network,
+        configs: dict[int, BrokerConfig],
+    ) -> None:
+        self.loop = loop
+        self.rng = rng
+        self.trace = trace
+        self.network = network
+        self.configs = configs
+        self.clock = VirtualClock(loop)
+        self.ids = SeededIds(rng)
+        self.store = FaultyStore(loop, self.clock, rng, trace, topic_id_text(self.ids.any_id()))
+        self.store.claimant = self._leader
+        self.cluster = Cluster(self.store, self.clock, self.ids)
+        self.running: dict[int, Node] = {}
+        self._owners: dict[int, Owner] = {}
+
+    def _leader(self, ref: PartitionRef) -> Owner | None:
+        topic = self.cluster.catalog.topics_by_id[ref.topic_id]
+        return self._owners.get(self.cluster.leader_of(topic, ref.partition))
+
+    def start(self, node_id: int) -> None:
+        """Starts a node that does not run, with nothing but what is stored."""
+        if not self.running:
+            # Whoever comes first after all were down knows only what the catalog has.
+            self.cluster = Cluster(self.store, self.clock, self.ids)
+        owner = Owner(f"node {node_id}")
+        self.trace.note("{} starts", str(owner))
+        node = owner.context.run(Node, self.cluster, self.configs[node_id])
+        node.advertised = endpoint_of(node_id)
+        self.running[node_id] = node
+        self._owners[node_id] = owner
+        self.network.attach(node, owner)
+        self.loop.create_task(self._tick(node), context=owner.context)
+
+    async def _tick(self, node: Node) -> None:
+        """What a server does every now and then."""
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            node.retry_offline()
+
+    def crash(self, node_id: int) -> None:
+        """Ends a node without a word: nothing is saved, nobody is told."""
+        self.trace.note("node {} crashes", node_id)
+        owner = self._owners.pop(node_id)
+        owner.is_alive = False
+        del self.running[node_id]
+        self.store.crash(owner)
+        self.network.detach(node_id)
