@@ -5,8 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.broker.requests import BROKER
+from tests.broker.test_describe_configs import options_of
 
 import ottla
 from ottla.client.raw import RawConnection
@@ -29,6 +32,25 @@ def test_options_that_are_no_dict_are_refused() -> None:
 def test_what_people_try_first_is_answered_with_what_they_mean(keyword: str, meant: str) -> None:
     with pytest.raises(ottla.ConfigError, match=f"did you mean {meant}"):
         ottla.Broker(None, **{keyword: "x"})
+
+
+@pytest.mark.parametrize(
+    ("options", "delay_ms"),
+    [
+        ({}, "0"),
+        ({"options": {"group.initial.rebalance.delay.ms": "70"}}, "70"),
+        ({"group_initial_rebalance_delay_ms": 3000}, "3000"),
+    ],
+)
+def test_new_groups_wait_for_more_members_only_where_it_is_asked_for(
+    options: dict[str, Any], delay_ms: str
+) -> None:
+    with (
+        ottla.Broker(**options) as broker,
+        RawConnection(broker.bootstrap_servers) as connection,
+    ):
+        shown = options_of(connection, BROKER, "1")["group.initial.rebalance.delay.ms"]
+        assert shown.value == delay_ms
 
 
 @pytest.mark.parametrize("host", ["localhost", "[::]", "0.0.0.0"])

@@ -21,6 +21,10 @@ KAFKA_DEFAULTS = {
     "default.replication.factor": (OptionType.INT, "1"),
     "delete.topic.enable": (OptionType.BOOLEAN, "true"),
     "fetch.max.bytes": (OptionType.INT, "57671680"),
+    "group.initial.rebalance.delay.ms": (OptionType.INT, "3000"),
+    "group.max.session.timeout.ms": (OptionType.INT, "1800000"),
+    "group.max.size": (OptionType.INT, INT_MAX),
+    "group.min.session.timeout.ms": (OptionType.INT, "6000"),
     "log.cleaner.backoff.ms": (OptionType.LONG, "15000"),
     "log.cleaner.dedupe.buffer.size": (OptionType.LONG, "134217728"),
     "log.cleaner.delete.retention.ms": (OptionType.LONG, "86400000"),
@@ -57,6 +61,15 @@ KAFKA_DEFAULTS = {
     "min.insync.replicas": (OptionType.INT, "1"),
     "node.id": (OptionType.INT, "1"),
     "num.partitions": (OptionType.INT, "1"),
+    "offset.metadata.max.bytes": (OptionType.INT, "4096"),
+    "offsets.commit.timeout.ms": (OptionType.INT, "5000"),
+    "offsets.load.buffer.size": (OptionType.INT, "5242880"),
+    "offsets.retention.check.interval.ms": (OptionType.LONG, "600000"),
+    "offsets.retention.minutes": (OptionType.INT, "10080"),
+    "offsets.topic.compression.codec": (OptionType.INT, "0"),
+    "offsets.topic.num.partitions": (OptionType.INT, "50"),
+    "offsets.topic.replication.factor": (OptionType.SHORT, "3"),
+    "offsets.topic.segment.bytes": (OptionType.INT, "104857600"),
     "ottla.ephemeral.max.bytes": (OptionType.LONG, "1073741824"),
     "producer.id.expiration.check.interval.ms": (OptionType.INT, "600000"),
     "producer.id.expiration.ms": (OptionType.INT, "86400000"),
@@ -147,6 +160,32 @@ def test_broker_options_are_no_topic_options() -> None:
         ({"node.id": "-1"}, "at least 0"),
         ({"log.cleaner.min.compaction.lag.ms": LONG_MAX, "log.cleaner.max.compaction.lag.ms": "1"},
          "lower it or raise the other"),
+        ({"group.max.size": "0"}, "at least 1"),
+        ({"group.initial.rebalance.delay.ms": "-1"}, "at least 0"),
+        ({"group.min.session.timeout.ms": "1800001"},
+         r"group.min.session.timeout.ms \(1800001\) is above group.max.session.timeout.ms "
+         r"\(1800000\): lower it or raise the other"),
+        ({"group.max.session.timeout.ms": "5999"}, "lower it or raise the other"),
+        ({"offset.metadata.max.bytes": "-1"}, "at least 0"),
+        ({"offsets.commit.timeout.ms": "0"}, "at least 1"),
+        ({"offsets.load.buffer.size": "0"}, "at least 1"),
+        ({"offsets.retention.check.interval.ms": "0"}, "at least 1"),
+        ({"offsets.retention.minutes": "0"}, "at least 1"),
+        ({"offsets.topic.compression.codec": "5"}, "from 0 to 4"),
+        ({"offsets.topic.compression.codec": "zstd"}, "a whole number"),
+        ({"offsets.topic.num.partitions": "0"}, "at least 1"),
+        ({"offsets.topic.replication.factor": "0"}, "at least 1"),
+        ({"offsets.topic.replication.factor": "32768"}, "at most 16 bits"),
+        ({"offsets.topic.segment.bytes": "13"}, "at least 14"),
+        ({"group.max.sizes": "1"}, r"did you mean group.max.size\?"),
+        ({"offsets.retention.minute": "1"}, r"did you mean offsets.retention.minutes\?"),
+        ({"group.consumer.session.timeout.ms": "1"}, "groups use the classic protocol"),
+        ({"group.coordinator.threads": "4"}, "one event loop coordinates groups"),
+        ({"group.coordinator.rebalance.protocols": "classic"}, "by the classic protocol"),
+        ({"group.share.max.groups": "1"}, "there are no share groups"),
+        ({"share.coordinator.threads": "1"}, "there are no share groups"),
+        ({"group.streams.max.size": "1"}, "there are no streams groups"),
+        ({"offsets.commit.required.acks": "-1"}, "like records with acks=all"),
         ({"log.dirs": "/var/kafka"}, "use --data DIR"),
         ({"listeners": "PLAINTEXT://:9092"}, "use --listen"),
         ({"zookeeper.connect": "x"}, "is a broker option of Kafka that Ottla does not have"),
@@ -156,6 +195,13 @@ def test_broker_options_are_no_topic_options() -> None:
 def test_bad_options_are_refused_with_advice(given: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         BrokerConfig.read(given)
+
+
+def test_the_shortest_session_timeout_may_be_the_longest() -> None:
+    config = BrokerConfig.read(
+        {"group.min.session.timeout.ms": "7000", "group.max.session.timeout.ms": "7000"}
+    )
+    assert config.group_min_session_timeout_ms == config.group_max_session_timeout_ms
 
 
 def test_broker_id_is_the_older_name_of_node_id() -> None:

@@ -5,6 +5,7 @@ All limits come from kio's field metadata (`KIO_LIMITS`) and none is by name:
 
 - `error_code` becomes an enum: only the numbers that kio knows.
 - `datetime_i64` becomes a datetime: -1 for none, or milliseconds up to the end of the year 9999.
+- `timedelta_i64` becomes a timedelta that it writes by way of a float: 49 bits are exact.
 - `timedelta_i32` holds every int32, and a zero uuid is None but the same bytes: no limit.
 """
 
@@ -29,9 +30,10 @@ from ottla.wire.encoder import INLINE_RECORDS_BYTES
 from ottla.wire.types import ZERO_UUID, BytesType, Fixed, RecordsType, StringType, UuidType
 
 INTEGER_BITS = {"b": 8, "h": 16, "i": 32, "q": 64}
-KIO_LIMITS: dict[str, st.SearchStrategy[Any]] = {
+KIO_LIMITS: dict[str | None, st.SearchStrategy[Any]] = {
     "error_code": st.sampled_from(sorted(code.value for code in ErrorCode)),
     "datetime_i64": st.just(-1) | st.integers(0, 253_402_300_799_000),
+    "timedelta_i64": st.just(-1) | st.integers(-(1 << 48), 1 << 48),
 }
 # Lists and strings are short, or longer than one byte of a compact length can say.
 REPEATS = st.sampled_from([1, 1, 1, 1, 1, 130])
@@ -111,13 +113,17 @@ def values(case: Case) -> st.SearchStrategy[Any]:
     return _structs(case.cls, case.version, case.kio, 0)
 
 
-def _structs(cls: type[Any], version: int, kio: type[Any], depth: int) -> st.SearchStrategy[Any]:
+def any_values(cls: type[Any], version: int) -> st.SearchStrategy[Any]:
+    """Any value of a declared class, with the fields of other versions unset."""
+    return _structs(cls, version, None, 0)
+
+
+def _structs(
+    cls: type[Any], version: int, kio: type[Any] | None, depth: int
+) -> st.SearchStrategy[Any]:
+    pairs = paired(cls, version, kio) if kio else [(f, None) for f in present_fields(cls, version)]
     return st.builds(
-        cls,
-        **{
-            ours.name: _field_values(ours, version, theirs, depth)
-            for ours, theirs in paired(cls, version, kio)
-        },
+        cls, **{ours.name: _field_values(ours, version, theirs, depth) for ours, theirs in pairs}
     )
 
 
@@ -125,11 +131,12 @@ def _field_values(ours: Field, version: int, theirs: Any, depth: int) -> st.Sear
     element = ours.type.element
     strategy: st.SearchStrategy[Any]
     if isinstance(element, type):
-        nested = kio_struct(theirs.type)
-        assert nested is not None, ours.name
+        nested = kio_struct(theirs.type) if theirs else None
+        assert nested is not None or theirs is None, ours.name
         strategy = _structs(element, version, nested, depth + 1)
     else:
-        strategy = KIO_LIMITS.get(theirs.metadata["kafka_type"], _scalars(element))
+        kafka_type = theirs.metadata["kafka_type"] if theirs else None
+        strategy = KIO_LIMITS.get(kafka_type, _scalars(element))
     if ours.type.is_list:
         # One struct list in a message may be long: more would make messages of megabytes.
         repeats = st.just(1) if isinstance(element, type) and depth > 0 else REPEATS
@@ -168,10 +175,11 @@ def _scalars(kind: Any) -> st.SearchStrategy[Any]:
 
 def full_value(case: Case) -> Any:
     """A message with every field set, nothing null and two items in every list."""
-    return _full_struct(case.cls, case.version)
+    return full_struct(case.cls, case.version)
 
 
-def _full_struct(cls: type[Any], version: int) -> Any:
+def full_struct(cls: type[Any], version: int) -> Any:
+    """A value with every field set, nothing null and two items in every list."""
     return cls(**{f.name: _full_field(f, version) for f in present_fields(cls, version)})
 
 
@@ -179,7 +187,7 @@ def _full_field(field: Field, version: int) -> Any:
     element = field.type.element
     count = 2 if field.type.is_list else 1
     items = [
-        _full_struct(element, version) if isinstance(element, type) else _full_scalar(element)
+        full_struct(element, version) if isinstance(element, type) else _full_scalar(element)
         for _ in range(count)
     ]
     return items if field.type.is_list else items[0]
@@ -209,10 +217,11 @@ def varint(value: int) -> bytes:
 
 def plain_encode(case: Case, message: Any, unknown_tags: dict[int, bytes]) -> bytes:
     """A slow, direct encoder; each struct gets `unknown_tags` too, after those it knows."""
-    return _plain_struct(message, case.version, case.flexible, unknown_tags)
+    return plain_struct(message, case.version, case.flexible, unknown_tags)
 
 
-def _plain_struct(value: Any, version: int, flexible: bool, unknown: dict[int, bytes]) -> bytes:
+def plain_struct(value: Any, version: int, flexible: bool, unknown: dict[int, bytes]) -> bytes:
+    """A slow, direct encoder of a struct; it gets the tagged fields `unknown` too."""
     out = b""
     tags: dict[int, bytes] = {}
     for field in present_fields(type(value), version):
@@ -241,7 +250,7 @@ def _plain_field(
     if isinstance(element, type) and is_nullable(field, version):
         if item is None:
             return b"\xff"
-        return b"\x01" + _plain_struct(item, version, flexible, unknown)
+        return b"\x01" + plain_struct(item, version, flexible, unknown)
     return _plain_element(element, item, version, flexible, unknown)
 
 
@@ -260,7 +269,7 @@ def _plain_element(
             return _plain_length(-1 if data is None else len(data), 2, flexible) + (data or b"")
         case BytesType() | RecordsType():
             return _plain_length(-1 if item is None else len(item), 4, flexible) + (item or b"")
-    return _plain_struct(item, version, flexible, unknown)
+    return plain_struct(item, version, flexible, unknown)
 
 
 def _plain_length(length: int, width: int, flexible: bool) -> bytes:

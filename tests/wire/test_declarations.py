@@ -33,7 +33,7 @@ def comparable_default(value: Any) -> Any:
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, timedelta):
-        return value // timedelta(milliseconds=1)
+        return comparable_default(value // timedelta(milliseconds=1))
     if dataclasses.is_dataclass(value):
         return tuple(
             comparable_default(getattr(value, field.name)) for field in dataclasses.fields(value)

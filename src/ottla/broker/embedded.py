@@ -65,6 +65,8 @@ class Broker:
                     f"{name} is given twice, in the dict and as a keyword: give it once"
                 )
             given[name] = value
+        # Kafka's 3 s spare a large group rebalances; here every new group would just be 3 s slower.
+        given.setdefault("group.initial.rebalance.delay.ms", 0)
         self._config = BrokerConfig.read(given)
         self._listen = Endpoint.parse(listen)
         self._advertise = None if advertise is None else Endpoint.parse(advertise)

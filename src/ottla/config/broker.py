@@ -82,6 +82,31 @@ class BrokerConfig(Config):
         at_least=1024,
         doc="The most that one fetch answers, apart from a first batch that is larger.",
     )
+    group_initial_rebalance_delay_ms: int = option(
+        OptionType.INT,
+        3000,
+        # Kafka lets this and the limits of session timeouts be negative, which means nothing.
+        at_least=0,
+        doc="How long the first generation of a group waits for more members after each that joins.",
+    )
+    group_max_session_timeout_ms: int = option(
+        OptionType.INT,
+        1_800_000,
+        at_least=0,
+        doc="The longest session timeout that a member of a group may ask for.",
+    )
+    group_max_size: int = option(
+        OptionType.INT,
+        INT_MAX,
+        at_least=1,
+        doc="The most members that a group can have.",
+    )
+    group_min_session_timeout_ms: int = option(
+        OptionType.INT,
+        6000,
+        at_least=0,
+        doc="The shortest session timeout that a member of a group may ask for.",
+    )
     log_cleaner_backoff_ms: int = option(
         OptionType.LONG,
         15_000,
@@ -226,6 +251,74 @@ class BrokerConfig(Config):
         at_least=1,
         doc="How many partitions a topic gets that is created without a number.",
     )
+    offset_metadata_max_bytes: int = option(
+        OptionType.INT,
+        4096,
+        at_least=0,
+        doc="The longest metadata that a committed offset may have.",
+        importance=Importance.HIGH,
+    )
+    offsets_commit_timeout_ms: int = option(
+        OptionType.INT,
+        5000,
+        at_least=1,
+        doc="How long an offset commit may wait until its records are safe.",
+        importance=Importance.HIGH,
+    )
+    offsets_load_buffer_size: int = option(
+        OptionType.INT,
+        5 * 1024 * 1024,
+        at_least=1,
+        doc="How many bytes of the offsets topic are read at a time when groups are loaded.",
+        importance=Importance.HIGH,
+    )
+    offsets_retention_check_interval_ms: int = option(
+        OptionType.LONG,
+        600_000,
+        at_least=1,
+        doc="How often the broker looks for committed offsets that have expired.",
+        importance=Importance.HIGH,
+    )
+    offsets_retention_minutes: int = option(
+        OptionType.INT,
+        7 * 24 * 60,
+        at_least=1,
+        doc="How many minutes committed offsets are kept once nobody reads by them: "
+        "since the group has been empty, or since the commit if the group is not subscribed.",
+        importance=Importance.HIGH,
+    )
+    offsets_topic_compression_codec: int = option(
+        OptionType.INT,
+        0,
+        at_least=0,
+        at_most=4,
+        doc="The codec of the batches in the offsets topic: "
+        "0 for none, 1 for gzip, 2 for snappy, 3 for lz4, 4 for zstd.",
+        importance=Importance.HIGH,
+    )
+    offsets_topic_num_partitions: int = option(
+        OptionType.INT,
+        50,
+        at_least=1,
+        doc="How many partitions the offsets topic gets when it is created; "
+        "a group belongs to one of them, so their number cannot change later.",
+        importance=Importance.HIGH,
+    )
+    offsets_topic_replication_factor: int = option(
+        OptionType.SHORT,
+        3,
+        at_least=1,
+        doc="The replication factor of the offsets topic, as far as there are that many brokers.",
+        importance=Importance.HIGH,
+    )
+    offsets_topic_segment_bytes: int = option(
+        OptionType.INT,
+        100 * 1024 * 1024,
+        # Kafka says 1 here, which is less than a topic can have.
+        at_least=options_of(TopicConfig)["segment.bytes"].at_least,
+        doc="The size at which a segment of the offsets topic is closed.",
+        importance=Importance.HIGH,
+    )
     ottla_ephemeral_max_bytes: int = option(
         OptionType.LONG,
         1 << 30,
@@ -262,6 +355,12 @@ class BrokerConfig(Config):
             raise ConfigError(
                 f"log.cleaner.min.compaction.lag.ms ({low}) is above "
                 f"log.cleaner.max.compaction.lag.ms ({high}): lower it or raise the other"
+            )
+        low, high = self.group_min_session_timeout_ms, self.group_max_session_timeout_ms
+        if low > high:
+            raise ConfigError(
+                f"group.min.session.timeout.ms ({low}) is above "
+                f"group.max.session.timeout.ms ({high}): lower it or raise the other"
             )
         name, value = inherited(self, "retention.ms")
         if value == 0:

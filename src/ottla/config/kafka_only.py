@@ -9,7 +9,8 @@ _CLUSTER = "remove it, brokers need no controller, quorum or ZooKeeper"
 _REPLICATION = "remove it, replication is the storage engine's work"
 _SECURITY = "remove it, listeners are plain TCP without authentication"
 _THREADS = "remove it, one event loop does the work of the threads"
-_GROUPS = "remove it, there are no consumer groups yet"
+_KIP_848 = "remove it, groups use the classic protocol and not the one of KIP-848"
+_SHARE_GROUPS = "remove it, there are no share groups"
 _TRANSACTIONS = "remove it, there are no transactions yet"
 _QUOTAS = "remove it, there are no quotas"
 
@@ -36,7 +37,10 @@ BROKER_OPTIONS_NOT_SERVED: Mapping[str, str] = {
     "early.start.listeners": _SECURITY,
     "fetch.purgatory.purge.interval.requests": _REMOVE,
     "follower.replication.throttled.rate": _REPLICATION,
-    "group.": _GROUPS,
+    "group.consumer.": _KIP_848,
+    "group.coordinator.": "remove it, one event loop coordinates groups, by the classic protocol",
+    "group.share.": _SHARE_GROUPS,
+    "group.streams.": "remove it, there are no streams groups",
     "initial.broker.registration.timeout.ms": _CLUSTER,
     "inter.broker.": _CLUSTER,
     "kafka.metrics.": _REMOVE,
@@ -70,8 +74,7 @@ BROKER_OPTIONS_NOT_SERVED: Mapping[str, str] = {
     "num.network.threads": _THREADS,
     "num.recovery.threads.per.data.dir": _THREADS,
     "num.replica.": _REPLICATION,
-    "offset.metadata.max.bytes": _GROUPS,
-    "offsets.": _GROUPS,
+    "offsets.commit.required.acks": "remove it, offsets are written like records with acks=all",
     "password.encoder.": _SECURITY,
     "principal.builder.class": _SECURITY,
     "process.roles": _CLUSTER,
@@ -87,7 +90,7 @@ BROKER_OPTIONS_NOT_SERVED: Mapping[str, str] = {
     "sasl.": _SECURITY,
     "security.": _SECURITY,
     "server.max.startup.time.ms": _REMOVE,
-    "share.": _GROUPS,
+    "share.": _SHARE_GROUPS,
     "socket.connection.setup.timeout.": _CLUSTER,
     "socket.listen.backlog.size": _REMOVE,
     "socket.receive.buffer.bytes": "remove it, the operating system sizes the buffer",

@@ -9,12 +9,15 @@ from __future__ import annotations
 import struct as struct_module
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
-from ottla.wire.declare import info_of
+from ottla.wire.declare import MessageInfo, StoredInfo, info_of, stored_info_of
 from ottla.wire.decoder import DecoderSource
 from ottla.wire.encoder import EncoderSource
 from ottla.wire.types import Buffer, MalformedMessageError
+
+T = TypeVar("T")
+_VERSION = struct_module.Struct(">h")
 
 
 class Codec(NamedTuple):
@@ -31,14 +34,22 @@ class Codec(NamedTuple):
 
 
 def _codec_of(cls: type[Any], version: int) -> Codec:
-    info = info_of(cls)
+    return _compile_declared(cls, info_of(cls), version)
+
+
+def _stored_codec_of(cls: type[Any], version: int) -> Codec:
+    return _compile_declared(cls, stored_info_of(cls), version)
+
+
+def _compile_declared(cls: type[Any], info: MessageInfo | StoredInfo, version: int) -> Codec:
     if version not in info.versions:
         raise ValueError(f"{info.name} has no version {version}")
     return compile_codec(cls, version, version >= info.flexible_since)
 
 
-# The codec of a message class at a version that it has; mypy does not see that a class is hashable.
+# The codec of a class at a version that it has; mypy does not see that a class is hashable.
 codec_of = cast(Callable[[type[Any], int], Codec], cache(_codec_of))
+stored_codec_of = cast(Callable[[type[Any], int], Codec], cache(_stored_codec_of))
 
 
 def compile_codec(cls: type, version: int, flexible: bool) -> Codec:
@@ -55,15 +66,51 @@ def compile_codec(cls: type, version: int, flexible: bool) -> Codec:
 
 def decode_message(cls: type[Any], version: int, buffer: Buffer, position: int = 0) -> Any:
     """Decodes a message; any way in which the bytes are wrong is a MalformedMessageError."""
-    view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
-    try:
-        return codec_of(cls, version).decode(view, position)[0]
-    except (IndexError, struct_module.error, UnicodeDecodeError) as error:
-        raise MalformedMessageError(f"{cls.__name__} v{version}: {error}") from error
+    return _decode(codec_of(cls, version), cls, version, buffer, position)
 
 
 def encode_message(value: Any, version: int) -> bytes:
     """The bytes of a message in one piece."""
+    return _encode(codec_of(type(value), version), value, bytearray())
+
+
+def stored_version(buffer: Buffer) -> int:
+    """The int16 that a stored format begins with: in a record's key it says what the key is."""
+    if len(buffer) < _VERSION.size:
+        raise MalformedMessageError(f"no version in {len(buffer)} bytes")
+    version: int = _VERSION.unpack_from(buffer)[0]
+    return version
+
+
+def decode_stored(cls: type[T], buffer: Buffer) -> T:
+    """Reads a version and the body in it; all that can be wrong is a MalformedMessageError.
+
+    What follows the body is not looked at: versions that are newer than we know add it.
+    """
+    info = stored_info_of(cls)
+    version = stored_version(buffer)
+    if version not in info.readable:
+        raise MalformedMessageError(f"{info.name} has no version {version}")
+    version = min(version, info.versions.last)
+    value: T = _decode(stored_codec_of(cls, version), cls, version, buffer, _VERSION.size)
+    return value
+
+
+def encode_stored(value: Any, version: int) -> bytes:
+    """The version and the body in one piece."""
+    codec = stored_codec_of(type(value), version)
+    return _encode(codec, value, bytearray(_VERSION.pack(version)))
+
+
+def _decode(codec: Codec, cls: type[Any], version: int, buffer: Buffer, position: int) -> Any:
+    view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
+    try:
+        return codec.decode(view, position)[0]
+    except (IndexError, struct_module.error, UnicodeDecodeError) as error:
+        raise MalformedMessageError(f"{cls.__name__} v{version}: {error}") from error
+
+
+def _encode(codec: Codec, value: Any, out: bytearray) -> bytes:
     parts: list[Buffer] = []
-    parts.append(codec_of(type(value), version).encode(value, bytearray(), parts))
+    parts.append(codec.encode(value, out, parts))
     return b"".join(parts)

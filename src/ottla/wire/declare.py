@@ -1,4 +1,4 @@
-"""How a message is declared: one class for all its versions.
+"""How a message, or what is stored in a record, is declared: one class for all its versions.
 
     @message(api=1, versions="4-18", flexible="12+")
     class FetchRequest:
@@ -8,7 +8,7 @@
         topics: list[FetchTopic]
 
 A field that some versions lack needs a default: it is what decoding gives there. Nested classes use
-`@struct`.
+`@struct`, and formats that records carry use `@stored`.
 """
 
 from __future__ import annotations
@@ -85,6 +85,15 @@ class MessageInfo(NamedTuple):
     flexible_since: int
 
 
+class StoredInfo(NamedTuple):
+    """What `@stored` said; a version that is `readable` and unknown has the newest known form."""
+
+    name: str
+    versions: Versions
+    readable: Versions
+    flexible_since: int
+
+
 def wire(
     *,
     since: int = 0,
@@ -119,26 +128,59 @@ def struct(cls: type[T]) -> type[T]:
 @dataclass_transform(kw_only_default=True, field_specifiers=(wire,))
 def message(*, api: int, versions: str, flexible: str) -> Callable[[type[T]], type[T]]:
     """A request or a response; `versions` like "4-18", `flexible` like "12+" or "none"."""
-    first, _, last = versions.partition("-")
-    flexible_since = NEVER if flexible == "none" else int(flexible.removesuffix("+"))
 
     def declare(cls: type[T]) -> type[T]:
         made = dataclass(slots=True, kw_only=True)(cls)
-        info = MessageInfo(
-            cls.__name__, api, Versions(int(first), int(last or first)), flexible_since
-        )
-        _MESSAGES[made] = info
+        _MESSAGES[made] = MessageInfo(cls.__name__, api, _range(versions), _first(flexible))
         return made
 
     return declare
 
 
+@dataclass_transform(kw_only_default=True, field_specifiers=(wire,))
+def stored(
+    *, versions: str, flexible: str, readable: str | None = None
+) -> Callable[[type[T]], type[T]]:
+    """A format that records or messages carry behind an int16, its version.
+
+    `readable` like "0+" says that newer versions only add at the end, so that they can be read.
+    """
+
+    def declare(cls: type[T]) -> type[T]:
+        made = dataclass(slots=True, kw_only=True)(cls)
+        _STORED[made] = StoredInfo(
+            cls.__name__, _range(versions), _range(readable or versions), _first(flexible)
+        )
+        return made
+
+    return declare
+
+
+def _range(versions: str) -> Versions:
+    """The versions that "4-18", "4+" or "4" names."""
+    if versions.endswith("+"):
+        return Versions(_first(versions), NEVER)
+    first, _, last = versions.partition("-")
+    return Versions(int(first), int(last or first))
+
+
+def _first(versions: str) -> int:
+    """The first of the versions that "12+" names, or one that there never is for "none"."""
+    return NEVER if versions == "none" else int(versions.removesuffix("+"))
+
+
 _MESSAGES: dict[type, MessageInfo] = {}
+_STORED: dict[type, StoredInfo] = {}
 
 
 def info_of(cls: type) -> MessageInfo:
     """What was declared of a message class."""
     return _MESSAGES[cls]
+
+
+def stored_info_of(cls: type) -> StoredInfo:
+    """What was declared of the class of a stored format."""
+    return _STORED[cls]
 
 
 @cache

@@ -1,0 +1,364 @@
+"""A state machine over the log of an internal partition: Kafka's coordinators run in here.
+
+Drain the queue, decide and apply in memory, append once, then release the answers. An answer is released when everything
+that was written before it was decided is durable, so that nobody is told what a crash could still undo. When an append
+fails, the coordinator is thrown away, and the next request has another one replay the log: there is no rollback code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+
+from ottla.broker.shard import Appended, Shard
+from ottla.broker.uptime import Uptime
+from ottla.core.turn import Producer, Ticket, Turn
+from ottla.errors import ErrorCode
+from ottla.ports import Clock, DamagedError, StorageError
+from ottla.records.batch import BatchFlag, BatchHeader, build_batch, read_batch, split_batches
+from ottla.records.compression import Codec
+from ottla.records.control import MarkerType, parse_marker
+from ottla.records.errors import CorruptRecordsError
+from ottla.records.record import Record
+from ottla.wire.types import MalformedMessageError
+
+logger = logging.getLogger(__name__)
+
+# How much a replay does before others have their turn (a few milliseconds); the first slice is part of the request that
+# caused it, and most partitions need no other.
+SLICE_RECORDS: Final = 500
+# A turn that writes more goes into several batches.
+BATCH_BYTES: Final = 512 * 1024
+
+Event = Any
+Buffer = bytes | bytearray | memoryview
+
+
+class Machine(Protocol):
+    """What the runtime needs of a state machine; what it is asked is between the machine and the handlers."""
+
+    def apply(self, event: Event, producer_id: int | None) -> None: ...
+
+    def apply_commit_marker(self, producer_id: int) -> None: ...
+
+    def apply_abort_marker(self, producer_id: int) -> None: ...
+
+    def start(self, turn: Turn) -> None: ...
+
+    def wake(self, turn: Turn) -> None: ...
+
+    def next_wake_ms(self) -> int | None: ...
+
+
+M = TypeVar("M", bound=Machine)
+
+
+class EventCodec(NamedTuple):
+    """How events are records."""
+
+    encode: Callable[[Event], tuple[bytes, bytes | None]]
+    decode: Callable[[Buffer | None, Buffer | None], Event | None]
+    compression: Codec
+
+
+class Settings(NamedTuple):
+    """What a coordinator is told besides its log."""
+
+    codec: EventCodec
+    clock: Clock
+    uptime: Uptime
+    read_bytes: int
+    write_timeout_ms: int
+
+
+class Request:
+    """Somebody who waits for an answer: the ticket that machines keep."""
+
+    __slots__ = ("future", "respond")
+
+    def __init__(self, future: asyncio.Future[Any], respond: Callable[[Any], Any]) -> None:
+        self.future = future
+        self.respond = respond
+
+    def answer(self, result: Any) -> None:
+        # The connection may have gone in the meantime.
+        if not self.future.done():
+            self.future.set_result(self.respond(result))
+
+
+class Unsettled(NamedTuple):
+    """Answers that wait until what was written is durable."""
+
+    settled: asyncio.Future[None] | None
+    answers: list[tuple[Ticket, Any]]
+    timeout: asyncio.TimerHandle
+
+
+class Coordinator(Generic[M]):
+    """One internal partition at work; waits on its shard to learn when that is no longer ours."""
+
+    def __init__(
+        self,
+        shard: Shard,
+        machine: M,
+        settings: Settings,
+        discard: Callable[[Coordinator[M]], None],
+    ) -> None:
+        self.shard = shard
+        self.machine = machine
+        self.is_loaded = False
+        self._settings = settings
+        self._discard = discard
+        self._loop = asyncio.get_running_loop()
+        self._is_gone = False
+        self._queue: list[Callable[[Turn], None]] = []
+        self._drains_soon = False
+        # Everybody who has not been answered; a dict for its order.
+        self._waiting: dict[Request, None] = {}
+        self._unsettled: deque[Unsettled] = deque()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_ms: int | None = None
+        self._loading: Iterator[int] | None = self._replay()
+        self.loaded: asyncio.Future[None] = self._loop.create_future()
+        shard.waiters[self] = None
+        self._load_slice()
+
+    # Being asked.
+
+    def ask(
+        self, decide: Callable[[M, Turn], Any], respond: Callable[[Any], Any]
+    ) -> asyncio.Future[Any] | Any:
+        """Has the machine decide; `respond` makes the response of the result, or of an ErrorCode if there is none."""
+        return self.park(
+            lambda machine, turn, ticket: turn.answer(ticket, decide(machine, turn)), respond
+        )
+
+    def park(
+        self, decide: Callable[[M, Turn, Ticket], None], respond: Callable[[Any], Any]
+    ) -> asyncio.Future[Any] | Any:
+        """As `ask`, for a decision that keeps the ticket and answers it when it sees fit."""
+        if self._is_gone:
+            return respond(ErrorCode.NOT_COORDINATOR)
+        if not self.is_loaded:
+            return respond(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        request = Request(self._loop.create_future(), respond)
+        self._waiting[request] = None
+        self.enqueue(lambda machine, turn: decide(machine, turn, request))
+        return request.future
+
+    def enqueue(self, decide: Callable[[M, Turn], Any]) -> None:
+        """Has the machine decide without anybody waiting for it, after the replay if that is not over."""
+        self._queue.append(lambda turn: decide(self.machine, turn))
+        if not self._drains_soon:
+            self._drains_soon = True
+            self._loop.call_soon(self._drain)
+
+    def _drain(self) -> None:
+        self._drains_soon = False
+        if not self.is_loaded or self._is_gone:
+            return
+        queue, self._queue = self._queue, []
+        self._take_turn(queue)
+
+    def _take_turn(self, decisions: list[Callable[[Turn], None]]) -> None:
+        """Decides and applies, then appends what was written."""
+        turn = Turn(self._settings.clock.now_ms(), self._settings.uptime.now_ms())
+        try:
+            for decide in decisions:
+                decide(turn)
+            self.machine.wake(turn)
+        except Exception:
+            # Half a decision may have been applied: only the log knows what is true.
+            logger.exception("%s: a decision failed", self)
+            self._give_up(ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
+        self._finish(turn)
+
+    def _finish(self, turn: Turn) -> None:
+        settled: asyncio.Future[None] | None = None
+        for data in batches_of(turn, self._settings.codec):
+            appended = self.shard.append_own(data, turn.now_ms)
+            if self._is_gone:
+                return  # the shard failed, and told us
+            if not isinstance(appended, Appended):
+                self._give_up(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                return
+            settled = appended.settled or settled
+        if settled is None and not self._unsettled:
+            self._release(turn.answers)
+        elif settled is not None or turn.answers:
+            self._release_later(settled, turn.answers)
+        self._set_alarm()
+
+    # Answering.
+
+    def _release(self, answers: list[tuple[Ticket, Any]]) -> None:
+        for request, result in answers:
+            self._waiting.pop(request, None)
+            request.answer(result)
+
+    def _release_later(
+        self, settled: asyncio.Future[None] | None, answers: list[tuple[Ticket, Any]]
+    ) -> None:
+        timeout = self._loop.call_later(
+            self._settings.write_timeout_ms / 1000, self._time_out, answers
+        )
+        self._unsettled.append(Unsettled(settled, answers, timeout))
+        if settled is not None:
+            settled.add_done_callback(self._settle)
+
+    def _settle(self, _: asyncio.Future[None]) -> None:
+        """Releases what is durable; a failure reaches us through the shard."""
+        while self._unsettled:
+            settled, answers, timeout = self._unsettled[0]
+            if settled is not None and not (
+                settled.done() and not settled.cancelled() and settled.exception() is None
+            ):
+                return
+            self._unsettled.popleft()
+            timeout.cancel()
+            self._release(answers)
+
+    def _time_out(self, answers: list[tuple[Ticket, Any]]) -> None:
+        """The disk is too slow: whether it was written is not known, and the client may ask again."""
+        logger.warning("%s: a write took longer than offsets.commit.timeout.ms", self)
+        self._release([(request, ErrorCode.COORDINATOR_NOT_AVAILABLE) for request, _ in answers])
+
+    # Time.
+
+    def _set_alarm(self) -> None:
+        due_ms = self.machine.next_wake_ms()
+        if due_ms == self._alarm_ms:
+            return
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        self._alarm_ms = due_ms
+        if due_ms is not None:
+            delay_ms = max(due_ms - self._settings.uptime.now_ms(), 0)
+            self._alarm = self._loop.call_later(delay_ms / 1000, self._wake)
+
+    def _wake(self) -> None:
+        self._alarm = self._alarm_ms = None
+        if not self._is_gone:
+            self._take_turn([])
+
+    # Loading.
+
+    def _load_slice(self) -> None:
+        """Replays for a while; the rest comes when others have had their turn."""
+        if self._is_gone or self._loading is None:
+            return
+        done = 0
+        try:
+            for record_count in self._loading:
+                done += record_count
+                if done >= SLICE_RECORDS:
+                    self._loop.call_soon(self._load_slice)
+                    return
+        except (StorageError, CorruptRecordsError, MalformedMessageError) as error:
+            self.shard.fail(error)
+            return
+        self._loading = None
+        self.is_loaded = True
+        self.loaded.set_result(None)
+        queue, self._queue = self._queue, []
+        self._take_turn([self.machine.start, *queue])
+
+    def _replay(self) -> Iterator[int]:
+        """Applies the whole log, a batch at a time; yields how many records each has."""
+        partition = self.shard.partition
+        offset = partition.start_offset
+        while offset < partition.end_offset:
+            chunk = self.shard.read(offset, self._settings.read_bytes, partition.end_offset)
+            if not chunk:
+                return
+            view = memoryview(chunk)
+            for position, header in split_batches(view):
+                self._replay_batch(header, view[position : position + header.size_bytes])
+                yield header.record_count
+            if header.last_offset < offset:
+                raise DamagedError(f"the batches at offset {offset} are out of order")
+            offset = header.last_offset + 1
+
+    def _replay_batch(self, header: BatchHeader, batch: memoryview) -> None:
+        records = read_batch(batch, 0)
+        if header.is_control:
+            marker = parse_marker(records[0]) if records else None
+            if marker is not None and marker.type is MarkerType.COMMIT:
+                self.machine.apply_commit_marker(header.producer_id)
+            elif marker is not None:
+                self.machine.apply_abort_marker(header.producer_id)
+            return
+        producer_id = header.producer_id if header.is_transactional else None
+        decode = self._settings.codec.decode
+        for record in records:
+            event = decode(record.key, record.value)
+            if event is not None:
+                self.machine.apply(event, producer_id)
+
+    # The end.
+
+    def grown(self, size_bytes: int) -> None:
+        """Somebody who waits for records would read them now; a coordinator wrote them."""
+
+    def gone(self) -> None:
+        """The partition is no longer led here."""
+        self._give_up(ErrorCode.NOT_COORDINATOR)
+
+    def _give_up(self, error: ErrorCode) -> None:
+        """Tells everybody who waits to look for the coordinator again."""
+        if self._is_gone:
+            return
+        self._is_gone = True
+        self.shard.waiters.pop(self, None)
+        if self._alarm is not None:
+            self._alarm.cancel()
+        for unsettled in self._unsettled:
+            unsettled.timeout.cancel()
+        self._unsettled.clear()
+        self._queue.clear()
+        self._discard(self)
+        if not self.loaded.done():
+            self.loaded.set_result(None)
+        waiting, self._waiting = self._waiting, {}
+        self._release([(request, error) for request in waiting])
+
+    def __str__(self) -> str:
+        ref = self.shard.log.ref
+        return f"coordinator of {ref.topic}-{ref.partition}"
+
+
+def batches_of(turn: Turn, codec: EventCodec) -> Iterator[bytes]:
+    """What a turn wrote as batches: one for what is in no transaction, and one for each that is."""
+    for producer, run in groupby(turn.written, key=lambda written: written.producer):
+        records: list[Record] = []
+        size_bytes = 0
+        for written in run:
+            key, value = codec.encode(written.event)
+            records.append(Record(len(records), turn.now_ms, key, value))
+            size_bytes += len(key) + len(value or b"")
+            if size_bytes >= BATCH_BYTES:
+                yield _batch(records, producer, codec.compression)
+                records, size_bytes = [], 0
+        if records:
+            yield _batch(records, producer, codec.compression)
+
+
+def _batch(records: list[Record], producer: Producer | None, compression: Codec) -> bytes:
+    if producer is None:
+        return build_batch(records, codec=compression)
+    # Kafka gives these the sequence 0, which nobody checks: a retry is recognised by what it commits.
+    return build_batch(
+        records,
+        codec=compression,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        base_sequence=0,
+        flags=BatchFlag.TRANSACTIONAL,
+    )
+

@@ -1,0 +1,73 @@
+"""Timers without a clock: what is due by a given time."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Deadlines(Generic[K]):
+    """One deadline per key.
+
+    A deadline that moves later, as a heartbeat moves a session's, only changes the dict: the heap keeps the earlier
+    time and finds out when that comes.
+    """
+
+    def __init__(self) -> None:
+        self._due_ms: dict[K, int] = {}
+        # The number keeps keys of the same time in the order in which they were set.
+        self._heap: list[tuple[int, int, K]] = []
+        self._queued_ms: dict[K, int] = {}
+        self._count = 0
+
+    def set(self, key: K, due_ms: int) -> None:
+        self._due_ms[key] = due_ms
+        queued_ms = self._queued_ms.get(key)
+        if queued_ms is None or due_ms < queued_ms:
+            self._push(key, due_ms)
+
+    def cancel(self, key: K) -> None:
+        self._due_ms.pop(key, None)
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._due_ms
+
+    def __len__(self) -> int:
+        return len(self._due_ms)
+
+    def next_ms(self) -> int | None:
+        """When somebody should look again; never later than the first deadline."""
+        self._settle()
+        return self._heap[0][0] if self._heap else None
+
+    def pop_due(self, now_ms: int) -> K | None:
+        """Takes out the key that was due first, if any is due."""
+        self._settle()
+        if not self._heap or self._heap[0][0] > now_ms:
+            return None
+        _, _, key = heapq.heappop(self._heap)
+        del self._queued_ms[key]
+        del self._due_ms[key]
+        return key
+
+    def _push(self, key: K, due_ms: int) -> None:
+        self._count += 1
+        self._queued_ms[key] = due_ms
+        heapq.heappush(self._heap, (due_ms, self._count, key))
+
+    def _settle(self) -> None:
+        """Makes the first entry of the heap one that is true."""
+        while self._heap:
+            queued_ms, _, key = self._heap[0]
+            due_ms = self._due_ms.get(key)
+            if due_ms == queued_ms and self._queued_ms.get(key) == queued_ms:
+                return
+            heapq.heappop(self._heap)
+            if self._queued_ms.get(key) != queued_ms:
+                continue  # an earlier entry of this key was pushed after it
+            del self._queued_ms[key]
+            if due_ms is not None:
+                self._push(key, due_ms)

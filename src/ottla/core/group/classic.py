@@ -1,0 +1,359 @@
+"""A group of the classic protocol: its members and its state.
+
+Nothing here is durable. What a restart has to know was written as a `GroupSaved` event, from which `restored` makes the
+group again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import Enum
+
+from ottla.core.group.events import NO_TIMESTAMP, GroupSaved, SavedMember
+from ottla.core.group.requests import JoinedMember, JoinRequest
+from ottla.core.turn import Ticket
+from ottla.errors import ErrorCode
+from ottla.wire.compile import decode_stored
+from ottla.wire.stored.consumer_protocol import ConsumerProtocolSubscription
+from ottla.wire.types import MalformedMessageError
+
+CONSUMER = "consumer"
+CLASSIC = "classic"
+
+
+class State(Enum):
+    """The values are the words that DescribeGroups uses."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"  # what a group that does not exist is described as
+
+
+MAY_BECOME = {
+    State.EMPTY: (State.PREPARING_REBALANCE,),
+    State.PREPARING_REBALANCE: (State.COMPLETING_REBALANCE, State.EMPTY),
+    State.COMPLETING_REBALANCE: (State.STABLE, State.PREPARING_REBALANCE),
+    State.STABLE: (State.PREPARING_REBALANCE,),
+}
+
+
+class Member:
+    """Somebody in the group; the tickets are its requests that wait."""
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "instance_id",
+        "is_new",
+        "join_ticket",
+        "member_id",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+        "sync_ticket",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocols: Mapping[str, bytes],
+        assignment: bytes = b"",
+    ) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.protocols = protocols
+        self.assignment = assignment
+        self.join_ticket: Ticket | None = None
+        self.sync_ticket: Ticket | None = None
+        self.is_new = False
+
+    def matches(self, protocols: Mapping[str, bytes]) -> bool:
+        """Whether these are its protocols, in the same order of preference."""
+        return list(self.protocols.items()) == list(protocols.items())
+
+    def metadata(self, protocol: str | None) -> bytes:
+        return b"" if protocol is None else self.protocols.get(protocol, b"")
+
+
+class ClassicGroup:
+    """Invariants: the leader is a member; `joined_count` members have a join ticket; only members await a sync."""
+
+    group_type = CLASSIC
+
+    def __init__(self, group_id: str, now_ms: int) -> None:
+        self.group_id = group_id
+        self.state = State.EMPTY
+        self.previous_state = State.EMPTY
+        self.state_timestamp_ms = now_ms
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol: str | None = None
+        self.leader: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static_ids: dict[str, str] = {}
+        # Ids that were given out and have not joined yet, and members that have not synced yet; dicts for their order.
+        self.pending_joins: dict[str, None] = {}
+        self.pending_syncs: dict[str, None] = {}
+        self.joined_count = 0
+        # During the initial delay: how long it may still be extended, and whether it should.
+        self.remaining_delay_ms = 0
+        self.somebody_new = False
+        self._support: dict[str, int] = {}
+        self._topics: frozenset[str] | None = None
+
+    # States.
+
+    def become(self, state: State, now_ms: int) -> None:
+        assert state in MAY_BECOME[self.state], f"{self.group_id}: {self.state} to {state}"
+        self.previous_state, self.state = self.state, state
+        self.state_timestamp_ms = now_ms
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state is State.EMPTY
+
+    @property
+    def is_initial(self) -> bool:
+        """Whether it waits for its first members to arrive."""
+        return (
+            self.state is State.PREPARING_REBALANCE and self.previous_state is State.EMPTY
+        )
+
+    @property
+    def everybody_joined(self) -> bool:
+        return self.joined_count == len(self.members) and not self.pending_joins
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    # Members.
+
+    def add(self, member: Member, protocol_type: str) -> None:
+        if not self.members:
+            self.protocol_type = protocol_type
+        if member.instance_id is not None:
+            self.static_ids[member.instance_id] = member.member_id
+        if self.leader is None:
+            self.leader = member.member_id
+        self.members[member.member_id] = member
+        self._count(member.protocols, 1)
+        self.pending_joins.pop(member.member_id, None)
+
+    def remove(self, member_id: str) -> Member | None:
+        """Takes a member out; the next one in the order in which they came leads, if it was the leader."""
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._count(member.protocols, -1)
+            self.take_join_ticket(member)
+            if member.instance_id is not None:
+                del self.static_ids[member.instance_id]
+            if self.leader == member_id:
+                self.leader = next(iter(self.members), None)
+        self.pending_joins.pop(member_id, None)
+        self.pending_syncs.pop(member_id, None)
+        return member
+
+    def update(self, member: Member, request: JoinRequest) -> None:
+        """Takes what a member that joins again says of itself."""
+        self._count(member.protocols, -1)
+        member.protocols = request.protocols
+        self._count(member.protocols, 1)
+        member.rebalance_timeout_ms = request.rebalance_timeout_ms
+        member.session_timeout_ms = request.session_timeout_ms
+
+    def replace_static(self, member: Member, new_member_id: str) -> Member:
+        """Gives a static member that came back its new id; it keeps its assignment and, if it leads, that."""
+        del self.members[member.member_id]
+        replacement = Member(
+            new_member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            member.rebalance_timeout_ms,
+            member.session_timeout_ms,
+            member.protocols,
+            member.assignment,
+        )
+        self.members[new_member_id] = replacement
+        assert member.instance_id is not None
+        self.static_ids[member.instance_id] = new_member_id
+        if self.leader == member.member_id:
+            self.leader = new_member_id
+        if member.member_id in self.pending_syncs:
+            del self.pending_syncs[member.member_id]
+            self.pending_syncs[new_member_id] = None
+        return replacement
+
+    def await_join(self, member: Member, ticket: Ticket) -> None:
+        assert member.join_ticket is None
+        member.join_ticket = ticket
+        self.joined_count += 1
+
+    def take_join_ticket(self, member: Member) -> Ticket | None:
+        ticket, member.join_ticket = member.join_ticket, None
+        if ticket is not None:
+            self.joined_count -= 1
+        return ticket
+
+    def validate(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """Whether a request comes from a member, and not from one whose instance id somebody else has taken."""
+        if instance_id is not None:
+            known = self.static_ids.get(instance_id)
+            if known is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if known != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def elect_joined_leader(self) -> bool:
+        """Makes a member lead that has joined; False if none has."""
+        if self.leader is not None and self.members[self.leader].join_ticket is not None:
+            return True
+        for member in self.members.values():
+            if member.join_ticket is not None:
+                self.leader = member.member_id
+                return True
+        return False
+
+    def joined_members(self) -> tuple[JoinedMember, ...]:
+        return tuple(
+            JoinedMember(member.member_id, member.instance_id, member.metadata(self.protocol))
+            for member in self.members.values()
+        )
+
+    # Protocols.
+
+    def _count(self, protocols: Mapping[str, bytes], change: int) -> None:
+        for name in protocols:
+            supporters = self._support.get(name, 0) + change
+            if supporters:
+                self._support[name] = supporters
+            else:
+                del self._support[name]
+
+    def supports(self, protocol_type: str, protocols: Mapping[str, bytes]) -> bool:
+        """Whether a member with these protocols has one in common with everybody."""
+        if self.is_empty:
+            return bool(protocol_type) and bool(protocols)
+        return self.protocol_type == protocol_type and any(
+            self._support.get(name, 0) == len(self.members) for name in protocols
+        )
+
+    def vote(self) -> str:
+        """The protocol of the next generation: of those that everybody supports, the one that most like best."""
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            liked = next(
+                name for name in member.protocols if self._support[name] == len(self.members)
+            )
+            votes[liked] = votes.get(liked, 0) + 1
+        return max(votes, key=lambda name: votes[name])
+
+    def begin_generation(self, now_ms: int) -> None:
+        """Everybody who will be in it has joined."""
+        self.generation += 1
+        self.pending_syncs.clear()
+        if self.members:
+            self.protocol = self.vote()
+            self.become(State.COMPLETING_REBALANCE, now_ms)
+        else:
+            self.protocol = None
+            self.become(State.EMPTY, now_ms)
+        self._topics = self._subscribed_topics()
+
+    # Subscriptions.
+
+    @property
+    def uses_consumer_protocol(self) -> bool:
+        return self.protocol_type == CONSUMER
+
+    @property
+    def knows_its_topics(self) -> bool:
+        return self._topics is not None
+
+    def subscribes_to(self, topic: str) -> bool:
+        """Whether somebody reads the topic, as far as can be told."""
+        return self.uses_consumer_protocol if self._topics is None else topic in self._topics
+
+    def _subscribed_topics(self) -> frozenset[str] | None:
+        if not self.uses_consumer_protocol:
+            return None
+        topics: list[str] = []
+        for member in self.members.values():
+            try:
+                subscription = member.metadata(self.protocol)
+                topics += decode_stored(ConsumerProtocolSubscription, subscription).topics
+            except MalformedMessageError:
+                return None
+        return frozenset(topics)
+
+    # What is kept.
+
+    def saved(self) -> GroupSaved:
+        """The group as a restart has to find it."""
+        return GroupSaved(
+            self.group_id,
+            self.protocol_type or "",
+            self.generation,
+            self.protocol,
+            self.leader,
+            self.state_timestamp_ms,
+            tuple(self._saved_members()),
+        )
+
+    def _saved_members(self) -> Iterator[SavedMember]:
+        for member in self.members.values():
+            yield SavedMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                member.rebalance_timeout_ms,
+                member.session_timeout_ms,
+                member.metadata(self.protocol),
+                member.assignment,
+            )
+
+
+def restored(saved: GroupSaved) -> ClassicGroup:
+    """The group as it was saved: with members it is stable, without any it is empty."""
+    group = ClassicGroup(saved.group_id, saved.state_timestamp_ms)
+    group.generation = saved.generation
+    for kept in saved.members:
+        member = Member(
+            kept.member_id,
+            kept.instance_id,
+            kept.client_id,
+            kept.client_host,
+            # The oldest format had no rebalance timeout.
+            kept.session_timeout_ms if kept.rebalance_timeout_ms < 0 else kept.rebalance_timeout_ms,
+            kept.session_timeout_ms,
+            {saved.protocol or "": kept.subscription},
+            kept.assignment,
+        )
+        group.add(member, saved.protocol_type)
+    group.protocol_type = saved.protocol_type or None
+    group.protocol = saved.protocol
+    group.leader = saved.leader if saved.leader in group.members else group.leader
+    if group.members:
+        group.state = group.previous_state = State.STABLE
+    group._topics = group._subscribed_topics()
+    return group
+
+
+def empty_since_ms(group: ClassicGroup, committed_at_ms: int) -> int:
+    """From when on the offsets of an empty group age; the oldest formats do not say since when it is empty."""
+    return committed_at_ms if group.state_timestamp_ms == NO_TIMESTAMP else group.state_timestamp_ms

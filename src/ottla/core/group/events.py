@@ -1,0 +1,59 @@
+"""What can happen to a group durably: the records of `__consumer_offsets` as values."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+NO_TIMESTAMP = -1
+NO_LEADER_EPOCH = -1
+
+
+class SavedMember(NamedTuple):
+    """A member of a stable group."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+class GroupSaved(NamedTuple):
+    """A group became stable or empty, or a static member of it came back under another id."""
+
+    group_id: str
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    state_timestamp_ms: int
+    members: tuple[SavedMember, ...]
+
+
+class GroupDeleted(NamedTuple):
+    group_id: str
+
+
+class OffsetCommitted(NamedTuple):
+    """`expires_at_ms` is set only by clients so old that they name a retention time themselves."""
+
+    group_id: str
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    committed_at_ms: int
+    expires_at_ms: int = NO_TIMESTAMP
+
+
+class OffsetDeleted(NamedTuple):
+    group_id: str
+    topic: str
+    partition: int
+
+
+Event = GroupSaved | GroupDeleted | OffsetCommitted | OffsetDeleted

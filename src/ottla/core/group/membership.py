@@ -1,0 +1,480 @@
+"""Who is in a group: joining, agreeing on an assignment, staying, leaving.
+
+Everything that changes a group's state is in this module; `classic.py` has the group itself. A JoinGroup or SyncGroup
+that has to wait leaves its ticket with its member, and whatever ends the wait answers it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from ottla.core.deadlines import Deadlines
+from ottla.core.group.classic import ClassicGroup, Member, State
+from ottla.core.group.requests import (
+    NO_MEMBER_ID,
+    GroupConfig,
+    HeartbeatRequest,
+    JoinRequest,
+    JoinResult,
+    Leaver,
+    LeaveResult,
+    SyncRequest,
+    SyncResult,
+)
+from ottla.core.turn import Ticket, Turn
+from ottla.errors import ErrorCode
+
+# How long a new member's JoinGroup may wait: it knows no id yet and cannot heartbeat, and a client that gave up and
+# asked again would leave one such member behind each time.
+NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
+
+# What a deadline is for: the group's join or sync phase, or a member's session.
+Timer = tuple[Literal["join", "sync"], str] | tuple[Literal["session"], str, str]
+
+
+class Membership:
+    """The groups of a partition and their timers; `save` writes a group durably."""
+
+    def __init__(self, config: GroupConfig, save: Callable[[Turn, ClassicGroup], None]) -> None:
+        self.config = config
+        self.groups: dict[str, ClassicGroup] = {}
+        self.deadlines: Deadlines[Timer] = Deadlines()
+        self._save = save
+
+    # Starting and waking.
+
+    def resume(self, turn: Turn, group: ClassicGroup) -> None:
+        """Goes on with a group that was restored: every member has a session's time to be heard of."""
+        self.groups[group.group_id] = group
+        for member in group.members.values():
+            self._hear(turn, group, member)
+        if len(group.members) > self.config.max_size:
+            self._prepare(turn, group)
+
+    def wake(self, turn: Turn) -> None:
+        """Does what is due."""
+        while (timer := self.deadlines.pop_due(turn.uptime_ms)) is not None:
+            group = self.groups.get(timer[1])
+            if group is None:
+                continue
+            if timer[0] == "join":
+                self._join_time_is_up(turn, group)
+            elif timer[0] == "sync":
+                self._sync_time_is_up(turn, group)
+            else:
+                self._session_is_over(turn, group, timer[2])
+
+    # Joining.
+
+    def join(self, turn: Turn, request: JoinRequest, ticket: Ticket) -> None:
+        refusal = self._refuse_join(request)
+        if refusal is not None:
+            turn.answer(ticket, refusal)
+            if refusal.error is ErrorCode.GROUP_MAX_SIZE_REACHED:
+                self._expel(turn, self.groups[request.group_id], request.member_id)
+            return
+        group = self.groups.get(request.group_id)
+        if group is None:
+            group = self.groups[request.group_id] = ClassicGroup(request.group_id, turn.now_ms)
+        if request.member_id != NO_MEMBER_ID:
+            self._join_known(turn, group, request, ticket)
+        elif request.instance_id is not None and request.instance_id in group.static_ids:
+            old = group.members[group.static_ids[request.instance_id]]
+            self._join_again_as_static(turn, group, old, request, ticket)
+        elif request.instance_id is None and request.knows_handshake:
+            group.pending_joins[request.new_member_id] = None
+            self._set_session(turn, group, request.new_member_id, request.session_timeout_ms)
+            turn.answer(
+                ticket, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, request.new_member_id)
+            )
+        else:
+            self._add(turn, group, request.new_member_id, request, ticket)
+
+    def _refuse_join(self, request: JoinRequest) -> JoinResult | None:
+        config = self.config
+        low_ms, high_ms = config.min_session_timeout_ms, config.max_session_timeout_ms
+        if not request.group_id:
+            return JoinResult(ErrorCode.INVALID_GROUP_ID, request.member_id)
+        if not low_ms <= request.session_timeout_ms <= high_ms:
+            return JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
+        group = self.groups.get(request.group_id)
+        if group is None:
+            if request.member_id != NO_MEMBER_ID:
+                return JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+            group = ClassicGroup(request.group_id, 0)
+        elif not self._has_room(group, request.member_id):
+            return JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER_ID)
+        if not group.supports(request.protocol_type, request.protocols):
+            return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+        return None
+
+    def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
+        """While a group rebalances only those count who have joined: after `group.max.size` was lowered, the last go."""
+        member = group.members.get(member_id)
+        if group.is_empty:
+            return True
+        if group.state is State.PREPARING_REBALANCE:
+            awaits = member is not None and member.join_ticket is not None
+            return awaits or group.joined_count < self.config.max_size
+        return member is not None or len(group.members) < self.config.max_size
+
+    def _join_known(
+        self, turn: Turn, group: ClassicGroup, request: JoinRequest, ticket: Ticket
+    ) -> None:
+        """A member that brings an id: a new one that was just given it, or one that joins again."""
+        if request.member_id in group.pending_joins and request.instance_id is None:
+            self._add(turn, group, request.member_id, request, ticket)
+            return
+        error = group.validate(request.member_id, request.instance_id)
+        if error is not ErrorCode.NONE:
+            turn.answer(ticket, JoinResult(error, request.member_id))
+            return
+        member = group.members[request.member_id]
+        # The leader may know of changes that its subscription does not show, such as new partitions.
+        must_rebalance = (
+            group.state is State.PREPARING_REBALANCE
+            or not member.matches(request.protocols)
+            or (group.state is State.STABLE and group.leader == member.member_id)
+        )
+        if not must_rebalance:
+            # It may have missed the answer to its last JoinGroup.
+            turn.answer(ticket, self._joined(group, member))
+            return
+        group.update(member, request)
+        self._park_join(turn, group, member, ticket)
+        self._rebalance(turn, group)
+
+    def _park_join(
+        self, turn: Turn, group: ClassicGroup, member: Member, ticket: Ticket
+    ) -> None:
+        """A client that asks again has given up its earlier request: nobody reads that answer."""
+        earlier = group.take_join_ticket(member)
+        if earlier is not None:
+            turn.answer(earlier, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+        group.await_join(member, ticket)
+
+    def _add(
+        self,
+        turn: Turn,
+        group: ClassicGroup,
+        member_id: str,
+        request: JoinRequest,
+        ticket: Ticket,
+    ) -> None:
+        member = Member(
+            member_id,
+            request.instance_id,
+            request.client_id,
+            request.client_host,
+            request.rebalance_timeout_ms,
+            request.session_timeout_ms,
+            request.protocols,
+        )
+        member.is_new = True
+        if group.is_initial:
+            group.somebody_new = True
+        group.add(member, request.protocol_type)
+        group.await_join(member, ticket)
+        self._set_session(turn, group, member_id, NEW_MEMBER_JOIN_TIMEOUT_MS)
+        self._rebalance(turn, group)
+
+    def _join_again_as_static(
+        self,
+        turn: Turn,
+        group: ClassicGroup,
+        old: Member,
+        request: JoinRequest,
+        ticket: Ticket,
+    ) -> None:
+        """A static member restarted (KIP-345): it takes the place that it had, and whoever still uses the old id is out."""
+        old_leader = group.leader
+        fenced = ErrorCode.FENCED_INSTANCE_ID
+        waiting = group.take_join_ticket(old)
+        if waiting is not None:
+            turn.answer(waiting, JoinResult(fenced, old.member_id))
+        if old.sync_ticket is not None:
+            turn.answer(old.sync_ticket, SyncResult(fenced))
+        self.deadlines.cancel(("session", group.group_id, old.member_id))
+        member = group.replace_static(old, request.new_member_id)
+        member.client_id, member.client_host = request.client_id, request.client_host
+        group.update(member, request)
+        self._hear(turn, group, member)
+        if group.state is not State.STABLE:
+            # In CompletingRebalance the leader may be assigning to the old id already: the new one would get nothing.
+            group.await_join(member, ticket)
+            self._rebalance(turn, group)
+        elif group.vote() != group.protocol:
+            group.await_join(member, ticket)
+            self._prepare(turn, group)
+        else:
+            self._save(turn, group)
+            turn.answer(ticket, self._rejoined(group, member, old_leader, request))
+
+    def _rejoined(
+        self, group: ClassicGroup, member: Member, old_leader: str | None, request: JoinRequest
+    ) -> JoinResult:
+        """The group goes on: a leader must not assign anew, and one that cannot be told so is told that it does not lead."""
+        joined = self._joined(group, member)
+        if not request.knows_skipping:
+            return joined._replace(leader=old_leader or "", members=())
+        return joined._replace(skip_assignment=group.leader == member.member_id)
+
+    def _joined(self, group: ClassicGroup, member: Member) -> JoinResult:
+        """The current generation, as a member is told of it."""
+        leads = group.leader == member.member_id
+        return JoinResult(
+            ErrorCode.NONE,
+            member.member_id,
+            group.generation,
+            group.protocol_type,
+            group.protocol,
+            group.leader or "",
+            group.joined_members() if leads else (),
+        )
+
+    # Rebalancing.
+
+    def _rebalance(self, turn: Turn, group: ClassicGroup) -> None:
+        """Somebody came, went or changed."""
+        if group.state is not State.PREPARING_REBALANCE:
+            self._prepare(turn, group)
+        elif not group.is_initial and group.everybody_joined:
+            self._complete_join(turn, group)
+
+    def _prepare(self, turn: Turn, group: ClassicGroup) -> None:
+        """Asks everybody to join again."""
+        if group.state is State.COMPLETING_REBALANCE:
+            self._drop_assignment(turn, group)
+        group.pending_syncs.clear()
+        self.deadlines.cancel(("sync", group.group_id))
+        was_empty = group.is_empty
+        group.become(State.PREPARING_REBALANCE, turn.now_ms)
+        if was_empty:
+            delay_ms = self.config.initial_rebalance_delay_ms
+            group.remaining_delay_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+            group.somebody_new = False
+            # Without a delay, too: those who join in the same moment are together from the beginning.
+            self._set(turn, ("join", group.group_id), delay_ms)
+        elif group.everybody_joined:
+            self._complete_join(turn, group)
+        else:
+            self._set(turn, ("join", group.group_id), group.rebalance_timeout_ms)
+
+    def _drop_assignment(self, turn: Turn, group: ClassicGroup) -> None:
+        for member in group.members.values():
+            member.assignment = b""
+            self._answer_sync(turn, group, member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
+
+    def _join_time_is_up(self, turn: Turn, group: ClassicGroup) -> None:
+        if group.state is not State.PREPARING_REBALANCE:
+            return
+        if group.is_initial and group.somebody_new and group.remaining_delay_ms > 0:
+            group.somebody_new = False
+            delay_ms = min(self.config.initial_rebalance_delay_ms, group.remaining_delay_ms)
+            group.remaining_delay_ms = max(group.remaining_delay_ms - delay_ms, 0)
+            self._set(turn, ("join", group.group_id), delay_ms)
+        else:
+            self._complete_join(turn, group)
+
+    def _complete_join(self, turn: Turn, group: ClassicGroup) -> None:
+        """Begins the next generation with those who have joined; static members are kept in any case."""
+        self.deadlines.cancel(("join", group.group_id))
+        for member in list(group.members.values()):
+            if member.join_ticket is None and member.instance_id is None:
+                self._remove(turn, group, member.member_id)
+        if group.members and not group.elect_joined_leader():
+            # Only static members, and none has come back: their sessions will end it.
+            self._set(turn, ("join", group.group_id), group.rebalance_timeout_ms)
+            return
+        group.begin_generation(turn.now_ms)
+        if group.is_empty:
+            self._save(turn, group)
+            return
+        for member in group.members.values():
+            group.pending_syncs[member.member_id] = None
+            member.is_new = False
+            self._hear(turn, group, member)
+            ticket = group.take_join_ticket(member)
+            if ticket is not None:
+                turn.answer(ticket, self._joined(group, member))
+        self._set(turn, ("sync", group.group_id), group.rebalance_timeout_ms)
+
+    # Syncing.
+
+    def sync(self, turn: Turn, request: SyncRequest, ticket: Ticket) -> None:
+        group = self.groups.get(request.group_id)
+        error = self._refuse_sync(group, request)
+        if group is None or error is not ErrorCode.NONE:
+            turn.answer(ticket, SyncResult(error))
+            return
+        member = group.members[request.member_id]
+        group.pending_syncs.pop(member.member_id, None)
+        if not group.pending_syncs:
+            self.deadlines.cancel(("sync", group.group_id))
+        if group.state is State.STABLE:
+            turn.answer(ticket, self._assigned(group, member))
+            return
+        if member.sync_ticket is not None:
+            turn.answer(member.sync_ticket, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
+        member.sync_ticket = ticket
+        if group.leader == member.member_id:
+            self._assign(turn, group, request)
+
+    def _refuse_sync(self, group: ClassicGroup | None, request: SyncRequest) -> ErrorCode:
+        if not request.group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        if group is None or group.is_empty:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        error = group.validate(request.member_id, request.instance_id)
+        if error is not ErrorCode.NONE:
+            return error
+        if request.generation != group.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        # Only newer clients say what they think the protocol is (KIP-559).
+        if request.protocol_type not in (None, group.protocol_type):
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if request.protocol not in (None, group.protocol):
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if group.state is State.PREPARING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def _assign(self, turn: Turn, group: ClassicGroup, request: SyncRequest) -> None:
+        """The leader's assignment is saved, then everybody who waits is told."""
+        for member in group.members.values():
+            member.assignment = request.assignments.get(member.member_id, b"")
+        group.become(State.STABLE, turn.now_ms)
+        self._save(turn, group)
+        for member in group.members.values():
+            self._answer_sync(turn, group, member, self._assigned(group, member))
+
+    def _answer_sync(
+        self, turn: Turn, group: ClassicGroup, member: Member, result: SyncResult
+    ) -> None:
+        ticket, member.sync_ticket = member.sync_ticket, None
+        if ticket is not None:
+            turn.answer(ticket, result)
+            self._hear(turn, group, member)
+
+    def _assigned(self, group: ClassicGroup, member: Member) -> SyncResult:
+        return SyncResult(ErrorCode.NONE, group.protocol_type, group.protocol, member.assignment)
+
+    def _sync_time_is_up(self, turn: Turn, group: ClassicGroup) -> None:
+        if group.state not in (State.COMPLETING_REBALANCE, State.STABLE):
+            return
+        late = list(group.pending_syncs)
+        for member_id in late:
+            self._remove(turn, group, member_id)
+        if late:
+            self._prepare(turn, group)
+
+    # Staying.
+
+    def heartbeat(self, turn: Turn, request: HeartbeatRequest) -> ErrorCode:
+        if not request.group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        group = self.groups.get(request.group_id)
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        error = group.validate(request.member_id, request.instance_id)
+        if error is not ErrorCode.NONE:
+            return error
+        if request.generation != group.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        self._hear(turn, group, group.members[request.member_id])
+        if group.state is State.PREPARING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def hear(self, turn: Turn, group: ClassicGroup, member_id: str) -> None:
+        """An offset commit is a sign of life, too."""
+        member = group.members.get(member_id)
+        if member is not None and group.state in (State.STABLE, State.PREPARING_REBALANCE):
+            self._hear(turn, group, member)
+
+    def _session_is_over(self, turn: Turn, group: ClassicGroup, member_id: str) -> None:
+        if member_id in group.pending_joins:
+            del group.pending_joins[member_id]
+            self._after_leaving(turn, group)
+            return
+        member = group.members.get(member_id)
+        if member is None:
+            return
+        # Whoever waits for an answer of ours cannot be expected to heartbeat, unless it has waited as a new member too long.
+        awaits = member.join_ticket is not None or member.sync_ticket is not None
+        if awaits and not member.is_new:
+            return
+        self._remove(turn, group, member_id)
+        self._after_leaving(turn, group)
+
+    # Leaving.
+
+    def leave(self, turn: Turn, group_id: str, leavers: tuple[Leaver, ...]) -> LeaveResult:
+        if not group_id:
+            return LeaveResult(ErrorCode.INVALID_GROUP_ID)
+        group = self.groups.get(group_id)
+        if group is None:
+            unknown = ErrorCode.UNKNOWN_MEMBER_ID
+            return LeaveResult(ErrorCode.NONE, tuple((leaver, unknown) for leaver in leavers))
+        answers = tuple((leaver, self._leave(turn, group, leaver)) for leaver in leavers)
+        if any(error is ErrorCode.NONE for _, error in answers):
+            self._after_leaving(turn, group)
+        return LeaveResult(ErrorCode.NONE, answers)
+
+    def _leave(self, turn: Turn, group: ClassicGroup, leaver: Leaver) -> ErrorCode:
+        member_id = leaver.member_id
+        if member_id == NO_MEMBER_ID:
+            # An administrator removes a static member by its instance id.
+            member_id = group.static_ids.get(leaver.instance_id or "", NO_MEMBER_ID)
+        elif member_id not in group.pending_joins:
+            error = group.validate(member_id, leaver.instance_id)
+            if error is not ErrorCode.NONE:
+                return error
+        if member_id == NO_MEMBER_ID:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        self._remove(turn, group, member_id)
+        return ErrorCode.NONE
+
+    def _remove(self, turn: Turn, group: ClassicGroup, member_id: str) -> None:
+        """Takes a member out; if it still waits for an answer, it learns from that to begin anew."""
+        self.deadlines.cancel(("session", group.group_id, member_id))
+        member = group.members.get(member_id)
+        join_ticket = None if member is None else group.take_join_ticket(member)
+        group.remove(member_id)
+        if join_ticket is not None:
+            turn.answer(join_ticket, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, NO_MEMBER_ID))
+        if member is not None and member.sync_ticket is not None:
+            turn.answer(member.sync_ticket, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
+
+    def _expel(self, turn: Turn, group: ClassicGroup, member_id: str) -> None:
+        """The group has no room for a member that it had: the others do not wait for it."""
+        if member_id in group.members or member_id in group.pending_joins:
+            self._remove(turn, group, member_id)
+            self._after_leaving(turn, group)
+
+    def _after_leaving(self, turn: Turn, group: ClassicGroup) -> None:
+        if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
+            self._prepare(turn, group)
+        elif group.state is State.PREPARING_REBALANCE:
+            self._rebalance(turn, group)
+
+    def forget(self, group: ClassicGroup) -> None:
+        """Ends a group without members; deadlines of ids that were given out end with it."""
+        assert not group.members, f"{group.group_id} has members"
+        for member_id in group.pending_joins:
+            self.deadlines.cancel(("session", group.group_id, member_id))
+        del self.groups[group.group_id]
+
+    # Timers.
+
+    def _set(self, turn: Turn, timer: Timer, delay_ms: int) -> None:
+        self.deadlines.set(timer, turn.uptime_ms + delay_ms)
+
+    def _hear(self, turn: Turn, group: ClassicGroup, member: Member) -> None:
+        self._set_session(turn, group, member.member_id, member.session_timeout_ms)
+
+    def _set_session(
+        self, turn: Turn, group: ClassicGroup, member_id: str, timeout_ms: int
+    ) -> None:
+        self._set(turn, ("session", group.group_id, member_id), timeout_ms)

@@ -1,0 +1,132 @@
+"""The committed offsets of groups, and those that wait for the end of their transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ottla.core.group.events import OffsetCommitted
+
+TopicPartitionKey = tuple[str, int]
+
+
+class Kept(NamedTuple):
+    """A committed offset; `position` orders commits as the log does."""
+
+    commit: OffsetCommitted
+    position: int
+
+
+class OffsetTable:
+    """What replaying the commits of a partition gives."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, dict[TopicPartitionKey, Kept]] = {}
+        # By producer: a marker ends everything that a producer has pending on the partition.
+        self._pending: dict[int, dict[str, dict[TopicPartitionKey, Kept]]] = {}
+        self._position = 0
+
+    # What changes it.
+
+    def commit(self, commit: OffsetCommitted) -> None:
+        self._kept.setdefault(commit.group_id, {})[commit.topic, commit.partition] = self._next(
+            commit
+        )
+
+    def commit_pending(self, commit: OffsetCommitted, producer_id: int) -> None:
+        """A commit that counts when the producer's transaction does."""
+        groups = self._pending.setdefault(producer_id, {})
+        groups.setdefault(commit.group_id, {})[commit.topic, commit.partition] = self._next(commit)
+
+    def _next(self, commit: OffsetCommitted) -> Kept:
+        self._position += 1
+        return Kept(commit, self._position)
+
+    def delete(self, group_id: str, topic: str, partition: int) -> None:
+        """Forgets an offset, one that is pending as well."""
+        _drop(self._kept, group_id, (topic, partition))
+        for producer_id, groups in list(self._pending.items()):
+            _drop(groups, group_id, (topic, partition))
+            if not groups:
+                del self._pending[producer_id]
+
+    def commit_transaction(self, producer_id: int) -> None:
+        """Makes current what a producer has pending.
+
+        Of a plain commit and one in a transaction the later one in the log counts: after compaction, which keeps the
+        marker longer than the earlier commit, a replay could not tell which came last otherwise.
+        """
+        for group_id, offsets in self._pending.pop(producer_id, {}).items():
+            kept = self._kept.setdefault(group_id, {})
+            for key, pending in offsets.items():
+                current = kept.get(key)
+                if current is None or current.position < pending.position:
+                    kept[key] = pending
+
+    def abort_transaction(self, producer_id: int) -> None:
+        self._pending.pop(producer_id, None)
+
+    # What can be asked.
+
+    def get(self, group_id: str, topic: str, partition: int) -> OffsetCommitted | None:
+        kept = self._kept.get(group_id, {}).get((topic, partition))
+        return None if kept is None else kept.commit
+
+    def of_group(self, group_id: str) -> list[OffsetCommitted]:
+        return [kept.commit for kept in self._kept.get(group_id, {}).values()]
+
+    def pending_of_group(self, group_id: str) -> list[OffsetCommitted]:
+        return [
+            kept.commit
+            for groups in self._pending.values()
+            for kept in groups.get(group_id, {}).values()
+        ]
+
+    def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
+        key = (topic, partition)
+        return any(key in groups.get(group_id, {}) for groups in self._pending.values())
+
+    def has_group(self, group_id: str) -> bool:
+        return group_id in self._kept or any(
+            group_id in groups for groups in self._pending.values()
+        )
+
+    def group_ids(self) -> list[str]:
+        """Every group that has an offset, pending ones included."""
+        found = dict.fromkeys(self._kept)
+        for groups in self._pending.values():
+            found |= dict.fromkeys(groups)
+        return list(found)
+
+    def of_topic(self, topic: str) -> Iterator[OffsetCommitted]:
+        """Every offset of a topic, pending ones included."""
+        for groups in (self._kept, *self._pending.values()):
+            for offsets in groups.values():
+                for (name, _), kept in offsets.items():
+                    if name == topic:
+                        yield kept.commit
+
+    def state(self) -> object:
+        """All of it as plain values, to compare a replay with."""
+        return (
+            {
+                group_id: {key: kept.commit for key, kept in offsets.items()}
+                for group_id, offsets in self._kept.items()
+            },
+            {
+                (producer_id, group_id): {key: kept.commit for key, kept in offsets.items()}
+                for producer_id, groups in self._pending.items()
+                for group_id, offsets in groups.items()
+            },
+        )
+
+
+def _drop(
+    groups: dict[str, dict[TopicPartitionKey, Kept]], group_id: str, key: TopicPartitionKey
+) -> None:
+    offsets = groups.get(group_id)
+    if offsets is None:
+        return
+    offsets.pop(key, None)
+    if not offsets:
+        del groups[group_id]

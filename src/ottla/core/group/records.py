@@ -1,0 +1,142 @@
+"""Group events as the records of `__consumer_offsets`, in Kafka's formats."""
+
+from __future__ import annotations
+
+from ottla.core.group.events import (
+    NO_TIMESTAMP,
+    Event,
+    GroupDeleted,
+    GroupSaved,
+    OffsetCommitted,
+    OffsetDeleted,
+    SavedMember,
+)
+from ottla.wire.compile import decode_stored, encode_stored, stored_version
+from ottla.wire.stored.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from ottla.wire.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
+
+Buffer = bytes | bytearray | memoryview
+
+OFFSET_KEY_VERSIONS = (0, 1)
+OFFSET_KEY_VERSION = 1
+GROUP_KEY_VERSION = 2
+VALUE_VERSION = 3
+# The only version that can say when an offset expires.
+EXPIRING_VALUE_VERSION = 1
+
+
+def encode(event: Event) -> tuple[bytes, bytes | None]:
+    """The key and the value of an event's record; a deletion has no value."""
+    match event:
+        case OffsetCommitted():
+            return _offset_key(event), _offset_value(event)
+        case OffsetDeleted():
+            return _offset_key(event), None
+        case GroupSaved(group_id=group_id):
+            return _group_key(group_id), _group_value(event)
+        case GroupDeleted(group_id=group_id):
+            return _group_key(group_id), None
+
+
+def decode(key: Buffer | None, value: Buffer | None) -> Event | None:
+    """The event of a record; None if it is of a kind that is not known here (KIP-848 has its own keys).
+
+    Raises MalformedMessageError.
+    """
+    if key is None:
+        return None
+    version = stored_version(key)
+    if version in OFFSET_KEY_VERSIONS:
+        return _offset_event(decode_stored(OffsetCommitKey, key), value)
+    if version == GROUP_KEY_VERSION:
+        return _group_event(decode_stored(GroupMetadataKey, key).group, value)
+    return None
+
+
+def _offset_key(event: OffsetCommitted | OffsetDeleted) -> bytes:
+    key = OffsetCommitKey(group=event.group_id, topic=event.topic, partition=event.partition)
+    return encode_stored(key, OFFSET_KEY_VERSION)
+
+
+def _offset_value(event: OffsetCommitted) -> bytes:
+    value = OffsetCommitValue(
+        offset=event.offset,
+        leader_epoch=event.leader_epoch,
+        metadata=event.metadata,
+        commit_timestamp=event.committed_at_ms,
+        expire_timestamp=event.expires_at_ms,
+    )
+    expires = event.expires_at_ms != NO_TIMESTAMP
+    return encode_stored(value, EXPIRING_VALUE_VERSION if expires else VALUE_VERSION)
+
+
+def _offset_event(key: OffsetCommitKey, data: Buffer | None) -> OffsetCommitted | OffsetDeleted:
+    if data is None:
+        return OffsetDeleted(key.group, key.topic, key.partition)
+    value = decode_stored(OffsetCommitValue, data)
+    return OffsetCommitted(
+        key.group,
+        key.topic,
+        key.partition,
+        value.offset,
+        value.leader_epoch,
+        value.metadata,
+        value.commit_timestamp,
+        value.expire_timestamp,
+    )
+
+
+def _group_key(group_id: str) -> bytes:
+    return encode_stored(GroupMetadataKey(group=group_id), GROUP_KEY_VERSION)
+
+
+def _group_value(event: GroupSaved) -> bytes:
+    value = GroupMetadataValue(
+        protocol_type=event.protocol_type,
+        generation=event.generation,
+        protocol=event.protocol,
+        leader=event.leader,
+        current_state_timestamp=event.state_timestamp_ms,
+        members=[
+            MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.subscription,
+                assignment=member.assignment,
+            )
+            for member in event.members
+        ],
+    )
+    return encode_stored(value, VALUE_VERSION)
+
+
+def _group_event(group_id: str, data: Buffer | None) -> GroupSaved | GroupDeleted:
+    if data is None:
+        return GroupDeleted(group_id)
+    value = decode_stored(GroupMetadataValue, data)
+    members = tuple(
+        SavedMember(
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            member.rebalance_timeout,
+            member.session_timeout,
+            bytes(member.subscription),
+            bytes(member.assignment),
+        )
+        for member in value.members
+    )
+    return GroupSaved(
+        group_id,
+        value.protocol_type,
+        value.generation,
+        value.protocol,
+        value.leader,
+        value.current_state_timestamp,
+        members,
+    )

@@ -1,0 +1,41 @@
+"""One step of a state machine that lives over a log: when it happens, what it writes, whom it answers."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+# Whatever the runtime recognises a waiting request by; a machine only keeps it and hands it back.
+Ticket = Any
+
+
+class Producer(NamedTuple):
+    """In whose transaction an event is written."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class Written(NamedTuple):
+    """An event that was applied and has to be appended."""
+
+    event: Any
+    producer: Producer | None
+
+
+class Turn:
+    """What the decisions of one step have in common.
+
+    `now_ms` is wall-clock time, for what is stored. `uptime_ms` only ever grows, for deadlines.
+    """
+
+    __slots__ = ("answers", "now_ms", "uptime_ms", "written")
+
+    def __init__(self, now_ms: int, uptime_ms: int) -> None:
+        self.now_ms = now_ms
+        self.uptime_ms = uptime_ms
+        self.written: list[Written] = []
+        self.answers: list[tuple[Ticket, Any]] = []
+
+    def answer(self, ticket: Ticket, result: Any) -> None:
+        """Gives a request its result, once everything written so far is durable."""
+        self.answers.append((ticket, result))
