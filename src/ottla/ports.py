@@ -287,6 +287,10 @@ class LogStore(Protocol):
         """The epoch that the current claim of the partition has, or that a first claim made now would have."""
         ...
 
+    def raise_epoch(self) -> None:
+        """Makes later claims, and what `epoch_of` says of partitions without one, higher than all so far."""
+        ...
+
     def claim(self, ref: PartitionRef, config: TopicConfig) -> PartitionLog:
         """Takes the partition, making it if it is new; an earlier claim of it ends."""
         ...

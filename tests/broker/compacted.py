@@ -55,6 +55,7 @@ class CompactedLog:
         self.store = store
         names = {name.replace("_", "."): value for name, value in broker_options.items()}
         self.node = Node(Cluster(store, clock, SystemIds()), BrokerConfig.read(names))
+        self.node.cluster.join(self.node)
         config = {
             "cleanup.policy": "compact",
             "min.cleanable.dirty.ratio": "0",

@@ -31,7 +31,7 @@ def test_options_that_are_no_dict_are_refused() -> None:
 @pytest.mark.parametrize(("keyword", "meant"), [("datadir", "data_dir"), ("port", "listen")])
 def test_what_people_try_first_is_answered_with_what_they_mean(keyword: str, meant: str) -> None:
     with pytest.raises(ottla.ConfigError, match=f"did you mean {meant}"):
-        ottla.Broker(None, **{keyword: "x"})
+        ottla.Broker(None, **{keyword: "x"})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,39 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.core.catalog import Catalog, Changes, Topic
+from ottla.core.leadership import Leadership
+from ottla.errors import ErrorCode, IllegalStateError, OttlaError
+from ottla.model import NO_LEADER
 from ottla.ports import Clock, Ids, LogStore, PartitionRef, StorageError
 
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
 logger = logging.getLogger(__name__)
+
+
+class Placement(NamedTuple):
+    """What clients are told of where a partition is."""
+
+    error: ErrorCode
+    leader_id: int
+    leader_epoch: int
+    replicas: list[int]
+    in_sync: list[int]
+    offline: list[int]
+
+
+class Led(NamedTuple):
+    """A partition with the leader and the epoch that it had at some moment."""
+
+    topic: Topic
+    partition: int
+    leader_id: int
+    epoch: int
 
 
 class Cluster:
@@ -19,7 +46,8 @@ class Cluster:
         self.clock = clock
         self.ids = ids
         self.catalog = Catalog(store.catalog.entries())
-        self.nodes: list[int] = []
+        self.nodes: dict[int, Node] = {}  # those that are live, by rising id
+        self._leadership = Leadership()
         self._producer_ids = range(0)
 
     @property
@@ -34,7 +62,10 @@ class Cluster:
 
     def delete_topic(self, topic: Topic) -> None:
         """Deletes a topic; after a crash in the middle `finish_deletions` does the rest."""
+        for node in self.nodes.values():
+            node.forget_topic(topic)
         self.commit(self.catalog.delete(topic))
+        self._leadership.forget(topic.topic_id)
         self.finish_deletions()
 
     def finish_deletions(self) -> None:
@@ -46,6 +77,11 @@ class Cluster:
                 self.commit(self.catalog.deleted(topic_id))
             except StorageError as error:
                 logger.error("the data of the deleted topic %s is still there: %s", name, error)
+
+    def reconfigure(self) -> None:
+        """Lets every node take the options that are in the catalog now."""
+        for node in self.nodes.values():
+            node.reconfigure()
 
     def adopt_topics(self) -> None:
         """Takes over the partitions of a folder without a catalog: Apache Kafka's, or ours that lost its journal."""
@@ -75,13 +111,128 @@ class Cluster:
         self._producer_ids = self._producer_ids[1:]
         return producer_id
 
-    def leader_of(self, topic: Topic, partition: int) -> int:
-        return self.nodes[partition % len(self.nodes)]
+    # Nodes.
 
-    def replicas_of(self, topic: Topic, partition: int) -> Sequence[int]:
-        """The nodes that can serve a partition, the leader first."""
-        first = self.nodes.index(self.leader_of(topic, partition))
-        return (self.nodes[first:] + self.nodes[:first])[: topic.replication_factor]
+    @property
+    def controller_id(self) -> int:
+        """The node that clients are told to be the controller, and that does what is to be done once."""
+        return next(iter(self.nodes), NO_LEADER)
+
+    def join(self, node: Node) -> None:
+        """Lets a node lead its share; all that are there at the start join before any of them is asked something."""
+        if node.node_id in self.nodes:
+            raise IllegalStateError(f"node {node.node_id} is there already")
+        led = self._led() if self._leadership.known else []
+        self._leadership.add(node.node_id, self.catalog.topics.values())
+        self.nodes = dict(sorted({**self.nodes, node.node_id: node}.items()))
+        self._hand_over(led)
+
+    def lose_node(self, node_id: int) -> None:
+        """Ends a node as a kill does: it saves nothing, and others lead what it led."""
+        node = self._live(node_id)
+        led = self._led()
+        del self.nodes[node_id]
+        self._leadership.remove(node_id)
+        node.end()
+        self._hand_over(led)
+
+    def _live(self, node_id: int) -> Node:
+        node = self.nodes.get(node_id)
+        if node is None:
+            raise IllegalStateError(
+                f"node {node_id} is not running; there are {', '.join(map(str, self.nodes)) or 'none'}"
+            )
+        return node
+
+    # Leaders.
+
+    def leader_of(self, topic: Topic, partition: int) -> int:
+        """The node that leads a partition; NO_LEADER if no node is live."""
+        return self._leadership.leader_of(topic, partition)
 
     def leader_epoch(self, topic: Topic, partition: int) -> int:
         return self.store.epoch_of(PartitionRef(topic.name, partition, topic.topic_id))
+
+    def find_partition(self, name: str, partition: int) -> Topic:
+        """The topic of a partition that a caller names."""
+        topic = self.catalog.topics.get(name)
+        if topic is None:
+            raise OttlaError(f"there is no topic '{name}'")
+        if not 0 <= partition < topic.partition_count:
+            raise OttlaError(
+                f"topic '{name}' has no partition {partition}: it has {topic.partition_count}"
+            )
+        return topic
+
+    def move_leader(self, topic_name: str, partition: int, node_id: int) -> None:
+        """Makes a node lead a partition; its leader epoch rises, and the old leader knows nothing of it any more."""
+        topic = self.find_partition(topic_name, partition)
+        self._live(node_id)
+        led = self._led_now(topic, partition)
+        self._leadership.move(topic, partition, node_id)
+        self._hand_over([led])
+
+    def elect_preferred(self, topic: Topic, partition: int) -> ErrorCode:
+        """Makes the preferred leader of a partition lead it, if it can."""
+        preferred = self._leadership.preferred_leader_of(topic, partition)
+        if self.leader_of(topic, partition) == preferred:
+            return ErrorCode.ELECTION_NOT_NEEDED
+        if preferred not in self.nodes:
+            return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        self.move_leader(topic.name, partition, preferred)
+        return ErrorCode.NONE
+
+    def place(self, topic: Topic, partition: int) -> Placement:
+        """Where a partition is, as clients are told."""
+        replicas = list(self._leadership.replicas_of(topic, partition))
+        ref = PartitionRef(topic.name, partition, topic.topic_id)
+        epoch = self.store.epoch_of(ref)
+        leader_id = self.leader_of(topic, partition)
+        leader = self.nodes.get(leader_id)
+        if leader is None or leader.is_offline(ref):
+            error = ErrorCode.LEADER_NOT_AVAILABLE
+            return Placement(error, NO_LEADER, epoch, replicas, replicas, replicas)
+        in_sync = [node_id for node_id in replicas if node_id in self.nodes]
+        offline = [node_id for node_id in replicas if node_id not in self.nodes]
+        return Placement(ErrorCode.NONE, leader_id, epoch, replicas, in_sync, offline)
+
+    def _led_now(self, topic: Topic, partition: int) -> Led:
+        leader_id = self.leader_of(topic, partition)
+        return Led(topic, partition, leader_id, self.leader_epoch(topic, partition))
+
+    def _led(self) -> list[Led]:
+        return [
+            self._led_now(topic, partition)
+            for topic in self.catalog.topics.values()
+            for partition in range(topic.partition_count)
+        ]
+
+    def _hand_over(self, before: Iterable[Led]) -> None:
+        """Ends the old leaders of partitions that have another one now, and lets their epochs rise at once.
+
+        Clients take a new leader for news only if its epoch is higher. What is in use is claimed by its new leader;
+        for the others it is enough that their first claim will be a higher one.
+        """
+        moved = [led for led in before if self.leader_of(led.topic, led.partition) != led.leader_id]
+        for led in moved:
+            if led.leader_id in self.nodes:
+                self.nodes[led.leader_id].resign(led.topic.name, led.partition)
+        if any(self._has_old_epoch(led) for led in moved):
+            try:
+                self.store.raise_epoch()
+            except StorageError as error:
+                logger.error("clients may not learn of new leaders soon: %s", error)
+        for led in moved:
+            leader_id = self.leader_of(led.topic, led.partition)
+            logger.info(
+                "partition %s-%d: leader %d after %d",
+                led.topic.name,
+                led.partition,
+                leader_id,
+                led.leader_id,
+            )
+            if leader_id in self.nodes and self._has_old_epoch(led):
+                self.nodes[leader_id].shard(led.topic.name, led.partition)
+
+    def _has_old_epoch(self, led: Led) -> bool:
+        return self.leader_epoch(led.topic, led.partition) <= led.epoch

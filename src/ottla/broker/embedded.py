@@ -9,15 +9,18 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from ottla.broker.runtime import BrokerSettings, RunningBroker, new_event_loop, start_broker
 from ottla.config.broker import BrokerConfig
 from ottla.config.options import dotted
 from ottla.errors import ConfigError, IllegalStateError
 from ottla.model import Endpoint
+
+T = TypeVar("T")
 
 STOP_SECONDS = 30
 
@@ -42,6 +45,24 @@ class Broker:
 
     Options have Kafka's names, as a dict with dots or as keywords with underscores: `Broker(num_partitions=3)`.
     Without `data_dir` the data is in a temporary folder that goes when the broker stops.
+
+    With `nodes` it is a cluster of that many brokers in this process, each with an address of its own, for tests of
+    what a program does when leaders move and brokers go:
+
+        >>> import ottla
+        >>> from ottla.client.raw import RawConnection
+        >>> from ottla.wire.messages.metadata import *
+        >>> with ottla.Broker(nodes=3) as broker:
+        ...     with RawConnection(broker.bootstrap_servers.split(",")[0]) as connection:
+        ...         made = connection.call(
+        ...             MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), MetadataResponse, 12
+        ...         )
+        ...     broker.move_leader("orders", 0, 3)
+        ...     broker.kill_node(3)
+        ...     survivor = broker.leader_of("orders", 0)
+        ...     broker.start_node(3)
+        ...     broker.node_ids, survivor in (1, 2)
+        ([1, 2, 3], True)
     """
 
     def __init__(
@@ -51,6 +72,7 @@ class Broker:
         data_dir: str | os.PathLike[str] | None = None,
         listen: str = "127.0.0.1:0",
         advertise: str | None = None,
+        nodes: int = 1,
         **keywords: Any,
     ) -> None:
         if options is not None and not isinstance(options, Mapping):
@@ -67,24 +89,97 @@ class Broker:
             given[name] = value
         # Kafka's 3 s spare a large group rebalances; here every new group would just be 3 s slower.
         given.setdefault("group.initial.rebalance.delay.ms", 0)
-        self._config = BrokerConfig.read(given)
-        self._listen = Endpoint.parse(listen)
-        self._advertise = None if advertise is None else Endpoint.parse(advertise)
+        self._settings = BrokerSettings(
+            BrokerConfig.read(given),
+            Endpoint.parse(listen),
+            None if advertise is None else Endpoint.parse(advertise),
+            None,
+            nodes,
+        )
+        self._settings.validate()
         self._data_dir = None if data_dir is None else os.fspath(data_dir)
         self._temporary: str | None = None
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._running: RunningBroker | None = None
-        self._endpoint: Endpoint | None = None
+        self._addresses: dict[int, Endpoint] = {}  # of live nodes
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients want as `bootstrap.servers`."""
-        if self._endpoint is None:
+        """What clients want as `bootstrap.servers`: the addresses of all nodes that run."""
+        self._running_broker()
+        if not self._addresses:
+            raise IllegalStateError("every node was killed: call start_node()")
+        return ",".join(map(str, self._addresses.values()))
+
+    @property
+    def node_ids(self) -> list[int]:
+        """The ids of the nodes that run."""
+        self._running_broker()
+        return list(self._addresses)
+
+    def address_of(self, node_id: int) -> str:
+        """Where clients connect to one node."""
+        self._running_broker()
+        if node_id not in self._addresses:
+            raise IllegalStateError(f"node {node_id} is not running")
+        return str(self._addresses[node_id])
+
+    def leader_of(self, topic: str, partition: int) -> int:
+        """The id of the node that leads a partition; -1 if every node was killed."""
+
+        def look(running: RunningBroker) -> int:
+            return running.cluster.leader_of(
+                running.cluster.find_partition(topic, partition), partition
+            )
+
+        return self._call(look)
+
+    def move_leader(self, topic: str, partition: int, node_id: int) -> None:
+        """Makes a node lead a partition; clients learn it from the errors that they get at the old leader."""
+        self._call(lambda running: running.cluster.move_leader(topic, partition, node_id))
+
+    def kill_node(self, node_id: int) -> None:
+        """Ends a node as kill -9 would: connections are cut, it saves nothing, others lead its partitions."""
+        running, loop = self._running_broker()
+        asyncio.run_coroutine_threadsafe(running.kill_node(node_id), loop).result(STOP_SECONDS)
+        self._look_up_addresses()
+
+    def start_node(self, node_id: int) -> None:
+        """Starts a node that was killed, at the address that it had.
+
+        As with Kafka it leads nothing at first; ElectLeaders gives it back what it is the preferred leader of.
+        """
+        running, loop = self._running_broker()
+        asyncio.run_coroutine_threadsafe(running.start_node(node_id), loop).result(STOP_SECONDS)
+        self._look_up_addresses()
+
+    def _running_broker(self) -> tuple[RunningBroker, asyncio.AbstractEventLoop]:
+        if self._running is None or self._loop is None:
             raise IllegalStateError(
                 "the broker is not running: call start() or use it in a with statement"
             )
-        return str(self._endpoint)
+        return self._running, self._loop
+
+    def _call(self, work: Callable[[RunningBroker], T]) -> T:
+        """Does something on the broker's own thread."""
+        running, loop = self._running_broker()
+
+        async def call() -> T:
+            return work(running)
+
+        return asyncio.run_coroutine_threadsafe(call(), loop).result(STOP_SECONDS)
+
+    def _look_up_addresses(self) -> None:
+        """Notes where clients of this process connect to each node."""
+
+        def look(running: RunningBroker) -> dict[int, Endpoint]:
+            return {
+                node_id: self._settings.advertise_of(node_id) or _reachable(server.endpoint)
+                for node_id, server in sorted(running.servers.items())
+            }
+
+        self._addresses = self._call(look)
 
     @property
     def data_dir(self) -> str:
@@ -95,7 +190,11 @@ class Broker:
         return folder
 
     def __repr__(self) -> str:
-        where = "not running" if self._endpoint is None else f"on {self._endpoint}"
+        where = (
+            "not running"
+            if self._running is None
+            else f"on {','.join(map(str, self._addresses.values())) or 'no node'}"
+        )
         return f"<ottla.Broker {where}>"
 
     def start(self) -> Self:
@@ -109,7 +208,7 @@ class Broker:
             target=self._run, args=(loop,), name="ottla-broker", daemon=True
         )
         self._thread.start()
-        settings = BrokerSettings(self._config, self._listen, self._advertise, self.data_dir)
+        settings = replace(self._settings, data_dir=self.data_dir)
         starting = asyncio.run_coroutine_threadsafe(start_broker(settings), loop)
         try:
             self._running = starting.result()
@@ -117,17 +216,14 @@ class Broker:
             self._end_thread()
             raise
         atexit.register(self.stop)
-        endpoint = self._running.endpoint
-        # Nobody can connect to "every interface": clients of this process use the loopback.
-        reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(endpoint.host, endpoint.host)
-        self._endpoint = self._advertise or Endpoint(reachable, endpoint.port)
+        self._look_up_addresses()
         return self
 
     def stop(self) -> None:
         """Stops cleanly; nothing happens if the broker is not running."""
         if self._running is None or self._loop is None:
             return
-        running, self._running, self._endpoint = self._running, None, None
+        running, self._running, self._addresses = self._running, None, {}
         atexit.unregister(self.stop)
         try:
             asyncio.run_coroutine_threadsafe(running.stop(), self._loop).result(STOP_SECONDS)
@@ -160,3 +256,9 @@ class Broker:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
+
+
+def _reachable(endpoint: Endpoint) -> Endpoint:
+    # Nobody can connect to "every interface": clients of this process use the loopback.
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(endpoint.host, endpoint.host)
+    return Endpoint(host, endpoint.port)

@@ -4,29 +4,66 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ottla.broker.clock import SystemClock, SystemIds
 from ottla.broker.cluster import Cluster
 from ottla.broker.node import Node
 from ottla.broker.server import Server
 from ottla.config.broker import BrokerConfig
+from ottla.errors import ConfigError, IllegalStateError, OttlaError
 from ottla.model import Endpoint
 from ottla.ports import Clock, LogStore
 
 logger = logging.getLogger(__name__)
 
+MAX_PORT = 65535
+
 
 @dataclass(frozen=True)
 class BrokerSettings:
-    """What a broker is started with; `data_dir` None keeps everything in memory."""
+    """What a broker is started with; `data_dir` None keeps everything in memory.
+
+    Several nodes have the ids `node.id`, `node.id` + 1 and so on, and ports that follow each other likewise, unless
+    the port is 0.
+    """
 
     config: BrokerConfig
     listen: Endpoint
     advertise: Endpoint | None = None
     data_dir: str | None = None
+    nodes: int = 1
+
+    @property
+    def node_ids(self) -> range:
+        return range(self.config.node_id, self.config.node_id + self.nodes)
+
+    def config_of(self, node_id: int) -> BrokerConfig:
+        return replace(self.config, node_id=node_id)
+
+    def listen_of(self, node_id: int) -> Endpoint:
+        return self._following(self.listen, node_id)
+
+    def advertise_of(self, node_id: int) -> Endpoint | None:
+        return None if self.advertise is None else self._following(self.advertise, node_id)
+
+    def _following(self, first: Endpoint, node_id: int) -> Endpoint:
+        number = node_id - self.config.node_id
+        return first if first.port == 0 else Endpoint(first.host, first.port + number)
+
+    def validate(self) -> None:
+        """Checks what no single setting can."""
+        if type(self.nodes) is not int or self.nodes < 1:
+            raise ConfigError(f"nodes={self.nodes!r}: give a number of nodes, at least 1")
+        for what, first in (("listen", self.listen), ("advertise", self.advertise)):
+            if first is not None and first.port and first.port + self.nodes - 1 > MAX_PORT:
+                raise ConfigError(
+                    f"{what}={first} with nodes={self.nodes} ends above port {MAX_PORT}: "
+                    "give a lower port, or 0 for any"
+                )
 
 
 def open_store(settings: BrokerSettings, clock: Clock) -> LogStore:
@@ -46,42 +83,109 @@ def open_store(settings: BrokerSettings, clock: Clock) -> LogStore:
 
 
 class RunningBroker:
-    """A broker that serves until it is stopped."""
+    """A broker that serves until it is stopped: one node, or several over one store."""
 
-    def __init__(self, cluster: Cluster, node: Node, server: Server) -> None:
+    def __init__(self, settings: BrokerSettings, cluster: Cluster) -> None:
+        self._settings = settings
         self.cluster = cluster
-        self.node = node
-        self.server = server
+        self.servers: dict[int, Server] = {}  # of live nodes
+        self._listen = {node_id: settings.listen_of(node_id) for node_id in settings.node_ids}
+        self._reserved: dict[int, list[socket.socket]] = {}
+
+    @property
+    def server(self) -> Server:
+        """That of the first live node."""
+        return self.servers[min(self.servers)]
+
+    @property
+    def node(self) -> Node:
+        """The first live node."""
+        return self.server.node
 
     @property
     def endpoint(self) -> Endpoint:
         """Where clients connect."""
         return self.server.endpoint
 
+    @property
+    def endpoints(self) -> list[Endpoint]:
+        """Where clients connect to each live node."""
+        return [self.servers[node_id].endpoint for node_id in sorted(self.servers)]
+
+    async def start_all(self) -> None:
+        """Starts every node; all join before any of them serves, so that none leads more than its share."""
+        for node_id in self._settings.node_ids:
+            await self._bind(node_id)
+        for server in self.servers.values():
+            self.cluster.join(server.node)
+        for server in self.servers.values():
+            server.node.find_offline()
+            await server.serve()
+
+    async def start_node(self, node_id: int) -> None:
+        """Starts a node that was killed, on the port that it had."""
+        if node_id not in self._settings.node_ids:
+            known = ", ".join(map(str, self._settings.node_ids))
+            raise OttlaError(f"there is no node {node_id}: the nodes are {known}")
+        if node_id in self.servers:
+            raise IllegalStateError(f"node {node_id} is running already")
+        server = await self._bind(node_id)
+        self.cluster.join(server.node)
+        server.node.find_offline()
+        await server.serve()
+        self._release_port(node_id)
+
+    async def _bind(self, node_id: int) -> Server:
+        node = Node(self.cluster, self._settings.config_of(node_id))
+        node.advertised = self._settings.advertise_of(node_id)
+        server = Server(node, self._listen[node_id])
+        await server.bind()
+        self.servers[node_id] = server
+        self._listen[node_id] = server.endpoint
+        return server
+
+    def _release_port(self, node_id: int) -> None:
+        for reserved in self._reserved.pop(node_id, ()):
+            reserved.close()
+
+    async def kill_node(self, node_id: int) -> None:
+        """Ends a node as kill -9 does: connections are cut, nothing is saved, others lead its partitions."""
+        server = self.servers.get(node_id)
+        if server is None:
+            raise IllegalStateError(f"node {node_id} is not running")
+        del self.servers[node_id]
+        server.kill()
+        self.cluster.lose_node(node_id)
+        self._reserved[node_id] = await server.stop_killed()
+
     async def stop(self) -> None:
         """Answers what was taken, makes everything durable, and leaves the folder clean."""
-        await self.server.stop()
-        self.node.close()
+        await asyncio.gather(*(server.stop() for server in self.servers.values()))
+        for server in self.servers.values():
+            server.node.close()
+        for node_id in list(self._reserved):
+            self._release_port(node_id)
         self.cluster.store.close()
 
 
 async def start_broker(settings: BrokerSettings) -> RunningBroker:
     """Opens the storage and listens."""
+    settings.validate()
     clock = SystemClock()
     store = open_store(settings, clock)
+    broker = None
     try:
         cluster = Cluster(store, clock, SystemIds())
-        node = Node(cluster, settings.config)
-        node.advertised = settings.advertise
         cluster.finish_deletions()
         cluster.adopt_topics()
-        node.find_offline()
-        server = Server(node, settings.listen)
-        await server.start()
+        broker = RunningBroker(settings, cluster)
+        await broker.start_all()
     except BaseException:
+        if broker is not None:
+            await asyncio.gather(*(server.stop() for server in broker.servers.values()))
         store.close()
         raise
-    return RunningBroker(cluster, node, server)
+    return broker
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:

@@ -44,6 +44,7 @@ class Server:
         self._per_host: dict[str, int] = {}
         self._listeners: list[asyncio.Server] = []
         self._trims_soon = False
+        self._is_over = False
         self._tasks: list[asyncio.Task[None]] = []
         self._loop = asyncio.get_running_loop()
 
@@ -54,14 +55,23 @@ class Server:
     def now(self) -> float:
         return self._loop.time()
 
-    async def start(self) -> None:
-        """Listens; `endpoint` then has the port that was picked."""
+    async def bind(self) -> None:
+        """Takes its port; `endpoint` then has the one that was picked, and the node knows it."""
         try:
             await self._open_listeners()
         except OSError as error:
             await self._stop_listening()
-            reason = os.strerror(error.errno) if error.errno else str(error)
-            raise OttlaError(f"cannot listen on {self._listen}: {reason}") from error
+            raise self._cannot_listen(error) from error
+        self.node.endpoint = self.endpoint
+
+    async def serve(self) -> None:
+        """Takes connections, and begins its periodic work."""
+        try:
+            for listener in self._listeners:
+                await listener.start_serving()
+        except OSError as error:
+            await self._stop_listening()
+            raise self._cannot_listen(error) from error
         config = self.node.config
         self._every(config.log_retention_check_interval_ms, self.node.apply_retention)
         self._every(config.producer_id_expiration_check_interval_ms, self._expire_producers)
@@ -70,6 +80,10 @@ class Server:
             self._tasks.append(self._loop.create_task(Compactor(self.node).run()))
         if config.connections_max_idle_ms >= 0:
             self._every(max(10, min(config.connections_max_idle_ms // 4, 10_000)), self._close_idle)
+
+    def _cannot_listen(self, error: OSError) -> OttlaError:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        return OttlaError(f"cannot listen on {self._listen}: {reason}")
 
     async def _open_listeners(self) -> None:
         """Listens on every address that the host name has, on one port; `::` is every interface of either family."""
@@ -82,7 +96,12 @@ class Server:
         for address in addresses:
             try:
                 listener = await self._loop.create_server(
-                    lambda: Connection(self), address, port, backlog=BACKLOG, reuse_address=True
+                    lambda: Connection(self),
+                    address,
+                    port,
+                    backlog=BACKLOG,
+                    reuse_address=True,
+                    start_serving=False,
                 )
             except OSError as error:
                 # A name may have an address of a family that this machine does not use.
@@ -112,7 +131,9 @@ class Server:
         self.node.expire_producers()
 
     async def _tick_store(self) -> None:
-        self.node.cluster.store.tick(self.node.cluster.clock.now_ms())
+        cluster = self.node.cluster
+        if cluster.controller_id == self.node.node_id:  # there is one store for all nodes
+            cluster.store.tick(cluster.clock.now_ms())
         self.node.retry_offline()
 
     async def _close_idle(self) -> None:
@@ -131,6 +152,8 @@ class Server:
         config = self.node.config
         host = connection.peer.host
         here = self._per_host.get(host, 0)
+        if self._is_over:
+            return "the node was killed"
         if len(self._connections) >= config.max_connections:
             return f"max.connections={config.max_connections} is reached"
         if here >= config.max_connections_per_ip:
@@ -200,3 +223,36 @@ class Server:
             await asyncio.sleep(0.01)
         for connection in list(self._connections):
             connection.abort()
+
+    def kill(self) -> None:
+        """Cuts every connection and ends all work in the middle of it; `stop_killed` does the rest."""
+        self._is_over = True
+        for task in self._tasks:
+            task.cancel()
+        for connection in list(self._connections):
+            connection.abort()
+
+    async def stop_killed(self) -> list[socket.socket]:
+        """Closes what was killed; answers sockets that keep its port from being taken by somebody else."""
+        addresses = [
+            (listening.family, listening.getsockname())
+            for listener in self._listeners
+            for listening in listener.sockets
+        ]
+        await self._stop_listening()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for listener in self._listeners:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(listener.wait_closed(), DRAIN_SECONDS)
+        return [_reserve(*address) for address in addresses]
+
+
+def _reserve(family: int, address: tuple[str, int]) -> socket.socket:
+    """Binds a socket that does not listen: whoever connects is refused, as by a machine without the broker."""
+    reserved = socket.socket(family, socket.SOCK_STREAM)
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if family == socket.AF_INET6:
+        reserved.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    with suppress(OSError):
+        reserved.bind(address[:2])
+    return reserved

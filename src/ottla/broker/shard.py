@@ -168,6 +168,8 @@ class Shard:
 
     def _settle(self, future: asyncio.Future[None]) -> None:
         """Shows everything whose predecessors are durable."""
+        if not self._unsettled:
+            return
         if not _is_durable(future):
             self.fail(_failure(future))
             return
@@ -185,8 +187,12 @@ class Shard:
         """Gives the partition up until it is claimed again."""
         ref = self.log.ref
         logger.error("partition %s-%d: storage failed: %s", ref.topic, ref.partition, error)
-        self._unsettled.clear()
         self._discard(self)
+        self.resign()
+
+    def resign(self) -> None:
+        """Shows nothing more: what is not settled is for the next claim to find."""
+        self._unsettled.clear()
         self.release_waiters()
 
     def release_waiters(self) -> None:

@@ -370,6 +370,10 @@ class MemoryStore:
         claimed = partition is not None and partition.ref == ref and partition.epoch == self._epoch
         return self._epoch + 1 if claimed else self._epoch
 
+    def raise_epoch(self) -> None:
+        self._check_open()
+        self._epoch += 1
+
     def claim(self, ref: PartitionRef, config: TopicConfig) -> MemoryLog:
         self._check_open()
         key = (ref.topic, ref.partition)

@@ -48,7 +48,9 @@ def _add(node: Node, asked: CreatePartitionsTopic, validate_only: bool) -> Refus
         if asked.assignments is None
         else [assigned.broker_ids for assigned in asked.assignments]
     )
-    changes = cluster.catalog.add_partitions(asked.name, asked.count, assignments, cluster.nodes)
+    changes = cluster.catalog.add_partitions(
+        asked.name, asked.count, assignments, list(cluster.nodes)
+    )
     if isinstance(changes, Refused):
         return changes
     if not validate_only:

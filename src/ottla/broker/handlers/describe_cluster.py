@@ -39,7 +39,7 @@ def handle(
     return DescribeClusterResponse(
         error_code=ErrorCode.NONE,
         cluster_id=node.cluster.cluster_id,
-        controller_id=node.cluster.nodes[0],
+        controller_id=node.cluster.controller_id,
         brokers=[
             DescribeClusterBroker(broker_id=node_id, host=endpoint.host, port=endpoint.port)
             for node_id, endpoint in brokers_seen_by(node, context)

@@ -6,8 +6,6 @@ from ottla.broker.node import Node
 from ottla.broker.request import RequestContext
 from ottla.core.catalog import Refused, Topic
 from ottla.errors import ErrorCode
-from ottla.model import NO_LEADER
-from ottla.ports import PartitionRef
 from ottla.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -72,19 +70,18 @@ def _failed(name: str, error: ErrorCode) -> DescribeTopicPartitionsResponseTopic
 def _described(node: Node, topic: Topic, partitions: range) -> DescribeTopicPartitionsResponseTopic:
     described = []
     for partition in partitions:
-        replicas = list(node.cluster.replicas_of(topic, partition))
-        is_offline = node.is_offline(PartitionRef(topic.name, partition, topic.topic_id))
+        placed = node.cluster.place(topic, partition)
         described.append(
             DescribeTopicPartitionsResponsePartition(
-                error_code=ErrorCode.LEADER_NOT_AVAILABLE if is_offline else ErrorCode.NONE,
+                error_code=placed.error,
                 partition_index=partition,
-                leader_id=NO_LEADER if is_offline else replicas[0],
-                leader_epoch=node.cluster.leader_epoch(topic, partition),
-                replica_nodes=replicas,
-                isr_nodes=replicas,
+                leader_id=placed.leader_id,
+                leader_epoch=placed.leader_epoch,
+                replica_nodes=placed.replicas,
+                isr_nodes=placed.in_sync,
                 eligible_leader_replicas=[],
                 last_known_elr=[],
-                offline_replicas=replicas if is_offline else [],
+                offline_replicas=placed.offline,
             )
         )
     return DescribeTopicPartitionsResponseTopic(

@@ -9,8 +9,6 @@ from ottla.broker.node import Node
 from ottla.broker.request import RequestContext
 from ottla.core.catalog import Refused, Topic
 from ottla.errors import ErrorCode
-from ottla.model import NO_LEADER
-from ottla.ports import PartitionRef
 from ottla.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -38,7 +36,7 @@ def handle(node: Node, request: MetadataRequest, context: RequestContext) -> Met
             for node_id, endpoint in brokers_seen_by(node, context)
         ],
         cluster_id=node.cluster.cluster_id,
-        controller_id=node.cluster.nodes[0],
+        controller_id=node.cluster.controller_id,
         topics=topics,
     )
 
@@ -81,20 +79,18 @@ def _wanted(
 
 
 def _described(node: Node, topic: Topic) -> MetadataResponseTopic:
-    cluster = node.cluster
     partitions = []
     for partition in range(topic.partition_count):
-        replicas = list(cluster.replicas_of(topic, partition))
-        is_offline = node.is_offline(PartitionRef(topic.name, partition, topic.topic_id))
+        placed = node.cluster.place(topic, partition)
         partitions.append(
             MetadataResponsePartition(
-                error_code=ErrorCode.LEADER_NOT_AVAILABLE if is_offline else ErrorCode.NONE,
+                error_code=placed.error,
                 partition_index=partition,
-                leader_id=NO_LEADER if is_offline else replicas[0],
-                leader_epoch=cluster.leader_epoch(topic, partition),
-                replica_nodes=replicas,
-                isr_nodes=replicas,
-                offline_replicas=replicas if is_offline else [],
+                leader_id=placed.leader_id,
+                leader_epoch=placed.leader_epoch,
+                replica_nodes=placed.replicas,
+                isr_nodes=placed.in_sync,
+                offline_replicas=placed.offline,
             )
         )
     return MetadataResponseTopic(

@@ -93,7 +93,7 @@ def _append(
     if (
         wanted_replicas > 1
         and request.acks == ACKS_ALL
-        and wanted_replicas > _replica_count(node, topic)
+        and wanted_replicas > _in_sync_count(node, topic, data.index)
     ):
         return _failed(data.index, ErrorCode.NOT_ENOUGH_REPLICAS)
     prepared = prepare(data.records, config, now_ms, version)
@@ -117,8 +117,9 @@ def _append(
     return response
 
 
-def _replica_count(node: Node, topic: str) -> int:
-    return min(node.cluster.catalog.topics[topic].replication_factor, len(node.cluster.nodes))
+def _in_sync_count(node: Node, topic: str, partition: int) -> int:
+    cluster = node.cluster
+    return len(cluster.place(cluster.catalog.topics[topic], partition).in_sync)
 
 
 def _failed(index: int, error: ErrorCode) -> PartitionProduceResponse:

@@ -203,6 +203,10 @@ class LocalStore:
         epoch = self._journal.epoch
         return epoch + 1 if self._claimed_epochs.get(ref) == epoch else epoch
 
+    def raise_epoch(self) -> None:
+        self._check_open()
+        self._journal.raise_epoch(self._journal.epoch + 1)
+
     def claim(self, ref: PartitionRef, config: TopicConfig) -> LocalLog:
         self._check_open()
         key = (ref.topic, ref.partition)
