@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
+from collections.abc import Sequence
 from typing import Final
 
 from tests.sim.disk import FaultyStore
@@ -80,17 +81,31 @@ class Nodes:
         topic = self.cluster.catalog.topics_by_id[ref.topic_id]
         return self._owners.get(self.cluster.leader_of(topic, ref.partition))
 
+    def start_all(self) -> None:
+        """Starts every node; all join before any is asked something, so that each leads its share."""
+        made = [self._make(node_id) for node_id in self.configs]
+        for node in made:
+            self._join(node)
+
     def start(self, node_id: int) -> None:
         """Starts a node that does not run, with nothing but what is stored."""
         if not self.running:
             # Whoever comes first after all were down knows only what the catalog has.
             self.cluster = Cluster(self.store, self.clock, self.ids)
-        owner = Owner(f"node {node_id}")
+        self._join(self._make(node_id))
+
+    def _make(self, node_id: int) -> Node:
+        owner = self._owners[node_id] = Owner(f"node {node_id}")
         self.trace.note("{} starts", str(owner))
         node = owner.context.run(Node, self.cluster, self.configs[node_id])
         node.advertised = endpoint_of(node_id)
-        self.running[node_id] = node
-        self._owners[node_id] = owner
+        return node
+
+    def _join(self, node: Node) -> None:
+        owner = self._owners[node.node_id]
+        self.cluster.join(node)
+        node.find_offline()
+        self.running[node.node_id] = node
         self.network.attach(node, owner)
         self.loop.create_task(self._tick(node), context=owner.context)
 
@@ -108,3 +123,30 @@ class Nodes:
         del self.running[node_id]
         self.store.crash(owner)
         self.network.detach(node_id)
+        self.cluster.lose_node(node_id)
+
+    def move(self, topic: str, partition: int, node_id: int) -> None:
+        """Makes a running node lead a partition."""
+        self.trace.note("{}-{} moves to node {}", topic, partition, node_id)
+        self.cluster.move_leader(topic, partition, node_id)
+
+
+async def trouble(nodes: Nodes, rng: random.Random, seconds: float, topics: Sequence[str]) -> None:
+    """Crashes, restarts and moves for a while, at times of all nodes at once."""
+    end = nodes.loop.time() + seconds
+    while nodes.loop.time() < end:
+        await asyncio.sleep(rng.uniform(0.2, 6.0))
+        down = [node_id for node_id in nodes.configs if node_id not in nodes.running]
+        drawn = rng.random()
+        if down and drawn < 0.4:
+            nodes.start(rng.choice(down))
+        elif nodes.running and drawn < 0.6:
+            nodes.crash(rng.choice(list(nodes.running)))
+        elif drawn < 0.63:
+            for node_id in list(nodes.running):
+                nodes.crash(node_id)
+        elif nodes.running:
+            topic = nodes.cluster.catalog.topics.get(rng.choice(topics))
+            if topic is not None:
+                partition = rng.randrange(topic.partition_count)
+                nodes.move(topic.name, partition, rng.choice(list(nodes.running)))

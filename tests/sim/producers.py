@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Coroutine
 from typing import Any
 
 from tests.sim.disk import DiskWeather
 from tests.sim.network import Caller, LinkBrokenError, Weather
+from tests.sim.nodes import trouble
 from tests.sim.world import World
 
 from ottla.errors import ErrorCode
@@ -225,19 +225,6 @@ def check_log(world: World, producers: list[Producer], reader: Reader) -> None:
             )
 
 
-async def trouble(world: World, rng: random.Random, seconds: float) -> None:
-    """Crashes and moves for a while."""
-    nodes = world.nodes
-    end = world.loop.time() + seconds
-    while world.loop.time() < end:
-        await asyncio.sleep(rng.uniform(0.2, 4.0))
-        down = [node_id for node_id in nodes.configs if node_id not in nodes.running]
-        if down and rng.random() < 0.6:
-            nodes.start(rng.choice(down))
-        elif nodes.running and rng.random() < 0.3:
-            nodes.crash(rng.choice(list(nodes.running)))
-
-
 async def create_topic(world: World, partition_count: int) -> None:
     client = Client(world, "creator")
     topic = CreatableTopic(
@@ -255,8 +242,7 @@ async def producing(world: World) -> None:
     """The scenario: some producers and readers per partition, bad times, then good ones."""
     rng = world.random("scenario")
     partition_count = rng.randint(1, 3)
-    for node_id in world.nodes.configs:
-        world.nodes.start(node_id)
+    world.nodes.start_all()
     await create_topic(world, partition_count)
     producers = [
         Producer(world, f"producer-{number}", number % partition_count)
@@ -267,7 +253,7 @@ async def producing(world: World) -> None:
     ]
     world.network.weather, world.nodes.store.weather = BAD_NETWORK, BAD_DISK
     work = [*(start(one.run()) for one in producers), *(start(one.run()) for one in readers)]
-    await trouble(world, rng, rng.uniform(10, 40))
+    await trouble(world.nodes, rng, rng.uniform(10, 40), [TOPIC])
     world.calm_down()
     await asyncio.sleep(15)
     sent_before = [len(producer.acknowledged) for producer in producers]

@@ -25,7 +25,7 @@ class Scenario(NamedTuple):
 
 
 SCENARIOS = {
-    "producers": Scenario(producing, 1, {}),
+    "producers": Scenario(producing, 3, {}),
 }
 
 
