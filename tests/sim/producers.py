@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from tests.sim.clients import Client
 from tests.sim.disk import DiskWeather
-from tests.sim.network import Caller, LinkBrokenError, Weather
+from tests.sim.network import Weather
 from tests.sim.nodes import trouble
 from tests.sim.world import World
 
@@ -21,8 +22,6 @@ from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 TOPIC = "orders"
-TIMEOUT_SECONDS = 5.0
-RETRY_SECONDS = 0.2
 LAST_VERSION_WITH_NAMES = 12
 BAD_NETWORK = Weather(slow=0.05, lost=0.01, broken=0.01, doubled=0.05)
 BAD_DISK = DiskWeather(
@@ -30,28 +29,12 @@ BAD_DISK = DiskWeather(
 )
 
 
-class Client(Caller):
-    """A caller that finds leaders."""
+class LeaderClient(Client):
+    """A client that finds the leaders of partitions."""
 
     def __init__(self, world: World, name: str) -> None:
-        super().__init__(world.network, name, world.random(name))
-        self.world = world
-        self.rng = world.random(f"{name} choices")
+        super().__init__(world, name)
         self.leaders: dict[int, int] = {}
-
-    async def ask(self, node_id: int, request: Any) -> Any:
-        """The answer, or None after a wait."""
-        try:
-            return await self.call(node_id, request, TIMEOUT_SECONDS)
-        except (TimeoutError, LinkBrokenError):
-            await asyncio.sleep(RETRY_SECONDS)
-            return None
-
-    async def ask_any(self, request: Any) -> Any:
-        while True:
-            answer = await self.ask(self.rng.choice(list(self.world.nodes.configs)), request)
-            if answer is not None:
-                return answer
 
     async def refresh(self) -> None:
         answer = await self.ask_any(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]))
@@ -65,11 +48,11 @@ class Client(Caller):
         while partition not in self.leaders:
             await self.refresh()
             if partition not in self.leaders:
-                await asyncio.sleep(RETRY_SECONDS)
+                await self.back_off()
         return self.leaders[partition]
 
 
-class Producer(Client):
+class Producer(LeaderClient):
     """Sends numbered values to a partition, each until it is acknowledged."""
 
     def __init__(self, world: World, name: str, partition: int) -> None:
@@ -104,7 +87,7 @@ class Producer(Client):
             answer = await self.ask_any(request)
             if answer.error_code == ErrorCode.NONE:
                 return int(answer.producer_id)
-            await asyncio.sleep(RETRY_SECONDS)
+            await self.back_off()
 
     async def _send(self, batch: bytes) -> int:
         """Sends a batch until it is acknowledged; answers its offset."""
@@ -129,10 +112,10 @@ class Producer(Client):
             error = ErrorCode(result.error_code)
             self.world.check(error.retriable, "{} is told {}", self.name, error.name)
             self.leaders.clear()
-            await asyncio.sleep(RETRY_SECONDS)
+            await self.back_off()
 
 
-class Reader(Client):
+class Reader(LeaderClient):
     """Reads a partition from its beginning: what it has seen at an offset stays there."""
 
     def __init__(self, world: World, name: str, partition: int) -> None:
@@ -175,7 +158,7 @@ class Reader(Client):
             error = ErrorCode(data.error_code)
             self.world.check(error.retriable, "{} is told {}", self.name, error.name)
             self.leaders.clear()
-            await asyncio.sleep(RETRY_SECONDS)
+            await self.back_off()
             return -1
         return self._take(bytes(data.records or b""))
 
