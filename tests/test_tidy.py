@@ -54,18 +54,7 @@ LONG_MODULES: dict[str, str] = {
 }
 LONG_FUNCTIONS: dict[str, str] = {}
 UPWARD_IMPORTS: dict[tuple[str, str], str] = {}
-MESSAGES_WITHOUT_HANDLER: dict[str, str] = {
-    "delete_groups": "its handler comes with the coordinator",
-    "describe_groups": "its handler comes with the coordinator",
-    "heartbeat": "its handler comes with the coordinator",
-    "join_group": "its handler comes with the coordinator",
-    "leave_group": "its handler comes with the coordinator",
-    "list_groups": "its handler comes with the coordinator",
-    "offset_commit": "its handler comes with the coordinator",
-    "offset_delete": "its handler comes with the coordinator",
-    "offset_fetch": "its handler comes with the coordinator",
-    "sync_group": "its handler comes with the coordinator",
-}
+MESSAGES_WITHOUT_HANDLER: dict[str, str] = {}
 HANDLERS_WITHOUT_MESSAGE: dict[str, str] = {}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from functools import lru_cache
 from typing import NamedTuple, Self
 from uuid import UUID
 
@@ -77,3 +78,20 @@ def parse_topic_id(text: str) -> UUID:
     if len(text) != _TOPIC_ID_CHARS or len(raw) != 16 or topic_id_text(UUID(bytes=raw)) != text:
         raise ValueError(f"{text!r} is not a topic id: expected 22 characters of URL-safe base64")
     return UUID(bytes=raw)
+
+
+def java_string_hash(text: str) -> int:
+    """Java's `String.hashCode`: a polynomial in 31 over UTF-16 units, as a signed 32-bit number."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for at in range(0, len(units), 2):
+        value = (31 * value + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+@lru_cache(maxsize=4096)
+def coordinator_partition(key: str, partition_count: int) -> int:
+    """The partition of an internal topic that a group or a transactional id belongs to."""
+    value = java_string_hash(key)
+    # Java has no positive counterpart of the smallest number; Kafka takes 0 for it.
+    return 0 if value == -(1 << 31) else abs(value) % partition_count

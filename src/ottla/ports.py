@@ -29,6 +29,10 @@ class Clock(Protocol):
 class Ids(Protocol):
     def topic_id(self) -> uuid.UUID: ...
 
+    def member_id(self) -> uuid.UUID:
+        """What makes the id of a group's member unlike any other."""
+        ...
+
     def session_id(self) -> int:
         """A random positive 31-bit number."""
         ...

@@ -24,5 +24,8 @@ class SystemIds:
             if made.bytes[0] >> 2 != 0b111110:
                 return made
 
+    def member_id(self) -> uuid.UUID:
+        return uuid.uuid4()
+
     def session_id(self) -> int:
         return random.randint(1, 0x7FFFFFFF)

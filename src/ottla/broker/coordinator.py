@@ -1,7 +1,7 @@
 """A state machine over the log of an internal partition: Kafka's coordinators run in here.
 
-Drain the queue, decide and apply in memory, append once, then release the answers. An answer is released when everything
-that was written before it was decided is durable, so that nobody is told what a crash could still undo. When an append
+Drain the queue, decide and apply in memory, append once, then release the answers. An answer is released when all that
+was written before it was decided is durable, so that nobody is told what a crash could still undo. When an append
 fails, the coordinator is thrown away, and the next request has another one replay the log: there is no rollback code.
 """
 
@@ -114,7 +114,7 @@ class Coordinator(Generic[M]):
         self._settings = settings
         self._discard = discard
         self._loop = asyncio.get_running_loop()
-        self._is_gone = False
+        self.is_gone = False
         self._queue: list[Callable[[Turn], None]] = []
         self._drains_soon = False
         # Everybody who has not been answered; a dict for its order.
@@ -141,7 +141,7 @@ class Coordinator(Generic[M]):
         self, decide: Callable[[M, Turn, Ticket], None], respond: Callable[[Any], Any]
     ) -> asyncio.Future[Any] | Any:
         """As `ask`, for a decision that keeps the ticket and answers it when it sees fit."""
-        if self._is_gone:
+        if self.is_gone:
             return respond(ErrorCode.NOT_COORDINATOR)
         if not self.is_loaded:
             return respond(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -159,7 +159,7 @@ class Coordinator(Generic[M]):
 
     def _drain(self) -> None:
         self._drains_soon = False
-        if not self.is_loaded or self._is_gone:
+        if not self.is_loaded or self.is_gone:
             return
         queue, self._queue = self._queue, []
         self._take_turn(queue)
@@ -182,7 +182,7 @@ class Coordinator(Generic[M]):
         settled: asyncio.Future[None] | None = None
         for data in batches_of(turn, self._settings.codec):
             appended = self.shard.append_own(data, turn.now_ms)
-            if self._is_gone:
+            if self.is_gone:
                 return  # the shard failed, and told us
             if not isinstance(appended, Appended):
                 self._give_up(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -244,14 +244,14 @@ class Coordinator(Generic[M]):
 
     def _wake(self) -> None:
         self._alarm = self._alarm_ms = None
-        if not self._is_gone:
+        if not self.is_gone:
             self._take_turn([])
 
     # Loading.
 
     def _load_slice(self) -> None:
         """Replays for a while; the rest comes when others have had their turn."""
-        if self._is_gone or self._loading is None:
+        if self.is_gone or self._loading is None:
             return
         done = 0
         try:
@@ -312,9 +312,9 @@ class Coordinator(Generic[M]):
 
     def _give_up(self, error: ErrorCode) -> None:
         """Tells everybody who waits to look for the coordinator again."""
-        if self._is_gone:
+        if self.is_gone:
             return
-        self._is_gone = True
+        self.is_gone = True
         self.shard.waiters.pop(self, None)
         if self._alarm is not None:
             self._alarm.cancel()
@@ -361,4 +361,3 @@ def _batch(records: list[Record], producer: Producer | None, compression: Codec)
         base_sequence=0,
         flags=BatchFlag.TRANSACTIONAL,
     )
-

@@ -1,15 +1,21 @@
-"""What a coordinator of consumer groups is made of."""
+"""Consumer groups: what their coordinators are made of, and where a handler finds one."""
 
 from __future__ import annotations
 
-from ottla.broker.coordinator import EventCodec
+from typing import TYPE_CHECKING
+
+from ottla.broker.coordinator import Coordinator, EventCodec
 from ottla.broker.coordinators import Kind
 from ottla.config.broker import BrokerConfig
 from ottla.core.catalog import GROUPS_TOPIC, NewTopic
 from ottla.core.group import records
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import GroupConfig
+from ottla.errors import ErrorCode
 from ottla.records.compression import Codec
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
 
 MINUTE_MS = 60_000
 
@@ -43,3 +49,8 @@ def group_kind(config: BrokerConfig) -> Kind[GroupMachine]:
         config.offsets_load_buffer_size,
         config.offsets_commit_timeout_ms,
     )
+
+
+def find_group(node: Node, group_id: str) -> Coordinator[GroupMachine] | ErrorCode:
+    """The coordinator of a group with members; without a name there can be none."""
+    return node.groups.find(group_id) if group_id else ErrorCode.INVALID_GROUP_ID

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.broker.cluster import Cluster
+from ottla.broker.coordinators import Coordinators
+from ottla.broker.groups import group_kind
 from ottla.broker.shard import Shard
+from ottla.broker.uptime import Uptime
 from ottla.config.broker import BrokerConfig, DynamicOptions, topic_config, with_dynamic
 from ottla.config.topic import TopicConfig
 from ottla.core.catalog import (
@@ -57,6 +61,8 @@ class Node:
         self.sessions = FetchSessions(self.config.max_incremental_fetch_session_cache_slots)
         self._shards: dict[tuple[str, int], Shard] = {}
         self._offline: dict[PartitionRef, Offline] = {}
+        self.uptime = Uptime(time.monotonic)
+        self.groups = Coordinators(self, group_kind(self.config))
         self._topic_configs: dict[uuid.UUID, TopicConfig] = {}
         self.check_topics_under(self.config)
 
@@ -206,6 +212,10 @@ class Node:
         """The partition, claimed now if it has not been used yet, or why it cannot be used here."""
         found = self._shards.get((topic, partition))
         return found if found is not None else self._claim(topic, partition)
+
+    def has_open(self, topic: str, partition: int) -> bool:
+        """Whether the partition has been claimed already."""
+        return (topic, partition) in self._shards
 
     def _claim(self, name: str, partition: int) -> Shard | ErrorCode:
         topic = self.cluster.catalog.topics.get(name)

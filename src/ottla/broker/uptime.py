@@ -13,8 +13,8 @@ PAUSE_MS = 3 * TICK_MS
 class Uptime:
     """A monotonic clock that leaves out the times during which nobody could be heard.
 
-    After such a time the heartbeats of all members are in the socket buffers, and every session would be over before they
-    are read.
+    After such a time the heartbeats of all members are in the socket buffers, and every session would be over before
+    they are read.
     """
 
     def __init__(self, monotonic_seconds: Callable[[], float]) -> None:

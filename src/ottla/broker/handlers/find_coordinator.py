@@ -1,13 +1,16 @@
-"""FindCoordinator: which broker coordinates a group or a transactional id; none does yet."""
+"""FindCoordinator: which broker coordinates a group or a transactional id."""
 
 from __future__ import annotations
 
 import logging
 from functools import cache
 
+from ottla.broker.addresses import brokers_seen_by
 from ottla.broker.node import Node
 from ottla.broker.request import RequestContext
+from ottla.core.catalog import Refused
 from ottla.errors import ErrorCode
+from ottla.model import Endpoint, coordinator_partition
 from ottla.wire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -20,31 +23,61 @@ GROUP, TRANSACTION = 0, 1
 
 logger = logging.getLogger(__name__)
 
+Found = tuple[int, Endpoint]
+
 
 @cache
-def _tell_once(key_type: int) -> None:
+def _tell_once() -> None:
     """Clients ask again and again in silence; somebody who wonders why nothing happens finds this."""
-    wanted = {GROUP: "consumer groups", TRANSACTION: "transactions"}.get(key_type)
-    if wanted is not None:
-        logger.warning("a client asks for %s, which this version does not have yet", wanted)
+    logger.warning("a client asks for transactions, which this version does not have yet")
 
 
 def handle(
     node: Node, request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse:
-    error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    _tell_once(request.key_type)
-    if request.key_type not in (GROUP, TRANSACTION):
-        error = ErrorCode.INVALID_REQUEST
     if context.version < FIRST_BATCHED_VERSION:
+        found = _answer(node, request.key_type, request.key, context)
         return FindCoordinatorResponse(
-            error_code=error, error_message=error.text, node_id=-1, host="", port=-1
+            error_code=found.error_code,
+            error_message=found.error_message,
+            node_id=found.node_id,
+            host=found.host,
+            port=found.port,
         )
     return FindCoordinatorResponse(
         coordinators=[
-            Coordinator(
-                key=key, node_id=-1, host="", port=-1, error_code=error, error_message=error.text
-            )
-            for key in request.coordinator_keys
+            _answer(node, request.key_type, key, context) for key in request.coordinator_keys
         ]
     )
+
+
+def _answer(node: Node, key_type: int, key: str, context: RequestContext) -> Coordinator:
+    found = _find(node, key_type, key, context)
+    if isinstance(found, ErrorCode):
+        return Coordinator(
+            key=key, node_id=-1, host="", port=-1, error_code=found, error_message=found.text
+        )
+    node_id, endpoint = found
+    return Coordinator(
+        key=key,
+        node_id=node_id,
+        host=endpoint.host,
+        port=endpoint.port,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+    )
+
+
+def _find(node: Node, key_type: int, key: str, context: RequestContext) -> Found | ErrorCode:
+    if key_type == TRANSACTION:
+        _tell_once()
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if key_type != GROUP:
+        return ErrorCode.INVALID_REQUEST
+    topic = node.groups.make_topic()
+    if isinstance(topic, Refused):
+        logger.error("%s cannot be created: %s", node.groups.topic_name, topic.message)
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    leader = node.cluster.leader_of(topic, coordinator_partition(key, topic.partition_count))
+    endpoint = dict(brokers_seen_by(node, context)).get(leader)
+    return ErrorCode.COORDINATOR_NOT_AVAILABLE if endpoint is None else (leader, endpoint)

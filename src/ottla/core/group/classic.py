@@ -13,8 +13,7 @@ from ottla.core.group.events import NO_TIMESTAMP, GroupSaved, SavedMember
 from ottla.core.group.requests import JoinedMember, JoinRequest
 from ottla.core.turn import Ticket
 from ottla.errors import ErrorCode
-from ottla.wire.compile import decode_stored
-from ottla.wire.stored.consumer_protocol import ConsumerProtocolSubscription
+from ottla.wire.stored.consumer_protocol import subscribed_topics
 from ottla.wire.types import MalformedMessageError
 
 CONSUMER = "consumer"
@@ -127,9 +126,7 @@ class ClassicGroup:
     @property
     def is_initial(self) -> bool:
         """Whether it waits for its first members to arrive."""
-        return (
-            self.state is State.PREPARING_REBALANCE and self.previous_state is State.EMPTY
-        )
+        return self.state is State.PREPARING_REBALANCE and self.previous_state is State.EMPTY
 
     @property
     def everybody_joined(self) -> bool:
@@ -294,8 +291,7 @@ class ClassicGroup:
         topics: list[str] = []
         for member in self.members.values():
             try:
-                subscription = member.metadata(self.protocol)
-                topics += decode_stored(ConsumerProtocolSubscription, subscription).topics
+                topics += subscribed_topics(member.metadata(self.protocol))
             except MalformedMessageError:
                 return None
         return frozenset(topics)

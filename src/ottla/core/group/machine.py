@@ -1,7 +1,7 @@
 """The groups of one `__consumer_offsets` partition as a state machine.
 
-`apply` is the only thing that changes what is durable, at a decision and again at every replay: the saved groups and the
-offsets. The live groups (`membership`) are made from the saved ones when a replay is over.
+`apply` is the only thing that changes what is durable, at a decision and again at every replay: the saved groups and
+the offsets. The live groups (`membership`) are made from the saved ones when a replay is over.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ottla.core.group.requests import (
     HeartbeatRequest,
     JoinRequest,
     Leaver,
-    LeaveResult,
+    LeaveResults,
     ListedGroup,
     NewOffset,
     SyncRequest,
@@ -57,10 +57,10 @@ class GroupMachine:
                 self._saved[group_id] = event
             case GroupDeleted(group_id=group_id):
                 self._saved.pop(group_id, None)
-            case OffsetCommitted() if producer_id is None:
-                self.offsets.commit(event)
-            case OffsetCommitted():
+            case OffsetCommitted() if producer_id is not None:
                 self.offsets.commit_pending(event, producer_id)
+            case OffsetCommitted():
+                self.offsets.commit(event)
             case OffsetDeleted(group_id, topic, partition):
                 self.offsets.delete(group_id, topic, partition)
 
@@ -111,7 +111,7 @@ class GroupMachine:
     def heartbeat(self, turn: Turn, request: HeartbeatRequest) -> ErrorCode:
         return self.membership.heartbeat(turn, request)
 
-    def leave(self, turn: Turn, group_id: str, leavers: tuple[Leaver, ...]) -> LeaveResult:
+    def leave(self, turn: Turn, group_id: str, leavers: tuple[Leaver, ...]) -> LeaveResults:
         return self.membership.leave(turn, group_id, leavers)
 
     # Offsets.
@@ -252,9 +252,7 @@ class GroupMachine:
 
     def _listed(self, group_id: str) -> ListedGroup:
         group = self._group(group_id)
-        return ListedGroup(
-            group_id, group.protocol_type or "", group.state.value, group.group_type
-        )
+        return ListedGroup(group_id, group.protocol_type or "", group.state.value, group.group_type)
 
     def _group(self, group_id: str) -> ClassicGroup:
         """A group as it can be looked at: one that only has offsets is an empty one of no type."""

@@ -18,7 +18,7 @@ from ottla.core.group.requests import (
     JoinRequest,
     JoinResult,
     Leaver,
-    LeaveResult,
+    LeaveResults,
     SyncRequest,
     SyncResult,
 )
@@ -85,17 +85,13 @@ class Membership:
         elif request.instance_id is None and request.knows_handshake:
             group.pending_joins[request.new_member_id] = None
             self._set_session(turn, group, request.new_member_id, request.session_timeout_ms)
-            turn.answer(
-                ticket, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, request.new_member_id)
-            )
+            turn.answer(ticket, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, request.new_member_id))
         else:
             self._add(turn, group, request.new_member_id, request, ticket)
 
     def _refuse_join(self, request: JoinRequest) -> JoinResult | None:
         config = self.config
         low_ms, high_ms = config.min_session_timeout_ms, config.max_session_timeout_ms
-        if not request.group_id:
-            return JoinResult(ErrorCode.INVALID_GROUP_ID, request.member_id)
         if not low_ms <= request.session_timeout_ms <= high_ms:
             return JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
         group = self.groups.get(request.group_id)
@@ -110,7 +106,7 @@ class Membership:
         return None
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
-        """While a group rebalances only those count who have joined: after `group.max.size` was lowered, the last go."""
+        """While a group rebalances only those count who have joined: if it is too large, the last ones go."""
         member = group.members.get(member_id)
         if group.is_empty:
             return True
@@ -145,9 +141,7 @@ class Membership:
         self._park_join(turn, group, member, ticket)
         self._rebalance(turn, group)
 
-    def _park_join(
-        self, turn: Turn, group: ClassicGroup, member: Member, ticket: Ticket
-    ) -> None:
+    def _park_join(self, turn: Turn, group: ClassicGroup, member: Member, ticket: Ticket) -> None:
         """A client that asks again has given up its earlier request: nobody reads that answer."""
         earlier = group.take_join_ticket(member)
         if earlier is not None:
@@ -187,7 +181,7 @@ class Membership:
         request: JoinRequest,
         ticket: Ticket,
     ) -> None:
-        """A static member restarted (KIP-345): it takes the place that it had, and whoever still uses the old id is out."""
+        """A static member restarted (KIP-345): it takes its place, and whoever still uses the old id is out."""
         old_leader = group.leader
         fenced = ErrorCode.FENCED_INSTANCE_ID
         waiting = group.take_join_ticket(old)
@@ -214,7 +208,7 @@ class Membership:
     def _rejoined(
         self, group: ClassicGroup, member: Member, old_leader: str | None, request: JoinRequest
     ) -> JoinResult:
-        """The group goes on: a leader must not assign anew, and one that cannot be told so is told that it does not lead."""
+        """The group goes on: its leader must not assign anew, and an old client does not if it is not told so."""
         joined = self._joined(group, member)
         if not request.knows_skipping:
             return joined._replace(leader=old_leader or "", members=())
@@ -322,8 +316,6 @@ class Membership:
             self._assign(turn, group, request)
 
     def _refuse_sync(self, group: ClassicGroup | None, request: SyncRequest) -> ErrorCode:
-        if not request.group_id:
-            return ErrorCode.INVALID_GROUP_ID
         if group is None or group.is_empty:
             return ErrorCode.UNKNOWN_MEMBER_ID
         error = group.validate(request.member_id, request.instance_id)
@@ -372,8 +364,6 @@ class Membership:
     # Staying.
 
     def heartbeat(self, turn: Turn, request: HeartbeatRequest) -> ErrorCode:
-        if not request.group_id:
-            return ErrorCode.INVALID_GROUP_ID
         group = self.groups.get(request.group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -401,7 +391,7 @@ class Membership:
         member = group.members.get(member_id)
         if member is None:
             return
-        # Whoever waits for an answer of ours cannot be expected to heartbeat, unless it has waited as a new member too long.
+        # Whoever waits for an answer of ours cannot be expected to heartbeat; for new members there is a limit to that.
         awaits = member.join_ticket is not None or member.sync_ticket is not None
         if awaits and not member.is_new:
             return
@@ -410,17 +400,15 @@ class Membership:
 
     # Leaving.
 
-    def leave(self, turn: Turn, group_id: str, leavers: tuple[Leaver, ...]) -> LeaveResult:
-        if not group_id:
-            return LeaveResult(ErrorCode.INVALID_GROUP_ID)
+    def leave(self, turn: Turn, group_id: str, leavers: tuple[Leaver, ...]) -> LeaveResults:
         group = self.groups.get(group_id)
         if group is None:
             unknown = ErrorCode.UNKNOWN_MEMBER_ID
-            return LeaveResult(ErrorCode.NONE, tuple((leaver, unknown) for leaver in leavers))
+            return tuple((leaver, unknown) for leaver in leavers)
         answers = tuple((leaver, self._leave(turn, group, leaver)) for leaver in leavers)
         if any(error is ErrorCode.NONE for _, error in answers):
             self._after_leaving(turn, group)
-        return LeaveResult(ErrorCode.NONE, answers)
+        return answers
 
     def _leave(self, turn: Turn, group: ClassicGroup, leaver: Leaver) -> ErrorCode:
         member_id = leaver.member_id

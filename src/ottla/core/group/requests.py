@@ -96,9 +96,7 @@ class Leaver(NamedTuple):
     instance_id: str | None
 
 
-class LeaveResult(NamedTuple):
-    error: ErrorCode
-    members: tuple[tuple[Leaver, ErrorCode], ...] = ()
+LeaveResults = tuple[tuple[Leaver, ErrorCode], ...]
 
 
 class CommitSender(NamedTuple):

@@ -1,0 +1,37 @@
+"""DeleteGroups: deletes groups that have no members, with their offsets (KIP-229)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ottla.broker.groups import find_group
+from ottla.broker.node import Node
+from ottla.broker.request import Answer, RequestContext
+from ottla.broker.together import together
+from ottla.errors import ErrorCode
+from ottla.wire.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+
+REQUEST = DeleteGroupsRequest
+
+
+def handle(node: Node, request: DeleteGroupsRequest, context: RequestContext) -> Answer:
+    return together(
+        [_delete(node, group_id) for group_id in dict.fromkeys(request.groups_names)],
+        lambda results: DeleteGroupsResponse(results=results),
+    )
+
+
+def _delete(node: Node, group_id: str) -> Answer:
+    respond = partial(_result, group_id)
+    coordinator = find_group(node, group_id)
+    if isinstance(coordinator, ErrorCode):
+        return respond(coordinator)
+    return coordinator.ask(lambda groups, turn: groups.delete(turn, group_id), respond)
+
+
+def _result(group_id: str, error: ErrorCode) -> DeletableGroupResult:
+    return DeletableGroupResult(group_id=group_id, error_code=error)

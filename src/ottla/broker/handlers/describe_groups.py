@@ -1,0 +1,81 @@
+"""DescribeGroups: the state and the members of groups."""
+
+from __future__ import annotations
+
+from ottla.broker.node import Node
+from ottla.broker.request import Answer, RequestContext
+from ottla.broker.together import together
+from ottla.core.group import requests
+from ottla.core.group.classic import State
+from ottla.errors import ErrorCode
+from ottla.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+REQUEST = DescribeGroupsRequest
+FIRST_VERSION_WITH_GROUP_ID_NOT_FOUND = 6
+
+
+def handle(node: Node, request: DescribeGroupsRequest, context: RequestContext) -> Answer:
+    return together(
+        [_describe(node, group_id, context.version) for group_id in request.groups],
+        lambda groups: DescribeGroupsResponse(groups=groups),
+    )
+
+
+def _describe(node: Node, group_id: str, version: int) -> Answer:
+    def respond(found: requests.DescribedGroup | ErrorCode | None) -> DescribedGroup:
+        if isinstance(found, ErrorCode):
+            return _failed(group_id, found, "", None)
+        if found is None:
+            return _missing(group_id, version)
+        return _described(group_id, found)
+
+    coordinator = node.groups.find(group_id)
+    if isinstance(coordinator, ErrorCode):
+        return respond(coordinator)
+    return coordinator.ask(lambda groups, turn: groups.describe(group_id), respond)
+
+
+def _missing(group_id: str, version: int) -> DescribedGroup:
+    """A group that does not exist is a dead one; newer clients are told so plainly (KIP-1043)."""
+    if version < FIRST_VERSION_WITH_GROUP_ID_NOT_FOUND:
+        return _failed(group_id, ErrorCode.NONE, State.DEAD.value, None)
+    error = ErrorCode.GROUP_ID_NOT_FOUND
+    return _failed(group_id, error, State.DEAD.value, f"Group {group_id} not found.")
+
+
+def _failed(group_id: str, error: ErrorCode, state: str, message: str | None) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=error,
+        error_message=message,
+        group_id=group_id,
+        group_state=state,
+        protocol_type="",
+        protocol_data="",
+        members=[],
+    )
+
+
+def _described(group_id: str, found: requests.DescribedGroup) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group_id,
+        group_state=found.state,
+        protocol_type=found.protocol_type,
+        protocol_data=found.protocol,
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata,
+                member_assignment=member.assignment,
+            )
+            for member in found.members
+        ],
+    )

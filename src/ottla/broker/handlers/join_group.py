@@ -1,0 +1,77 @@
+"""JoinGroup: a member enters a group, or the next generation of it."""
+
+from __future__ import annotations
+
+from ottla.broker.groups import find_group
+from ottla.broker.node import Node
+from ottla.broker.request import Answer, RequestContext
+from ottla.core.group.requests import JoinRequest, JoinResult
+from ottla.errors import ErrorCode
+from ottla.wire.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
+
+REQUEST = JoinGroupRequest
+FIRST_VERSION_WITH_HANDSHAKE = 4
+FIRST_VERSION_WITH_NULL_PROTOCOL = 7
+FIRST_VERSION_WITH_SKIPPING = 9
+
+
+def handle(node: Node, request: JoinGroupRequest, context: RequestContext) -> Answer:
+    def respond(result: JoinResult | ErrorCode) -> JoinGroupResponse:
+        if isinstance(result, ErrorCode):
+            result = JoinResult(result, request.member_id)
+        return _response(result, context.version)
+
+    coordinator = find_group(node, request.group_id)
+    if isinstance(coordinator, ErrorCode):
+        return respond(coordinator)
+    join = _join(node, request, context)
+    return coordinator.park(lambda groups, turn, ticket: groups.join(turn, join, ticket), respond)
+
+
+def _join(node: Node, request: JoinGroupRequest, context: RequestContext) -> JoinRequest:
+    client_id = context.client_id or ""
+    # The first of two of the same name counts.
+    protocols = {protocol.name: protocol.metadata for protocol in reversed(request.protocols)}
+    known_since_v1 = request.rebalance_timeout_ms
+    return JoinRequest(
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        client_id,
+        f"/{context.peer.host}",
+        request.session_timeout_ms,
+        request.session_timeout_ms if known_since_v1 < 0 else known_since_v1,
+        request.protocol_type,
+        dict(reversed(protocols.items())),
+        f"{request.group_instance_id or client_id}-{node.cluster.ids.member_id()}",
+        context.version >= FIRST_VERSION_WITH_HANDSHAKE,
+        context.version >= FIRST_VERSION_WITH_SKIPPING,
+        request.reason or "",
+    )
+
+
+def _response(result: JoinResult, version: int) -> JoinGroupResponse:
+    protocol = result.protocol
+    if protocol is None and version < FIRST_VERSION_WITH_NULL_PROTOCOL:
+        protocol = ""
+    return JoinGroupResponse(
+        error_code=result.error,
+        generation_id=result.generation,
+        protocol_type=result.protocol_type,
+        protocol_name=protocol,
+        leader=result.leader,
+        skip_assignment=result.skip_assignment,
+        member_id=result.member_id,
+        members=[
+            JoinGroupResponseMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                metadata=member.metadata,
+            )
+            for member in result.members
+        ],
+    )

@@ -1,0 +1,54 @@
+"""LeaveGroup: members leave, or an administrator removes them (KIP-345)."""
+
+from __future__ import annotations
+
+from ottla.broker.groups import find_group
+from ottla.broker.node import Node
+from ottla.broker.request import Answer, RequestContext
+from ottla.core.group.requests import Leaver, LeaveResults
+from ottla.errors import ErrorCode
+from ottla.wire.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberResponse,
+)
+
+REQUEST = LeaveGroupRequest
+FIRST_BATCHED_VERSION = 3
+
+
+def handle(node: Node, request: LeaveGroupRequest, context: RequestContext) -> Answer:
+    is_batched = context.version >= FIRST_BATCHED_VERSION
+    coordinator = find_group(node, request.group_id)
+    if isinstance(coordinator, ErrorCode):
+        return LeaveGroupResponse(error_code=coordinator)
+    leavers = (
+        tuple(Leaver(member.member_id, member.group_instance_id) for member in request.members)
+        if is_batched
+        else (Leaver(request.member_id, None),)
+    )
+    return coordinator.ask(
+        lambda groups, turn: groups.leave(turn, request.group_id, leavers),
+        _respond if is_batched else _respond_for_one,
+    )
+
+
+def _respond(results: LeaveResults | ErrorCode) -> LeaveGroupResponse:
+    if isinstance(results, ErrorCode):
+        return LeaveGroupResponse(error_code=results)
+    return LeaveGroupResponse(
+        error_code=ErrorCode.NONE,
+        members=[
+            MemberResponse(
+                member_id=leaver.member_id,
+                group_instance_id=leaver.instance_id,
+                error_code=error,
+            )
+            for leaver, error in results
+        ],
+    )
+
+
+def _respond_for_one(results: LeaveResults | ErrorCode) -> LeaveGroupResponse:
+    error = results if isinstance(results, ErrorCode) else results[0][1]
+    return LeaveGroupResponse(error_code=error)

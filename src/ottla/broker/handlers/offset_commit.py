@@ -1,0 +1,110 @@
+"""OffsetCommit: where a group goes on reading."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.broker.node import Node
+from ottla.broker.request import Answer, RequestContext
+from ottla.core.catalog import Topic
+from ottla.core.group.requests import CommitSender, NewOffset
+from ottla.errors import ErrorCode
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+REQUEST = OffsetCommitRequest
+FIRST_VERSION_WITH_GROUP_ID_NOT_FOUND = 9
+FIRST_VERSION_WITH_TOPIC_IDS = 10
+
+
+class Asked(NamedTuple):
+    """A topic of the request and its partitions: the offset to commit, or why it cannot be."""
+
+    topic: OffsetCommitRequestTopic
+    partitions: list[NewOffset | ErrorCode]
+
+
+def handle(node: Node, request: OffsetCommitRequest, context: RequestContext) -> Answer:
+    asked = [_asked(node, topic, request, context.version) for topic in request.topics]
+    offsets = [one for topic in asked for one in topic.partitions if isinstance(one, NewOffset)]
+
+    def respond(results: list[ErrorCode] | ErrorCode) -> OffsetCommitResponse:
+        if isinstance(results, ErrorCode):
+            results = [_known_to(context.version, results)] * len(offsets)
+        return _response(asked, results)
+
+    if request.topics and not offsets:
+        return respond([])
+    coordinator = node.groups.find(request.group_id)
+    if isinstance(coordinator, ErrorCode):
+        return respond(coordinator)
+    sender = CommitSender(
+        request.group_id,
+        request.generation_id_or_member_epoch,
+        request.member_id,
+        request.group_instance_id,
+    )
+    return coordinator.ask(lambda groups, turn: groups.commit(turn, sender, offsets), respond)
+
+
+def _asked(
+    node: Node, topic: OffsetCommitRequestTopic, request: OffsetCommitRequest, version: int
+) -> Asked:
+    found = _topic(node, topic, version)
+    partitions: list[NewOffset | ErrorCode] = []
+    for partition in topic.partitions:
+        if isinstance(found, ErrorCode):
+            partitions.append(found)
+        elif not 0 <= partition.partition_index < found.partition_count:
+            partitions.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        else:
+            partitions.append(
+                NewOffset(
+                    found.name,
+                    partition.partition_index,
+                    partition.committed_offset,
+                    partition.committed_leader_epoch,
+                    partition.committed_metadata or "",
+                    request.retention_time_ms,
+                )
+            )
+    return Asked(topic, partitions)
+
+
+def _topic(node: Node, topic: OffsetCommitRequestTopic, version: int) -> Topic | ErrorCode:
+    catalog = node.cluster.catalog
+    if version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        return catalog.topics_by_id.get(topic.topic_id) or ErrorCode.UNKNOWN_TOPIC_ID
+    return catalog.topics.get(topic.name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _known_to(version: int, error: ErrorCode) -> ErrorCode:
+    """Older clients would not know what to do about a group that is not there."""
+    if error is ErrorCode.GROUP_ID_NOT_FOUND and version < FIRST_VERSION_WITH_GROUP_ID_NOT_FOUND:
+        return ErrorCode.ILLEGAL_GENERATION
+    return error
+
+
+def _response(asked: list[Asked], results: list[ErrorCode]) -> OffsetCommitResponse:
+    following = iter(results)
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(
+                        partition_index=partition.partition_index,
+                        error_code=one if isinstance(one, ErrorCode) else next(following),
+                    )
+                    for partition, one in zip(topic.partitions, partitions, strict=True)
+                ],
+            )
+            for topic, partitions in asked
+        ]
+    )

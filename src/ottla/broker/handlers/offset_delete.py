@@ -1,0 +1,63 @@
+"""OffsetDelete: forgets committed offsets of topics that a group does not read any more (KIP-496)."""
+
+from __future__ import annotations
+
+from ottla.broker.node import Node
+from ottla.broker.request import Answer, RequestContext
+from ottla.errors import ErrorCode
+from ottla.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+REQUEST = OffsetDeleteRequest
+
+
+def handle(node: Node, request: OffsetDeleteRequest, context: RequestContext) -> Answer:
+    partitions = [
+        (topic.name, partition.partition_index)
+        for topic in request.topics
+        for partition in topic.partitions
+        if _exists(node, topic.name, partition.partition_index)
+    ]
+
+    def respond(results: list[ErrorCode] | ErrorCode) -> OffsetDeleteResponse:
+        if isinstance(results, ErrorCode):
+            return OffsetDeleteResponse(error_code=results, topics=[])
+        return _response(request, dict(zip(partitions, results, strict=True)))
+
+    coordinator = node.groups.find(request.group_id)
+    if isinstance(coordinator, ErrorCode):
+        return respond(coordinator)
+    return coordinator.ask(
+        lambda groups, turn: groups.delete_offsets(turn, request.group_id, partitions), respond
+    )
+
+
+def _exists(node: Node, name: str, partition: int) -> bool:
+    topic = node.cluster.catalog.topics.get(name)
+    return topic is not None and 0 <= partition < topic.partition_count
+
+
+def _response(
+    request: OffsetDeleteRequest, results: dict[tuple[str, int], ErrorCode]
+) -> OffsetDeleteResponse:
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return OffsetDeleteResponse(
+        error_code=ErrorCode.NONE,
+        topics=[
+            OffsetDeleteResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetDeleteResponsePartition(
+                        partition_index=partition.partition_index,
+                        error_code=results.get((topic.name, partition.partition_index), unknown),
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )

@@ -1,0 +1,45 @@
+"""SyncGroup: the leader brings the assignment of a generation, everybody else waits for it."""
+
+from __future__ import annotations
+
+from ottla.broker.groups import find_group
+from ottla.broker.node import Node
+from ottla.broker.request import Answer, RequestContext
+from ottla.core.group.requests import SyncRequest, SyncResult
+from ottla.errors import ErrorCode
+from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+REQUEST = SyncGroupRequest
+FIRST_VERSION_WITH_PROTOCOL = 5
+
+
+def handle(node: Node, request: SyncGroupRequest, context: RequestContext) -> Answer:
+    # Since v5 a member says which protocol it was told (KIP-559).
+    if context.version >= FIRST_VERSION_WITH_PROTOCOL and (
+        request.protocol_type is None or request.protocol_name is None
+    ):
+        return _respond(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    coordinator = find_group(node, request.group_id)
+    if isinstance(coordinator, ErrorCode):
+        return _respond(coordinator)
+    sync = SyncRequest(
+        request.group_id,
+        request.generation_id,
+        request.member_id,
+        request.group_instance_id,
+        request.protocol_type,
+        request.protocol_name,
+        {given.member_id: given.assignment for given in request.assignments},
+    )
+    return coordinator.park(lambda groups, turn, ticket: groups.sync(turn, sync, ticket), _respond)
+
+
+def _respond(result: SyncResult | ErrorCode) -> SyncGroupResponse:
+    if isinstance(result, ErrorCode):
+        result = SyncResult(result)
+    return SyncGroupResponse(
+        error_code=result.error,
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol,
+        assignment=result.assignment,
+    )
