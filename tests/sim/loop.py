@@ -58,6 +58,7 @@ class VirtualLoop(_Loop):
         self._tasks: list[asyncio.Task[Any]] = []
         self._is_closed = False
         self._is_running = False
+        self._aborted: Exception | None = None
         self.steps = 0
         self.failures: list[str] = []  # callbacks that raised, which asyncio would only log
 
@@ -145,12 +146,18 @@ class VirtualLoop(_Loop):
         self._is_running = True
         events._set_running_loop(self)
         try:
-            while not awaited.done():
+            while not awaited.done() and self._aborted is None:
                 self._step()
         finally:
             self._is_running = False
             events._set_running_loop(None)
+        if self._aborted is not None:
+            raise self._aborted
         return awaited.result()
+
+    def abort(self, error: Exception) -> None:
+        """Ends the run after the current callback, whoever may catch what it raises."""
+        self._aborted = self._aborted or error
 
     def _step(self) -> None:
         """Runs the callback that is next."""

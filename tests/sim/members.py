@@ -272,9 +272,7 @@ class Member(GroupClient):
             member.member_id: decode_stored(ConsumerProtocolSubscription, member.metadata).topics
             for member in answer.members
         }
-        self.world.check(
-            answer.member_id in wanted, "{} leads a group without itself", self.name
-        )
+        self.world.check(answer.member_id in wanted, "{} leads a group without itself", self.name)
         assigned = assign(wanted, self.world.partition_counts)
         return [
             SyncGroupRequestAssignment(
@@ -283,9 +281,7 @@ class Member(GroupClient):
             for member_id, partitions in assigned.items()
         ]
 
-    async def _sync(
-        self, assignments: list[SyncGroupRequestAssignment], topics: list[str]
-    ) -> None:
+    async def _sync(self, assignments: list[SyncGroupRequestAssignment], topics: list[str]) -> None:
         request = SyncGroupRequest(
             group_id=self.group_id,
             generation_id=self.generation,

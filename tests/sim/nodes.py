@@ -15,6 +15,7 @@ from tests.sim.trace import Trace
 
 from ottla.broker.cluster import Cluster
 from ottla.broker.node import Node
+from ottla.broker.uptime import Uptime
 from ottla.config.broker import BrokerConfig
 from ottla.model import topic_id_text
 from ottla.ports import PartitionRef
@@ -48,6 +49,9 @@ class SeededIds:
             made = self.any_id()
             if made.bytes[0] >> 2 != 0b111110:
                 return made
+
+    def member_id(self) -> uuid.UUID:
+        return self.any_id()
 
     def session_id(self) -> int:
         return self._rng.randint(1, 0x7FFFFFFF)
@@ -99,6 +103,8 @@ class Nodes:
         self.trace.note("{} starts", str(owner))
         node = owner.context.run(Node, self.cluster, self.configs[node_id])
         node.advertised = endpoint_of(node_id)
+        node.uptime = Uptime(self.loop.time)
+        node.uptime.watch()
         return node
 
     def _join(self, node: Node) -> None:
@@ -113,6 +119,7 @@ class Nodes:
         """What a server does every now and then."""
         while True:
             await asyncio.sleep(TICK_SECONDS)
+            node.uptime.now_ms()
             node.retry_offline()
 
     def crash(self, node_id: int) -> None:

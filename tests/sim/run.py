@@ -7,11 +7,13 @@ python -m tests.sim.run producers --seed 0 --count 1000  many, telling of those 
 from __future__ import annotations
 
 import argparse
+import random
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, NamedTuple
 
+from tests.sim.groups import group_options, grouping
 from tests.sim.producers import producing
 from tests.sim.world import World, play
 
@@ -21,11 +23,12 @@ class Scenario(NamedTuple):
 
     play: Callable[[World], Coroutine[Any, Any, None]]
     node_count: int
-    options: Mapping[str, object]
+    options: Callable[[random.Random], dict[str, object]]
 
 
 SCENARIOS = {
-    "producers": Scenario(producing, 3, {}),
+    "producers": Scenario(producing, 3, lambda rng: {}),
+    "groups": Scenario(grouping, 3, group_options),
 }
 
 
@@ -35,7 +38,8 @@ class SeedFailedError(AssertionError):
 
 def make_world(name: str, seed: int) -> World:
     scenario = SCENARIOS[name]
-    return World(seed, scenario.node_count, dict(scenario.options))
+    options = scenario.options(random.Random(f"{seed} options"))
+    return World(seed, scenario.node_count, options)
 
 
 def play_seed(name: str, seed: int) -> World:

@@ -12,7 +12,7 @@ from tests.sim.disk import FINE
 from tests.sim.loop import VirtualLoop
 from tests.sim.network import CALM, Caller, Network
 from tests.sim.nodes import Nodes
-from tests.sim.trace import Trace
+from tests.sim.trace import Trace, described
 
 from ottla.config.broker import BrokerConfig
 
@@ -33,6 +33,8 @@ class World:
             node_id: BrokerConfig.read({**options, "node.id": node_id})
             for node_id in range(1, node_count + 1)
         }
+        self.partition_counts: dict[str, int] = {}  # of the topics that clients use
+        self._numbers = 0
         self.nodes = Nodes(self.loop, self.random("nodes"), self.trace, self.network, configs)
 
     def random(self, name: str) -> random.Random:
@@ -42,10 +44,17 @@ class World:
     def caller(self, name: str) -> Caller:
         return Caller(self.network, name, self.random(name))
 
+    def next_number(self) -> int:
+        """A number that nobody else gets."""
+        self._numbers += 1
+        return self._numbers
+
     def check(self, condition: bool, text: str, *values: Any) -> None:
         if not condition:
             self.trace.note("WRONG: " + text, *values)
-            raise InvariantError(text.format(*values))
+            error = InvariantError(text.format(*map(described, values)))
+            self.loop.abort(error)
+            raise error
 
     def calm_down(self) -> None:
         """From now on nothing goes wrong any more."""

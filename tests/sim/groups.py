@@ -1,0 +1,297 @@
+"""Consumer groups through everything: members come, go, pause and die while coordinators move, crash and replay."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Coroutine
+from typing import Any
+
+from tests.sim.clients import Client
+from tests.sim.disk import DiskWeather
+from tests.sim.invariants import GroupChecks
+from tests.sim.members import GroupClient, Member, Setup, decode_assignment
+from tests.sim.network import Weather
+from tests.sim.nodes import trouble
+from tests.sim.world import World, every
+
+from ottla.broker.coordinator import Coordinator
+from ottla.core.catalog import GROUPS_TOPIC
+from ottla.core.group import records
+from ottla.core.group.machine import GroupMachine
+from ottla.errors import ErrorCode
+from ottla.ports import PartitionLog
+from ottla.records.batch import read_batch, split_batches
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.describe_groups import DescribeGroupsRequest
+
+BAD_NETWORK = Weather(slow=0.03, lost=0.01, broken=0.01, doubled=0.04)
+BAD_DISK = DiskWeather(
+    refused=0.02, full=0.01, written=0.03, late=0.3, late_failed=0.05, claim_failed=0.03
+)
+MAX_MEMBERS = 6
+SETTLES_WITHIN_SECONDS = 90.0
+STAYS_SECONDS = 12.0
+# What no request may take longer than: the longest rebalance timeout, twice, and what disks and messages take.
+ANSWERED_WITHIN_SECONDS = 45.0
+READ_BYTES = 1 << 20
+
+
+def group_options(rng: random.Random) -> dict[str, object]:
+    return {
+        "offsets.topic.num.partitions": rng.choice([1, 2, 3]),
+        "group.initial.rebalance.delay.ms": rng.choice([0, 0, 500, 3000]),
+    }
+
+
+class Crowd:
+    """The members of all groups, and what happens to them."""
+
+    def __init__(self, world: World, rng: random.Random, group_ids: list[str]) -> None:
+        self.world = world
+        self.rng = rng
+        self.group_ids = group_ids
+        self.members: list[Member] = []
+        self.tasks: dict[Member, asyncio.Task[None]] = {}
+        self._instances = 0
+
+    @property
+    def alive(self) -> list[Member]:
+        return [member for member in self.members if member.is_alive]
+
+    def start(self, setup: Setup) -> None:
+        rng = self.rng
+        topics = list(self.world.partition_counts)
+        chosen = topics if rng.random() < 0.7 else [rng.choice(topics)]
+        member = Member(self.world, f"m{len(self.members)}", setup, chosen)
+        self.members.append(member)
+        self.world.trace.note(
+            "{} starts in {} as {}", member.name, setup.group_id, repr(setup.instance_id)
+        )
+        self.tasks[member] = start(member.run())
+
+    def start_new(self, group_id: str) -> None:
+        rng = self.rng
+        instance_id = None
+        if rng.random() < 0.35:
+            self._instances += 1
+            instance_id = f"i{self._instances}"
+        session_timeout_ms = rng.choice([6000, 8000, 10_000])
+        self.start(
+            Setup(group_id, instance_id, session_timeout_ms, rng.choice([4000, 8000, 15_000]))
+        )
+
+    def kill(self, member: Member) -> None:
+        self.world.trace.note("{} dies", member.name)
+        member.is_alive = False
+        self.tasks[member].cancel()
+        if self.rng.random() < 0.5:
+            member.close()
+        else:
+            member.vanish()
+
+    async def live(self, seconds: float) -> None:
+        """Has things happen to members for a while."""
+        end = self.world.loop.time() + seconds
+        while self.world.loop.time() < end:
+            await asyncio.sleep(self.rng.uniform(0.2, 5.0))
+            self._happen()
+
+    def _happen(self) -> None:
+        rng, alive = self.rng, self.alive
+        if not alive or (len(alive) < MAX_MEMBERS and rng.random() < 0.35):
+            self.start_new(rng.choice(self.group_ids))
+            return
+        member = rng.choice(alive)
+        drawn = rng.random()
+        if drawn < 0.2:
+            member.leaves_soon = True
+        elif drawn < 0.4:
+            self.kill(member)
+        elif drawn < 0.55:
+            seconds = member.setup.session_timeout_ms / 1000 * rng.uniform(0.5, 2)
+            self.world.trace.note("{} pauses", member.name)
+            member.pause(seconds)
+        elif drawn < 0.7:
+            topics = list(self.world.partition_counts)
+            member.subscribe(rng.sample(topics, rng.randint(1, len(topics))))
+        elif member.setup.instance_id is not None:
+            # It is restarted; at times the old process is still there.
+            if rng.random() < 0.7:
+                self.kill(member)
+            self.start(member.setup)
+
+
+async def grouping(world: World) -> None:
+    """The scenario: bad times, then good ones in which every group finds its balance."""
+    rng = world.random("scenario")
+    world.nodes.start_all()
+    world.partition_counts = {"t0": rng.randint(1, 5), "t1": rng.randint(1, 4)}
+    await _create_topics(world)
+    checks = GroupChecks(world)
+    crowd = Crowd(world, rng, ["g0", "g1"][: rng.randint(1, 2)])
+    for _ in range(rng.randint(1, 4)):
+        crowd.start_new(rng.choice(crowd.group_ids))
+    observers = [Observer(world, f"observer of {name}", name) for name in crowd.group_ids]
+    background = [
+        start(every(rng.uniform(2, 5), lambda: check_replays(world))),
+        start(every(10.0, lambda: check_answers(world))),
+        *(start(observer.run()) for observer in observers),
+    ]
+    if rng.random() < 0.8:
+        world.network.weather = BAD_NETWORK
+    if rng.random() < 0.8:
+        world.nodes.store.weather = BAD_DISK
+    bad_seconds = rng.uniform(10, 40)
+    troubles = [start(crowd.live(bad_seconds))]
+    if rng.random() < 0.8:
+        troubles.append(
+            start(trouble(world.nodes, world.random("trouble"), bad_seconds, [GROUPS_TOPIC]))
+        )
+    for task in troubles:
+        await task
+    world.calm_down()
+    for observer in observers:
+        await settle(world, crowd, observer)
+    check_replays(world)
+    check_answers(world)
+    for task in [*background, *crowd.tasks.values()]:
+        if task.done() and not task.cancelled():
+            task.result()
+        task.cancel()
+    world.trace.note(
+        "{} commits acknowledged, {} rejected", checks.acknowledged_commits, checks.rejected_commits
+    )
+
+
+class Observer(GroupClient):
+    """Looks at a group from outside."""
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(self.rng.uniform(2, 8))
+            await self.fetch_offsets()
+
+    async def fetch_offsets(self) -> None:
+        if self.coordinator is None:
+            await self.find_coordinator()
+        if self.coordinator is None:
+            return
+        counts = self.world.partition_counts
+        partitions = [(topic, number) for topic in counts for number in range(counts[topic])]
+        answer = await self.ask_coordinator(self.fetch_request(partitions))
+        if answer is not None:
+            error = answer.groups[0].error_code if answer.groups else answer.error_code
+            if error != ErrorCode.NONE:
+                self.coordinator = None
+
+    async def describe(self) -> Any | None:
+        if self.coordinator is None:
+            await self.find_coordinator()
+        if self.coordinator is None:
+            return None
+        answer = await self.ask_coordinator(DescribeGroupsRequest(groups=[self.group_id]))
+        if answer is None:
+            return None
+        described = answer.groups[0]
+        if described.error_code != ErrorCode.NONE:
+            self.coordinator = None
+        return described
+
+
+async def settle(world: World, crowd: Crowd, observer: Observer) -> None:
+    """Waits until a group is in balance and stays so for longer than a session lasts; that must not take long."""
+    deadline = world.loop.time() + SETTLES_WITHIN_SECONDS
+    since, state, problem = world.loop.time(), -1, "was not looked at"
+    while world.loop.time() - since < STAYS_SECONDS:
+        world.check(world.loop.time() < deadline, "{}: {}", observer.group_id, problem)
+        await asyncio.sleep(3.0)
+        problem = await _imbalance(world, crowd, observer)
+        members = [member for member in crowd.alive if member.group_id == observer.group_id]
+        generation = members[0].generation if members else 0
+        if problem or generation != state:
+            since, state = world.loop.time(), generation
+            problem = problem or "does not come to rest"
+    await observer.fetch_offsets()
+
+
+async def _imbalance(world: World, crowd: Crowd, observer: Observer) -> str:
+    """Why a group is not in balance; nothing if it is."""
+    group = await observer.describe()
+    members = [member for member in crowd.alive if member.group_id == observer.group_id]
+    if group is None or group.error_code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
+        return "cannot be described"
+    if not members:
+        return "" if group.group_state in ("Empty", "Dead") else f"is {group.group_state}"
+    if group.group_state != "Stable":
+        return f"is {group.group_state}"
+    described = {member.member_id: member for member in group.members}
+    if sorted(described) != sorted(member.member_id for member in members):
+        return f"has the members {sorted(described)}"
+    owned: list[tuple[str, int]] = []
+    for member in members:
+        stored = decode_assignment(described[member.member_id].member_assignment)
+        if member.needs_join or stored != member.assignment:
+            return f"{member.name} is not told of {stored}"
+        owned += member.assignment
+    topics = {topic for member in members for topic in member.topics}
+    wanted = [
+        (topic, number)
+        for topic, count in world.partition_counts.items()
+        for number in range(count)
+        if topic in topics
+    ]
+    return "" if sorted(owned) == sorted(wanted) else f"owns {sorted(owned)}"
+
+
+def check_replays(world: World) -> None:
+    """Every coordinator knows what a new one would read from the log, no more and no less."""
+    for node in world.nodes.running.values():
+        for coordinator in list(node.groups._loaded.values()):
+            if coordinator.is_loaded:
+                replayed = replay(coordinator)
+                world.check(
+                    coordinator.machine.durable_state() == replayed.durable_state(),
+                    "{} of node {} knows {}, but its log says {}",
+                    str(coordinator),
+                    node.node_id,
+                    coordinator.machine.durable_state(),
+                    replayed.durable_state(),
+                )
+
+
+def replay(coordinator: Coordinator[GroupMachine]) -> GroupMachine:
+    """A machine that knows what is in the log."""
+    machine = GroupMachine(coordinator.machine.config)
+    log: PartitionLog = coordinator.shard.log
+    offset = log.start_offset
+    while offset < log.end_offset:
+        chunk = bytes(log.read(offset, READ_BYTES, log.end_offset))
+        for position, header in split_batches(chunk):
+            for record in read_batch(chunk, position):
+                event = records.decode(record.key, record.value)
+                if event is not None:
+                    machine.apply(event)
+            offset = header.last_offset + 1
+    return machine
+
+
+def check_answers(world: World) -> None:
+    hanging = world.network.unanswered(ANSWERED_WITHIN_SECONDS)
+    world.check(not hanging, "never answered: {}", [f"#{exchange.number}" for exchange in hanging])
+
+
+async def _create_topics(world: World) -> None:
+    client = Client(world, "creator")
+    topics = [
+        CreatableTopic(
+            name=name, num_partitions=count, replication_factor=-1, assignments=[], configs=[]
+        )
+        for name, count in world.partition_counts.items()
+    ]
+    answer = await client.ask_any(CreateTopicsRequest(topics=topics))
+    assert all(topic.error_code == ErrorCode.NONE for topic in answer.topics), answer
+
+
+def start(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    return asyncio.get_running_loop().create_task(coroutine)

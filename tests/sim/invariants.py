@@ -1,0 +1,342 @@
+"""What must hold of consumer groups whatever happens, checked on every request and answer as a node sees them.
+
+A coordinator keeps in memory what it has not written: a generation that has begun and was not synced, a member that has
+left. Another coordinator of the same group begins with what was written. So some rules hold only for requests to the
+same claim of the `__consumer_offsets` partition, which is told by its leader epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from tests.sim.members import decode_assignment
+from tests.sim.network import Exchange
+from tests.sim.world import World
+
+from ottla.core.catalog import GROUPS_TOPIC
+from ottla.errors import ErrorCode
+from ottla.model import coordinator_partition
+from ottla.ports import PartitionRef
+
+NO_CLAIM = -1
+NO_OFFSET = -1
+# Errors after which a commit may have been written all the same; after all others it must not have been.
+UNKNOWN_OUTCOME = (
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+)
+
+
+@dataclass
+class Claim:
+    """What a coordinator did while it led its partition."""
+
+    generation: int = 0  # the highest that it told somebody
+    left: dict[str, None] = field(default_factory=dict)
+    newest_ids: dict[str, str] = field(default_factory=dict)  # of static members
+
+
+class Arrival(NamedTuple):
+    """What was known when a request reached a node."""
+
+    epoch: int
+    claim: Claim
+    begun_generation: int  # under this claim
+    synced_generation: int
+
+
+@dataclass
+class Generation:
+    """What is known of a generation."""
+
+    members: dict[str, None] = field(default_factory=dict)
+    proposals: list[dict[str, bytes]] = field(default_factory=list)
+    assigned: dict[str, bytes] = field(
+        default_factory=dict
+    )  # by owner: an instance id or a member id
+
+
+@dataclass(eq=False)
+class Commit:
+    """An offset that somebody wanted to commit, from when it reached the node until it was answered."""
+
+    offset: int
+    arrived_at: float
+    over_at: float = float("inf")
+    is_acknowledged: bool = False
+
+
+@dataclass
+class Group:
+    """What the requests and answers tell of a group."""
+
+    claims: dict[int, Claim] = field(default_factory=dict)
+    generations: dict[int, Generation] = field(default_factory=dict)
+    synced_generation: int = 0
+    owners: dict[str, str] = field(default_factory=dict)  # by member id: instance ids
+    commits: dict[tuple[str, int], list[Commit]] = field(default_factory=dict)
+
+
+class GroupChecks:
+    """Watches a network."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.groups: dict[str, Group] = {}
+        self.member_ids: dict[str, None] = {}
+        self.acknowledged_commits = 0
+        self.rejected_commits = 0
+        self._arrivals: dict[int, Arrival] = {}
+        self._open_commits: dict[int, list[tuple[tuple[str, int], Commit]]] = {}
+        world.network.on_arrival.append(self._arrived)
+        world.network.on_answer.append(self._answered)
+        self._on_arrival: dict[str, Callable[[Exchange, Group], None]] = {
+            "SyncGroup": self._sync_arrives,
+            "OffsetCommit": self._commit_arrives,
+        }
+        self._on_answer: dict[str, Callable[[Exchange, Group], None]] = {
+            "JoinGroup": self._joined,
+            "SyncGroup": self._synced,
+            "LeaveGroup": self._left,
+            "OffsetCommit": self._committed,
+            "OffsetFetch": self._fetched,
+        }
+
+    # Which claim a request met.
+
+    def _epoch(self, group_id: str) -> int:
+        topic = self.world.nodes.cluster.catalog.topics.get(GROUPS_TOPIC)
+        if topic is None:
+            return NO_CLAIM
+        partition = coordinator_partition(group_id, topic.partition_count)
+        return self.world.nodes.store.epoch_of(
+            PartitionRef(GROUPS_TOPIC, partition, topic.topic_id)
+        )
+
+    def _arrived(self, exchange: Exchange) -> None:
+        group_id = _group_id(exchange.request)
+        if group_id is None:
+            return
+        group = self.groups.setdefault(group_id, Group())
+        epoch = self._epoch(group_id)
+        claim = group.claims.setdefault(epoch, Claim())
+        self._arrivals[exchange.number] = Arrival(
+            epoch, claim, claim.generation, group.synced_generation
+        )
+        look = self._on_arrival.get(exchange.name)
+        if look is not None:
+            look(exchange, group)
+
+    def _answered(self, exchange: Exchange) -> None:
+        look = self._on_answer.get(exchange.name)
+        if look is not None:
+            look(exchange, self.groups[str(_group_id(exchange.request))])
+
+    def _same_claim(self, exchange: Exchange) -> Claim | None:
+        """The claim that a request was handled under, if there was no other one until its answer."""
+        arrival = self._arrivals[exchange.number]
+        epoch = self._epoch(str(_group_id(exchange.request)))
+        return arrival.claim if epoch == arrival.epoch else None
+
+    def _known_generation(self, exchange: Exchange) -> int:
+        """The lowest generation that the group could be in when the request reached its coordinator."""
+        arrival = self._arrivals[exchange.number]
+        if self._same_claim(exchange) is None:
+            return arrival.synced_generation
+        return max(arrival.begun_generation, arrival.synced_generation)
+
+    def _check(self, condition: bool, exchange: Exchange, text: str, *values: Any) -> None:
+        if not condition:
+            self.world.check(False, f"#{exchange.number}: {text}", *values)
+
+    # Joining.
+
+    def _joined(self, exchange: Exchange, group: Group) -> None:
+        request, answer = exchange.request, exchange.response
+        error = ErrorCode(answer.error_code)
+        is_given = error is ErrorCode.MEMBER_ID_REQUIRED or (
+            error is ErrorCode.NONE and not request.member_id
+        )
+        if is_given:
+            member_id = answer.member_id
+            self._check(member_id not in self.member_ids, exchange, "{} was used before", member_id)
+            self.member_ids[member_id] = None
+        if error is not ErrorCode.NONE:
+            return
+        generation = answer.generation_id
+        known = self._known_generation(exchange)
+        self._check(
+            generation >= known, exchange, "generation {} comes after {}", generation, known
+        )
+        claim = self._same_claim(exchange)
+        if claim is not None:
+            claim.generation = max(claim.generation, generation)
+        if request.group_instance_id is not None:
+            group.owners[answer.member_id] = request.group_instance_id
+            if claim is not None:
+                claim.newest_ids[request.group_instance_id] = answer.member_id
+        group.generations.setdefault(generation, Generation()).members[answer.member_id] = None
+
+    # Syncing.
+
+    def _sync_arrives(self, exchange: Exchange, group: Group) -> None:
+        request = exchange.request
+        if request.assignments:
+            generation = group.generations.setdefault(request.generation_id, Generation())
+            generation.proposals.append(
+                {given.member_id: bytes(given.assignment) for given in request.assignments}
+            )
+
+    def _synced(self, exchange: Exchange, group: Group) -> None:
+        request, answer = exchange.request, exchange.response
+        if answer.error_code != ErrorCode.NONE:
+            return
+        number = request.generation_id
+        known = self._known_generation(exchange)
+        self._check(number >= known, exchange, "generation {} is synced after {}", number, known)
+        generation = group.generations.setdefault(number, Generation())
+        group.synced_generation = max(group.synced_generation, number)
+        assignment = bytes(answer.assignment)
+        owner = group.owners.get(request.member_id, request.member_id)
+        before = generation.assigned.setdefault(owner, assignment)
+        self._check(
+            before == assignment, exchange, "{} has another assignment in {}", owner, number
+        )
+        mine = set(decode_assignment(assignment))
+        for other, theirs in generation.assigned.items():
+            shared = mine.intersection(decode_assignment(theirs)) if other != owner else None
+            self._check(
+                not shared, exchange, "{} and {} both own {}", owner, other, sorted(shared or ())
+            )
+        # Everybody's assignment is from one and the same request of the leader.
+        generation.proposals = [
+            proposal
+            for proposal in generation.proposals
+            if _proposed(proposal, owner, group) == assignment
+        ]
+        self._check(bool(generation.proposals), exchange, "no leader assigned this to {}", owner)
+
+    def _left(self, exchange: Exchange, group: Group) -> None:
+        claim = self._same_claim(exchange)
+        if claim is None or exchange.response.error_code != ErrorCode.NONE:
+            return
+        if exchange.version < 3:
+            claim.left[exchange.request.member_id] = None
+        for member in exchange.response.members:
+            if member.error_code == ErrorCode.NONE:
+                claim.left[member.member_id] = None
+
+    # Offsets.
+
+    def _commit_arrives(self, exchange: Exchange, group: Group) -> None:
+        commits = []
+        for key, offset in self._offsets(exchange.request):
+            commit = Commit(offset, self.world.loop.time())
+            group.commits.setdefault(key, []).append(commit)
+            commits.append((key, commit))
+        self._open_commits[exchange.number] = commits
+
+    def _offsets(self, request: Any) -> Iterator[tuple[tuple[str, int], int]]:
+        for topic in request.topics:
+            for partition in topic.partitions:
+                yield (topic.name, partition.partition_index), partition.committed_offset
+
+    def _committed(self, exchange: Exchange, group: Group) -> None:
+        request = exchange.request
+        errors = [
+            ErrorCode(partition.error_code)
+            for topic in exchange.response.topics
+            for partition in topic.partitions
+        ]
+        now = self.world.loop.time()
+        commits = self._open_commits.pop(exchange.number)
+        for (key, commit), error in zip(commits, errors, strict=True):
+            commit.over_at = now
+            if error is ErrorCode.NONE:
+                commit.is_acknowledged = True
+                self.acknowledged_commits += 1
+            elif error not in UNKNOWN_OUTCOME:
+                group.commits[key].remove(commit)
+                self.rejected_commits += 1
+        if ErrorCode.NONE in errors and request.generation_id_or_member_epoch >= 0:
+            self._check_committer(exchange, group)
+
+    def _check_committer(self, exchange: Exchange, group: Group) -> None:
+        """Whether a member might commit."""
+        request = exchange.request
+        number, member_id = request.generation_id_or_member_epoch, request.member_id
+        claim, known = self._same_claim(exchange), self._known_generation(exchange)
+        if claim is None:
+            return
+        self._check(number >= known, exchange, "a commit of generation {} after {}", number, known)
+        generation = group.generations.get(number)
+        self._check(
+            generation is not None and member_id in generation.members,
+            exchange,
+            "{} commits in generation {}, which it is not in",
+            member_id,
+            number,
+        )
+        self._check(member_id not in claim.left, exchange, "{} has left", member_id)
+        newest = claim.newest_ids.get(group.owners.get(member_id, ""), member_id)
+        self._check(newest == member_id, exchange, "{} is fenced by {}", member_id, newest)
+
+    def _fetched(self, exchange: Exchange, group: Group) -> None:
+        answer = exchange.response
+        found = answer.groups[0] if answer.groups else answer
+        if found.error_code != ErrorCode.NONE:
+            return
+        for topic in found.topics:
+            name = topic.name or self._name(topic.topic_id)
+            for partition in topic.partitions:
+                if partition.error_code == ErrorCode.NONE:
+                    key = (name, partition.partition_index)
+                    self._check_fetched(exchange, group, key, partition.committed_offset)
+
+    def _name(self, topic_id: Any) -> str:
+        return self.world.nodes.cluster.catalog.topics_by_id[topic_id].name
+
+    def _check_fetched(
+        self, exchange: Exchange, group: Group, key: tuple[str, int], offset: int
+    ) -> None:
+        """Commits are writes to a register, a fetch is a read: it sees the last write, or one at the same time."""
+        assert exchange.arrived_at is not None
+        commits = group.commits.get(key, [])
+        settled = [
+            commit.arrived_at
+            for commit in commits
+            if commit.is_acknowledged and commit.over_at < exchange.arrived_at
+        ]
+        # The fetch came after all of these were acknowledged: nothing that was over before the last of them began.
+        since = max(settled, default=float("-inf"))
+        if offset == NO_OFFSET:
+            self._check(not settled, exchange, "{} has no offset although one was kept", key)
+            return
+        self._check(
+            any(commit.offset == offset and commit.over_at >= since for commit in commits),
+            exchange,
+            "{} has offset {} after a later one was acknowledged",
+            key,
+            offset,
+        )
+
+
+def _proposed(proposal: dict[str, bytes], owner: str, group: Group) -> bytes:
+    """What a leader assigned to a member, under whichever id it knew it."""
+    for member_id, assignment in proposal.items():
+        if group.owners.get(member_id, member_id) == owner:
+            return assignment
+    return b""
+
+
+def _group_id(request: Any) -> str | None:
+    """The group that a request is about."""
+    if getattr(request, "groups", None):
+        first = request.groups[0]
+        return None if isinstance(first, str) else str(first.group_id)
+    found = getattr(request, "group_id", None)
+    return None if found is None else str(found)
