@@ -10,7 +10,7 @@ from typing import Any
 from tests.sim.clients import Client
 from tests.sim.disk import DiskWeather
 from tests.sim.invariants import GroupChecks
-from tests.sim.members import GroupClient, Member, Setup, decode_assignment
+from tests.sim.members import STATIC, GroupClient, Member, Setup, decode_assignment
 from tests.sim.network import Weather
 from tests.sim.nodes import trouble
 from tests.sim.world import World, every
@@ -59,11 +59,8 @@ class Crowd:
     def alive(self) -> list[Member]:
         return [member for member in self.members if member.is_alive]
 
-    def start(self, setup: Setup) -> None:
-        rng = self.rng
-        topics = list(self.world.partition_counts)
-        chosen = topics if rng.random() < 0.7 else [rng.choice(topics)]
-        member = Member(self.world, f"m{len(self.members)}", setup, chosen)
+    def start(self, setup: Setup, topics: list[str]) -> None:
+        member = Member(self.world, f"m{len(self.members)}", setup, topics)
         self.members.append(member)
         self.world.trace.note(
             "{} starts in {} as {}", member.name, setup.group_id, repr(setup.instance_id)
@@ -75,11 +72,11 @@ class Crowd:
         instance_id = None
         if rng.random() < 0.35:
             self._instances += 1
-            instance_id = f"i{self._instances}"
+            instance_id = f"{STATIC}{self._instances}"
         session_timeout_ms = rng.choice([6000, 8000, 10_000])
-        self.start(
-            Setup(group_id, instance_id, session_timeout_ms, rng.choice([4000, 8000, 15_000]))
-        )
+        setup = Setup(group_id, instance_id, session_timeout_ms, rng.choice([4000, 8000, 15_000]))
+        topics = list(self.world.partition_counts)
+        self.start(setup, topics if rng.random() < 0.7 else [rng.choice(topics)])
 
     def kill(self, member: Member) -> None:
         self.world.trace.note("{} dies", member.name)
@@ -112,14 +109,15 @@ class Crowd:
             seconds = member.setup.session_timeout_ms / 1000 * rng.uniform(0.5, 2)
             self.world.trace.note("{} pauses", member.name)
             member.pause(seconds)
-        elif drawn < 0.7:
+        elif drawn < 0.7 and member.setup.instance_id is None:
+            # A static member that comes back with other topics keeps its assignment, in Kafka too (KIP-345).
             topics = list(self.world.partition_counts)
             member.subscribe(rng.sample(topics, rng.randint(1, len(topics))))
         elif member.setup.instance_id is not None:
             # It is restarted; at times the old process is still there.
             if rng.random() < 0.7:
                 self.kill(member)
-            self.start(member.setup)
+            self.start(member.setup, member.topics)
 
 
 async def grouping(world: World) -> None:

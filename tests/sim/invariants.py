@@ -1,8 +1,8 @@
 """What must hold of consumer groups whatever happens, checked on every request and answer as a node sees them.
 
 A coordinator keeps in memory what it has not written: a generation that has begun and was not synced, a member that has
-left. Another coordinator of the same group begins with what was written. So some rules hold only for requests to the
-same claim of the `__consumer_offsets` partition, which is told by its leader epoch.
+left. Another coordinator of the same group begins with what was written. So some rules hold only between requests to
+one and the same coordinator, during its term.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from tests.sim.members import decode_assignment
+from tests.sim.members import STATIC, decode_assignment
 from tests.sim.network import Exchange
 from tests.sim.world import World
 
+from ottla.broker.coordinator import Coordinator
 from ottla.core.catalog import GROUPS_TOPIC
+from ottla.core.group.machine import GroupMachine
 from ottla.errors import ErrorCode
 from ottla.model import coordinator_partition
-from ottla.ports import PartitionRef
 
-NO_CLAIM = -1
 NO_OFFSET = -1
 # Errors after which a commit may have been written all the same; after all others it must not have been.
 UNKNOWN_OUTCOME = (
@@ -32,8 +32,8 @@ UNKNOWN_OUTCOME = (
 
 
 @dataclass
-class Claim:
-    """What a coordinator did while it led its partition."""
+class Term:
+    """What a coordinator has told, from its replay until it is gone."""
 
     generation: int = 0  # the highest that it told somebody
     left: dict[str, None] = field(default_factory=dict)
@@ -43,9 +43,8 @@ class Claim:
 class Arrival(NamedTuple):
     """What was known when a request reached a node."""
 
-    epoch: int
-    claim: Claim
-    begun_generation: int  # under this claim
+    term: Term | None  # None: the coordinator was not there yet
+    begun_generation: int  # in this term
     synced_generation: int
 
 
@@ -74,10 +73,9 @@ class Commit:
 class Group:
     """What the requests and answers tell of a group."""
 
-    claims: dict[int, Claim] = field(default_factory=dict)
+    terms: dict[Coordinator[GroupMachine], Term] = field(default_factory=dict)
     generations: dict[int, Generation] = field(default_factory=dict)
     synced_generation: int = 0
-    owners: dict[str, str] = field(default_factory=dict)  # by member id: instance ids
     commits: dict[tuple[str, int], list[Commit]] = field(default_factory=dict)
 
 
@@ -106,27 +104,27 @@ class GroupChecks:
             "OffsetFetch": self._fetched,
         }
 
-    # Which claim a request met.
+    # Which term a request fell into.
 
-    def _epoch(self, group_id: str) -> int:
+    def _term(self, exchange: Exchange, group_id: str) -> Term | None:
+        node = self.world.nodes.running.get(exchange.node_id)
         topic = self.world.nodes.cluster.catalog.topics.get(GROUPS_TOPIC)
-        if topic is None:
-            return NO_CLAIM
+        if node is None or topic is None:
+            return None
         partition = coordinator_partition(group_id, topic.partition_count)
-        return self.world.nodes.store.epoch_of(
-            PartitionRef(GROUPS_TOPIC, partition, topic.topic_id)
-        )
+        coordinator = node.groups._loaded.get(partition)
+        if coordinator is None:
+            return None
+        return self.groups[group_id].terms.setdefault(coordinator, Term())
 
     def _arrived(self, exchange: Exchange) -> None:
         group_id = _group_id(exchange.request)
         if group_id is None:
             return
         group = self.groups.setdefault(group_id, Group())
-        epoch = self._epoch(group_id)
-        claim = group.claims.setdefault(epoch, Claim())
-        self._arrivals[exchange.number] = Arrival(
-            epoch, claim, claim.generation, group.synced_generation
-        )
+        term = self._term(exchange, group_id)
+        begun = 0 if term is None else term.generation
+        self._arrivals[exchange.number] = Arrival(term, begun, group.synced_generation)
         look = self._on_arrival.get(exchange.name)
         if look is not None:
             look(exchange, group)
@@ -136,18 +134,20 @@ class GroupChecks:
         if look is not None:
             look(exchange, self.groups[str(_group_id(exchange.request))])
 
-    def _same_claim(self, exchange: Exchange) -> Claim | None:
-        """The claim that a request was handled under, if there was no other one until its answer."""
-        arrival = self._arrivals[exchange.number]
-        epoch = self._epoch(str(_group_id(exchange.request)))
-        return arrival.claim if epoch == arrival.epoch else None
+    def _term_of_answer(self, exchange: Exchange) -> Term | None:
+        return self._term(exchange, str(_group_id(exchange.request)))
+
+    def _is_in_one_term(self, exchange: Exchange) -> bool:
+        """Whether a request was handled and answered by the same coordinator."""
+        term = self._arrivals[exchange.number].term
+        return term is not None and self._term_of_answer(exchange) is term
 
     def _known_generation(self, exchange: Exchange) -> int:
         """The lowest generation that the group could be in when the request reached its coordinator."""
         arrival = self._arrivals[exchange.number]
-        if self._same_claim(exchange) is None:
-            return arrival.synced_generation
-        return max(arrival.begun_generation, arrival.synced_generation)
+        if self._is_in_one_term(exchange):
+            return max(arrival.begun_generation, arrival.synced_generation)
+        return arrival.synced_generation
 
     def _check(self, condition: bool, exchange: Exchange, text: str, *values: Any) -> None:
         if not condition:
@@ -172,13 +172,11 @@ class GroupChecks:
         self._check(
             generation >= known, exchange, "generation {} comes after {}", generation, known
         )
-        claim = self._same_claim(exchange)
-        if claim is not None:
-            claim.generation = max(claim.generation, generation)
-        if request.group_instance_id is not None:
-            group.owners[answer.member_id] = request.group_instance_id
-            if claim is not None:
-                claim.newest_ids[request.group_instance_id] = answer.member_id
+        term = self._term_of_answer(exchange)
+        if term is not None:
+            term.generation = max(term.generation, generation)
+        if request.group_instance_id is not None and term is not None:
+            term.newest_ids[request.group_instance_id] = answer.member_id
         group.generations.setdefault(generation, Generation()).members[answer.member_id] = None
 
     # Syncing.
@@ -201,7 +199,7 @@ class GroupChecks:
         generation = group.generations.setdefault(number, Generation())
         group.synced_generation = max(group.synced_generation, number)
         assignment = bytes(answer.assignment)
-        owner = group.owners.get(request.member_id, request.member_id)
+        owner = owner_of(request.member_id)
         before = generation.assigned.setdefault(owner, assignment)
         self._check(
             before == assignment, exchange, "{} has another assignment in {}", owner, number
@@ -216,19 +214,19 @@ class GroupChecks:
         generation.proposals = [
             proposal
             for proposal in generation.proposals
-            if _proposed(proposal, owner, group) == assignment
+            if _proposed(proposal, owner) == assignment
         ]
         self._check(bool(generation.proposals), exchange, "no leader assigned this to {}", owner)
 
     def _left(self, exchange: Exchange, group: Group) -> None:
-        claim = self._same_claim(exchange)
-        if claim is None or exchange.response.error_code != ErrorCode.NONE:
+        term = self._term_of_answer(exchange)
+        if term is None or exchange.response.error_code != ErrorCode.NONE:
             return
         if exchange.version < 3:
-            claim.left[exchange.request.member_id] = None
+            term.left[exchange.request.member_id] = None
         for member in exchange.response.members:
             if member.error_code == ErrorCode.NONE:
-                claim.left[member.member_id] = None
+                term.left[member.member_id] = None
 
     # Offsets.
 
@@ -269,9 +267,7 @@ class GroupChecks:
         """Whether a member might commit."""
         request = exchange.request
         number, member_id = request.generation_id_or_member_epoch, request.member_id
-        claim, known = self._same_claim(exchange), self._known_generation(exchange)
-        if claim is None:
-            return
+        known, term = self._known_generation(exchange), self._arrivals[exchange.number].term
         self._check(number >= known, exchange, "a commit of generation {} after {}", number, known)
         generation = group.generations.get(number)
         self._check(
@@ -281,8 +277,10 @@ class GroupChecks:
             member_id,
             number,
         )
-        self._check(member_id not in claim.left, exchange, "{} has left", member_id)
-        newest = claim.newest_ids.get(group.owners.get(member_id, ""), member_id)
+        if term is None or not self._is_in_one_term(exchange):
+            return
+        self._check(member_id not in term.left, exchange, "{} has left", member_id)
+        newest = term.newest_ids.get(owner_of(member_id), member_id)
         self._check(newest == member_id, exchange, "{} is fenced by {}", member_id, newest)
 
     def _fetched(self, exchange: Exchange, group: Group) -> None:
@@ -325,10 +323,19 @@ class GroupChecks:
         )
 
 
-def _proposed(proposal: dict[str, bytes], owner: str, group: Group) -> bytes:
+def owner_of(member_id: str) -> str:
+    """Who owns what a member was assigned: a static member is the same one under another id.
+
+    Member ids are made of the instance id, or else the client id, and a UUID.
+    """
+    name = member_id.rsplit("-", 5)[0]
+    return name if name.startswith(STATIC) else member_id
+
+
+def _proposed(proposal: dict[str, bytes], owner: str) -> bytes:
     """What a leader assigned to a member, under whichever id it knew it."""
     for member_id, assignment in proposal.items():
-        if group.owners.get(member_id, member_id) == owner:
+        if owner_of(member_id) == owner:
             return assignment
     return b""
 

@@ -36,6 +36,7 @@ from ottla.wire.stored.consumer_protocol import (
 
 CONSUMER = "consumer"
 NO_GENERATION = -1
+STATIC = "static-"  # what instance ids begin with
 JOIN_SLACK_SECONDS = 5.0
 Partitions = list[tuple[str, int]]
 
@@ -306,7 +307,9 @@ class Member(GroupClient):
             self._fail(error)
         else:
             self.assignment = decode_assignment(answer.assignment)
-            self.needs_join = topics != self.topics
+            # As the Java client does: what was assigned must be what is subscribed to now.
+            is_wanted = all(topic in self.topics for topic, _ in self.assignment)
+            self.needs_join = topics != self.topics or not is_wanted
             if self.assignment and self.rng.random() < 0.5:
                 await self._fetch_offsets()
 
