@@ -33,6 +33,9 @@ class WallClock:
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
+    def monotonic_seconds(self) -> float:
+        return time.monotonic()
+
 
 def batch_of(size_bytes: int) -> bytes:
     """A batch of about this size with one record."""

@@ -34,6 +34,7 @@ CORE_MAY_IMPORT = {
     *("errors", "model", "config", "wire", "records", "core"),
     *("__future__", "abc", "bisect", "collections", "dataclasses", "enum", "functools", "heapq"),
     *("itertools", "math", "operator", "re", "struct", "types", "typing", "uuid"),
+    "zlib",  # for crc32
 }
 # uuid is welcome in core as a type, not as a source of randomness.
 CORE_MUST_NOT_NAME = {"uuid1", "uuid4", "getnode", "open", "print", "input"}

@@ -25,6 +25,10 @@ class Clock(Protocol):
         """Wall-clock milliseconds since the epoch."""
         ...
 
+    def monotonic_seconds(self) -> float:
+        """Time that nobody sets: it only says how much has passed."""
+        ...
+
 
 class Ids(Protocol):
     def topic_id(self) -> uuid.UUID: ...
@@ -309,6 +313,10 @@ class LogStore(Protocol):
 
     def offline(self) -> Sequence[PartitionRef]:
         """Partitions that are known to be unusable until they are mended; a claim tries again."""
+        ...
+
+    def keeps(self, ref: PartitionRef) -> bool:
+        """Whether there is anything of the partition, claimed or not; one that was never claimed leaves no trace."""
         ...
 
     def idle_log(self, ref: PartitionRef) -> IdleLog | None:

@@ -162,7 +162,7 @@ def test_a_name_like_that_of_another_topic_is_unknown_unless_it_is_to_be_created
 
 
 def test_internal_topics_are_not_created_by_clients_that_look(connection: RawConnection) -> None:
-    (found,) = ask(connection, "__consumer_offsets").topics
+    (found,) = ask(connection, "__transaction_state").topics
     assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

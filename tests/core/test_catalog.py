@@ -15,6 +15,7 @@ from ottla.core.catalog import (
     PRODUCER_ID_BLOCK,
     Catalog,
     Changes,
+    Deleted,
     NewTopic,
     Refused,
     check_name,
@@ -85,7 +86,7 @@ def test_a_name_is_taken_once() -> None:
 def test_names_that_differ_only_in_dots_and_underscores_collide(first: str, second: str) -> None:
     catalog = with_topic(first)
     assert error_of(create(catalog, new(second))) is ErrorCode.INVALID_TOPIC_EXCEPTION
-    catalog.apply(catalog.delete(catalog.topics[first]))
+    catalog.apply(catalog.delete(catalog.topics[first], 1000))
     assert not isinstance(create(catalog, new(second)), Refused)
 
 
@@ -150,17 +151,17 @@ def test_a_topic_that_grew_keeps_its_id_and_config() -> None:
 
 def test_a_deleted_topic_is_remembered_until_its_data_is_gone() -> None:
     catalog = with_topic()
-    catalog.apply(catalog.delete(catalog.topics["orders"]))
+    catalog.apply(catalog.delete(catalog.topics["orders"], 1000))
     assert catalog.topics == {}
     assert catalog.topics_by_id == {}
-    assert catalog.deleting == {ID: ("orders", 3)}
+    assert catalog.deleting == {ID: Deleted("orders", 3, 1000)}
     catalog.apply(catalog.deleted(ID))
     assert catalog.deleting == {}
 
 
 def test_a_name_can_be_used_again_while_the_data_of_the_old_topic_goes() -> None:
     catalog = with_topic()
-    catalog.apply(catalog.delete(catalog.topics["orders"]))
+    catalog.apply(catalog.delete(catalog.topics["orders"], 1000))
     changes = create(catalog, new(), uuid.UUID(int=2))
     assert not isinstance(changes, Refused)
     catalog.apply(changes)
@@ -244,7 +245,7 @@ class CatalogMachine(RuleBasedStateMachine):
     @rule(name=names)
     def delete(self, name: str) -> None:
         if name in self.catalog.topics:
-            self._commit(self.catalog.delete(self.catalog.topics[name]))
+            self._commit(self.catalog.delete(self.catalog.topics[name], 1000))
 
     @rule()
     def finish_a_deletion(self) -> None:

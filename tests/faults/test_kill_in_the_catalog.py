@@ -187,7 +187,7 @@ def test_a_deletion_that_a_crash_interrupted_is_finished_at_the_start(
         store = open_local_store(broker.data, clock=SystemClock())
         cluster = Cluster(store, SystemClock(), SystemIds())
         topic = cluster.catalog.topics["orders"]
-        cluster.commit(cluster.catalog.delete(topic))
+        cluster.commit(cluster.catalog.delete(topic, 0))
         for partition in range(removed):
             store.delete(PartitionRef("orders", partition, topic.topic_id))
         store.close()

@@ -29,6 +29,9 @@ class SteppingClock:
     def now_ms(self) -> int:
         return self.value_ms
 
+    def monotonic_seconds(self) -> float:
+        return self.value_ms / 1000
+
 
 def make_batch(
     base_offset: int,

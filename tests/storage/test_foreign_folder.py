@@ -55,7 +55,7 @@ def test_topics_are_taken_over_once(open_store: Opener, tmp_path: Path, is_clean
     assert topics["orders"].config["retention.ms"] == "-1", "nothing is deleted unasked"
     assert read_all(store.claim(ref_of("payments", 0, 2), CONFIG)) == content
     assert (tmp_path / "__cluster_metadata-0" / f"{0:020d}.log").read_bytes() == b"no batch"
-    cluster.commit(cluster.catalog.delete(topics["payments"]))
+    cluster.commit(cluster.catalog.delete(topics["payments"], 0))
     store.close()
     again = Cluster(open_store(tmp_path), SystemClock(), SystemIds())
     again.adopt_topics()

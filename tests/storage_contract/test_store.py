@@ -37,6 +37,18 @@ def test_first_claims_of_other_partitions_get_the_epoch_that_was_told(store: Log
     assert store.claim(ref_of(partition=1), CONFIG).epoch == expected
 
 
+def test_a_raised_epoch_is_higher_than_all_and_leaves_claims_alone(store: LogStore) -> None:
+    log = store.claim(ref_of(partition=0), CONFIG)
+    told = store.epoch_of(ref_of(partition=1))
+    store.raise_epoch()
+    assert store.epoch_of(ref_of(partition=0)) == log.epoch
+    fill(log, 1)
+    raised = store.epoch_of(ref_of(partition=1))
+    assert raised > max(told, log.epoch)
+    assert store.claim(ref_of(partition=1), CONFIG).epoch == raised
+    assert store.claim(ref_of(partition=0), CONFIG).epoch >= raised
+
+
 def test_an_older_claim_is_fenced(store: LogStore) -> None:
     old = store.claim(ref_of(), CONFIG)
     batches = fill(old, 3)
@@ -140,6 +152,7 @@ def test_log_dirs_tell_the_size_of_each_partition(store: LogStore) -> None:
 
 def test_a_partition_that_is_not_claimed_tells_its_size_and_age(store: LogStore) -> None:
     assert store.idle_log(ref_of()) is None
+    assert not store.keeps(ref_of())
     log = store.claim(ref_of(), CONFIG)
     fill(log, 3)  # the last of them has the time 1020
     log.roll()

@@ -8,10 +8,13 @@ import uuid
 
 
 class SystemClock:
-    """Wall-clock time."""
+    """Wall-clock time, and how it passes."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+    def monotonic_seconds(self) -> float:
+        return time.monotonic()
 
 
 class SystemIds:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.core.catalog import Catalog, Changes, Topic
+from ottla.broker.together import together
+from ottla.core.catalog import Catalog, Changes, Deleted, Topic
 from ottla.core.leadership import Leadership
 from ottla.errors import ErrorCode, IllegalStateError, OttlaError
 from ottla.model import NO_LEADER
@@ -49,6 +51,8 @@ class Cluster:
         self.nodes: dict[int, Node] = {}  # those that are live, by rising id
         self._leadership = Leadership()
         self._producer_ids = range(0)
+        # Deleted topics that groups are being made to forget; a dict for its order.
+        self._forgetting: dict[uuid.UUID, None] = {}
 
     @property
     def cluster_id(self) -> str:
@@ -64,19 +68,46 @@ class Cluster:
         """Deletes a topic; after a crash in the middle `finish_deletions` does the rest."""
         for node in self.nodes.values():
             node.forget_topic(topic)
-        self.commit(self.catalog.delete(topic))
+        self.commit(self.catalog.delete(topic, self.clock.now_ms()))
         self._leadership.forget(topic.topic_id)
         self.finish_deletions()
 
     def finish_deletions(self) -> None:
-        """Removes the data of topics that are no longer in the catalog."""
-        for topic_id, (name, partition_count) in list(self.catalog.deleting.items()):
+        """Removes what is left of topics that are no longer in the catalog; what cannot go yet is tried again."""
+        for topic_id, deleted in list(self.catalog.deleting.items()):
             try:
-                for partition in range(partition_count):
-                    self.store.delete(PartitionRef(name, partition, topic_id))
+                for partition in range(deleted.partition_count):
+                    self.store.delete(PartitionRef(deleted.name, partition, topic_id))
+            except StorageError as error:
+                logger.error(
+                    "the data of the deleted topic %s is still there: %s", deleted.name, error
+                )
+                continue
+            # Before the nodes have joined, nobody knows what groups have committed.
+            if self.nodes and topic_id not in self._forgetting:
+                self._forget_offsets(topic_id, deleted)
+
+    def _forget_offsets(self, topic_id: uuid.UUID, deleted: Deleted) -> None:
+        """Has every group forget a deleted topic; when all of that is durable, nothing is left of it."""
+
+        def forgotten(results: list[ErrorCode | None]) -> None:
+            del self._forgetting[topic_id]
+            if any(isinstance(result, ErrorCode) for result in results):
+                return  # a partition has moved or is offline: the next tick tries again
+            try:
                 self.commit(self.catalog.deleted(topic_id))
             except StorageError as error:
-                logger.error("the data of the deleted topic %s is still there: %s", name, error)
+                logger.error("the end of topic %s was not noted: %s", deleted.name, error)
+
+        self._forgetting[topic_id] = None
+        parts = [
+            part
+            for node in self.nodes.values()
+            for part in node.groups.ask_all(
+                lambda groups, turn: groups.forget_topic(turn, deleted.name, deleted.deleted_at_ms)
+            )
+        ]
+        together(parts, forgotten)
 
     def reconfigure(self) -> None:
         """Lets every node take the options that are in the catalog now."""
@@ -168,7 +199,7 @@ class Cluster:
         """Makes a node lead a partition; its leader epoch rises, and the old leader knows nothing of it any more."""
         topic = self.find_partition(topic_name, partition)
         self._live(node_id)
-        led = self._led_now(topic, partition)
+        led = self.led_now(topic, partition)
         self._leadership.move(topic, partition, node_id)
         self._hand_over([led])
 
@@ -196,13 +227,14 @@ class Cluster:
         offline = [node_id for node_id in replicas if node_id not in self.nodes]
         return Placement(ErrorCode.NONE, leader_id, epoch, replicas, in_sync, offline)
 
-    def _led_now(self, topic: Topic, partition: int) -> Led:
+    def led_now(self, topic: Topic, partition: int) -> Led:
+        """Who leads a partition, and since which epoch."""
         leader_id = self.leader_of(topic, partition)
         return Led(topic, partition, leader_id, self.leader_epoch(topic, partition))
 
     def _led(self) -> list[Led]:
         return [
-            self._led_now(topic, partition)
+            self.led_now(topic, partition)
             for topic in self.catalog.topics.values()
             for partition in range(topic.partition_count)
         ]

@@ -126,6 +126,9 @@ class Compactor:
             if not self._node.topic_config(topic).compacts:
                 continue
             for partition in range(topic.partition_count):
+                # Most of the fifty partitions of an internal topic are never used: they stay unclaimed.
+                if not self._node.leads_records_of(topic, partition):
+                    continue
                 shard = self._node.shard(topic.name, partition)
                 if isinstance(shard, Shard) and self._may_clean(shard.log.ref):
                     yield shard

@@ -123,7 +123,6 @@ class Coordinator(Generic[M]):
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms: int | None = None
         self._loading: Iterator[int] | None = self._replay()
-        self.loaded: asyncio.Future[None] = self._loop.create_future()
         shard.waiters[self] = None
         self._load_slice()
 
@@ -145,17 +144,25 @@ class Coordinator(Generic[M]):
             return respond(ErrorCode.NOT_COORDINATOR)
         if not self.is_loaded:
             return respond(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return self._enqueue(decide, respond)
+
+    def ask_when_loaded(self, decide: Callable[[M, Turn], Any]) -> asyncio.Future[Any]:
+        """As `ask`, after the replay if that is not over; the result is what was decided, or an ErrorCode."""
+        return self._enqueue(
+            lambda machine, turn, ticket: turn.answer(ticket, decide(machine, turn)),
+            lambda result: result,
+        )
+
+    def _enqueue(
+        self, decide: Callable[[M, Turn, Ticket], None], respond: Callable[[Any], Any]
+    ) -> asyncio.Future[Any]:
         request = Request(self._loop.create_future(), respond)
         self._waiting[request] = None
-        self.enqueue(lambda machine, turn: decide(machine, turn, request))
-        return request.future
-
-    def enqueue(self, decide: Callable[[M, Turn], Any]) -> None:
-        """Has the machine decide without anybody waiting for it, after the replay if that is not over."""
-        self._queue.append(lambda turn: decide(self.machine, turn))
+        self._queue.append(lambda turn: decide(self.machine, turn, request))
         if not self._drains_soon:
             self._drains_soon = True
             self._loop.call_soon(self._drain)
+        return request.future
 
     def _drain(self) -> None:
         self._drains_soon = False
@@ -265,7 +272,6 @@ class Coordinator(Generic[M]):
             return
         self._loading = None
         self.is_loaded = True
-        self.loaded.set_result(None)
         queue, self._queue = self._queue, []
         self._take_turn([self.machine.start, *queue])
 
@@ -323,8 +329,6 @@ class Coordinator(Generic[M]):
         self._unsettled.clear()
         self._queue.clear()
         self._discard(self)
-        if not self.loaded.done():
-            self.loaded.set_result(None)
         waiting, self._waiting = self._waiting, {}
         self._release([(request, error) for request in waiting])
 

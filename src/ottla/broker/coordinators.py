@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from ottla.broker.coordinator import Coordinator, EventCodec, Machine, Settings
 from ottla.broker.shard import Shard
 from ottla.core.catalog import NewTopic, Refused, Topic
+from ottla.core.turn import Turn
 from ottla.errors import ErrorCode
 from ottla.model import coordinator_partition
-from ottla.ports import PartitionRef, StorageError
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
-
-logger = logging.getLogger(__name__)
 
 M = TypeVar("M", bound=Machine)
 
@@ -91,29 +89,23 @@ class Coordinators(Generic[M]):
         if self._loaded.get(partition) is coordinator:
             del self._loaded[partition]
 
-    def all(self) -> Iterator[Coordinator[M]]:
-        """Every coordinator here that has something to say, loaded now if it was not; their replays may not be over."""
+    def load_all(self) -> list[Coordinator[M] | ErrorCode]:
+        """Every coordinator here that has something to say, or why it cannot; their replays may not be over.
+
+        Whoever leads a partition has to load it although nobody asks: it is the one to notice that members are gone.
+        """
         topic = self.topic
         if topic is None:
-            return
-        for partition in range(topic.partition_count):
-            if partition in self._loaded:
-                yield self._loaded[partition]
-            elif self._has_records(topic, partition):
-                made = self._load(partition)
-                if isinstance(made, Coordinator):
-                    yield made
+            return []
+        return [
+            self._of_partition(partition)
+            for partition in range(topic.partition_count)
+            if partition in self._loaded or self._node.leads_records_of(topic, partition)
+        ]
 
-    def _has_records(self, topic: Topic, partition: int) -> bool:
-        """Whether this node leads the partition and something is in it; an empty one is not opened for that."""
-        cluster = self._node.cluster
-        if cluster.leader_of(topic, partition) != self._node.node_id:
-            return False
-        if self._node.has_open(topic.name, partition):
-            return True
-        try:
-            ref = PartitionRef(topic.name, partition, topic.topic_id)
-            return cluster.store.idle_log(ref) is not None
-        except StorageError as error:
-            logger.error("partition %s-%d: %s", topic.name, partition, error)
-            return False
+    def ask_all(self, decide: Callable[[M, Turn], Any]) -> list[asyncio.Future[Any] | ErrorCode]:
+        """Has every machine here decide; what comes of it is a result, or an ErrorCode, for each."""
+        return [
+            found if isinstance(found, ErrorCode) else found.ask_when_loaded(decide)
+            for found in self.load_all()
+        ]

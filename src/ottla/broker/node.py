@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -61,7 +60,7 @@ class Node:
         self.sessions = FetchSessions(self.config.max_incremental_fetch_session_cache_slots)
         self._shards: dict[tuple[str, int], Shard] = {}
         self._offline: dict[PartitionRef, Offline] = {}
-        self.uptime = Uptime(time.monotonic)
+        self.uptime = Uptime(cluster.clock.monotonic_seconds)
         self.groups = Coordinators(self, group_kind(self.config))
         self._topic_configs: dict[uuid.UUID, TopicConfig] = {}
         self.check_topics_under(self.config)
@@ -213,9 +212,13 @@ class Node:
         found = self._shards.get((topic, partition))
         return found if found is not None else self._claim(topic, partition)
 
-    def has_open(self, topic: str, partition: int) -> bool:
-        """Whether the partition has been claimed already."""
-        return (topic, partition) in self._shards
+    def leads_records_of(self, topic: Topic, partition: int) -> bool:
+        """Whether this node leads the partition and may find something in it; it is not opened for that."""
+        if (topic.name, partition) in self._shards:
+            return True
+        if not self._leads(topic, partition):
+            return False
+        return self.cluster.store.keeps(PartitionRef(topic.name, partition, topic.topic_id))
 
     def _claim(self, name: str, partition: int) -> Shard | ErrorCode:
         topic = self.cluster.catalog.topics.get(name)
@@ -291,6 +294,12 @@ class Node:
                 del self._offline[ref]
             else:
                 self.shard(ref.topic, ref.partition)
+
+    def tick(self) -> None:
+        """Does what nobody asks for; to be called about once a second."""
+        self.uptime.now_ms()
+        self.retry_offline()
+        self.groups.load_all()
 
     def _discard(self, shard: Shard) -> None:
         key = (shard.log.ref.topic, shard.log.ref.partition)

@@ -91,6 +91,7 @@ class RunningBroker:
         self.servers: dict[int, Server] = {}  # of live nodes
         self._listen = {node_id: settings.listen_of(node_id) for node_id in settings.node_ids}
         self._reserved: dict[int, list[socket.socket]] = {}
+        self._changing = asyncio.Lock()  # one node at a time comes or goes
 
     @property
     def server(self) -> Server:
@@ -127,13 +128,19 @@ class RunningBroker:
         if node_id not in self._settings.node_ids:
             known = ", ".join(map(str, self._settings.node_ids))
             raise OttlaError(f"there is no node {node_id}: the nodes are {known}")
-        if node_id in self.servers:
-            raise IllegalStateError(f"node {node_id} is running already")
-        server = await self._bind(node_id)
-        self.cluster.join(server.node)
-        server.node.find_offline()
-        await server.serve()
-        self._release_port(node_id)
+        async with self._changing:
+            if node_id in self.servers:
+                raise IllegalStateError(f"node {node_id} is running already")
+            server = await self._bind(node_id)
+            self.cluster.join(server.node)
+            server.node.find_offline()
+            try:
+                await server.serve()
+            except BaseException:
+                del self.servers[node_id]
+                self.cluster.lose_node(node_id)
+                raise
+            self._release_port(node_id)
 
     async def _bind(self, node_id: int) -> Server:
         node = Node(self.cluster, self._settings.config_of(node_id))
@@ -150,13 +157,14 @@ class RunningBroker:
 
     async def kill_node(self, node_id: int) -> None:
         """Ends a node as kill -9 does: connections are cut, nothing is saved, others lead its partitions."""
-        server = self.servers.get(node_id)
-        if server is None:
-            raise IllegalStateError(f"node {node_id} is not running")
-        del self.servers[node_id]
-        server.kill()
-        self.cluster.lose_node(node_id)
-        self._reserved[node_id] = await server.stop_killed()
+        async with self._changing:
+            server = self.servers.get(node_id)
+            if server is None:
+                raise IllegalStateError(f"node {node_id} is not running")
+            del self.servers[node_id]
+            server.kill()
+            self.cluster.lose_node(node_id)
+            self._reserved[node_id] = await server.stop_killed()
 
     async def stop(self) -> None:
         """Answers what was taken, makes everything durable, and leaves the folder clean."""

@@ -72,6 +72,7 @@ class Server:
         except OSError as error:
             await self._stop_listening()
             raise self._cannot_listen(error) from error
+        self.node.uptime.watch()
         config = self.node.config
         self._every(config.log_retention_check_interval_ms, self.node.apply_retention)
         self._every(config.producer_id_expiration_check_interval_ms, self._expire_producers)
@@ -134,7 +135,8 @@ class Server:
         cluster = self.node.cluster
         if cluster.controller_id == self.node.node_id:  # there is one store for all nodes
             cluster.store.tick(cluster.clock.now_ms())
-        self.node.retry_offline()
+            cluster.finish_deletions()
+        self.node.tick()
 
     async def _close_idle(self) -> None:
         idle_ms = self.node.config.connections_max_idle_ms

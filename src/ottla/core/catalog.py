@@ -64,6 +64,14 @@ class NewTopic(NamedTuple):
     config: Mapping[str, str]
 
 
+class Deleted(NamedTuple):
+    """A topic of which something is left: its data, or what groups committed for it."""
+
+    name: str
+    partition_count: int
+    deleted_at_ms: int
+
+
 class Adopted(NamedTuple):
     """What taking over somebody else's partitions changes, and what cannot be taken over."""
 
@@ -80,7 +88,7 @@ class Catalog:
         self.topics_by_id: dict[uuid.UUID, Topic] = {}
         self.broker_configs: dict[str, Mapping[str, str]] = {}
         self.next_producer_id = 0
-        self.deleting: dict[uuid.UUID, tuple[str, int]] = {}
+        self.deleting: dict[uuid.UUID, Deleted] = {}
         # Topics by their name with dots as underscores: names that differ only there would share metric names.
         self._folded: dict[str, str] = {}
         self.apply(entries)
@@ -119,7 +127,9 @@ class Catalog:
         if value is None:
             self.deleting.pop(topic_id, None)
         else:
-            self.deleting[topic_id] = (value["name"], value["partitions"])
+            # Before there were groups, nobody had to know when a topic was deleted.
+            deleted_at_ms = value.get("deleted_at_ms", 0)
+            self.deleting[topic_id] = Deleted(value["name"], value["partitions"], deleted_at_ms)
 
     def create(
         self,
@@ -154,13 +164,14 @@ class Catalog:
             return collision(name, other)
         return None
 
-    def delete(self, topic: Topic) -> Changes:
-        """Deletes a topic; its data goes later, and `deleted` says when it has gone."""
+    def delete(self, topic: Topic, now_ms: int) -> Changes:
+        """Deletes a topic; what is left of it goes later, and `deleted` says when it has gone."""
         return {
             _TOPIC + topic.name: None,
             _DELETING + str(topic.topic_id): {
                 "name": topic.name,
                 "partitions": topic.partition_count,
+                "deleted_at_ms": now_ms,
             },
         }
 

@@ -419,6 +419,10 @@ class MemoryStore:
     def offline(self) -> Sequence[PartitionRef]:
         return []
 
+    def keeps(self, ref: PartitionRef) -> bool:
+        partition = self._partitions.get((ref.topic, ref.partition))
+        return partition is not None and partition.ref == ref
+
     def idle_log(self, ref: PartitionRef) -> IdleLog | None:
         key = (ref.topic, ref.partition)
         partition = self._partitions.get(key)

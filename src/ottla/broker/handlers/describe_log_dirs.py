@@ -27,7 +27,7 @@ def handle(
         wanted = {
             (asked.topic, partition) for asked in request.topics for partition in asked.partitions
         }
-    log_dirs = node.cluster.store.log_dirs()
+    log_dirs = [_here(node, log_dir) for log_dir in node.cluster.store.log_dirs()]
     unused = _unused_partitions(node, log_dirs)
     offline = node.offline_partitions()
     results = []
@@ -58,6 +58,19 @@ def handle(
     return DescribeLogDirsResponse(results=results)
 
 
+def _here(node: Node, log_dir: LogDir) -> LogDir:
+    """What of a place that all nodes share belongs to this one: the partitions of which it is a replica."""
+    cluster = node.cluster
+    if len(cluster.nodes) == 1:
+        return log_dir
+    here = {}
+    for (name, partition), size_bytes in log_dir.partitions.items():
+        topic = cluster.catalog.topics.get(name)
+        if topic is None or node.node_id in cluster.place(topic, partition).replicas:
+            here[name, partition] = size_bytes
+    return log_dir._replace(partitions=here)
+
+
 def _unused_partitions(node: Node, log_dirs: Sequence[LogDir]) -> list[tuple[str, int]]:
     used = {key for log_dir in log_dirs for key in log_dir.partitions}
     return [
@@ -65,6 +78,7 @@ def _unused_partitions(node: Node, log_dirs: Sequence[LogDir]) -> list[tuple[str
         for topic in node.cluster.catalog.topics.values()
         for partition in range(topic.partition_count)
         if (topic.name, partition) not in used
+        and node.node_id in node.cluster.place(topic, partition).replicas
     ]
 
 

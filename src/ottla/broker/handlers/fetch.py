@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from ottla.broker.addresses import brokers_seen_by
 from ottla.broker.fetching import Fetched, FetchRead, Limits, ParkedFetch, read_all
 from ottla.broker.node import Node
 from ottla.broker.request import RequestContext
@@ -18,6 +19,7 @@ from ottla.wire.messages.fetch import (
     FetchRequest,
     FetchResponse,
     LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 
@@ -42,7 +44,7 @@ def handle(
     read = read_all(node, opened, limits)
 
     def respond(read: FetchRead) -> FetchResponse:
-        return _response(node, opened, read, context.version, request.isolation_level)
+        return _response(node, opened, read, context, request.isolation_level)
 
     if (
         read.is_final
@@ -107,23 +109,39 @@ def _after(
 
 
 def _response(
-    node: Node, context: FetchContext, read: FetchRead, version: int, isolation_level: int
+    node: Node,
+    session: FetchContext,
+    read: FetchRead,
+    context: RequestContext,
+    isolation_level: int,
 ) -> FetchResponse:
     topics: dict[object, FetchableTopicResponse] = {}
+    leaders: dict[int, None] = {}
     for one in read.partitions:
         has_records = len(one.records) > 0
         is_news = one.target.news(
             one.error, one.bounds.high_watermark, one.bounds.start_offset, has_records
         )
-        if not context.told(one.key, has_records, is_news or one.diverging is not None):
+        if not session.told(one.key, has_records, is_news or one.diverging is not None):
             continue
         topic = topics.get(one.key[0])
         if topic is None:
             topic = topics[one.key[0]] = FetchableTopicResponse(
                 topic=one.target.topic, topic_id=one.target.topic_id, partitions=[]
             )
-        topic.partitions.append(_partition(node, one, version, isolation_level))
-    return FetchResponse(session_id=context.session_id, responses=list(topics.values()))
+        data = _partition(node, one, context.version, isolation_level)
+        if one.error in _LEADER_ERRORS:
+            data.current_leader = _leader(node, one)
+            leaders[data.current_leader.leader_id] = None
+        topic.partitions.append(data)
+    response = FetchResponse(session_id=session.session_id, responses=list(topics.values()))
+    if leaders:
+        response.node_endpoints = [
+            NodeEndpoint(node_id=node_id, host=address.host, port=address.port)
+            for node_id, address in brokers_seen_by(node, context)
+            if node_id in leaders
+        ]
+    return response
 
 
 def _partition(node: Node, one: Fetched, version: int, isolation_level: int) -> PartitionData:
@@ -140,13 +158,19 @@ def _partition(node: Node, one: Fetched, version: int, isolation_level: int) -> 
         data.diverging_epoch = EpochEndOffset(
             epoch=one.diverging.epoch, end_offset=one.diverging.end_offset
         )
-    if one.error in _LEADER_ERRORS:
-        data.current_leader = LeaderIdAndEpoch(
-            leader_id=node.node_id, leader_epoch=one.leader_epoch
-        )
     if version < FIRST_VERSION_WITH_ZSTD and one.records and _is_zstd(node, one):
         data.error_code, data.records = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, b""
     return data
+
+
+def _leader(node: Node, one: Fetched) -> LeaderIdAndEpoch:
+    """The right node for a client that came to the wrong one, so that it need not ask (KIP-951)."""
+    catalog = node.cluster.catalog
+    topic = catalog.topics.get(one.target.topic) or catalog.topics_by_id.get(one.target.topic_id)
+    if topic is None:
+        return LeaderIdAndEpoch()
+    led = node.cluster.led_now(topic, one.target.partition)
+    return LeaderIdAndEpoch(leader_id=led.leader_id, leader_epoch=led.epoch)
 
 
 def _aborted(one: Fetched) -> list[AbortedTransaction]:

@@ -2,37 +2,41 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Sequence
+from functools import partial
 
 from ottla.broker.node import Node
-from ottla.broker.request import RequestContext
-from ottla.core.group.requests import ListedGroup
+from ottla.broker.request import Answer, RequestContext
+from ottla.broker.together import together
+from ottla.core.group import requests
 from ottla.errors import ErrorCode
-from ottla.wire.messages import list_groups as messages
-from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 REQUEST = ListGroupsRequest
 
 
-async def handle(
-    node: Node, request: ListGroupsRequest, context: RequestContext
+def handle(node: Node, request: ListGroupsRequest, context: RequestContext) -> Answer:
+    # It waits for replays that are not over: a list in which some groups are missing would look complete.
+    parts = node.groups.ask_all(lambda groups, turn: groups.list_groups())
+    return together(parts, partial(_response, request))
+
+
+def _response(
+    request: ListGroupsRequest, parts: Sequence[list[requests.ListedGroup] | ErrorCode]
 ) -> ListGroupsResponse:
-    coordinators = list(node.groups.all())
-    # A list in which some groups are missing would look complete.
-    await asyncio.gather(*(coordinator.loaded for coordinator in coordinators))
     states = {state.lower() for state in request.states_filter}
     types = {group_type.lower() for group_type in request.types_filter}
-    listed: list[ListedGroup] = []
-    for coordinator in coordinators:
-        part = coordinator.ask(lambda groups, turn: groups.list_groups(), lambda result: result)
-        found = await part if isinstance(part, asyncio.Future) else part
-        if isinstance(found, ErrorCode):
-            continue  # its partition has moved: whoever leads it now lists its groups
-        listed += found
+    error = ErrorCode.NONE
+    listed = []
+    for part in parts:
+        if not isinstance(part, ErrorCode):
+            listed += part
+        elif part is not ErrorCode.NOT_COORDINATOR:  # who leads that partition now lists its groups
+            error = part
     return ListGroupsResponse(
-        error_code=ErrorCode.NONE,
+        error_code=error,
         groups=[
-            messages.ListedGroup(
+            ListedGroup(
                 group_id=group.group_id,
                 protocol_type=group.protocol_type,
                 group_state=group.state,

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 
+from ottla.broker.addresses import brokers_seen_by
 from ottla.broker.node import Node
 from ottla.broker.request import CloseConnectionError, RequestContext
 from ottla.broker.shard import Shard
 from ottla.core.append import Rejected, prepare
 from ottla.core.catalog import INTERNAL_TOPICS
 from ottla.errors import ErrorCode
+from ottla.ports import FencedError
 from ottla.wire.messages.produce import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -46,7 +51,11 @@ def handle(
     if request.acks == ACKS_NONE:
         _close_on_error(response)
         return None
-    return _after(waits, response) if waits else response
+    if waits:
+        return _after(waits, response, lambda: _name_leaders(node, response, context))
+    if len(node.cluster.nodes) > 1:
+        _name_leaders(node, response, context)
+    return response
 
 
 def _append_all(
@@ -152,7 +161,9 @@ def _close_on_error(response: ProduceResponse) -> None:
                 raise CloseConnectionError(f"a produce request with acks=0 failed with {name}")
 
 
-def _after(waits: Waits, response: ProduceResponse) -> asyncio.Future[ProduceResponse]:
+def _after(
+    waits: Waits, response: ProduceResponse, finish: Callable[[], None]
+) -> asyncio.Future[ProduceResponse]:
     """The response, once every append in it is durable or known to have failed."""
     answer: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
     left = len(waits)
@@ -160,13 +171,43 @@ def _after(waits: Waits, response: ProduceResponse) -> asyncio.Future[ProduceRes
     def settle(partition: PartitionProduceResponse, done: asyncio.Future[None]) -> None:
         nonlocal left
         left -= 1
-        if done.cancelled() or done.exception() is not None:
-            partition.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        failure = None if done.cancelled() else done.exception()
+        if done.cancelled() or failure is not None:
+            # A claim that is over because another node leads now: what it had written, the new leader found.
+            error = (
+                ErrorCode.NOT_LEADER_OR_FOLLOWER
+                if isinstance(failure, FencedError)
+                else ErrorCode.KAFKA_STORAGE_ERROR
+            )
+            partition.error_code = error
             partition.base_offset = -1
-            partition.error_message = ErrorCode.KAFKA_STORAGE_ERROR.text
+            partition.error_message = error.text
         if left == 0 and not answer.done():
+            finish()
             answer.set_result(response)
 
     for partition, settled in waits:
         settled.add_done_callback(partial(settle, partition))
     return answer
+
+
+def _name_leaders(node: Node, response: ProduceResponse, context: RequestContext) -> None:
+    """Tells a client that came to the wrong node which one is right, so that it need not ask (KIP-951)."""
+    catalog = node.cluster.catalog
+    leaders: dict[int, None] = {}
+    for about in response.responses:
+        for partition in about.partition_responses:
+            if partition.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                continue
+            topic = catalog.topics.get(about.name) or catalog.topics_by_id.get(about.topic_id)
+            if topic is not None:
+                led = node.cluster.led_now(topic, partition.index)
+                leaders[led.leader_id] = None
+                partition.current_leader = LeaderIdAndEpoch(
+                    leader_id=led.leader_id, leader_epoch=led.epoch
+                )
+    response.node_endpoints = [
+        NodeEndpoint(node_id=node_id, host=address.host, port=address.port)
+        for node_id, address in brokers_seen_by(node, context)
+        if node_id in leaders
+    ]

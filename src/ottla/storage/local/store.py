@@ -351,6 +351,10 @@ class LocalStore:
                     found.append(PartitionRef(*key, topic_id))
         return found
 
+    def keeps(self, ref: PartitionRef) -> bool:
+        key = (ref.topic, ref.partition)
+        return key in self._logs or os.path.isdir(self._folder(key))
+
     def idle_log(self, ref: PartitionRef) -> IdleLog | None:
         key = (ref.topic, ref.partition)
         if key in self._logs:

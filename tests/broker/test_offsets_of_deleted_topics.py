@@ -1,0 +1,139 @@
+"""Offsets go with the topic that they are of."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+from tests.broker.requests import create, delete, eventually, on_loop
+
+import ottla
+from ottla.broker.clock import SystemClock, SystemIds
+from ottla.broker.cluster import Cluster
+from ottla.client.raw import RawConnection
+from ottla.errors import ErrorCode
+from ottla.storage.local import open_local_store
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from ottla.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+
+NONE = -1
+
+
+def find_coordinator(connection: RawConnection) -> None:
+    """What every client asks first: it makes `__consumer_offsets`."""
+    connection.call(
+        FindCoordinatorRequest(key_type=0, coordinator_keys=["group"]), FindCoordinatorResponse, 4
+    )
+
+
+def commit(connection: RawConnection, topic: str, offset: int, group: str = "group") -> None:
+    partition = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=offset, committed_metadata=""
+    )
+    request = OffsetCommitRequest(
+        group_id=group,
+        member_id="",
+        topics=[OffsetCommitRequestTopic(name=topic, partitions=[partition])],
+    )
+    answer = connection.call(request, OffsetCommitResponse, 8)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+
+
+def committed(connection: RawConnection, topic: str, group: str = "group") -> int:
+    wanted = OffsetFetchRequestTopics(name=topic, partition_indexes=[0])
+    request = OffsetFetchRequest(
+        groups=[OffsetFetchRequestGroup(group_id=group, topics=[wanted])], require_stable=True
+    )
+    (found,) = connection.call(request, OffsetFetchResponse, 8).groups
+    assert found.error_code == ErrorCode.NONE
+    return int(found.topics[0].partitions[0].committed_offset)
+
+
+def being_deleted(broker: ottla.Broker) -> bool:
+    return on_loop(broker, lambda running: bool(running.cluster.catalog.deleting))
+
+
+def test_a_topic_of_the_same_name_begins_without_offsets() -> None:
+    with ottla.Broker() as broker, RawConnection(broker.bootstrap_servers) as connection:
+        find_coordinator(connection)
+        for topic in ("orders", "other"):
+            create(connection, topic)
+            commit(connection, topic, 7)
+            commit(connection, topic, 8, "another group")
+        assert delete(connection, "orders").error_code == ErrorCode.NONE
+        create(connection, "orders")
+        assert committed(connection, "orders") == NONE
+        assert committed(connection, "orders", "another group") == NONE
+        assert committed(connection, "other") == 7
+        commit(connection, "orders", 3)
+        assert committed(connection, "orders") == 3
+
+
+@pytest.mark.parametrize("made_again", [False, True])
+def test_a_crash_between_the_deletion_and_the_offsets_is_made_good(
+    tmp_path: Path, made_again: bool
+) -> None:
+    with (
+        ottla.Broker(data_dir=tmp_path) as broker,
+        RawConnection(broker.bootstrap_servers) as connection,
+    ):
+        find_coordinator(connection)
+        create(connection, "orders")
+        commit(connection, "orders", 7)
+    clock = SystemClock()
+    store = open_local_store(str(tmp_path), clock=clock)
+    cluster = Cluster(store, clock, SystemIds())
+    cluster.commit(cluster.catalog.delete(cluster.catalog.topics["orders"], clock.now_ms()))
+    store.close()
+    with (
+        ottla.Broker(data_dir=tmp_path, log_flush_scheduler_interval_ms=20) as broker,
+        RawConnection(broker.bootstrap_servers) as connection,
+    ):
+        create(connection, "orders")
+        if made_again:
+            commit(connection, "orders", 3)
+        assert eventually(lambda: not being_deleted(broker))
+        assert committed(connection, "orders") == (3 if made_again else NONE)
+
+
+def test_a_deletion_without_groups_leaves_nothing_to_do() -> None:
+    with ottla.Broker() as broker, RawConnection(broker.bootstrap_servers) as connection:
+        create(connection, "orders")
+        assert delete(connection, "orders").error_code == ErrorCode.NONE
+        assert not being_deleted(broker)
+
+
+def test_every_node_forgets_a_deleted_topic() -> None:
+    with ottla.Broker(nodes=3) as broker:
+        servers = broker.bootstrap_servers.split(",")
+        groups = [str(uuid.UUID(int=number)) for number in range(20)]
+        with RawConnection(servers[0]) as connection:
+            find_coordinator(connection)
+            create(connection, "orders")
+            request = FindCoordinatorRequest(key_type=0, coordinator_keys=groups)
+            homes = {
+                found.key: f"{found.host}:{found.port}"
+                for found in connection.call(request, FindCoordinatorResponse, 4).coordinators
+            }
+        assert len(set(homes.values())) == 3
+        for group, home in homes.items():
+            with RawConnection(home) as connection:
+                commit(connection, "orders", 7, group)
+        with RawConnection(servers[1]) as connection:
+            assert delete(connection, "orders").error_code == ErrorCode.NONE
+            create(connection, "orders")
+        for group, home in homes.items():
+            with RawConnection(home) as connection:
+                assert committed(connection, "orders", group) == NONE
