@@ -253,3 +253,8 @@ class FaultyStore(MemoryStore):
         for log in self.claims.values():
             if log.owner is owner:
                 log.crash()
+
+    def batches(self, topic: str, partition: int) -> list[bytes]:
+        """All that is written to a partition, whoever leads it."""
+        found = self._partitions.get((topic, partition))
+        return [] if found is None else [batch for kept in found.segments for batch in kept.batches]

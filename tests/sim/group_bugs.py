@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -61,9 +60,9 @@ def groups_are_not_written(patch: pytest.MonkeyPatch) -> None:
 
 
 def offsets_are_not_written(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(GroupMachine, "_write", lambda machine, turn, event, producer=None: (
-        machine.apply(event)
-    ))
+    patch.setattr(
+        GroupMachine, "_write", lambda machine, turn, event, producer=None: machine.apply(event)
+    )
 
 
 def answered_before_durable(patch: pytest.MonkeyPatch) -> None:

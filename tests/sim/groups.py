@@ -15,13 +15,12 @@ from tests.sim.network import Weather
 from tests.sim.nodes import trouble
 from tests.sim.world import World, every
 
-from ottla.broker.coordinator import Coordinator
 from ottla.core.catalog import GROUPS_TOPIC
 from ottla.core.group import records
 from ottla.core.group.machine import GroupMachine
+from ottla.core.group.requests import GroupConfig
 from ottla.errors import ErrorCode
-from ottla.ports import PartitionLog
-from ottla.records.batch import read_batch, split_batches
+from ottla.records.batch import read_batch
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest
 
@@ -34,7 +33,6 @@ SETTLES_WITHIN_SECONDS = 90.0
 STAYS_SECONDS = 12.0
 # What no request may take longer than: the longest rebalance timeout, twice, and what disks and messages take.
 ANSWERED_WITHIN_SECONDS = 45.0
-READ_BYTES = 1 << 20
 
 
 def group_options(rng: random.Random) -> dict[str, object]:
@@ -245,32 +243,29 @@ async def _imbalance(world: World, crowd: Crowd, observer: Observer) -> str:
 def check_replays(world: World) -> None:
     """Every coordinator knows what a new one would read from the log, no more and no less."""
     for node in world.nodes.running.values():
-        for coordinator in list(node.groups._loaded.values()):
+        for partition, coordinator in node.groups._loaded.items():
             if coordinator.is_loaded:
-                replayed = replay(coordinator)
+                kept = world.nodes.store.batches(GROUPS_TOPIC, partition)
+                replayed = replay(coordinator.machine.config, kept).durable_state()
+                known = coordinator.machine.durable_state()
                 world.check(
-                    coordinator.machine.durable_state() == replayed.durable_state(),
+                    known == replayed,
                     "{} of node {} knows {}, but its log says {}",
                     str(coordinator),
                     node.node_id,
-                    coordinator.machine.durable_state(),
-                    replayed.durable_state(),
+                    known,
+                    replayed,
                 )
 
 
-def replay(coordinator: Coordinator[GroupMachine]) -> GroupMachine:
-    """A machine that knows what is in the log."""
-    machine = GroupMachine(coordinator.machine.config)
-    log: PartitionLog = coordinator.shard.log
-    offset = log.start_offset
-    while offset < log.end_offset:
-        chunk = bytes(log.read(offset, READ_BYTES, log.end_offset))
-        for position, header in split_batches(chunk):
-            for record in read_batch(chunk, position):
-                event = records.decode(record.key, record.value)
-                if event is not None:
-                    machine.apply(event)
-            offset = header.last_offset + 1
+def replay(config: GroupConfig, batches: list[bytes]) -> GroupMachine:
+    """A machine that knows what is in a log."""
+    machine = GroupMachine(config)
+    for batch in batches:
+        for record in read_batch(batch, 0):
+            event = records.decode(record.key, record.value)
+            if event is not None:
+                machine.apply(event)
     return machine
 
 

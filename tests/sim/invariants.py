@@ -314,9 +314,7 @@ class GroupChecks:
         if offset == NO_OFFSET:
             self._check(not settled, exchange, "{} has no offset although one was kept", key)
             return
-        seen = [
-            commit for commit in commits if commit.offset == offset and commit.over_at >= since
-        ]
+        seen = [commit for commit in commits if commit.offset == offset and commit.over_at >= since]
         self._check(
             bool(seen), exchange, "{} has offset {}, which is not the last one", key, offset
         )

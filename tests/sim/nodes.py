@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, ParamSpec, TypeVar
 
 from tests.sim.disk import FaultyStore
-from tests.sim.loop import Owner, VirtualLoop
-from tests.sim.network import Network, endpoint_of
+from tests.sim.loop import OWNER, Owner, VirtualLoop
+from tests.sim.network import NOBODY, Network, endpoint_of
 from tests.sim.trace import Trace
 
 from ottla.broker.cluster import Cluster
 from ottla.broker.node import Node
-from ottla.broker.uptime import Uptime
 from ottla.config.broker import BrokerConfig
 from ottla.model import topic_id_text
 from ottla.ports import PartitionRef
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 EPOCH_MS: Final = 1_800_000_000_000
 TICK_SECONDS: Final = 1.0
@@ -33,6 +35,9 @@ class VirtualClock:
     def now_ms(self) -> int:
         # A timer for a whole number of milliseconds must not find the clock just before it.
         return EPOCH_MS + int(self._loop.time() * 1000 + 1e-6)
+
+    def monotonic_seconds(self) -> float:
+        return self._loop.time() + 1e-9
 
 
 class SeededIds:
@@ -57,6 +62,17 @@ class SeededIds:
         return self._rng.randint(1, 0x7FFFFFFF)
 
 
+def at_home(owner: Owner, call: Callable[P, T]) -> Callable[P, T]:
+    """The same in the context of its owner, whoever calls."""
+
+    def inside(*args: P.args, **kwargs: P.kwargs) -> T:
+        if OWNER.get() is owner:
+            return call(*args, **kwargs)
+        return owner.context.copy().run(call, *args, **kwargs)
+
+    return inside
+
+
 class Nodes:
     """Every node of the cluster, running or not."""
 
@@ -77,13 +93,21 @@ class Nodes:
         self.ids = SeededIds(rng)
         self.store = FaultyStore(loop, self.clock, rng, trace, topic_id_text(self.ids.any_id()))
         self.store.claimant = self._leader
-        self.cluster = Cluster(self.store, self.clock, self.ids)
+        self.cluster = self._make_cluster()
         self.running: dict[int, Node] = {}
         self._owners: dict[int, Owner] = {}
 
     def _leader(self, ref: PartitionRef) -> Owner | None:
         topic = self.cluster.catalog.topics_by_id[ref.topic_id]
         return self._owners.get(self.cluster.leader_of(topic, ref.partition))
+
+    def _make_cluster(self) -> Cluster:
+        cluster = Cluster(self.store, self.clock, self.ids)
+        # What the cluster has begun goes on when the node dies that asked for it.
+        forget = at_home(NOBODY, cluster.finish_deletions)
+        cluster.finish_deletions = forget  # type: ignore[method-assign]
+        cluster.finish_deletions()
+        return cluster
 
     def start_all(self) -> None:
         """Starts every node; all join before any is asked something, so that each leads its share."""
@@ -95,15 +119,17 @@ class Nodes:
         """Starts a node that does not run, with nothing but what is stored."""
         if not self.running:
             # Whoever comes first after all were down knows only what the catalog has.
-            self.cluster = Cluster(self.store, self.clock, self.ids)
+            self.cluster = self._make_cluster()
         self._join(self._make(node_id))
 
     def _make(self, node_id: int) -> Node:
         owner = self._owners[node_id] = Owner(f"node {node_id}")
         self.trace.note("{} starts", str(owner))
-        node = owner.context.run(Node, self.cluster, self.configs[node_id])
+        node = Node(self.cluster, self.configs[node_id])
+        # Others reach these as if they were in the same process; what comes of it belongs to this node.
+        node.groups.load_all = at_home(owner, node.groups.load_all)  # type: ignore[method-assign]
+        node.groups.ask_all = at_home(owner, node.groups.ask_all)  # type: ignore[method-assign]
         node.advertised = endpoint_of(node_id)
-        node.uptime = Uptime(self.loop.time)
         node.uptime.watch()
         return node
 
@@ -119,8 +145,9 @@ class Nodes:
         """What a server does every now and then."""
         while True:
             await asyncio.sleep(TICK_SECONDS)
-            node.uptime.now_ms()
-            node.retry_offline()
+            if self.cluster.controller_id == node.node_id:
+                self.cluster.finish_deletions()
+            node.tick()
 
     def crash(self, node_id: int) -> None:
         """Ends a node without a word: nothing is saved, nobody is told."""

@@ -17,6 +17,8 @@ from tests.sim.groups import group_options, grouping
 from tests.sim.producers import producing
 from tests.sim.world import World, play
 
+MAX_FAILURES = 20
+
 
 class Scenario(NamedTuple):
     """Something that can be played with any seed."""
@@ -89,6 +91,9 @@ def main() -> int:
         except SeedFailedError as error:
             failed += 1
             print(error, flush=True)
+            if failed == MAX_FAILURES:
+                print("and so on")
+                break
     print(f"{given.count} seeds, {failed} failed, {time.monotonic() - began:.0f} s")
     return bool(failed)
 
