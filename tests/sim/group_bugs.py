@@ -113,18 +113,22 @@ def syncs_never_end(patch: pytest.MonkeyPatch) -> None:
 
 
 def static_members_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
-    original = ClassicGroup.replace_static
-
-    def replace(group: ClassicGroup, member: Any, new_member_id: str) -> Any:
-        replacement = original(group, member, new_member_id)
-        group.members[member.member_id] = member
-        return replacement
+    """Two processes with the same instance id take the place from each other for ever."""
 
     def validate(group: ClassicGroup, member_id: str, instance_id: str | None) -> ErrorCode:
         return ErrorCode.NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
 
-    patch.setattr(ClassicGroup, "replace_static", replace)
     patch.setattr(ClassicGroup, "validate", validate)
+
+
+def old_ids_of_static_members_stay_good(patch: pytest.MonkeyPatch) -> None:
+    def refuse(machine: GroupMachine, group: ClassicGroup, sender: Any) -> ErrorCode | None:
+        member_id = group.static_ids.get(sender.instance_id or "", sender.member_id)
+        if member_id not in group.members:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return None if sender.generation == group.generation else ErrorCode.ILLEGAL_GENERATION
+
+    patch.setattr(GroupMachine, "_refuse_member", refuse)
 
 
 def generations_stand_still(patch: pytest.MonkeyPatch) -> None:
@@ -215,6 +219,7 @@ BUGS: tuple[Bug, ...] = (
     rebalances_never_end,
     syncs_never_end,
     static_members_are_not_fenced,
+    old_ids_of_static_members_stay_good,
     generations_stand_still,
     everybody_gets_the_leaders_share,
     old_assignments_are_kept,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine
 from typing import Any
 
 from tests.sim.clients import Client
@@ -17,12 +16,18 @@ from tests.sim.world import World, every
 
 from ottla.core.catalog import GROUPS_TOPIC
 from ottla.core.group import records
+from ottla.core.group.classic import State
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import GroupConfig
 from ottla.errors import ErrorCode
 from ottla.records.batch import read_batch
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest
+from ottla.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 
 BAD_NETWORK = Weather(slow=0.03, lost=0.01, broken=0.01, doubled=0.04)
 BAD_DISK = DiskWeather(
@@ -33,6 +38,7 @@ SETTLES_WITHIN_SECONDS = 90.0
 STAYS_SECONDS = 12.0
 # What no request may take longer than: the longest rebalance timeout, twice, and what disks and messages take.
 ANSWERED_WITHIN_SECONDS = 45.0
+SLACK_MS = 1000
 
 
 def group_options(rng: random.Random) -> dict[str, object]:
@@ -63,7 +69,8 @@ class Crowd:
         self.world.trace.note(
             "{} starts in {} as {}", member.name, setup.group_id, repr(setup.instance_id)
         )
-        self.tasks[member] = start(member.run())
+        member.dawdles = self.rng.random() < 0.3
+        self.tasks[member] = self.world.start(member.run())
 
     def start_new(self, group_id: str) -> None:
         rng = self.rng
@@ -128,36 +135,75 @@ async def grouping(world: World) -> None:
     crowd = Crowd(world, rng, ["g0", "g1"][: rng.randint(1, 2)])
     for _ in range(rng.randint(1, 4)):
         crowd.start_new(rng.choice(crowd.group_ids))
+    simple = SimpleConsumer(world, "simple consumer", "simple")
     observers = [Observer(world, f"observer of {name}", name) for name in crowd.group_ids]
     background = [
-        start(every(rng.uniform(2, 5), lambda: check_replays(world))),
-        start(every(10.0, lambda: check_answers(world))),
-        *(start(observer.run()) for observer in observers),
+        world.start(every(rng.uniform(2, 5), lambda: check_replays(world))),
+        world.start(every(10.0, lambda: check_answers(world))),
+        world.start(every(5.0, lambda: check_rebalances(world))),
+        world.start(simple.run()),
+        *(world.start(observer.run()) for observer in observers),
     ]
     if rng.random() < 0.8:
         world.network.weather = BAD_NETWORK
     if rng.random() < 0.8:
         world.nodes.store.weather = BAD_DISK
     bad_seconds = rng.uniform(10, 40)
-    troubles = [start(crowd.live(bad_seconds))]
+    troubles = [world.start(crowd.live(bad_seconds))]
     if rng.random() < 0.8:
         troubles.append(
-            start(trouble(world.nodes, world.random("trouble"), bad_seconds, [GROUPS_TOPIC]))
+            world.start(trouble(world.nodes, world.random("trouble"), bad_seconds, [GROUPS_TOPIC]))
         )
     for task in troubles:
         await task
     world.calm_down()
+    for member in crowd.members:
+        member.dawdles = False
     for observer in observers:
         await settle(world, crowd, observer)
     check_replays(world)
     check_answers(world)
     for task in [*background, *crowd.tasks.values()]:
-        if task.done() and not task.cancelled():
-            task.result()
         task.cancel()
     world.trace.note(
         "{} commits acknowledged, {} rejected", checks.acknowledged_commits, checks.rejected_commits
     )
+
+
+class SimpleConsumer(GroupClient):
+    """Commits offsets without being in a group, deletes them at times, and looks at what is there."""
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(self.rng.uniform(0.5, 6))
+            if self.coordinator is None:
+                await self.find_coordinator()
+            if self.coordinator is not None:
+                await self._act()
+
+    async def _act(self) -> None:
+        counts = self.world.partition_counts
+        partitions = [(topic, number) for topic in counts for number in range(counts[topic])]
+        some = self.rng.sample(partitions, self.rng.randint(1, len(partitions)))
+        drawn = self.rng.random()
+        request: Any
+        if drawn < 0.5:
+            request = self.commit_request({key: self.world.next_number() for key in some})
+        elif drawn < 0.6:
+            request = OffsetDeleteRequest(
+                group_id=self.group_id,
+                topics=[
+                    OffsetDeleteRequestTopic(
+                        name=topic,
+                        partitions=[OffsetDeleteRequestPartition(partition_index=number)],
+                    )
+                    for topic, number in some[:2]
+                ],
+            )
+        else:
+            request = self.fetch_request(partitions)
+        if await self.ask_coordinator(request) is None or self.rng.random() < 0.2:
+            self.coordinator = None
 
 
 class Observer(GroupClient):
@@ -274,6 +320,21 @@ def check_answers(world: World) -> None:
     world.check(not hanging, "never answered: {}", [f"#{exchange.number}" for exchange in hanging])
 
 
+def check_rebalances(world: World) -> None:
+    """No group waits longer for assignments than its members may take."""
+    for node in world.nodes.running.values():
+        for coordinator in node.groups._loaded.values():
+            for group in coordinator.machine.membership.groups.values():
+                took_ms = world.nodes.clock.now_ms() - group.state_timestamp_ms
+                world.check(
+                    group.state is not State.COMPLETING_REBALANCE
+                    or took_ms <= group.rebalance_timeout_ms + SLACK_MS,
+                    "{} waits for its assignment for {} ms",
+                    group.group_id,
+                    took_ms,
+                )
+
+
 async def _create_topics(world: World) -> None:
     client = Client(world, "creator")
     topics = [
@@ -284,7 +345,3 @@ async def _create_topics(world: World) -> None:
     ]
     answer = await client.ask_any(CreateTopicsRequest(topics=topics))
     assert all(topic.error_code == ErrorCode.NONE for topic in answer.topics), answer
-
-
-def start(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    return asyncio.get_running_loop().create_task(coroutine)

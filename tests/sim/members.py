@@ -38,6 +38,9 @@ CONSUMER = "consumer"
 NO_GENERATION = -1
 STATIC = "static-"  # what instance ids begin with
 JOIN_SLACK_SECONDS = 5.0
+DAWDLES = 0.03
+DAWDLES_SECONDS = 50.0
+COMMITS_AFTER_LEAVING = 0.5
 Partitions = list[tuple[str, int]]
 
 # Where a static member says which one it is.
@@ -77,6 +80,10 @@ class GroupClient(Client):
         super().__init__(world, name)
         self.group_id = group_id
         self.coordinator: int | None = None
+
+    @property
+    def has_coordinator(self) -> bool:
+        return self.coordinator is not None
 
     async def find_coordinator(self) -> None:
         if self.version_of(FindCoordinatorRequest) < 4:
@@ -167,6 +174,7 @@ class Member(GroupClient):
         self.needs_join = True
         self.is_alive = True
         self.leaves_soon = False
+        self.dawdles = False
         self._paused_until = 0.0
         self._metadata_version = self.rng.randint(0, 3)
         self._heartbeat_seconds = setup.session_timeout_ms / 1000 * self.rng.uniform(0.2, 0.35)
@@ -197,6 +205,10 @@ class Member(GroupClient):
             self.is_alive = False
             self.world.trace.note("{} ends: {}", self.name, error.error.name)
             self.close()
+
+    @property
+    def has_partitions(self) -> bool:
+        return bool(self.assignment) and self.has_coordinator
 
     async def _ask(self, request: Any, timeout_seconds: float = TIMEOUT_SECONDS) -> Any | None:
         await self._breathe()
@@ -257,7 +269,19 @@ class Member(GroupClient):
         else:
             self.member_id, self.generation = answer.member_id, answer.generation_id
             self.protocol = answer.protocol_name
-            await self._sync(self._assignments(answer), topics)
+            assignments = self._assignments(answer)
+            if self.dawdles and self.rng.random() < DAWDLES:
+                await self._dawdle()
+            await self._sync(assignments, topics)
+
+    async def _dawdle(self) -> None:
+        """Heartbeats and does not sync, as no good client does: the coordinator has to lose patience (KAFKA-13435)."""
+        self.needs_join = False
+        end = self.world.loop.time() + DAWDLES_SECONDS
+        while self.has_coordinator and not self.needs_join and self.world.loop.time() < end:
+            await asyncio.sleep(self._heartbeat_seconds)
+            await self._heartbeat()
+        self.needs_join = True
 
     def _fail(self, error: ErrorCode) -> None:
         """Whether the error is one that a member of its kind can get; it ends then."""
@@ -283,6 +307,8 @@ class Member(GroupClient):
         ]
 
     async def _sync(self, assignments: list[SyncGroupRequestAssignment], topics: list[str]) -> None:
+        if self.coordinator is None:
+            return
         request = SyncGroupRequest(
             group_id=self.group_id,
             generation_id=self.generation,
@@ -322,9 +348,9 @@ class Member(GroupClient):
             await self._leave()
             return
         drawn = self.rng.random()
-        if self.assignment and drawn < 0.4:
+        if self.has_partitions and drawn < 0.4:
             await self._commit()
-        elif self.assignment and drawn < 0.5:
+        elif self.has_partitions and drawn < 0.5:
             await self._fetch_offsets()
         if self.coordinator is not None and not self.needs_join and drawn < 0.9:
             await self._heartbeat()
@@ -394,8 +420,10 @@ class Member(GroupClient):
         else:
             request = LeaveGroupRequest(group_id=self.group_id, members=[identity])
         self.is_alive = False
-        self.assignment = []
         await self._ask(request)
+        if self.has_partitions and self.rng.random() < COMMITS_AFTER_LEAVING:
+            await self._commit()
+        self.assignment = []
         self.close()
 
 

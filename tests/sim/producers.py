@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
 
 from tests.sim.clients import Client
 from tests.sim.disk import DiskWeather
@@ -235,7 +233,10 @@ async def producing(world: World) -> None:
         Reader(world, f"reader-{partition}", partition) for partition in range(partition_count)
     ]
     world.network.weather, world.nodes.store.weather = BAD_NETWORK, BAD_DISK
-    work = [*(start(one.run()) for one in producers), *(start(one.run()) for one in readers)]
+    work = [
+        *(world.start(one.run()) for one in producers),
+        *(world.start(one.run()) for one in readers),
+    ]
     await trouble(world.nodes, rng, rng.uniform(10, 40), [TOPIC])
     world.calm_down()
     await asyncio.sleep(15)
@@ -244,15 +245,9 @@ async def producing(world: World) -> None:
     for producer, before in zip(producers, sent_before, strict=True):
         world.check(len(producer.acknowledged) > before, "{} is stuck", producer.name)
     for task in work:
-        if task.done():
-            task.result()
         task.cancel()
     for reader in readers:
         reader.offset = 0
         while await reader.read() != 0:
             pass
         check_log(world, [one for one in producers if one.partition == reader.partition], reader)
-
-
-def start(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    return asyncio.get_running_loop().create_task(coroutine)

@@ -10,6 +10,7 @@ import argparse
 import random
 import sys
 import time
+import traceback
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, NamedTuple
 
@@ -69,6 +70,7 @@ def _show(name: str, seed: int) -> int:
         play(world, SCENARIOS[name].play)
     except Exception as error:
         print("\n".join(world.trace.lines()))
+        traceback.print_exception(error)
         print(f"FAILED: {error!r}")
         return 1
     print("\n".join(world.trace.lines()))

@@ -56,6 +56,18 @@ class World:
             self.loop.abort(error)
             raise error
 
+    def start(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Runs something beside the scenario; if it fails, everything does."""
+
+        def look(done: asyncio.Task[None]) -> None:
+            error = None if done.cancelled() else done.exception()
+            if isinstance(error, Exception):
+                self.loop.abort(error)
+
+        task: asyncio.Task[None] = self.loop.create_task(coroutine)
+        task.add_done_callback(look)
+        return task
+
     def calm_down(self) -> None:
         """From now on nothing goes wrong any more."""
         self.trace.note("everything is well from here on")
