@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tests.sim.clients import Client
@@ -14,6 +16,7 @@ from tests.sim.network import Weather
 from tests.sim.nodes import trouble
 from tests.sim.world import World, every
 
+from ottla.broker import coordinator
 from ottla.core.catalog import GROUPS_TOPIC
 from ottla.core.group import records
 from ottla.core.group.classic import State
@@ -125,9 +128,25 @@ class Crowd:
             self.start(member.setup, member.topics)
 
 
+@contextmanager
+def replayed_in_slices(record_count: int) -> Iterator[None]:
+    """Has replays take more than one turn of the loop, as those of long logs do."""
+    usual = coordinator.SLICE_RECORDS
+    coordinator.SLICE_RECORDS = record_count  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        coordinator.SLICE_RECORDS = usual  # type: ignore[misc]
+
+
 async def grouping(world: World) -> None:
     """The scenario: bad times, then good ones in which every group finds its balance."""
     rng = world.random("scenario")
+    with replayed_in_slices(rng.choice([1, 5, 500])):
+        await _play(world, rng)
+
+
+async def _play(world: World, rng: random.Random) -> None:
     world.nodes.start_all()
     world.partition_counts = {"t0": rng.randint(1, 5), "t1": rng.randint(1, 4)}
     await _create_topics(world)
@@ -138,7 +157,7 @@ async def grouping(world: World) -> None:
     simple = SimpleConsumer(world, "simple consumer", "simple")
     observers = [Observer(world, f"observer of {name}", name) for name in crowd.group_ids]
     background = [
-        world.start(every(rng.uniform(2, 5), lambda: check_replays(world))),
+        world.start(every(rng.uniform(3, 9), lambda: check_replays(world))),
         world.start(every(10.0, lambda: check_answers(world))),
         world.start(every(5.0, lambda: check_rebalances(world))),
         world.start(simple.run()),
@@ -289,15 +308,15 @@ async def _imbalance(world: World, crowd: Crowd, observer: Observer) -> str:
 def check_replays(world: World) -> None:
     """Every coordinator knows what a new one would read from the log, no more and no less."""
     for node in world.nodes.running.values():
-        for partition, coordinator in node.groups._loaded.items():
-            if coordinator.is_loaded:
+        for partition, found in node.groups._loaded.items():
+            if found.is_loaded:
                 kept = world.nodes.store.batches(GROUPS_TOPIC, partition)
-                replayed = replay(coordinator.machine.config, kept).durable_state()
-                known = coordinator.machine.durable_state()
+                replayed = replay(found.machine.config, kept).durable_state()
+                known = found.machine.durable_state()
                 world.check(
                     known == replayed,
                     "{} of node {} knows {}, but its log says {}",
-                    str(coordinator),
+                    str(found),
                     node.node_id,
                     known,
                     replayed,
@@ -323,8 +342,8 @@ def check_answers(world: World) -> None:
 def check_rebalances(world: World) -> None:
     """No group waits longer for assignments than its members may take."""
     for node in world.nodes.running.values():
-        for coordinator in node.groups._loaded.values():
-            for group in coordinator.machine.membership.groups.values():
+        for found in node.groups._loaded.values():
+            for group in found.machine.membership.groups.values():
                 took_ms = world.nodes.clock.now_ms() - group.state_timestamp_ms
                 world.check(
                     group.state is not State.COMPLETING_REBALANCE
