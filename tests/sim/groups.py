@@ -45,10 +45,19 @@ SLACK_MS = 1000
 
 
 def group_options(rng: random.Random) -> dict[str, object]:
-    return {
+    options: dict[str, object] = {
         "offsets.topic.num.partitions": rng.choice([1, 2, 3]),
         "group.initial.rebalance.delay.ms": rng.choice([0, 0, 500, 3000]),
+        "log.cleaner.enable": rng.random() < 0.3,
     }
+    if options["log.cleaner.enable"]:
+        options |= {
+            "offsets.topic.segment.bytes": rng.choice([500, 2000]),
+            "log.cleaner.backoff.ms": rng.choice([500, 3000]),
+            "log.cleaner.min.cleanable.ratio": 0,
+            "log.cleaner.delete.retention.ms": rng.choice([0, 5000]),
+        }
+    return options
 
 
 class Crowd:

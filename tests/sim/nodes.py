@@ -14,6 +14,7 @@ from tests.sim.network import NOBODY, Network, endpoint_of
 from tests.sim.trace import Trace
 
 from ottla.broker.cluster import Cluster
+from ottla.broker.compacting import Compactor
 from ottla.broker.node import Node
 from ottla.config.broker import BrokerConfig
 from ottla.model import topic_id_text
@@ -140,6 +141,8 @@ class Nodes:
         self.running[node.node_id] = node
         self.network.attach(node, owner)
         self.loop.create_task(self._tick(node), context=owner.context)
+        if node.config.log_cleaner_enable:
+            self.loop.create_task(Compactor(node).run(), context=owner.context)
 
     async def _tick(self, node: Node) -> None:
         """What a server does every now and then."""
