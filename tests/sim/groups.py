@@ -6,12 +6,12 @@ import asyncio
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from tests.sim.clients import Client
 from tests.sim.disk import DiskWeather
+from tests.sim.group_clients import Observer, SimpleConsumer
 from tests.sim.invariants import GroupChecks
-from tests.sim.members import STATIC, GroupClient, Member, Setup, decode_assignment
+from tests.sim.members import STATIC, Member, Setup, partitions_of
 from tests.sim.network import Weather
 from tests.sim.nodes import trouble
 from tests.sim.world import World, every
@@ -25,16 +25,19 @@ from ottla.core.group.requests import GroupConfig
 from ottla.errors import ErrorCode
 from ottla.records.batch import read_batch
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from ottla.wire.messages.describe_groups import DescribeGroupsRequest
-from ottla.wire.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
 
 BAD_NETWORK = Weather(slow=0.03, lost=0.01, broken=0.01, doubled=0.04)
 BAD_DISK = DiskWeather(
     refused=0.02, full=0.01, written=0.03, late=0.3, late_failed=0.05, claim_failed=0.03
+)
+# What the members of a group can do; each of them likes these in an order of its own.
+PROTOCOLS = (
+    ("range",),
+    ("range", "roundrobin"),
+    ("sticky",),
+    ("cooperative-sticky",),
+    ("cooperative-sticky",),
+    ("range", "cooperative-sticky"),
 )
 MAX_MEMBERS = 6
 SETTLES_WITHIN_SECONDS = 90.0
@@ -70,6 +73,7 @@ class Crowd:
         self.members: list[Member] = []
         self.tasks: dict[Member, asyncio.Task[None]] = {}
         self._instances = 0
+        self._protocols = {group_id: rng.choice(PROTOCOLS) for group_id in group_ids}
 
     @property
     def alive(self) -> list[Member]:
@@ -91,7 +95,15 @@ class Crowd:
             self._instances += 1
             instance_id = f"{STATIC}{self._instances}"
         session_timeout_ms = rng.choice([6000, 8000, 10_000])
-        setup = Setup(group_id, instance_id, session_timeout_ms, rng.choice([4000, 8000, 15_000]))
+        protocols = list(self._protocols[group_id])
+        rng.shuffle(protocols)
+        setup = Setup(
+            group_id,
+            instance_id,
+            session_timeout_ms,
+            rng.choice([4000, 8000, 15_000]),
+            tuple(protocols),
+        )
         topics = list(self.world.partition_counts)
         self.start(setup, topics if rng.random() < 0.7 else [rng.choice(topics)])
 
@@ -198,77 +210,6 @@ async def _play(world: World, rng: random.Random) -> None:
     )
 
 
-class SimpleConsumer(GroupClient):
-    """Commits offsets without being in a group, deletes them at times, and looks at what is there."""
-
-    async def run(self) -> None:
-        while True:
-            await asyncio.sleep(self.rng.uniform(0.5, 6))
-            if self.coordinator is None:
-                await self.find_coordinator()
-            if self.coordinator is not None:
-                await self._act()
-
-    async def _act(self) -> None:
-        counts = self.world.partition_counts
-        partitions = [(topic, number) for topic in counts for number in range(counts[topic])]
-        some = self.rng.sample(partitions, self.rng.randint(1, len(partitions)))
-        drawn = self.rng.random()
-        request: Any
-        if drawn < 0.5:
-            request = self.commit_request({key: self.world.next_number() for key in some})
-        elif drawn < 0.6:
-            request = OffsetDeleteRequest(
-                group_id=self.group_id,
-                topics=[
-                    OffsetDeleteRequestTopic(
-                        name=topic,
-                        partitions=[OffsetDeleteRequestPartition(partition_index=number)],
-                    )
-                    for topic, number in some[:2]
-                ],
-            )
-        else:
-            request = self.fetch_request(partitions)
-        if await self.ask_coordinator(request) is None or self.rng.random() < 0.2:
-            self.coordinator = None
-
-
-class Observer(GroupClient):
-    """Looks at a group from outside."""
-
-    async def run(self) -> None:
-        while True:
-            await asyncio.sleep(self.rng.uniform(2, 8))
-            await self.fetch_offsets()
-
-    async def fetch_offsets(self) -> None:
-        if self.coordinator is None:
-            await self.find_coordinator()
-        if self.coordinator is None:
-            return
-        counts = self.world.partition_counts
-        partitions = [(topic, number) for topic in counts for number in range(counts[topic])]
-        answer = await self.ask_coordinator(self.fetch_request(partitions))
-        if answer is not None:
-            error = answer.groups[0].error_code if answer.groups else answer.error_code
-            if error != ErrorCode.NONE:
-                self.coordinator = None
-
-    async def describe(self) -> Any | None:
-        if self.coordinator is None:
-            await self.find_coordinator()
-        if self.coordinator is None:
-            return None
-        answer = await self.ask_coordinator(DescribeGroupsRequest(groups=[self.group_id]))
-        if answer is None:
-            return None
-        described = answer.groups[0]
-        if described.error_code != ErrorCode.NONE:
-            self.coordinator = None
-        return described
-
-
 async def settle(world: World, crowd: Crowd, observer: Observer) -> None:
     """Waits until a group is in balance and stays so for longer than a session lasts; that must not take long."""
     deadline = world.loop.time() + SETTLES_WITHIN_SECONDS
@@ -300,7 +241,7 @@ async def _imbalance(world: World, crowd: Crowd, observer: Observer) -> str:
         return f"has the members {sorted(described)}"
     owned: list[tuple[str, int]] = []
     for member in members:
-        stored = decode_assignment(described[member.member_id].member_assignment)
+        stored = partitions_of(described[member.member_id].member_assignment)
         if member.needs_join or stored != member.assignment:
             return f"{member.name} is not told of {stored}"
         owned += member.assignment

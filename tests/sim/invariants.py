@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from tests.sim.members import STATIC, decode_assignment
+from tests.sim.members import STATIC, partitions_of
 from tests.sim.network import Exchange
 from tests.sim.world import World
 
@@ -208,9 +208,9 @@ class GroupChecks:
         self._check(
             before == assignment, exchange, "{} has another assignment in {}", owner, number
         )
-        mine = set(decode_assignment(assignment))
+        mine = set(partitions_of(assignment))
         for other, theirs in generation.assigned.items():
-            shared = mine.intersection(decode_assignment(theirs)) if other != owner else None
+            shared = mine.intersection(partitions_of(theirs)) if other != owner else None
             self._check(
                 not shared, exchange, "{} and {} both own {}", owner, other, sorted(shared or ())
             )

@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.sim.clients import TIMEOUT_SECONDS, Client
+from tests.sim.clients import TIMEOUT_SECONDS
+from tests.sim.group_clients import GroupClient
 from tests.sim.world import World
 
+from ottla.core.assignors.model import (
+    Assignment,
+    RebalanceProtocol,
+    Subscription,
+    partitions_without_racks,
+)
+from ottla.core.assignors.protocol import (
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from ottla.core.assignors.registry import ASSIGNORS
 from ottla.errors import ErrorCode
-from ottla.wire.compile import decode_stored, encode_stored
-from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.model import TopicPartition
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from ottla.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from ottla.wire.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-)
+from ottla.wire.messages.offset_commit import OffsetCommitRequest
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from ottla.wire.stored.consumer_protocol import (
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
-    TopicPartition,
-)
 
 CONSUMER = "consumer"
 NO_GENERATION = -1
@@ -41,7 +39,6 @@ JOIN_SLACK_SECONDS = 5.0
 DAWDLES = 0.03
 DAWDLES_SECONDS = 50.0
 COMMITS_AFTER_LEAVING = 0.5
-Partitions = list[tuple[str, int]]
 
 # Where a static member says which one it is.
 STATIC_VERSIONS: dict[type[Any], int] = {
@@ -62,7 +59,7 @@ class Setup:
     instance_id: str | None
     session_timeout_ms: int
     rebalance_timeout_ms: int
-    protocols: tuple[str, ...] = ("range",)
+    protocols: tuple[str, ...]  # names of assignors, the best liked first
 
 
 class FatalError(Exception):
@@ -71,91 +68,6 @@ class FatalError(Exception):
     def __init__(self, error: ErrorCode) -> None:
         super().__init__(error.name)
         self.error = error
-
-
-class GroupClient(Client):
-    """A client that finds the coordinator of its group, and knows how each version names topics."""
-
-    def __init__(self, world: World, name: str, group_id: str) -> None:
-        super().__init__(world, name)
-        self.group_id = group_id
-        self.coordinator: int | None = None
-
-    @property
-    def has_coordinator(self) -> bool:
-        return self.coordinator is not None
-
-    async def find_coordinator(self) -> None:
-        if self.version_of(FindCoordinatorRequest) < 4:
-            request = FindCoordinatorRequest(key=self.group_id)
-            found = await self.ask_any(request)
-        else:
-            request = FindCoordinatorRequest(coordinator_keys=[self.group_id])
-            found = (await self.ask_any(request)).coordinators[0]
-        if found.error_code == ErrorCode.NONE:
-            self.coordinator = found.node_id
-        else:
-            self.expect(found.error_code, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            await self.back_off()
-
-    async def ask_coordinator(
-        self, request: Any, timeout_seconds: float = TIMEOUT_SECONDS
-    ) -> Any | None:
-        """The answer; without one the coordinator has to be found again."""
-        assert self.coordinator is not None
-        answer = await self.ask(self.coordinator, request, timeout_seconds)
-        if answer is None:
-            self.coordinator = None
-        return answer
-
-    def expect(self, error_code: int, *expected: ErrorCode) -> None:
-        """Whether a client is prepared for the error."""
-        error = ErrorCode(error_code)
-        self.world.check(error in expected, "{} is told {}", self.name, error.name)
-
-    def topic_id(self, topic: str) -> Any:
-        return self.world.nodes.cluster.catalog.topics[topic].topic_id
-
-    def commit_request(self, offsets: Mapping[tuple[str, int], int]) -> OffsetCommitRequest:
-        by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
-        for (topic, partition), offset in offsets.items():
-            by_topic.setdefault(topic, []).append(
-                OffsetCommitRequestPartition(
-                    partition_index=partition,
-                    committed_offset=offset,
-                    committed_metadata=self.name,
-                )
-            )
-        return OffsetCommitRequest(
-            group_id=self.group_id,
-            member_id="",
-            topics=[
-                OffsetCommitRequestTopic(name=name, topic_id=self.topic_id(name), partitions=found)
-                for name, found in by_topic.items()
-            ],
-        )
-
-    def fetch_request(self, partitions: Sequence[tuple[str, int]]) -> OffsetFetchRequest:
-        by_topic: dict[str, list[int]] = {}
-        for topic, partition in partitions:
-            by_topic.setdefault(topic, []).append(partition)
-        if self.version_of(OffsetFetchRequest) < 8:
-            return OffsetFetchRequest(
-                group_id=self.group_id,
-                topics=[
-                    OffsetFetchRequestTopic(name=name, partition_indexes=found)
-                    for name, found in by_topic.items()
-                ],
-            )
-        topics = [
-            OffsetFetchRequestTopics(
-                name=name, topic_id=self.topic_id(name), partition_indexes=found
-            )
-            for name, found in by_topic.items()
-        ]
-        return OffsetFetchRequest(
-            groups=[OffsetFetchRequestGroup(group_id=self.group_id, topics=topics)]
-        )
 
 
 class Member(GroupClient):
@@ -170,7 +82,13 @@ class Member(GroupClient):
         self.member_id = ""
         self.generation = NO_GENERATION
         self.protocol: str | None = None
-        self.assignment: Partitions = []
+        self.assignment: list[TopicPartition] = []
+        self._assignors = {name: ASSIGNORS[name]() for name in setup.protocols}
+        # As the Java client: cooperative only if all its assignors are (KIP-429).
+        self._is_cooperative = all(
+            RebalanceProtocol.COOPERATIVE in assignor.protocols
+            for assignor in self._assignors.values()
+        )
         self.needs_join = True
         self.is_alive = True
         self.leaves_soon = False
@@ -233,9 +151,8 @@ class Member(GroupClient):
 
     async def _join(self) -> None:
         topics = list(self.topics)
-        metadata = encode_stored(
-            ConsumerProtocolSubscription(topics=topics), self._metadata_version
-        )
+        if not self._is_cooperative:
+            self.assignment = []
         request = JoinGroupRequest(
             group_id=self.group_id,
             session_timeout_ms=self.setup.session_timeout_ms,
@@ -244,13 +161,11 @@ class Member(GroupClient):
             group_instance_id=self.setup.instance_id,
             protocol_type=CONSUMER,
             protocols=[
-                JoinGroupRequestProtocol(name=name, metadata=metadata)
+                JoinGroupRequestProtocol(name=name, metadata=self._subscription(name))
                 for name in self.setup.protocols
             ],
         )
         timeout_seconds = self.setup.rebalance_timeout_ms / 1000 + JOIN_SLACK_SECONDS
-        # An eager member gives up what it has before it joins (KIP-429 calls it that).
-        self.assignment = []
         answer = await self._ask(request, timeout_seconds)
         if answer is None:
             return
@@ -293,18 +208,33 @@ class Member(GroupClient):
         """What a leader decides; nobody else does, nor does a leader that is told to leave it as it is."""
         if answer.leader != answer.member_id or answer.skip_assignment:
             return []
-        wanted = {
-            member.member_id: decode_stored(ConsumerProtocolSubscription, member.metadata).topics
+        subscriptions = {
+            member.member_id: decode_subscription(member.metadata, member.group_instance_id)
             for member in answer.members
         }
-        self.world.check(answer.member_id in wanted, "{} leads a group without itself", self.name)
-        assigned = assign(wanted, self.world.partition_counts)
+        self.world.check(
+            answer.member_id in subscriptions, "{} leads a group without itself", self.name
+        )
+        cluster = {
+            topic: partitions_without_racks(count)
+            for topic, count in self.world.partition_counts.items()
+        }
+        assigned = self._assignors[answer.protocol_name].assign(cluster, subscriptions)
         return [
             SyncGroupRequestAssignment(
-                member_id=member_id, assignment=encode_assignment(partitions)
+                member_id=member_id, assignment=encode_assignment(share, self._metadata_version)
             )
-            for member_id, partitions in assigned.items()
+            for member_id, share in assigned.items()
         ]
+
+    def _subscription(self, name: str) -> bytes:
+        subscription = Subscription(
+            tuple(self.topics),
+            self._assignors[name].subscription_user_data(self.topics),
+            tuple(self.assignment),
+            self.generation if self.assignment else NO_GENERATION,
+        )
+        return encode_subscription(subscription, self._metadata_version)
 
     async def _sync(self, assignments: list[SyncGroupRequestAssignment], topics: list[str]) -> None:
         if self.coordinator is None:
@@ -332,12 +262,22 @@ class Member(GroupClient):
         elif error is not ErrorCode.NONE:
             self._fail(error)
         else:
-            self.assignment = decode_assignment(answer.assignment)
-            # As the Java client does: what was assigned must be what is subscribed to now.
-            is_wanted = all(topic in self.topics for topic, _ in self.assignment)
-            self.needs_join = topics != self.topics or not is_wanted
+            self._take(answer.assignment)
+            self.needs_join = self.needs_join or topics != self.topics
             if self.assignment and self.rng.random() < 0.5:
                 await self._fetch_offsets()
+
+    def _take(self, data: bytes | memoryview) -> None:
+        """Takes its share; a member that the leader did not know gets no bytes at all."""
+        share = decode_assignment(data) if data else Assignment(())
+        given = list(share.partitions)
+        # As the Java client does: what was assigned must be what is subscribed to now, and who has to give something
+        # up joins again, so that somebody else can get it (KIP-429).
+        is_wanted = all(topic in self.topics for topic, _ in given)
+        is_reduced = any(partition not in given for partition in self.assignment)
+        self.needs_join = not is_wanted or is_reduced
+        self.assignment = given
+        self._assignors[self.protocol or ""].on_assignment(share, self.generation)
 
     # Being in the group.
 
@@ -377,7 +317,7 @@ class Member(GroupClient):
 
     async def _commit(self) -> None:
         count = self.rng.randint(1, len(self.assignment))
-        offsets = {
+        offsets: dict[tuple[str, int], int] = {
             partition: self.world.next_number()
             for partition in self.rng.sample(self.assignment, count)
         }
@@ -427,37 +367,6 @@ class Member(GroupClient):
         self.close()
 
 
-def assign(wanted: Mapping[str, Sequence[str]], counts: Mapping[str, int]) -> dict[str, Partitions]:
-    """Gives every partition of every topic to the members that want it, in turns."""
-    assigned: dict[str, Partitions] = {member_id: [] for member_id in wanted}
-    turn = 0
-    for topic, count in counts.items():
-        takers = [member_id for member_id, topics in wanted.items() if topic in topics]
-        for partition in range(count if takers else 0):
-            assigned[takers[turn % len(takers)]].append((topic, partition))
-            turn += 1
-    return assigned
-
-
-def encode_assignment(partitions: Partitions) -> bytes:
-    by_topic: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        by_topic.setdefault(topic, []).append(partition)
-    assignment = ConsumerProtocolAssignment(
-        assigned_partitions=[
-            TopicPartition(topic=topic, partitions=found) for topic, found in by_topic.items()
-        ]
-    )
-    return encode_stored(assignment, 0)
-
-
-def decode_assignment(data: bytes | memoryview) -> Partitions:
-    """The partitions of an assignment; a member that the leader did not know gets no bytes at all."""
-    if not data:
-        return []
-    assignment = decode_stored(ConsumerProtocolAssignment, data)
-    return [
-        (assigned.topic, partition)
-        for assigned in assignment.assigned_partitions
-        for partition in assigned.partitions
-    ]
+def partitions_of(data: bytes | memoryview) -> list[TopicPartition]:
+    """What an assignment gives."""
+    return list(decode_assignment(data).partitions) if data else []
