@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -19,11 +19,13 @@ from ottla.ports import (
     Clock,
     Extent,
     FencedError,
+    JsonValue,
     PartitionRef,
     StorageError,
     StorageFullError,
 )
 from ottla.storage.memory import MemoryLog, MemoryStore
+from ottla.storage.memory_catalog import MemoryCatalog
 from ottla.storage.memory_segments import Partition
 
 
@@ -38,6 +40,7 @@ class DiskWeather:
     late_seconds: tuple[float, float] = (0.001, 2.0)
     late_failed: float = 0.0  # of the late ones, how many fail in the end, and may be lost
     claim_failed: float = 0.0
+    catalog_failed: float = 0.0  # a change of the catalog fails, and nothing was changed
 
 
 FINE = DiskWeather()
@@ -217,6 +220,21 @@ def cut_tail(partition: Partition, batch_count: int) -> None:
         del partition.snapshots[offset]
 
 
+class FaultyCatalog(MemoryCatalog):
+    """The catalog of the memory engine."""
+
+    def __init__(self, store: FaultyStore) -> None:
+        super().__init__()
+        self._store = store
+
+    def commit(self, changes: Mapping[str, JsonValue], expected_revision: int) -> int:
+        store = self._store
+        if store.weather.catalog_failed and store.rng.random() < store.weather.catalog_failed:
+            store.trace.note("the catalog does not take {}", sorted(changes))
+            raise StorageError("not now")
+        return super().commit(changes, expected_revision)
+
+
 class FaultyStore(MemoryStore):
     """The memory engine; what it keeps outlives the nodes."""
 
@@ -225,6 +243,7 @@ class FaultyStore(MemoryStore):
     ) -> None:
         super().__init__(clock=clock)
         self._cluster_id = cluster_id
+        self._catalog = FaultyCatalog(self)
         self.loop = loop
         self.rng = rng
         self.trace = trace

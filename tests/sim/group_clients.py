@@ -10,6 +10,7 @@ from tests.sim.clients import TIMEOUT_SECONDS, Client
 from tests.sim.world import World
 
 from ottla.errors import ErrorCode
+from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.offset_commit import (
@@ -134,7 +135,9 @@ class SimpleConsumer(GroupClient):
         request: Any
         if drawn < 0.5:
             request = self.commit_request({key: self.world.next_number() for key in some})
-        elif drawn < 0.6:
+        elif drawn < 0.55:
+            request = DeleteGroupsRequest(groups_names=[self.group_id])
+        elif drawn < 0.62:
             request = OffsetDeleteRequest(
                 group_id=self.group_id,
                 topics=[

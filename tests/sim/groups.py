@@ -24,11 +24,21 @@ from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import GroupConfig
 from ottla.errors import ErrorCode
 from ottla.records.batch import read_batch
+from ottla.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 BAD_NETWORK = Weather(slow=0.03, lost=0.01, broken=0.01, doubled=0.04)
 BAD_DISK = DiskWeather(
-    refused=0.02, full=0.01, written=0.03, late=0.3, late_failed=0.05, claim_failed=0.03
+    refused=0.02,
+    full=0.01,
+    written=0.03,
+    late=0.3,
+    late_failed=0.05,
+    claim_failed=0.03,
+    catalog_failed=0.1,
 )
 # What the members of a group can do; each of them likes these in an order of its own.
 PROTOCOLS = (
@@ -72,6 +82,7 @@ class Crowd:
         self.group_ids = group_ids
         self.members: list[Member] = []
         self.tasks: dict[Member, asyncio.Task[None]] = {}
+        self.has_grown_topics = False
         self._instances = 0
         self._protocols = {group_id: rng.choice(PROTOCOLS) for group_id in group_ids}
 
@@ -116,12 +127,25 @@ class Crowd:
         else:
             member.vanish()
 
+    async def _grow(self, topic: str) -> None:
+        """Gives a topic another partition, which clients see when that is done."""
+        count = self.world.partition_counts[topic] + 1
+        wanted = CreatePartitionsTopic(name=topic, count=count, assignments=None)
+        request = CreatePartitionsRequest(topics=[wanted], timeout_ms=1000, validate_only=False)
+        answer = await Client(self.world, f"admin {count} {topic}").ask_any(request)
+        if answer.results[0].error_code == ErrorCode.NONE:
+            self.world.trace.note("{} has {} partitions", topic, count)
+            self.world.partition_counts[topic] = count
+            self.has_grown_topics = True
+
     async def live(self, seconds: float) -> None:
         """Has things happen to members for a while."""
         end = self.world.loop.time() + seconds
         while self.world.loop.time() < end:
             await asyncio.sleep(self.rng.uniform(0.2, 5.0))
             self._happen()
+            if self.rng.random() < 0.05:
+                await self._grow(self.rng.choice(list(self.world.partition_counts)))
 
     def _happen(self) -> None:
         rng, alive = self.rng, self.alive
@@ -199,6 +223,8 @@ async def _play(world: World, rng: random.Random) -> None:
     world.calm_down()
     for member in crowd.members:
         member.dawdles = False
+        # A static leader that came back may not know that it leads, and does not see that topics grow (KIP-814).
+        member.needs_join = member.needs_join or crowd.has_grown_topics
     for observer in observers:
         await settle(world, crowd, observer)
     check_replays(world)

@@ -88,7 +88,6 @@ class GroupChecks:
         self.member_ids: dict[str, None] = {}
         self.acknowledged_commits = 0
         self.rejected_commits = 0
-        self.acknowledged_deletions = 0
         self._arrivals: dict[int, Arrival] = {}
         self._open_commits: dict[int, list[tuple[tuple[str, int], Commit]]] = {}
         world.network.on_arrival.append(self._arrived)
@@ -97,6 +96,7 @@ class GroupChecks:
             "SyncGroup": self._sync_arrives,
             "OffsetCommit": self._commit_arrives,
             "OffsetDelete": self._delete_arrives,
+            "DeleteGroups": self._delete_all_arrives,
         }
         self._on_answer: dict[str, Callable[[Exchange, Group], None]] = {
             "JoinGroup": self._joined,
@@ -105,6 +105,7 @@ class GroupChecks:
             "LeaveGroup": self._left,
             "OffsetCommit": self._committed,
             "OffsetDelete": self._deleted,
+            "DeleteGroups": self._all_deleted,
             "OffsetFetch": self._fetched,
         }
 
@@ -281,27 +282,48 @@ class GroupChecks:
 
     def _delete_arrives(self, exchange: Exchange, group: Group) -> None:
         """A deletion is a commit of no offset."""
+        self._begin_deletions(
+            exchange,
+            group,
+            [
+                (topic.name, partition.partition_index)
+                for topic in exchange.request.topics
+                for partition in topic.partitions
+            ],
+        )
+
+    def _delete_all_arrives(self, exchange: Exchange, group: Group) -> None:
+        self._begin_deletions(exchange, group, list(group.commits))
+
+    def _begin_deletions(
+        self, exchange: Exchange, group: Group, keys: list[tuple[str, int]]
+    ) -> None:
         deletions = []
-        for topic in exchange.request.topics:
-            for partition in topic.partitions:
-                key = (topic.name, partition.partition_index)
-                deletion = Commit(NO_OFFSET, self.world.loop.time())
-                group.commits.setdefault(key, []).append(deletion)
-                deletions.append((key, deletion))
+        for key in keys:
+            deletion = Commit(NO_OFFSET, self.world.loop.time())
+            group.commits.setdefault(key, []).append(deletion)
+            deletions.append((key, deletion))
         self._open_commits[exchange.number] = deletions
 
     def _deleted(self, exchange: Exchange, group: Group) -> None:
         answer = exchange.response
-        deletions = self._open_commits.pop(exchange.number)
         errors = [partition.error_code for topic in answer.topics for partition in topic.partitions]
         if answer.error_code != ErrorCode.NONE:
-            errors = [answer.error_code] * len(deletions)
+            errors = [answer.error_code] * len(self._open_commits[exchange.number])
+        self._end_deletions(exchange, group, errors)
+
+    def _all_deleted(self, exchange: Exchange, group: Group) -> None:
+        count = len(self._open_commits[exchange.number])
+        self._end_deletions(exchange, group, [exchange.response.results[0].error_code] * count)
+
+    def _end_deletions(self, exchange: Exchange, group: Group, errors: list[int]) -> None:
+        deletions = self._open_commits.pop(exchange.number)
         for (key, deletion), error_code in zip(deletions, errors, strict=True):
             error = ErrorCode(error_code)
             deletion.over_at = self.world.loop.time()
-            if error is ErrorCode.NONE:
+            # A repetition finds nothing to delete any more.
+            if error in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
                 deletion.is_acknowledged = True
-                self.acknowledged_deletions += 1
             elif error not in UNKNOWN_OUTCOME:
                 group.commits[key].remove(deletion)
 
@@ -387,5 +409,7 @@ def _group_id(request: Any) -> str | None:
     if getattr(request, "groups", None):
         first = request.groups[0]
         return None if isinstance(first, str) else str(first.group_id)
+    if getattr(request, "groups_names", None):
+        return str(request.groups_names[0])
     found = getattr(request, "group_id", None)
     return None if found is None else str(found)

@@ -94,6 +94,7 @@ class Member(GroupClient):
         self.leaves_soon = False
         self.dawdles = False
         self._paused_until = 0.0
+        self._assigned_counts: dict[str, int] | None = None  # what it assigned, if it leads
         self._metadata_version = self.rng.randint(0, 3)
         self._heartbeat_seconds = setup.session_timeout_ms / 1000 * self.rng.uniform(0.2, 0.35)
 
@@ -206,6 +207,7 @@ class Member(GroupClient):
 
     def _assignments(self, answer: Any) -> list[SyncGroupRequestAssignment]:
         """What a leader decides; nobody else does, nor does a leader that is told to leave it as it is."""
+        self._assigned_counts = None
         if answer.leader != answer.member_id or answer.skip_assignment:
             return []
         subscriptions = {
@@ -215,6 +217,7 @@ class Member(GroupClient):
         self.world.check(
             answer.member_id in subscriptions, "{} leads a group without itself", self.name
         )
+        self._assigned_counts = dict(self.world.partition_counts)
         cluster = {
             topic: partitions_without_racks(count)
             for topic, count in self.world.partition_counts.items()
@@ -286,6 +289,9 @@ class Member(GroupClient):
         await self._breathe()
         if self.leaves_soon:
             await self._leave()
+            return
+        if self._assigned_counts not in (None, self.world.partition_counts):
+            self.needs_join = True  # a leader looks at the metadata of the topics
             return
         drawn = self.rng.random()
         if self.has_partitions and drawn < 0.4:

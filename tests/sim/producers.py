@@ -23,7 +23,13 @@ TOPIC = "orders"
 LAST_VERSION_WITH_NAMES = 12
 BAD_NETWORK = Weather(slow=0.05, lost=0.01, broken=0.01, doubled=0.05)
 BAD_DISK = DiskWeather(
-    refused=0.02, full=0.02, written=0.02, late=0.3, late_failed=0.05, claim_failed=0.05
+    refused=0.02,
+    full=0.02,
+    written=0.02,
+    late=0.3,
+    late_failed=0.05,
+    claim_failed=0.05,
+    catalog_failed=0.1,
 )
 
 
