@@ -132,8 +132,9 @@ class Crowd:
         count = self.world.partition_counts[topic] + 1
         wanted = CreatePartitionsTopic(name=topic, count=count, assignments=None)
         request = CreatePartitionsRequest(topics=[wanted], timeout_ms=1000, validate_only=False)
-        answer = await Client(self.world, f"admin {count} {topic}").ask_any(request)
-        if answer.results[0].error_code == ErrorCode.NONE:
+        admin = Client(self.world, f"admin {count} {topic}")
+        answer = await admin.ask(self.rng.choice(list(self.world.nodes.configs)), request)
+        if answer is not None and answer.results[0].error_code == ErrorCode.NONE:
             self.world.trace.note("{} has {} partitions", topic, count)
             self.world.partition_counts[topic] = count
             self.has_grown_topics = True
