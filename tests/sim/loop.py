@@ -33,6 +33,7 @@ class Owner:
     def __init__(self, name: str) -> None:
         self.name = name
         self.is_alive = True
+        self.frozen_until = 0.0
         self.context = copy_context()
         self.context.run(OWNER.set, self)
 
@@ -53,7 +54,7 @@ class VirtualLoop(_Loop):
     def __init__(self) -> None:
         self._now = 0.0
         self._ready: deque[tuple[Owner | None, asyncio.Handle]] = deque()
-        self._timers: list[tuple[float, int, Owner | None, asyncio.TimerHandle]] = []
+        self._timers: list[tuple[float, int, Owner | None, asyncio.Handle]] = []
         self._timer_count = 0
         self._tasks: list[asyncio.Task[Any]] = []
         self._is_closed = False
@@ -165,10 +166,16 @@ class VirtualLoop(_Loop):
         self.steps += 1
         if self.steps > MAX_STEPS:
             raise AssertionError(f"after {MAX_STEPS} callbacks there is no end in sight")
-        if not handle.cancelled() and (owner is None or owner.is_alive):
-            handle._run()
+        if handle.cancelled() or (owner is not None and not owner.is_alive):
+            return
+        if owner is not None and owner.frozen_until > self._now:
+            # It runs when its owner does, after everything that came before it.
+            self._timer_count += 1
+            heapq.heappush(self._timers, (owner.frozen_until, self._timer_count, owner, handle))
+            return
+        handle._run()
 
-    def _next_timer(self) -> tuple[Owner | None, asyncio.TimerHandle]:
+    def _next_timer(self) -> tuple[Owner | None, asyncio.Handle]:
         timers = self._timers
         while timers:
             when, _, owner, handle = heapq.heappop(timers)

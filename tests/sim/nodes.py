@@ -162,6 +162,14 @@ class Nodes:
         self.network.detach(node_id)
         self.cluster.lose_node(node_id)
 
+    def freeze(self, node_id: int, seconds: float) -> None:
+        """Stops a node for a while, as a suspended process is stopped; nobody else notices."""
+        self.trace.note("node {} stands still for {} s", node_id, round(seconds, 1))
+        self._owners[node_id].frozen_until = self.loop.time() + seconds
+
+    def is_frozen(self, node_id: int) -> bool:
+        return self._owners[node_id].frozen_until > self.loop.time()
+
     def move(self, topic: str, partition: int, node_id: int) -> None:
         """Makes a running node lead a partition."""
         self.trace.note("{}-{} moves to node {}", topic, partition, node_id)
@@ -169,7 +177,7 @@ class Nodes:
 
 
 async def trouble(nodes: Nodes, rng: random.Random, seconds: float, topics: Sequence[str]) -> None:
-    """Crashes, restarts and moves for a while, at times of all nodes at once."""
+    """Has nodes crash, restart, stand still and move their partitions for a while."""
     end = nodes.loop.time() + seconds
     while nodes.loop.time() < end:
         await asyncio.sleep(rng.uniform(0.2, 6.0))
@@ -182,6 +190,8 @@ async def trouble(nodes: Nodes, rng: random.Random, seconds: float, topics: Sequ
         elif drawn < 0.63:
             for node_id in list(nodes.running):
                 nodes.crash(node_id)
+        elif nodes.running and drawn < 0.7:
+            nodes.freeze(rng.choice(list(nodes.running)), rng.uniform(0.5, 15))
         elif nodes.running:
             topic = nodes.cluster.catalog.topics.get(rng.choice(topics))
             if topic is not None:
