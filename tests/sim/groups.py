@@ -55,6 +55,8 @@ LATE_SECONDS = ((0.001, 0.5), (0.001, 2.0), (0.5, 8.0))
 MAX_MEMBERS = 6
 SETTLES_WITHIN_SECONDS = 90.0
 STAYS_SECONDS = 12.0
+INCOMPLETE = "owns only"
+NUDGE_SECONDS = 20.0
 # What no request may take longer than: the longest rebalance timeout, twice, and what disks and messages take.
 ANSWERED_WITHIN_SECONDS = 45.0
 
@@ -84,7 +86,7 @@ class Crowd:
         self.group_ids = group_ids
         self.members: list[Member] = []
         self.tasks: dict[Member, asyncio.Task[None]] = {}
-        self.has_grown_topics = False
+        self.needs_nudges = False
         self._instances = 0
         self._protocols = {group_id: rng.choice(PROTOCOLS) for group_id in group_ids}
 
@@ -139,7 +141,19 @@ class Crowd:
         if answer is not None and answer.results[0].error_code == ErrorCode.NONE:
             self.world.trace.note("{} has {} partitions", topic, count)
             self.world.partition_counts[topic] = count
-            self.has_grown_topics = True
+            self.needs_nudges = True
+
+    def nudge(self, group_id: str) -> None:
+        """Has the members of a group join again.
+
+        A static member that came back does not know what it knew: that it leads and watches whether topics grow
+        (KIP-814), or that it gave something up that somebody else is to have (KIP-429). In Kafka, too, such a group
+        is not complete until something else has it rebalance.
+        """
+        for member in self.alive:
+            if member.group_id == group_id and self.needs_nudges:
+                self.world.trace.note("{} is nudged", member.name)
+                member.needs_join = True
 
     async def live(self, seconds: float) -> None:
         """Has things happen to members for a while."""
@@ -174,6 +188,7 @@ class Crowd:
             if rng.random() < 0.7:
                 self.kill(member)
             self.start(member.setup, member.topics)
+            self.needs_nudges = True
 
 
 @contextmanager
@@ -226,8 +241,6 @@ async def _play(world: World, rng: random.Random) -> None:
     world.calm_down()
     for member in crowd.members:
         member.dawdles = False
-        # A static leader that came back may not know that it leads, and does not see that topics grow (KIP-814).
-        member.needs_join = member.needs_join or crowd.has_grown_topics
     for observer in observers:
         await settle(world, crowd, observer)
     check_replays(world)
@@ -244,6 +257,7 @@ async def settle(world: World, crowd: Crowd, observer: Observer) -> None:
     """Waits until a group is in balance and stays so for longer than a session lasts; that must not take long."""
     deadline = world.loop.time() + SETTLES_WITHIN_SECONDS
     since, state, problem = world.loop.time(), -1, "was not looked at"
+    nudged_at = since
     while world.loop.time() - since < STAYS_SECONDS:
         world.check(world.loop.time() < deadline, "{}: {}", observer.group_id, problem)
         await asyncio.sleep(3.0)
@@ -253,6 +267,9 @@ async def settle(world: World, crowd: Crowd, observer: Observer) -> None:
         if problem or generation != state:
             since, state = world.loop.time(), generation
             problem = problem or "does not come to rest"
+        if problem.startswith(INCOMPLETE) and world.loop.time() - nudged_at > NUDGE_SECONDS:
+            nudged_at = world.loop.time()
+            crowd.nudge(observer.group_id)
     await observer.fetch_offsets()
 
 
@@ -282,7 +299,7 @@ async def _imbalance(world: World, crowd: Crowd, observer: Observer) -> str:
         for number in range(count)
         if topic in topics
     ]
-    return "" if sorted(owned) == sorted(wanted) else f"owns {sorted(owned)}"
+    return "" if sorted(owned) == sorted(wanted) else f"{INCOMPLETE} {sorted(owned)}"
 
 
 def check_replays(world: World) -> None:

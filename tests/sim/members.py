@@ -298,7 +298,7 @@ class Member(GroupClient):
             await self._commit()
         elif self.has_partitions and drawn < 0.5:
             await self._fetch_offsets()
-        if self.coordinator is not None and not self.needs_join and drawn < 0.9:
+        if self.has_coordinator and not self.needs_join:
             await self._heartbeat()
 
     async def _heartbeat(self) -> None:
