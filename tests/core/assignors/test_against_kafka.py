@@ -9,6 +9,7 @@ import pytest
 from tests.core.assignors.notation import STICKY_NAMES, assign, claims, cluster, partitions, wants
 from tests.core.assignors.oracle import KafkaFailedError, Oracle, start_oracle
 from tests.core.assignors.random_groups import RandomGroup
+from tests.core.assignors.recorded import RECORDED, Recorded
 
 from ottla.core.assignors.model import Assignment, Subscription
 from ottla.core.assignors.protocol import encode_assignment, encode_subscription
@@ -41,6 +42,13 @@ def test_shares_are_those_of_kafka_from_rebalance_to_rebalance(oracle: Oracle, n
                 assert encode_assignment(share) == kafkas[member].data
             group.apply(ours)
             group.change()
+
+
+@pytest.mark.parametrize("recorded", RECORDED, ids=[each.rule for each in RECORDED])
+def test_kafka_answers_what_was_recorded(oracle: Oracle, recorded: Recorded) -> None:
+    shares = oracle.assign("sticky", recorded.topics, recorded.group)
+    texts = {member: " ".join(map(str, share.partitions)) for member, share in shares.items()}
+    assert texts == recorded.shares
 
 
 def test_subscriptions_are_written_as_kafka_writes_them(oracle: Oracle) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.core.assignors.notation import assign, claims, cluster, in_order, wants
+from tests.core.assignors.recorded import RECORDED, Recorded
 
 TWO_TOPICS = cluster(t0=3, t1=3)
 SUBSCRIBED = {"C0": wants("t0 t1"), "C1": wants("t0 t1")}
@@ -107,3 +108,8 @@ def test_static_members_keep_their_shares_under_other_member_ids(name: str) -> N
     assert (after["C3"], after["C2"]) == (before["C0"], before["C1"])
     dynamic = assign(name, topics, {"C3": wants("t0 t1"), "C2": wants("t0 t1")})
     assert (dynamic["C3"], dynamic["C2"]) == (before["C1"], before["C0"])
+
+
+@pytest.mark.parametrize("recorded", RECORDED, ids=[each.rule for each in RECORDED])
+def test_sticky_answers_what_kafka_answered(recorded: Recorded) -> None:
+    assert assign("sticky", recorded.topics, recorded.group) == recorded.shares
