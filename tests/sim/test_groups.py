@@ -13,6 +13,7 @@ BUG_SEEDS = 200
 # Seeds that found something, and what that was.
 FOUND = {
     84: "a SyncGroup during a replay was answered COORDINATOR_LOAD_IN_PROGRESS, fatal to the Java client",
+    586: "on a full disk the next coordinator showed offsets that were not durable yet, and were lost",
 }
 
 
