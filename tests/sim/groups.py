@@ -217,7 +217,7 @@ async def grouping(world: World) -> None:
 async def _play(world: World, rng: random.Random) -> None:
     world.nodes.start_all()
     world.partition_counts = {"t0": rng.randint(1, 5), "t1": rng.randint(1, 4)}
-    await _create_topics(world)
+    await create_topics(world)
     checks = GroupChecks(world)
     crowd = Crowd(world, rng, ["g0", "g1"][: rng.randint(1, 2)])
     for _ in range(rng.randint(1, 4)):
@@ -371,7 +371,7 @@ def check_leftovers(world: World) -> None:
             world.check(not found._unsettled, "{} keeps answers", str(found))
 
 
-async def _create_topics(world: World) -> None:
+async def create_topics(world: World) -> None:
     client = Client(world, "creator")
     topics = [
         CreatableTopic(
