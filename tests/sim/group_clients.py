@@ -93,6 +93,15 @@ class GroupClient(Client):
             ],
         )
 
+    def fetch_all_request(self) -> OffsetFetchRequest:
+        """A request for every offset that there is, where the version has one."""
+        version = self.version_of(OffsetFetchRequest)
+        if version >= 8:
+            return OffsetFetchRequest(
+                groups=[OffsetFetchRequestGroup(group_id=self.group_id, topics=None)]
+            )
+        return OffsetFetchRequest(group_id=self.group_id, topics=None if version >= 2 else [])
+
     def fetch_request(self, partitions: Sequence[tuple[str, int]]) -> OffsetFetchRequest:
         by_topic: dict[str, list[int]] = {}
         for topic, partition in partitions:
@@ -169,7 +178,10 @@ class Observer(GroupClient):
             return
         counts = self.world.partition_counts
         partitions = [(topic, number) for topic in counts for number in range(counts[topic])]
-        answer = await self.ask_coordinator(self.fetch_request(partitions))
+        request = self.fetch_request(partitions)
+        if self.rng.random() < 0.3:
+            request = self.fetch_all_request()
+        answer = await self.ask_coordinator(request)
         if answer is not None:
             error = answer.groups[0].error_code if answer.groups else answer.error_code
             if error != ErrorCode.NONE:

@@ -61,6 +61,7 @@ MAX_MEMBERS = 6
 SETTLES_WITHIN_SECONDS = 90.0
 STAYS_SECONDS = 12.0
 INCOMPLETE = "owns only"
+CANNOT_BE_DESCRIBED = "cannot be described"
 NUDGE_SECONDS = 20.0
 # What no request may take longer than: the longest rebalance timeout, twice, and what disks and messages take.
 ANSWERED_WITHIN_SECONDS = 45.0
@@ -197,20 +198,20 @@ class Crowd:
 
 
 @contextmanager
-def replayed_in_slices(record_count: int) -> Iterator[None]:
-    """Has replays take more than one turn of the loop, as those of long logs do."""
-    usual = coordinator.SLICE_RECORDS
-    coordinator.SLICE_RECORDS = record_count  # type: ignore[misc]
+def coordinators_work_in_slices(slice_records: int, batch_bytes: int) -> Iterator[None]:
+    """Has replays take several turns of the loop, and decisions several batches, as large ones do."""
+    usual = coordinator.SLICE_RECORDS, coordinator.BATCH_BYTES
+    coordinator.SLICE_RECORDS, coordinator.BATCH_BYTES = slice_records, batch_bytes  # type: ignore[misc]
     try:
         yield
     finally:
-        coordinator.SLICE_RECORDS = usual  # type: ignore[misc]
+        coordinator.SLICE_RECORDS, coordinator.BATCH_BYTES = usual  # type: ignore[misc]
 
 
 async def grouping(world: World) -> None:
     """The scenario: bad times, then good ones in which every group finds its balance."""
     rng = world.random("scenario")
-    with replayed_in_slices(rng.choice([1, 5, 500])):
+    with coordinators_work_in_slices(rng.choice([1, 5, 500]), rng.choice([1, 200, 1 << 19])):
         await _play(world, rng)
 
 
@@ -251,6 +252,8 @@ async def _play(world: World, rng: random.Random) -> None:
     check_replays(world)
     check_answers(world)
     check_leftovers(world)
+    if rng.random() < 0.3:
+        await empty_and_restart(world, crowd, observers)
     for task in [*background, *crowd.tasks.values()]:
         task.cancel()
     world.trace.note(
@@ -278,12 +281,34 @@ async def settle(world: World, crowd: Crowd, observer: Observer) -> None:
     await observer.fetch_offsets()
 
 
+async def empty_and_restart(world: World, crowd: Crowd, observers: list[Observer]) -> None:
+    """Everybody goes, which groups notice; then all nodes are restarted, and everything is as it was."""
+    for member in crowd.alive:
+        if crowd.rng.random() < 0.5:
+            member.leaves_soon = True
+        else:
+            crowd.kill(member)
+    for observer in observers:
+        await settle(world, crowd, observer)
+    for node_id in list(world.nodes.running):
+        world.nodes.crash(node_id)
+    for node_id in world.nodes.configs:
+        world.nodes.start(node_id)
+    for observer in observers:
+        problem = "was not looked at"
+        while problem:
+            problem = await _imbalance(world, crowd, observer)
+            world.check(problem in ("", CANNOT_BE_DESCRIBED, "was not looked at"), "{}", problem)
+        await observer.fetch_offsets()
+
+
 async def _imbalance(world: World, crowd: Crowd, observer: Observer) -> str:
     """Why a group is not in balance; nothing if it is."""
     group = await observer.describe()
     members = [member for member in crowd.alive if member.group_id == observer.group_id]
     if group is None or group.error_code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
-        return "cannot be described"
+        await observer.back_off()
+        return CANNOT_BE_DESCRIBED
     if not members:
         return "" if group.group_state in ("Empty", "Dead") else f"is {group.group_state}"
     if group.group_state != "Stable":
@@ -317,13 +342,14 @@ def check_replays(world: World) -> None:
                 kept = world.nodes.store.batches(GROUPS_TOPIC, partition)
                 replayed = replay(found.machine.config, kept).durable_state()
                 known = found.machine.durable_state()
+                if known != replayed:
+                    world.trace.note("known: {}", known)
+                    world.trace.note("in the log: {}", replayed)
                 world.check(
                     known == replayed,
-                    "{} of node {} knows {}, but its log says {}",
+                    "{} of node {} knows something else than its log",
                     str(found),
                     node_id,
-                    known,
-                    replayed,
                 )
 
 

@@ -352,12 +352,20 @@ class GroupChecks:
         found = answer.groups[0] if answer.groups else answer
         if found.error_code != ErrorCode.NONE:
             return
-        for topic in found.topics:
-            name = topic.name or self._name(topic.topic_id)
-            for partition in topic.partitions:
-                if partition.error_code == ErrorCode.NONE:
-                    key = (name, partition.partition_index)
-                    self._check_fetched(exchange, group, key, partition.committed_offset)
+        offsets = {
+            (topic.name or self._name(topic.topic_id), partition.partition_index): (
+                partition.committed_offset
+            )
+            for topic in found.topics
+            for partition in topic.partitions
+            if partition.error_code == ErrorCode.NONE
+        }
+        asked = exchange.request
+        if (asked.groups[0].topics if asked.groups else asked.topics) is None:
+            # Whoever asks for everything is not told of what is not there.
+            offsets = dict.fromkeys(group.commits, NO_OFFSET) | offsets
+        for key, offset in offsets.items():
+            self._check_fetched(exchange, group, key, offset)
 
     def _name(self, topic_id: Any) -> str:
         return self.world.nodes.cluster.catalog.topics_by_id[topic_id].name

@@ -25,6 +25,7 @@ T = TypeVar("T")
 
 EPOCH_MS: Final = 1_800_000_000_000
 TICK_SECONDS: Final = 1.0
+MAX_SKEW_MS: Final = 3_600_000
 
 
 class VirtualClock:
@@ -32,10 +33,11 @@ class VirtualClock:
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
+        self.skew_ms = 0
 
     def now_ms(self) -> int:
         # A timer for a whole number of milliseconds must not find the clock just before it.
-        return EPOCH_MS + int(self._loop.time() * 1000 + 1e-6)
+        return EPOCH_MS + self.skew_ms + int(self._loop.time() * 1000 + 1e-6)
 
     def monotonic_seconds(self) -> float:
         return self._loop.time() + 1e-9
@@ -167,6 +169,11 @@ class Nodes:
         self.trace.note("node {} stands still for {} s", node_id, round(seconds, 1))
         self._owners[node_id].frozen_until = self.loop.time() + seconds
 
+    def set_clock(self, skew_ms: int) -> None:
+        """Has the wall clock jump, as when somebody sets it."""
+        self.trace.note("the clock is set: {} ms", skew_ms)
+        self.clock.skew_ms = skew_ms
+
     def is_frozen(self, node_id: int) -> bool:
         return self._owners[node_id].frozen_until > self.loop.time()
 
@@ -190,7 +197,9 @@ async def trouble(nodes: Nodes, rng: random.Random, seconds: float, topics: Sequ
         elif drawn < 0.63:
             for node_id in list(nodes.running):
                 nodes.crash(node_id)
-        elif nodes.running and drawn < 0.7:
+        elif drawn < 0.66:
+            nodes.set_clock(rng.randint(-MAX_SKEW_MS, MAX_SKEW_MS))
+        elif nodes.running and drawn < 0.73:
             nodes.freeze(rng.choice(list(nodes.running)), rng.uniform(0.5, 15))
         elif nodes.running:
             topic = nodes.cluster.catalog.topics.get(rng.choice(topics))

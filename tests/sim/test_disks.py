@@ -31,11 +31,14 @@ async def full_while_slow(world: World) -> None:
     await asyncio.sleep(0.5)
     world.nodes.store.weather = FULL
     refused = await other.ask_coordinator(other.commit_request({("t", 0): 6}))
+    assert refused is not None
     assert refused.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     given_up = await commit
+    assert given_up is not None
     assert given_up.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     world.nodes.store.weather = FINE
     answer = await other.ask_coordinator(other.fetch_request([("t", 0)]))
+    assert answer is not None
     found = answer.groups[0].topics if answer.groups else answer.topics
     assert found[0].partitions[0].committed_offset == 5
     assert world.loop.time() - began >= SYNC_SECONDS
