@@ -149,6 +149,18 @@ def everybody_gets_the_leaders_share(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Membership, "_assigned", assigned)
 
 
+def anybody_assigns(patch: pytest.MonkeyPatch) -> None:
+    original = Membership.sync
+
+    def sync(membership: Membership, turn: Turn, request: Any, ticket: Any) -> None:
+        group = membership.groups.get(request.group_id)
+        if group is not None and request.assignments and request.member_id in group.members:
+            group.leader = request.member_id
+        original(membership, turn, request, ticket)
+
+    patch.setattr(Membership, "sync", sync)
+
+
 def old_assignments_are_kept(patch: pytest.MonkeyPatch) -> None:
     """A member that the leader did not hear of keeps what it had."""
 
@@ -222,6 +234,7 @@ BUGS: tuple[Bug, ...] = (
     old_ids_of_static_members_stay_good,
     generations_stand_still,
     everybody_gets_the_leaders_share,
+    anybody_assigns,
     old_assignments_are_kept,
     failed_appends_are_taken_for_good,
     waiting_requests_are_dropped,

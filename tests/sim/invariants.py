@@ -53,6 +53,7 @@ class Generation:
     """What is known of a generation."""
 
     members: dict[str, None] = field(default_factory=dict)
+    leaders: dict[str, None] = field(default_factory=dict)  # more than one after a crash
     proposals: list[dict[str, bytes]] = field(default_factory=list)
     assigned: dict[str, bytes] = field(
         default_factory=dict
@@ -182,14 +183,16 @@ class GroupChecks:
             term.generation = max(term.generation, generation)
         if request.group_instance_id is not None and term is not None:
             term.newest_ids[request.group_instance_id] = answer.member_id
-        group.generations.setdefault(generation, Generation()).members[answer.member_id] = None
+        begun = group.generations.setdefault(generation, Generation())
+        begun.members[answer.member_id] = None
+        begun.leaders[answer.leader] = None
 
     # Syncing.
 
     def _sync_arrives(self, exchange: Exchange, group: Group) -> None:
         request = exchange.request
-        if request.assignments:
-            generation = group.generations.setdefault(request.generation_id, Generation())
+        generation = group.generations.setdefault(request.generation_id, Generation())
+        if request.assignments and request.member_id in generation.leaders:
             generation.proposals.append(
                 {given.member_id: bytes(given.assignment) for given in request.assignments}
             )

@@ -39,6 +39,7 @@ JOIN_SLACK_SECONDS = 5.0
 DAWDLES = 0.03
 DAWDLES_SECONDS = 50.0
 COMMITS_AFTER_LEAVING = 0.5
+USURPS = 0.03
 
 # Where a static member says which one it is.
 STATIC_VERSIONS: dict[type[Any], int] = {
@@ -208,6 +209,8 @@ class Member(GroupClient):
     def _assignments(self, answer: Any) -> list[SyncGroupRequestAssignment]:
         """What a leader decides; nobody else does, nor does a leader that is told to leave it as it is."""
         self._assigned_counts = None
+        if answer.leader != answer.member_id and self.rng.random() < USURPS:
+            return [self._everything()]
         if answer.leader != answer.member_id or answer.skip_assignment:
             return []
         subscriptions = {
@@ -229,6 +232,15 @@ class Member(GroupClient):
             )
             for member_id, share in assigned.items()
         ]
+
+    def _everything(self) -> SyncGroupRequestAssignment:
+        """What a member that takes itself for the leader may ask for, and must not get."""
+        counts = self.world.partition_counts
+        share = tuple(
+            TopicPartition(topic, number) for topic in counts for number in range(counts[topic])
+        )
+        data = encode_assignment(Assignment(share))
+        return SyncGroupRequestAssignment(member_id=self.member_id, assignment=data)
 
     def _subscription(self, name: str) -> bytes:
         subscription = Subscription(
