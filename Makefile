@@ -32,7 +32,7 @@ test: $(VENV)/installed-dev
 bench: $(VENV)/installed-dev
 	$(BIN)/python -m benchmarks
 
-# The fuzzers at length; tests/fuzz/campaign.py says which variables adjust it.
+# The fuzzers and the simulator at length; tests/fuzz/campaign.py says which variables adjust it.
 campaign: $(VENV)/installed-dev
 	$(BIN)/python -m tests.fuzz.campaign
 
