@@ -27,7 +27,7 @@ test: $(VENV)/installed-dev
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n $(WORKERS)
 
-# Against librdkafka's mock cluster and, where Java and Maven are installed, Apache Kafka: about five minutes.
+# Against librdkafka's mock cluster and, where Java and Maven are installed, Apache Kafka: about ten minutes.
 # BENCH_ROUNDS and BENCH_SECONDS say how many rounds and how long each measurement.
 bench: $(VENV)/installed-dev
 	$(BIN)/python -m benchmarks
