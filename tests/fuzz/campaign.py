@@ -1,7 +1,7 @@
 """The long runs, which `make campaign` starts; a failure prints the command that repeats it.
 
 CAMPAIGN_SEED       the seed; random, and printed, unless given
-CAMPAIGN_PARTS      which parts to run: wire,batches,disk,torn,sim,scale
+CAMPAIGN_PARTS      which parts to run: wire,batches,disk,torn,sim,scale,groups
 CAMPAIGN_FRAMES     mutated frames (1,000,000)
 CAMPAIGN_BATCHES    mutated record batches (200,000)
 CAMPAIGN_FOLDERS    damaged data folders (1,000)
@@ -17,6 +17,7 @@ import logging
 import os
 import random
 import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -84,6 +85,17 @@ def scale(folder: Path, seed: int) -> str:
     return str(run_scale(folder, number("CAMPAIGN_TOPICS", 100), 100))
 
 
+def groups(folder: Path, seed: int) -> str:
+    """What the tests of groups do not do in `make test`: every client on three nodes, a minute of fifty members."""
+    command = [
+        *(sys.executable, "-m", "pytest", "-q", "-m", "campaign", "-n", "2"),
+        *("-p", "no:cacheprovider", f"--basetemp={folder / 'groups'}", "tests/groups"),
+    ]
+    done = subprocess.run(command, env={**os.environ, "OTTLA_FAULT_SEED": str(seed)}, check=False)
+    assert done.returncode == 0, f"pytest ended with {done.returncode}"
+    return "every test passed"
+
+
 PARTS: dict[str, Callable[[Path, int], str]] = {
     "wire": wire,
     "batches": batches,
@@ -91,6 +103,7 @@ PARTS: dict[str, Callable[[Path, int], str]] = {
     "torn": torn,
     "sim": sim,
     "scale": scale,
+    "groups": groups,
 }
 
 

@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from ottla.broker.shard import Appended, Shard
@@ -362,7 +363,7 @@ class Coordinator(Generic[M]):
 
 def batches_of(turn: Turn, codec: EventCodec) -> Iterator[bytes]:
     """What a turn wrote as batches: one for what is in no transaction, and one for each that is."""
-    for producer, run in groupby(turn.written, key=lambda written: written.producer):
+    for producer, run in groupby(turn.written, key=attrgetter("producer")):
         records: list[Record] = []
         size_bytes = 0
         for written in run:
