@@ -28,6 +28,7 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
+    OffsetFetchResponse,
 )
 
 
@@ -92,6 +93,13 @@ class GroupClient(Client):
                 for name, found in by_topic.items()
             ],
         )
+
+    def fetch_error(self, answer: OffsetFetchResponse) -> ErrorCode:
+        """What goes for the whole group; the oldest version says it of each partition."""
+        if answer.groups:
+            return ErrorCode(answer.groups[0].error_code)
+        of_partitions = [one.error_code for topic in answer.topics for one in topic.partitions]
+        return ErrorCode(answer.error_code or max(of_partitions, default=0))
 
     def fetch_all_request(self) -> OffsetFetchRequest:
         """A request for every offset that there is, where the version has one."""
@@ -182,10 +190,8 @@ class Observer(GroupClient):
         if self.rng.random() < 0.3:
             request = self.fetch_all_request()
         answer = await self.ask_coordinator(request)
-        if answer is not None:
-            error = answer.groups[0].error_code if answer.groups else answer.error_code
-            if error != ErrorCode.NONE:
-                self.coordinator = None
+        if answer is not None and self.fetch_error(answer) is not ErrorCode.NONE:
+            self.coordinator = None
 
     async def describe(self) -> Any | None:
         if self.coordinator is None:

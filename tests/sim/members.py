@@ -362,7 +362,7 @@ class Member(GroupClient):
         answer = await self._ask(self.fetch_request(self.assignment))
         if answer is None:
             return
-        error = ErrorCode(answer.groups[0].error_code if answer.groups else answer.error_code)
+        error = self.fetch_error(answer)
         if error in LOST:
             self.coordinator = None
         elif error is not ErrorCode.NONE:

@@ -98,6 +98,7 @@ class Nodes:
         self.store.claimant = self._leader
         self.cluster = self._make_cluster()
         self.running: dict[int, Node] = {}
+        self.max_skew_ms = MAX_SKEW_MS
         self._owners: dict[int, Owner] = {}
 
     def _leader(self, ref: PartitionRef) -> Owner | None:
@@ -198,7 +199,7 @@ async def trouble(nodes: Nodes, rng: random.Random, seconds: float, topics: Sequ
             for node_id in list(nodes.running):
                 nodes.crash(node_id)
         elif drawn < 0.66:
-            nodes.set_clock(rng.randint(-MAX_SKEW_MS, MAX_SKEW_MS))
+            nodes.set_clock(rng.randint(-nodes.max_skew_ms, nodes.max_skew_ms))
         elif nodes.running and drawn < 0.73:
             nodes.freeze(rng.choice(list(nodes.running)), rng.uniform(0.5, 15))
         elif nodes.running:

@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, NamedTuple
 
+from tests.sim.deletions import deleting
 from tests.sim.groups import group_options, grouping
 from tests.sim.producers import producing
 from tests.sim.world import World, play
@@ -32,6 +33,7 @@ class Scenario(NamedTuple):
 SCENARIOS = {
     "producers": Scenario(producing, 3, lambda rng: {}),
     "groups": Scenario(grouping, 3, group_options),
+    "deletions": Scenario(deleting, 3, lambda rng: {"offsets.topic.num.partitions": 3}),
 }
 
 
