@@ -12,6 +12,7 @@ from ottla.core.producer_state import (
     ProducerBatch,
     ProducerStates,
     Sent,
+    Verification,
 )
 from ottla.errors import ErrorCode
 from ottla.records.batch import BatchHeader, read_batch
@@ -58,11 +59,20 @@ class Partition:
             return ErrorCode.FENCED_LEADER_EPOCH
         return ErrorCode.UNKNOWN_LEADER_EPOCH
 
-    def decide_append(self, header: BatchHeader) -> Sent | ErrorCode:
+    def decide_append(
+        self, header: BatchHeader, verification: Verification | None = None
+    ) -> Sent | ErrorCode:
         """NONE to append a client's batch at the end, an earlier append that it repeats, or an error."""
         if header.producer_id <= NO_PRODUCER_ID:
             return ErrorCode.NONE
-        return self.producers.check(_producer_batch(header))
+        return self.producers.check(_producer_batch(header), verification)
+
+    def verification_for(self, header: BatchHeader) -> Verification | None | ErrorCode:
+        """What the append of a transactional batch has to bring; None if nothing, or it repeats an earlier one."""
+        batch = _producer_batch(header)
+        if isinstance(self.producers.check(batch), Sent):
+            return None
+        return self.producers.verification_for(batch)
 
     def apply(
         self, header: BatchHeader, base_offset: int, data: Buffer, now_ms: int
