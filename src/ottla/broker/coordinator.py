@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
-from ottla.broker.shard import Appended, Shard
+from ottla.broker.shard import AlreadySo, Appended, Shard
 from ottla.broker.uptime import Uptime
 from ottla.core.turn import Producer, Ticket, Turn
 from ottla.errors import ErrorCode
@@ -73,6 +73,8 @@ class Settings(NamedTuple):
     uptime: Uptime
     read_bytes: int
     write_timeout_ms: int
+    # Does what a turn wants done once it is durable.
+    perform: Callable[[Coordinator[Any], Any], None]
 
 
 class Request:
@@ -95,6 +97,7 @@ class Unsettled(NamedTuple):
 
     settled: asyncio.Future[None] | None
     answers: list[tuple[Ticket, Any]]
+    effects: list[Any]
     timeout: asyncio.TimerHandle
 
 
@@ -125,6 +128,11 @@ class Coordinator(Generic[M]):
         self._loading: Iterator[int] | None = self._replay()
         shard.waiters[self] = None
         self._load_slice()
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the coordinator is that of its partition's leader."""
+        return self.shard.partition.leader_epoch
 
     # Being asked.
 
@@ -196,44 +204,81 @@ class Coordinator(Generic[M]):
                 return
             settled = appended.settled or settled
         if settled is None and not self._unsettled:
-            self._release(turn.answers)
-        elif settled is not None or turn.answers:
-            self._release_later(settled, turn.answers)
+            self._release(turn.answers, turn.effects)
+        elif settled is not None or turn.answers or turn.effects:
+            self._release_later(settled, turn.answers, turn.effects)
         self._set_alarm()
 
     # Answering.
 
-    def _release(self, answers: list[tuple[Ticket, Any]]) -> None:
+    def _release(self, answers: list[tuple[Ticket, Any]], effects: list[Any]) -> None:
         for request, result in answers:
             self._waiting.pop(request, None)
             request.answer(result)
+        for effect in effects:
+            self._settings.perform(self, effect)
 
     def _release_later(
-        self, settled: asyncio.Future[None] | None, answers: list[tuple[Ticket, Any]]
+        self,
+        settled: asyncio.Future[None] | None,
+        answers: list[tuple[Ticket, Any]],
+        effects: list[Any],
     ) -> None:
         timeout = self._loop.call_later(
             self._settings.write_timeout_ms / 1000, self._time_out, answers
         )
-        self._unsettled.append(Unsettled(settled, answers, timeout))
+        self._unsettled.append(Unsettled(settled, answers, effects, timeout))
         if settled is not None:
             settled.add_done_callback(self._settle)
 
     def _settle(self, _: asyncio.Future[None]) -> None:
         """Releases what is durable; a failure reaches us through the shard."""
         while self._unsettled:
-            settled, answers, timeout = self._unsettled[0]
+            settled, answers, effects, timeout = self._unsettled[0]
             if settled is not None and not (
                 settled.done() and not settled.cancelled() and settled.exception() is None
             ):
                 return
             self._unsettled.popleft()
             timeout.cancel()
-            self._release(answers)
+            self._release(answers, effects)
 
     def _time_out(self, answers: list[tuple[Ticket, Any]]) -> None:
         """The disk is too slow: whether it was written is not known, and the client may ask again."""
         logger.warning("%s: a write took longer than offsets.commit.timeout.ms", self)
-        self._release([(request, ErrorCode.COORDINATOR_NOT_AVAILABLE) for request, _ in answers])
+        unknown = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        self._release([(request, unknown) for request, _ in answers], [])
+
+    # Markers.
+
+    def append_marker(
+        self,
+        marker_type: MarkerType,
+        producer: Producer,
+        coordinator_epoch: int,
+        version: int,
+    ) -> Appended | AlreadySo | ErrorCode:
+        """Ends a transaction on this partition: in the log, and for the machine what was pending in it."""
+        appended = self.shard.append_marker(
+            marker_type,
+            producer.producer_id,
+            producer.producer_epoch,
+            coordinator_epoch,
+            version,
+            self._settings.clock.now_ms(),
+        )
+        # A replay that is not over will find it.
+        if isinstance(appended, Appended) and self.is_loaded and not self.is_gone:
+            self._apply_marker(marker_type, producer.producer_id)
+            if appended.settled is not None:
+                self._release_later(appended.settled, [], [])
+        return appended
+
+    def _apply_marker(self, marker_type: MarkerType, producer_id: int) -> None:
+        if marker_type is MarkerType.COMMIT:
+            self.machine.apply_commit_marker(producer_id)
+        else:
+            self.machine.apply_abort_marker(producer_id)
 
     # Time.
 
@@ -295,10 +340,8 @@ class Coordinator(Generic[M]):
         records = read_batch(batch, 0)
         if header.is_control:
             marker = parse_marker(records[0]) if records else None
-            if marker is not None and marker.type is MarkerType.COMMIT:
-                self.machine.apply_commit_marker(header.producer_id)
-            elif marker is not None:
-                self.machine.apply_abort_marker(header.producer_id)
+            if marker is not None:
+                self._apply_marker(marker.type, header.producer_id)
             return
         producer_id = header.producer_id if header.is_transactional else None
         decode = self._settings.codec.decode
@@ -330,7 +373,7 @@ class Coordinator(Generic[M]):
         self._queue.clear()
         self._discard(self)
         waiting, self._waiting = self._waiting, {}
-        self._release([(request, error) for request in waiting])
+        self._release([(request, error) for request in waiting], [])
 
     def __str__(self) -> str:
         ref = self.shard.log.ref

@@ -29,11 +29,21 @@ class Kind(NamedTuple, Generic[M]):
     write_timeout_ms: int
 
 
+def _nothing(coordinator: Coordinator[Any], effect: Any) -> None:
+    raise AssertionError(f"nobody does {effect!r}")
+
+
 class Coordinators(Generic[M]):
     """A coordinator is loaded when it is first needed, and gone when its partition is led elsewhere."""
 
-    def __init__(self, node: Node, kind: Kind[M]) -> None:
+    def __init__(
+        self,
+        node: Node,
+        kind: Kind[M],
+        perform: Callable[[Coordinator[M], Any], None] = _nothing,
+    ) -> None:
         self._node = node
+        self._perform = perform
         self._kind = kind
         self._loaded: dict[int, Coordinator[M]] = {}
 
@@ -77,6 +87,7 @@ class Coordinators(Generic[M]):
             self._node.uptime,
             self._kind.read_bytes,
             self._kind.write_timeout_ms,
+            self._perform,
         )
         made = Coordinator(shard, self._kind.machine(), settings, self._discard)
         if made.is_gone:
@@ -88,6 +99,10 @@ class Coordinators(Generic[M]):
         partition = coordinator.shard.log.ref.partition
         if self._loaded.get(partition) is coordinator:
             del self._loaded[partition]
+
+    def loaded(self, partition: int) -> Coordinator[M] | None:
+        """The coordinator of a partition, if it is there already."""
+        return self._loaded.get(partition)
 
     def load_all(self) -> list[Coordinator[M] | ErrorCode]:
         """Every coordinator here that has something to say, or why it cannot; their replays may not be over.

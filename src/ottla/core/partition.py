@@ -67,12 +67,28 @@ class Partition:
             return ErrorCode.NONE
         return self.producers.check(_producer_batch(header), verification)
 
-    def verification_for(self, header: BatchHeader) -> Verification | None | ErrorCode:
+    def verification_for(
+        self, header: BatchHeader, version: int
+    ) -> Verification | None | ErrorCode:
         """What the append of a transactional batch has to bring; None if nothing, or it repeats an earlier one."""
         batch = _producer_batch(header)
         if isinstance(self.producers.check(batch), Sent):
             return None
-        return self.producers.verification_for(batch)
+        return self.producers.verification_for(batch, version)
+
+    def own_verification_for(
+        self, producer_id: int, producer_epoch: int, version: int
+    ) -> Verification | None | ErrorCode:
+        """As `verification_for`, for what the broker writes in a producer's name."""
+        batch = ProducerBatch(producer_id, producer_epoch, 0, 0, True)
+        return self.producers.verification_for(batch, version)
+
+    def check_own(
+        self, producer_id: int, producer_epoch: int, verification: Verification | None
+    ) -> ErrorCode:
+        """Whether the broker may write in the name of a producer, which gives no sequence numbers then."""
+        batch = ProducerBatch(producer_id, producer_epoch, 0, 0, True)
+        return self.producers.check_own(batch, verification)
 
     def apply(
         self, header: BatchHeader, base_offset: int, data: Buffer, now_ms: int

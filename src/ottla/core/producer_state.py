@@ -87,6 +87,7 @@ class Verification:
 
     producer_epoch: int
     lowest_sequence: int
+    version: int
 
 
 @dataclass(slots=True)
@@ -138,7 +139,9 @@ class ProducerStates:
         """The first offset of the earliest open transaction."""
         return min(self._open) if self._open else None
 
-    def verification_for(self, batch: ProducerBatch) -> Verification | None | ErrorCode:
+    def verification_for(
+        self, batch: ProducerBatch, version: int
+    ) -> Verification | None | ErrorCode:
         """What the append of a transactional batch has to bring; None if its transaction is open here already."""
         producer = self._producers.get(batch.producer_id)
         if producer is not None:
@@ -151,7 +154,7 @@ class ProducerStates:
                 return None
         known = self._verifications.get(batch.producer_id)
         if known is None or known.producer_epoch < batch.producer_epoch:
-            known = Verification(batch.producer_epoch, batch.first_sequence)
+            known = Verification(batch.producer_epoch, batch.first_sequence, version)
             self._verifications[batch.producer_id] = known
         known.lowest_sequence = min(known.lowest_sequence, batch.first_sequence)
         return known
@@ -177,7 +180,9 @@ class ProducerStates:
         known = self._verifications.get(batch.producer_id)
         if known is None or known is not verification:
             return ErrorCode.INVALID_TXN_STATE
-        if batch.first_sequence > known.lowest_sequence:
+        # A producer that nobody knows here is a new one if every transaction has an epoch of its own.
+        is_known = producer is not None or known.version < EPOCH_PER_TRANSACTION
+        if batch.first_sequence > (known.lowest_sequence if is_known else 0):
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         return ErrorCode.NONE
 
@@ -205,12 +210,12 @@ class ProducerStates:
             return ErrorCode.INVALID_TXN_STATE
         return ErrorCode.NONE
 
-    def check_epoch(self, producer_id: int, epoch: int) -> ErrorCode:
-        """Whether a producer may still write; for what the broker itself writes in its name."""
-        producer = self._producers.get(producer_id)
-        if producer is not None and epoch < producer.epoch:
+    def check_own(self, batch: ProducerBatch, verification: Verification | None) -> ErrorCode:
+        """Whether the broker may append a transactional batch of its own making; its sequence means nothing."""
+        producer = self._producers.get(batch.producer_id)
+        if producer is not None and batch.producer_epoch < producer.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
-        return ErrorCode.NONE
+        return self._check_transaction(batch, verification)
 
     def check_marker(
         self, producer_id: int, epoch: int, coordinator_epoch: int, version: int
