@@ -55,16 +55,7 @@ LONG_MODULES: dict[str, str] = {
 }
 LONG_FUNCTIONS: dict[str, str] = {}
 UPWARD_IMPORTS: dict[tuple[str, str], str] = {}
-MESSAGES_WITHOUT_HANDLER: dict[str, str] = {
-    "add_offsets_to_txn": "its handler comes with the transaction coordinator",
-    "add_partitions_to_txn": "its handler comes with the transaction coordinator",
-    "describe_producers": "its handler comes with the transaction coordinator",
-    "describe_transactions": "its handler comes with the transaction coordinator",
-    "end_txn": "its handler comes with the transaction coordinator",
-    "list_transactions": "its handler comes with the transaction coordinator",
-    "txn_offset_commit": "its handler comes with the transaction coordinator",
-    "write_txn_markers": "its handler comes with the transaction coordinator",
-}
+MESSAGES_WITHOUT_HANDLER: dict[str, str] = {}
 HANDLERS_WITHOUT_MESSAGE: dict[str, str] = {}
 
 

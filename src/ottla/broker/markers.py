@@ -151,9 +151,7 @@ class MarkerSender:
         loop = asyncio.get_running_loop()
         for errand in errands:
             longer = min(2 * errand.wait_seconds, LAST_RETRY_SECONDS)
-            loop.call_later(
-                errand.wait_seconds, self._add, errand._replace(wait_seconds=longer)
-            )
+            loop.call_later(errand.wait_seconds, self._add, errand._replace(wait_seconds=longer))
 
 
 def _marker(errand: Errand) -> WritableTxnMarker:

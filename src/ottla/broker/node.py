@@ -65,9 +65,7 @@ class Node:
         self.uptime = Uptime(cluster.clock.monotonic_seconds)
         self.groups = Coordinators(self, group_kind(self.config))
         self.markers = MarkerSender(self)
-        self.transactions = Coordinators(
-            self, transaction_kind(self.config), self.markers.send
-        )
+        self.transactions = Coordinators(self, transaction_kind(self.config), self.markers.send)
         self._topic_configs: dict[uuid.UUID, TopicConfig] = {}
         self.check_topics_under(self.config)
 

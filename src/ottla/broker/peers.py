@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ottla.broker.request import RequestContext
 from ottla.model import Endpoint
 from ottla.wire.declare import info_of
 
@@ -40,7 +39,9 @@ class LocalPeers:
     def call(
         self, sender: Node, node_id: int, request: Any, version: int
     ) -> asyncio.Future[Any] | Any:
-        from ottla.broker.apis import SERVED  # handlers call their peers
+        # Handlers call their peers: they are not there yet when this module is imported.
+        from ottla.broker.apis import SERVED
+        from ottla.broker.request import RequestContext
 
         node = self._cluster.nodes.get(node_id)
         if node is None:

@@ -130,7 +130,7 @@ class Shard:
         )
         return self.append_own(data, now_ms)
 
-    def _durable_up_to(self, offset: int) -> asyncio.Future[None] | None | ErrorCode:
+    def _durable_up_to(self, offset: int) -> asyncio.Future[None] | ErrorCode | None:
         """When what was appended up to an offset is durable; None if it is."""
         if offset < self.partition.high_watermark:
             return None

@@ -35,7 +35,7 @@ async def confirm(
 ) -> Errors:
     """What the coordinator says of each partition.
 
-    A client of transaction version 2 does not register its partitions: what it writes to becomes part of its transaction.
+    A client of transaction version 2 does not register its partitions: what it writes to is part of its transaction.
     """
     coordinator = _coordinator(node, transactional_id)
     if coordinator is None:

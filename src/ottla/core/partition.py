@@ -69,7 +69,7 @@ class Partition:
 
     def verification_for(
         self, header: BatchHeader, version: int
-    ) -> Verification | None | ErrorCode:
+    ) -> Verification | ErrorCode | None:
         """What the append of a transactional batch has to bring; None if nothing, or it repeats an earlier one."""
         batch = _producer_batch(header)
         if isinstance(self.producers.check(batch), Sent):
@@ -78,7 +78,7 @@ class Partition:
 
     def own_verification_for(
         self, producer_id: int, producer_epoch: int, version: int
-    ) -> Verification | None | ErrorCode:
+    ) -> Verification | ErrorCode | None:
         """As `verification_for`, for what the broker writes in a producer's name."""
         batch = ProducerBatch(producer_id, producer_epoch, 0, 0, True)
         return self.producers.verification_for(batch, version)

@@ -141,7 +141,7 @@ class ProducerStates:
 
     def verification_for(
         self, batch: ProducerBatch, version: int
-    ) -> Verification | None | ErrorCode:
+    ) -> Verification | ErrorCode | None:
         """What the append of a transactional batch has to bring; None if its transaction is open here already."""
         producer = self._producers.get(batch.producer_id)
         if producer is not None:

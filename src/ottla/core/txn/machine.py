@@ -47,7 +47,7 @@ LAST_EPOCH = 32766
 class TransactionMachine:
     """Every decision is a method that is given the turn it is made in.
 
-    Producer ids are reserved outside: `wants_producer_id` and `wants_next_producer_id` say whether a decision needs one.
+    Producer ids are reserved outside: `wants_producer_id` and `wants_next_producer_id` say whether one is needed.
     """
 
     def __init__(self, config: TransactionConfig) -> None:
@@ -114,7 +114,10 @@ class TransactionMachine:
     def abort_timed_out(self, turn: Turn) -> None:
         """Ends transactions whose producers take too long, and fences them."""
         for saved in list(self._saved.values()):
-            if saved.state is State.ONGOING and saved.started_at_ms + saved.timeout_ms < turn.now_ms:
+            if (
+                saved.state is State.ONGOING
+                and saved.started_at_ms + saved.timeout_ms < turn.now_ms
+            ):
                 self._fence(turn, saved)
 
     def expire(self, turn: Turn) -> None:
@@ -338,7 +341,7 @@ class TransactionMachine:
         return ErrorCode.CONCURRENT_TRANSACTIONS if in_between else ErrorCode.NONE
 
     def _check_begun(self, saved: TransactionSaved, request: EndRequest) -> ErrorCode | None:
-        """A client may abort what has not begun, because it cannot know: its first append may have failed on the way."""
+        """A client may abort what has not begun, because it cannot know: its first append may have failed."""
         if saved.state is State.ONGOING:
             return None
         aborts = request.result is Result.ABORT and request.version >= VERSION_2
