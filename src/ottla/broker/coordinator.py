@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
+from ottla.broker import crashpoints
+from ottla.broker.crashpoints import CrashPoint
 from ottla.broker.shard import AlreadySo, Appended, Shard
 from ottla.broker.uptime import Uptime
 from ottla.core.turn import Producer, Ticket, Turn
@@ -63,6 +65,8 @@ class EventCodec(NamedTuple):
     encode: Callable[[Event], tuple[bytes, bytes | None]]
     decode: Callable[[Buffer | None, Buffer | None], Event | None]
     compression: Codec
+    # Where a test may let the broker die: before an event is appended, and after.
+    crash_points: Callable[[Event], tuple[CrashPoint, CrashPoint]]
 
 
 class Settings(NamedTuple):
@@ -195,7 +199,11 @@ class Coordinator(Generic[M]):
 
     def _finish(self, turn: Turn) -> None:
         settled: asyncio.Future[None] | None = None
-        for data in batches_of(turn, self._settings.codec):
+        codec = self._settings.codec
+        if crashpoints.listener is not None:
+            for written in turn.written:
+                crashpoints.reach(codec.crash_points(written.event)[0])
+        for data in batches_of(turn, codec):
             appended = self.shard.append_own(data, turn.now_ms)
             if self.is_gone:
                 return  # the shard failed, and told us
@@ -203,6 +211,9 @@ class Coordinator(Generic[M]):
                 self._give_up(ErrorCode.COORDINATOR_NOT_AVAILABLE)
                 return
             settled = appended.settled or settled
+        if crashpoints.listener is not None:
+            for written in turn.written:
+                crashpoints.reach(codec.crash_points(written.event)[1])
         if settled is None and not self._unsettled:
             self._release(turn.answers, turn.effects)
         elif settled is not None or turn.answers or turn.effects:

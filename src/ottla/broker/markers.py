@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.broker.coordinator import Coordinator
+from ottla.broker.crashpoints import CrashPoint, reach
 from ottla.broker.peers import UnreachableError
 from ottla.core.txn.machine import TransactionMachine
 from ottla.core.txn.requests import SendMarkers
@@ -94,7 +95,9 @@ class MarkerSender:
 
     def _call(self, leader: int, errands: list[Errand]) -> None:
         request = WriteTxnMarkersRequest(markers=[_marker(errand) for errand in errands])
+        reach(CrashPoint.BEFORE_MARKERS_SENT)
         answer = self._node.cluster.peers.call(self._node, leader, request, VERSION)
+        reach(CrashPoint.AFTER_MARKERS_SENT)
         if isinstance(answer, asyncio.Future):
             answer.add_done_callback(partial(self._answered_later, errands))
         else:
@@ -110,6 +113,7 @@ class MarkerSender:
         if isinstance(answer, UnreachableError):
             self._retry(errands)
             return
+        reach(CrashPoint.AFTER_MARKERS_ANSWERED)
         for errand, result in zip(errands, answer.markers, strict=True):
             errors = {
                 TopicPartition(topic.name, partition.partition_index): partition.error_code

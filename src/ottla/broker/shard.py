@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
+from ottla.broker.crashpoints import CrashPoint, reach
 from ottla.config.topic import TopicConfig
 from ottla.core.aborted import AbortedSpan, overlapping
 from ottla.core.append import NO_TIMESTAMP, Prepared
@@ -100,7 +101,12 @@ class Shard:
                 NO_TIMESTAMP if append_time_ms == NO_TIMESTAMP else verdict.timestamp_ms
             )
             return Appended(verdict.base_offset, append_time_ms, settled)
-        return self._append(data, header, append_time_ms, now_ms)
+        if not header.is_transactional:
+            return self._append(data, header, append_time_ms, now_ms)
+        reach(CrashPoint.BEFORE_TRANSACTIONAL_APPEND)
+        appended = self._append(data, header, append_time_ms, now_ms)
+        reach(CrashPoint.AFTER_TRANSACTIONAL_APPEND)
+        return appended
 
     def append_marker(
         self,
@@ -128,7 +134,10 @@ class Shard:
             coordinator_epoch=coordinator_epoch,
             timestamp_ms=now_ms,
         )
-        return self.append_own(data, now_ms)
+        reach(CrashPoint.BEFORE_MARKER_APPEND)
+        appended = self.append_own(data, now_ms)
+        reach(CrashPoint.AFTER_MARKER_APPEND)
+        return appended
 
     def _durable_up_to(self, offset: int) -> asyncio.Future[None] | ErrorCode | None:
         """When what was appended up to an offset is durable; None if it is."""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ottla.broker.crashpoints import CrashPoint, reach
 from ottla.broker.peers import UnreachableError
 from ottla.core.turn import Producer
 from ottla.core.txn.events import VERSION_2
@@ -41,9 +42,11 @@ async def confirm(
     if coordinator is None:
         return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     request = _request(transactional_id, producer, partitions, version)
+    reach(CrashPoint.BEFORE_VERIFICATION)
     answer = node.cluster.peers.call(node, coordinator, request, VERSION)
     if isinstance(answer, asyncio.Future):
         answer = await answer
+    reach(CrashPoint.AFTER_VERIFICATION)
     if isinstance(answer, UnreachableError):
         return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return _errors(answer, partitions)
