@@ -190,20 +190,21 @@ class Coordinator(Generic[M]):
             for decide in decisions:
                 decide(turn)
             self.machine.wake(turn)
+            batches = list(batches_of(turn, self._settings.codec))
         except Exception:
             # Half a decision may have been applied: only the log knows what is true.
             logger.exception("%s: a decision failed", self)
             self._give_up(ErrorCode.UNKNOWN_SERVER_ERROR)
             return
-        self._finish(turn)
+        self._finish(turn, batches)
 
-    def _finish(self, turn: Turn) -> None:
+    def _finish(self, turn: Turn, batches: list[bytes]) -> None:
         settled: asyncio.Future[None] | None = None
         codec = self._settings.codec
         if crashpoints.listener is not None:
             for written in turn.written:
                 crashpoints.reach(codec.crash_points(written.event)[0])
-        for data in batches_of(turn, codec):
+        for data in batches:
             appended = self.shard.append_own(data, turn.now_ms)
             if self.is_gone:
                 return  # the shard failed, and told us

@@ -37,6 +37,8 @@ from ottla.core.group.requests import (
 from ottla.core.turn import Producer, Ticket, Turn, Written
 from ottla.errors import ErrorCode
 
+LAST_TIMESTAMP = (1 << 63) - 1
+
 
 class GroupMachine:
     """Every decision is a method that is given the turn it is made in."""
@@ -177,9 +179,9 @@ class GroupMachine:
     ) -> ErrorCode:
         if len(new.metadata) > self.config.metadata_max_bytes:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
-        expires_at_ms = (
-            NO_TIMESTAMP if new.retention_ms == NO_TIMESTAMP else turn.now_ms + new.retention_ms
-        )
+        expires_at_ms = NO_TIMESTAMP
+        if new.retention_ms != NO_TIMESTAMP:
+            expires_at_ms = min(turn.now_ms + new.retention_ms, LAST_TIMESTAMP)
         event = OffsetCommitted(
             group_id,
             new.topic,
@@ -270,7 +272,8 @@ class GroupMachine:
                 member.client_id,
                 member.client_host,
                 member.metadata(group.protocol) if is_stable else b"",
-                member.assignment if is_stable else b"",
+                # Until there is another one, this is what it works by.
+                member.assignment,
             )
             for member in group.members.values()
         )
