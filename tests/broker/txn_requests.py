@@ -79,6 +79,9 @@ class Identity(NamedTuple):
         return self._replace(epoch=self.epoch + 1)
 
 
+NOBODY = Identity(-1, -1)
+
+
 def new_id() -> str:
     return f"tx-{uuid.uuid4().hex[:12]}"
 
@@ -110,7 +113,7 @@ def init(
     transactional_id: str | None,
     *,
     timeout_ms: int = TIMEOUT_MS,
-    expected: Identity = Identity(-1, -1),
+    expected: Identity = NOBODY,
     version: int = 5,
     **fields: Any,
 ) -> Any:

@@ -12,7 +12,6 @@ from tests.broker.txn_requests import Identity
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
 
-NOBODY = Identity(-1, -1)
 STRANGER = 987_654_321
 
 
