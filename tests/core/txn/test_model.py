@@ -12,13 +12,13 @@ from typing import Any, Literal, NamedTuple
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from tests.core.txn.desk import A, B, Desk
+from tests.core.txn.desk import NOW_MS, A, B, Desk
 
 from ottla.core.turn import Producer
 from ottla.core.txn import records
 from ottla.core.txn.events import TransactionSaved
 from ottla.core.txn.requests import SendMarkers
-from ottla.core.txn.states import Result
+from ottla.core.txn.states import Result, State
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
 
@@ -67,9 +67,7 @@ class Producers(RuleBasedStateMachine):
         self.desk = Desk()
         if self.first_epoch >= 0:
             self.desk.plant(
-                TransactionSaved(
-                    ID, 500, self.first_epoch, 60_000, self.saved_state(0), (), 0, -1
-                )
+                TransactionSaved(ID, 500, self.first_epoch, 60_000, State.EMPTY, (), NOW_MS, -1)
             )
         self.clients: list[Client] = []
         self.flight: list[Call] = []
@@ -82,12 +80,6 @@ class Producers(RuleBasedStateMachine):
         self.state: int | None = 0 if self.first_epoch >= 0 else None
         self.identity = Producer(500, self.first_epoch)
         self.used_ids = {500}
-
-    @staticmethod
-    def saved_state(number: int) -> Any:
-        from ottla.core.txn.states import State
-
-        return State(number)
 
     # What is written, whoever caused it.
 
@@ -209,9 +201,7 @@ class Producers(RuleBasedStateMachine):
         else:
             self.live = became
 
-    def hear(
-        self, client: Client, call: Call, answer: ErrorCode, became: Producer | None
-    ) -> None:
+    def hear(self, client: Client, call: Call, answer: ErrorCode, became: Producer | None) -> None:
         if answer in RETRIED:
             return
         client.waits_for = None
@@ -226,9 +216,7 @@ class Producers(RuleBasedStateMachine):
 
     @precondition(lambda self: self.markers)
     @rule(pick=st.integers(0, 5), some=st.sampled_from([(A,), (B,), (A, B)]), stays=st.booleans())
-    def partitions_answer(
-        self, pick: int, some: tuple[TopicPartition, ...], stays: bool
-    ) -> None:
+    def partitions_answer(self, pick: int, some: tuple[TopicPartition, ...], stays: bool) -> None:
         wanted = self.markers[pick % len(self.markers)]
         if self.clients and any(client.version == 1 for client in self.clients):
             # Answers of one transaction can be told from the next one's by their epoch only.

@@ -61,14 +61,18 @@ def test_the_bytes_are_those_of_kafka() -> None:
         "02"  # PrepareCommit
         "02"  # one topic, compact
         "0274"  # "t"
-        "02" "00000001"  # one partition
+        "02"
+        "00000001"  # one partition
         "00"  # no tags
         "000000000000000a"  # last update
         "0000000000000005"  # start
         "03"  # three tags
-        "0008" "000000000000004d"  # previous producer id
-        "0108" "000000000000004e"  # next producer id
-        "0202" "0002"  # client transaction version
+        "0008"
+        "000000000000004d"  # previous producer id
+        "0108"
+        "000000000000004e"  # next producer id
+        "0202"
+        "0002"  # client transaction version
     )
 
 
@@ -107,7 +111,9 @@ def test_a_state_that_does_not_exist_is_malformed(status: int) -> None:
 
 
 @given(event=saved(), data=st.data())
-def test_garbage_is_malformed_and_nothing_else(event: TransactionSaved, data: st.DataObject) -> None:
+def test_garbage_is_malformed_and_nothing_else(
+    event: TransactionSaved, data: st.DataObject
+) -> None:
     key, value = records.encode(event)
     assert value is not None
     garbage = bytearray(data.draw(st.sampled_from([key, value])))

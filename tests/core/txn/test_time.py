@@ -137,7 +137,9 @@ def test_an_id_is_forgotten_a_week_after_its_last_use(state: State) -> None:
 
 
 @pytest.mark.parametrize(
-    "state", [State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT], ids=lambda state: state.name
+    "state",
+    [State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT],
+    ids=lambda state: state.name,
 )
 def test_an_id_that_is_in_use_is_not_forgotten(state: State) -> None:
     desk = Desk()
