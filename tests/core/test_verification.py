@@ -1,4 +1,4 @@
-"""Transactions on a partition: the guard of their first append (KIP-890), their markers, and what readers see of them."""
+"""Transactions on a partition: the guard of their first append (KIP-890), their markers, what readers see."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ class Producers(RuleBasedStateMachine):
             self.send(Call(number, "end", client.who, None, result, self.transaction))
 
     def forget_ends_of_version_1(self, client: Client, number: int) -> None:
-        """Without an epoch per transaction a late end cannot be told from the next one: that is what version 2 is for."""
+        """Without an epoch per transaction a late end cannot be told from the next one: hence version 2."""
         if client.version == 1:
             self.flight = [
                 call for call in self.flight if call.client != number or call.kind != "end"
@@ -169,6 +169,8 @@ class Producers(RuleBasedStateMachine):
             assert self.desk.snapshot() == before, f"{call} changed something"
         if self.desk.snapshot() != before:
             self.note(call, answer, became)
+        # At most one identity is live, and whoever is told that it is somebody is told that one.
+        assert became is None or became == self.live
         self.read_log()
         if answer is ErrorCode.NONE and call.kind == "end" and call.transaction in self.ends:
             # Whoever hears that it is done hears what was done.
@@ -210,18 +212,12 @@ class Producers(RuleBasedStateMachine):
             return
         if became is not None:
             client.who = became
-            # At most one identity is live, and whoever was told that it is somebody was told that.
-            assert became == self.live or self.live is None or client.who != self.live
         client.in_transaction = call.kind == "add"
 
     @precondition(lambda self: self.markers)
     @rule(pick=st.integers(0, 5), some=st.sampled_from([(A,), (B,), (A, B)]), stays=st.booleans())
     def partitions_answer(self, pick: int, some: tuple[TopicPartition, ...], stays: bool) -> None:
         wanted = self.markers[pick % len(self.markers)]
-        if self.clients and any(client.version == 1 for client in self.clients):
-            # Answers of one transaction can be told from the next one's by their epoch only.
-            if wanted.producer != self.identity or self.state not in PREPARED:
-                return
         self.desk.mark(wanted, some)
         self.read_log()
         if not stays and set(some) >= set(wanted.partitions):
