@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.errors import ConfigError
-from ottla.model import Endpoint, TopicPartition, parse_topic_id, topic_id_text
+from ottla.model import (
+    Endpoint,
+    TopicPartition,
+    coordinator_partition,
+    java_string_hash,
+    parse_topic_id,
+    topic_id_text,
+)
 
 hosts = st.from_regex(r"[a-z0-9][a-z0-9.-]{0,40}", fullmatch=True) | st.ip_addresses().map(str)
 
@@ -82,3 +89,34 @@ def test_what_is_no_topic_id_is_refused(text: str) -> None:
 def test_garbage_is_a_topic_id_or_a_value_error(text: str) -> None:
     with contextlib.suppress(ValueError):
         assert topic_id_text(parse_topic_id(text)) == text
+
+
+# What Java 17 says.
+@pytest.mark.parametrize(
+    ("key", "java_hash", "partition"),
+    [
+        ("", 0, 0),
+        ("a", 97, 47),
+        ("hello", 99162322, 22),
+        ("Hello World", -862545276, 26),
+        ("console-consumer-12345", 158455506, 6),
+        ("my-group", -1906497762, 12),
+        ("gr\u00f6\u00dfe", 98762257, 7),
+        ("\U0001f600", 1772899, 49),
+        ("\u65e5\u672c\u8a9e", 25921943, 43),
+        # The smallest number has no positive counterpart.
+        ("polygenelubricants", -(2**31), 0),
+        ("GydZG_", -(2**31), 0),
+    ],
+)
+def test_a_key_has_the_coordinator_that_it_has_in_kafka(
+    key: str, java_hash: int, partition: int
+) -> None:
+    assert java_string_hash(key) == java_hash % 2**32
+    assert coordinator_partition(key, 50) == partition
+    assert coordinator_partition(key, 1) == 0
+
+
+@given(st.text(), st.integers(1, 1000))
+def test_every_key_has_a_coordinator(key: str, partition_count: int) -> None:
+    assert 0 <= coordinator_partition(key, partition_count) < partition_count

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -84,10 +85,12 @@ def test_aborted_records_stay_unseen_wherever_a_cleaning_was_killed(
     expected = committed(log.shard)
     assert b"BAD" not in expected.values()
     copies: list[Path] = []
+    copying_one = threading.Lock()  # what is flushed is flushed in a thread
 
     def copying(real: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **keywords: Any) -> Any:
-            copies.append(crash_copy(tmp_path / "live", tmp_path / f"killed-{len(copies)}"))
+            with copying_one:
+                copies.append(crash_copy(tmp_path / "live", tmp_path / f"killed-{len(copies)}"))
             return real(*arguments, **keywords)
 
         return call

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +13,14 @@ from tests.broker.requests import BROKER
 from tests.broker.test_describe_configs import options_of
 
 import ottla
+from ottla.broker import embedded
 from ottla.client.raw import RawConnection
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
+
+
+def test_its_examples_run() -> None:
+    found = doctest.testmod(embedded)
+    assert (found.failed, found.attempted) == (0, 1)
 
 
 def test_it_says_where_it_is() -> None:

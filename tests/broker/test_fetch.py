@@ -197,14 +197,15 @@ def test_the_brokers_own_limit_holds_too(start: Starter, topic: str) -> None:
 
 
 def test_leader_epochs_are_checked(connection: RawConnection, topic: str) -> None:
-    create(connection, topic)
+    topic_id = create(connection, topic)
     fill(connection, topic, b"v")
     (_, header), *_ = _batches(fetch(connection, topic, 0))
     epoch = header.partition_leader_epoch
     assert fetch(connection, topic, 0, current_leader_epoch=epoch).error_code == ErrorCode.NONE
     fenced = fetch(connection, topic, 0, current_leader_epoch=epoch - 1)
     assert fenced.error_code == ErrorCode.FENCED_LEADER_EPOCH
-    assert fenced.current_leader.leader_epoch == epoch
+    fenced = fetch(connection, topic_id, 0, current_leader_epoch=epoch - 1, version=16)
+    assert (fenced.current_leader.leader_id, fenced.current_leader.leader_epoch) == (1, epoch)
     unknown = fetch(connection, topic, 0, current_leader_epoch=epoch + 1, max_wait_ms=LONG_MS)
     assert unknown.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
     assert not unknown.records

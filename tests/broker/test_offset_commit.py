@@ -24,7 +24,7 @@ def test_what_can_be_committed_is_and_the_rest_is_refused_in_place(
 ) -> None:
     by_id = version >= ask.TOPIC_IDS_SINCE
     ids = {topic: create(connection, topic, 3), "no-such-topic": uuid.uuid4()}
-    positions = {
+    positions: dict[tuple[str, int], int | Position] = {
         ("no-such-topic", 0): 1,
         (topic, 2): Position(22, "two", 5),
         (topic, 3): 1,

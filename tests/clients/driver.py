@@ -35,6 +35,7 @@ class ProducerOptions:
     max_request_bytes: int | None = None
     # How long the client tries before it reports a failure; the test gives it no retries.
     give_up_ms: int | None = None
+    idempotent: bool | None = None
 
 
 @dataclass(frozen=True)

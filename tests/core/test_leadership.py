@@ -29,6 +29,12 @@ def leaders(leadership: Leadership, topic: Topic) -> list[int]:
     return [leadership.leader_of(topic, number) for number in range(topic.partition_count)]
 
 
+def replicas_of(leadership: Leadership, topic: Topic, partition: int) -> tuple[int, ...]:
+    leader, replicas = leadership.place(topic, partition)
+    assert leader == leadership.leader_of(topic, partition)
+    return replicas
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 def test_the_partitions_of_a_topic_are_shared_equally(count: int) -> None:
     shares = Counter(leaders(nodes_of(count), topic_of(partitions=60)))
@@ -85,6 +91,33 @@ def test_a_topic_made_while_a_node_was_away_stays_where_it_is_when_it_is_back() 
     assert leaders(leadership, new) == led
 
 
+def test_replicas_of_new_partitions_are_live_while_there_are_enough() -> None:
+    leadership = nodes_of(3)
+    old = topic_of("old", partitions=6, replicas=2)
+    leadership.remove(3)
+    new = topic_of("new", partitions=6, replicas=2)
+    leadership.place_new(new, 0)
+    assert any(3 in replicas_of(leadership, old, number) for number in range(6))
+    grown = topic_of("old", partitions=12, replicas=2)
+    leadership.place_new(grown, 6)
+    leadership.add(3, [old, new])
+    for number in range(6):
+        assert sorted(replicas_of(leadership, new, number)) == [1, 2]
+        assert sorted(replicas_of(leadership, grown, number + 6)) == [1, 2]
+    leadership.forget(new.topic_id)
+    assert any(3 in replicas_of(leadership, new, number) for number in range(6))
+
+
+def test_chosen_replicas_lead_in_their_order() -> None:
+    leadership = nodes_of(4)
+    topic = Topic("chosen", uuid.UUID(int=1), 3, 2, {}, [[4, 2], [], [9, 3]])
+    assert leadership.order_of(topic, 0)[:2] == replicas_of(leadership, topic, 0) == (4, 2)
+    assert leadership.order_of(topic, 1) == leadership.order_of(topic_of("chosen"), 1)
+    assert leadership.order_of(topic, 2)[0] == 3, "a node that is not there any more"
+    leadership.remove(4)
+    assert leadership.leader_of(topic, 0) == 2
+
+
 def test_a_moved_partition_stays_there_until_that_node_is_lost() -> None:
     leadership, topic = nodes_of(3), topic_of()
     at_first = leadership.leader_of(topic, 0)
@@ -119,12 +152,12 @@ def test_without_live_nodes_there_is_no_leader() -> None:
 def test_replicas_are_as_many_as_wanted_or_as_there_are_nodes(replicas: int) -> None:
     leadership, topic = nodes_of(3), topic_of(replicas=replicas)
     for partition in range(topic.partition_count):
-        found = leadership.replicas_of(topic, partition)
+        found = replicas_of(leadership, topic, partition)
         assert len(set(found)) == len(found) == min(replicas, 3)
         assert found[0] == leadership.leader_of(topic, partition)
     leadership.remove(1)
     for partition in range(topic.partition_count):
-        found = leadership.replicas_of(topic, partition)
+        found = replicas_of(leadership, topic, partition)
         assert len(set(found)) == len(found) == min(replicas, 3)
         assert leadership.leader_of(topic, partition) in found
 
@@ -163,4 +196,4 @@ def test_leaders_are_always_live_and_change_only_for_a_reason(
         assert changed <= may_change
         assert all(leader in leadership.live for leader in after) or not leadership.live
         for number, leader in enumerate(after):
-            assert leader in (NO_LEADER, *leadership.replicas_of(topic, number))
+            assert leader in (NO_LEADER, *replicas_of(leadership, topic, number))

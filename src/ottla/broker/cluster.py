@@ -205,6 +205,10 @@ class Cluster:
         self._leadership.move(topic, partition, node_id)
         self._hand_over([led])
 
+    def place_new(self, topic: Topic, first_partition: int = 0) -> None:
+        """Takes note of partitions that were created just now."""
+        self._leadership.place_new(topic, first_partition)
+
     def elect_preferred(self, topic: Topic, partition: int) -> ErrorCode:
         """Makes the preferred leader of a partition lead it, if it can."""
         preferred = self._leadership.preferred_leader_of(topic, partition)
@@ -217,16 +221,18 @@ class Cluster:
 
     def place(self, topic: Topic, partition: int) -> Placement:
         """Where a partition is, as clients are told."""
-        replicas = list(self._leadership.replicas_of(topic, partition))
+        leader_id, replica_ids = self._leadership.place(topic, partition)
+        replicas = list(replica_ids)
         ref = PartitionRef(topic.name, partition, topic.topic_id)
         epoch = self.store.epoch_of(ref)
-        leader_id = self.leader_of(topic, partition)
-        leader = self.nodes.get(leader_id)
-        if leader is None or leader.is_offline(ref):
+        nodes = self.nodes
+        if leader_id == NO_LEADER or nodes[leader_id].is_offline(ref):
             error = ErrorCode.LEADER_NOT_AVAILABLE
             return Placement(error, NO_LEADER, epoch, replicas, replicas, replicas)
-        in_sync = [node_id for node_id in replicas if node_id in self.nodes]
-        offline = [node_id for node_id in replicas if node_id not in self.nodes]
+        if len(nodes) == len(self._leadership.known):
+            return Placement(ErrorCode.NONE, leader_id, epoch, replicas, replicas, [])
+        in_sync = [node_id for node_id in replicas if node_id in nodes]
+        offline = [node_id for node_id in replicas if node_id not in nodes]
         return Placement(ErrorCode.NONE, leader_id, epoch, replicas, in_sync, offline)
 
     def led_now(self, topic: Topic, partition: int) -> Led:
@@ -250,7 +256,8 @@ class Cluster:
         moved = [led for led in before if self.leader_of(led.topic, led.partition) != led.leader_id]
         for led in moved:
             if led.leader_id in self.nodes:
-                self.nodes[led.leader_id].resign(led.topic.name, led.partition)
+                ref = PartitionRef(led.topic.name, led.partition, led.topic.topic_id)
+                self.nodes[led.leader_id].resign(ref)
         if any(self._has_old_epoch(led) for led in moved):
             try:
                 self.store.raise_epoch()

@@ -108,7 +108,11 @@ class Compactor:
         ref = dirtiest.shard.log.ref
         try:
             return await self._clean(dirtiest)
-        except (FencedError, StorageFullError) as error:
+        except FencedError:
+            # It is led elsewhere now, or was claimed anew: then it is another shard that is looked at next.
+            logger.info("%s-%d: the cleaning was given up", ref.topic, ref.partition)
+            assert self._node.shard(ref.topic, ref.partition) is not dirtiest.shard
+        except StorageFullError as error:
             logger.warning("%s-%d is not compacted now: %s", ref.topic, ref.partition, error)
             self._resting[ref] = time.monotonic() + REST_SECONDS
         except StorageError as error:

@@ -46,23 +46,16 @@ class Broker:
     Options have Kafka's names, as a dict with dots or as keywords with underscores: `Broker(num_partitions=3)`.
     Without `data_dir` the data is in a temporary folder that goes when the broker stops.
 
-    With `nodes` it is a cluster of that many brokers in this process, each with an address of its own, for tests of
-    what a program does when leaders move and brokers go:
+    With `nodes` it is a cluster of that many brokers in this process, each with an address of its own, to test what a
+    program does when leaders move (`move_leader`) and brokers go (`kill_node`) and come back (`start_node`):
 
-        >>> import ottla
-        >>> from ottla.client.raw import RawConnection
-        >>> from ottla.wire.messages.metadata import *
-        >>> with ottla.Broker(nodes=3) as broker:
-        ...     with RawConnection(broker.bootstrap_servers.split(",")[0]) as connection:
-        ...         made = connection.call(
-        ...             MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), MetadataResponse, 12
-        ...         )
-        ...     broker.move_leader("orders", 0, 3)
-        ...     broker.kill_node(3)
-        ...     survivor = broker.leader_of("orders", 0)
-        ...     broker.start_node(3)
-        ...     broker.node_ids, survivor in (1, 2)
-        ([1, 2, 3], True)
+        >>> with Broker(nodes=3) as broker:
+        ...     broker.kill_node(2)
+        ...     broker.node_ids
+        ...     broker.start_node(2)
+        ...     broker.node_ids, len(broker.bootstrap_servers.split(","))
+        [1, 3]
+        ([1, 2, 3], 3)
     """
 
     def __init__(
@@ -143,7 +136,7 @@ class Broker:
         """Ends a node as kill -9 would: connections are cut, it saves nothing, others lead its partitions."""
         running, loop = self._running_broker()
         asyncio.run_coroutine_threadsafe(running.kill_node(node_id), loop).result(STOP_SECONDS)
-        self._look_up_addresses()
+        self._call(self._note_addresses)
 
     def start_node(self, node_id: int) -> None:
         """Starts a node that was killed, at the address that it had.
@@ -152,7 +145,7 @@ class Broker:
         """
         running, loop = self._running_broker()
         asyncio.run_coroutine_threadsafe(running.start_node(node_id), loop).result(STOP_SECONDS)
-        self._look_up_addresses()
+        self._call(self._note_addresses)
 
     def _running_broker(self) -> tuple[RunningBroker, asyncio.AbstractEventLoop]:
         if self._running is None or self._loop is None:
@@ -170,16 +163,12 @@ class Broker:
 
         return asyncio.run_coroutine_threadsafe(call(), loop).result(STOP_SECONDS)
 
-    def _look_up_addresses(self) -> None:
-        """Notes where clients of this process connect to each node."""
-
-        def look(running: RunningBroker) -> dict[int, Endpoint]:
-            return {
-                node_id: self._settings.advertise_of(node_id) or _reachable(server.endpoint)
-                for node_id, server in sorted(running.servers.items())
-            }
-
-        self._addresses = self._call(look)
+    def _note_addresses(self, running: RunningBroker) -> None:
+        """Notes where clients connect to each node; on the broker's thread, so that the last note is the true one."""
+        self._addresses = {
+            node_id: self._settings.advertise_of(node_id) or _reachable(server.endpoint)
+            for node_id, server in sorted(running.servers.items())
+        }
 
     @property
     def data_dir(self) -> str:
@@ -216,7 +205,7 @@ class Broker:
             self._end_thread()
             raise
         atexit.register(self.stop)
-        self._look_up_addresses()
+        self._call(self._note_addresses)
         return self
 
     def stop(self) -> None:

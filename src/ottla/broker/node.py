@@ -171,6 +171,7 @@ class Node:
 
     def _created(self, name: str) -> Topic:
         topic = self.cluster.catalog.topics[name]
+        self.cluster.place_new(topic)
         logger.info("topic %s created with %d partition(s)", name, topic.partition_count)
         return topic
 
@@ -253,9 +254,10 @@ class Node:
             and self.cluster.nodes.get(self.node_id) is self
         )
 
-    def resign(self, topic: str, partition: int) -> None:
+    def resign(self, ref: PartitionRef) -> None:
         """Leaves a partition to another node; everybody who waits for it here is told."""
-        shard = self._shards.pop((topic, partition), None)
+        self._offline.pop(ref, None)
+        shard = self._shards.pop((ref.topic, ref.partition), None)
         if shard is not None:
             _save(shard)
             shard.resign()
@@ -283,7 +285,7 @@ class Node:
 
     def is_offline(self, ref: PartitionRef) -> bool:
         """Whether the partition could not be opened when that was last tried."""
-        return ref in self._offline
+        return bool(self._offline) and ref in self._offline
 
     def offline_partitions(self) -> list[tuple[str, int]]:
         return [(ref.topic, ref.partition) for ref in self._offline]

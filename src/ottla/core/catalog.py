@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from ottla.errors import ErrorCode
@@ -39,11 +39,14 @@ Changes = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Topic:
+    """A topic; `assignments` are the replicas of its partitions where somebody chose them, () where nobody did."""
+
     name: str
     topic_id: uuid.UUID
     partition_count: int
     replication_factor: int
     config: Mapping[str, str] = field(default_factory=dict)
+    assignments: Sequence[Sequence[int]] = ()
 
     @property
     def is_internal(self) -> bool:
@@ -119,6 +122,7 @@ class Catalog:
             value["partitions"],
             value["replication_factor"],
             value["config"],
+            value.get("assignments", ()),
         )
         self.topics[name] = topic
         self.topics_by_id[topic.topic_id] = topic
@@ -148,8 +152,16 @@ class Catalog:
         if isinstance(shape, Refused):
             return shape
         partition_count, replication_factor = shape
+        assignments = [new.assignments[number] for number in range(len(new.assignments))]
         return _topic_change(
-            Topic(new.name, topic_id, partition_count, replication_factor, dict(new.config))
+            Topic(
+                new.name,
+                topic_id,
+                partition_count,
+                replication_factor,
+                dict(new.config),
+                assignments if len(live_nodes) > 1 else (),  # else there is nothing to choose
+            )
         )
 
     def check_new_name(self, name: str) -> Refused | None:
@@ -190,6 +202,12 @@ class Catalog:
         topic = self.topics.get(name)
         if topic is None:
             return Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
+        if topic.is_internal:
+            # Kafka lets it grow, and groups whose name belongs to another partition then are gone.
+            return Refused(
+                ErrorCode.INVALID_REQUEST,
+                f"'{name}' keeps its number of partitions: groups and transactions are found by it",
+            )
         if count == topic.partition_count:
             return Refused(
                 ErrorCode.INVALID_PARTITIONS, f"topic '{name}' already has {count} partition(s)"
@@ -215,21 +233,15 @@ class Catalog:
             refused = _check_replicas(assignments, live_nodes, topic.replication_factor)
             if refused is not None:
                 return refused
-        return _topic_change(
-            Topic(name, topic.topic_id, count, topic.replication_factor, topic.config)
-        )
+        chosen = topic.assignments
+        if assignments is not None and len(live_nodes) > 1:
+            nobody_chose: list[Sequence[int]] = [()] * (topic.partition_count - len(chosen))
+            chosen = [*chosen, *nobody_chose, *assignments]
+        return _topic_change(replace(topic, partition_count=count, assignments=chosen))
 
     def configure(self, topic: Topic, config: Mapping[str, str]) -> Changes:
         """Replaces a topic's own configuration; the caller has checked it."""
-        return _topic_change(
-            Topic(
-                topic.name,
-                topic.topic_id,
-                topic.partition_count,
-                topic.replication_factor,
-                dict(config),
-            )
-        )
+        return _topic_change(replace(topic, config=dict(config)))
 
     def configure_broker(self, name: str, config: Mapping[str, str]) -> Changes:
         """Replaces what was altered of a broker's options, or with an empty name of every broker's."""
@@ -364,11 +376,12 @@ def _check_replicas(
 
 
 def _topic_change(topic: Topic) -> Changes:
-    return {
-        _TOPIC + topic.name: {
-            "id": str(topic.topic_id),
-            "partitions": topic.partition_count,
-            "replication_factor": topic.replication_factor,
-            "config": dict(topic.config),
-        }
+    value: dict[str, Any] = {
+        "id": str(topic.topic_id),
+        "partitions": topic.partition_count,
+        "replication_factor": topic.replication_factor,
+        "config": dict(topic.config),
     }
+    if topic.assignments:
+        value["assignments"] = [list(replicas) for replicas in topic.assignments]
+    return {_TOPIC + topic.name: value}

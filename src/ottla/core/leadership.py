@@ -1,17 +1,17 @@
 """Who leads which partition.
 
 Every partition has an order of all nodes, which follows from the topic's name and the partition's number, so that the
-partitions of a topic and the first partitions of many topics are spread alike. The first node of the order is the
-preferred leader. The leader is the first live one, unless the partition was moved: then it stays where it was moved
-to as long as that node lives. A node that was lost and comes back leads nothing at first, as in Kafka; an election of
-preferred leaders gives it its share again.
+partitions of a topic and the first partitions of many topics are spread alike; who creates a topic may choose another
+one. The first node of the order is the preferred leader. The leader is the first live one, unless the partition was
+moved: then it stays where it was moved to as long as that node lives. A node that was lost and comes back leads
+nothing at first, as in Kafka; an election of preferred leaders gives it its share again.
 """
 
 from __future__ import annotations
 
 import uuid
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ottla.core.catalog import Topic
 from ottla.model import NO_LEADER
@@ -25,6 +25,8 @@ class Leadership:
         self._known: list[int] = []
         self._orders: list[tuple[int, ...]] = []
         self._moved: dict[tuple[uuid.UUID, int], int] = {}
+        # The nodes that were away when a partition was made.
+        self._absent: dict[tuple[uuid.UUID, int], tuple[int, ...]] = {}
 
     @property
     def known(self) -> list[int]:
@@ -59,17 +61,34 @@ class Leadership:
     def forget(self, topic_id: uuid.UUID) -> None:
         """A topic is deleted."""
         self._moved = {key: leader for key, leader in self._moved.items() if key[0] != topic_id}
+        self._absent = {key: absent for key, absent in self._absent.items() if key[0] != topic_id}
+
+    def place_new(self, topic: Topic, first_partition: int) -> None:
+        """Partitions were made, from one on: nodes that are away now come last for them."""
+        absent = tuple(node_id for node_id in self._known if node_id not in self.live)
+        if absent:
+            for partition in range(first_partition, topic.partition_count):
+                self._absent[topic.topic_id, partition] = absent
 
     def order_of(self, topic: Topic, partition: int) -> tuple[int, ...]:
         """All nodes that were ever there, in the order in which they are to lead the partition."""
-        return self._orders[(zlib.crc32(topic.name.encode()) + partition) % len(self._orders)]
+        order = self._orders[(zlib.crc32(topic.name.encode()) + partition) % len(self._orders)]
+        if self._absent:
+            absent = self._absent.get((topic.topic_id, partition), ())
+            order = _with_first(order, [node_id for node_id in order if node_id not in absent])
+        if partition < len(topic.assignments):
+            order = _with_first(order, topic.assignments[partition])
+        return order
 
     def leader_of(self, topic: Topic, partition: int) -> int:
         """The node that leads; NO_LEADER if none is live."""
+        return self._leader(topic, partition, self.order_of(topic, partition))
+
+    def _leader(self, topic: Topic, partition: int, order: tuple[int, ...]) -> int:
         moved = self._moved.get((topic.topic_id, partition)) if self._moved else None
         if moved is not None:
             return moved
-        for node_id in self.order_of(topic, partition):
+        for node_id in order:
             if node_id in self.live:
                 return node_id
         return NO_LEADER
@@ -78,17 +97,17 @@ class Leadership:
         """The node that is to lead when it can."""
         return self.order_of(topic, partition)[0]
 
-    def replicas_of(self, topic: Topic, partition: int) -> tuple[int, ...]:
-        """The nodes that clients are told to have the partition, the preferred leader first, dead ones included.
+    def place(self, topic: Topic, partition: int) -> tuple[int, tuple[int, ...]]:
+        """The leader, and the replicas that clients are told: the preferred leader first, dead ones included.
 
-        In truth the engine has it and any node can lead; one that does without being among them takes a place there.
+        In truth the engine has it and any node can lead; one that does without being a replica takes a place there.
         """
         order = self.order_of(topic, partition)
+        leader = self._leader(topic, partition, order)
         replicas = order[: topic.replication_factor]
-        leader = self.leader_of(topic, partition)
-        if leader == NO_LEADER or leader in replicas:
-            return replicas
-        return (leader, *replicas[:-1])
+        if leader not in replicas and leader != NO_LEADER:
+            replicas = (leader, *replicas[:-1])
+        return leader, replicas
 
     def move(self, topic: Topic, partition: int, node_id: int) -> None:
         """Makes a live node the leader."""
@@ -96,6 +115,13 @@ class Leadership:
         self._moved.pop((topic.topic_id, partition), None)
         if self.leader_of(topic, partition) != node_id:
             self._moved[topic.topic_id, partition] = node_id
+
+
+def _with_first(order: tuple[int, ...], first: Sequence[int]) -> tuple[int, ...]:
+    return (
+        *(node_id for node_id in first if node_id in order),
+        *(node_id for node_id in order if node_id not in first),
+    )
 
 
 def _orders(known: list[int]) -> list[tuple[int, ...]]:

@@ -52,6 +52,7 @@ def options_of(options: ProducerOptions) -> dict[str, Any]:
         "acks": acks,
         "linger_ms": options.linger_ms,
         "max_request_size": options.max_request_bytes,
+        "enable_idempotence": options.idempotent,
         "request_timeout_ms": options.give_up_ms,
     }
     return {name: value for name, value in chosen.items() if value is not None}

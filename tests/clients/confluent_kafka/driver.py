@@ -55,6 +55,7 @@ def options_of(options: ProducerOptions) -> dict[str, Any]:
         "acks": options.acks,
         "linger.ms": options.linger_ms,
         "message.max.bytes": options.max_request_bytes,
+        "enable.idempotence": options.idempotent,
     }
     if options.acks in ("0", "1"):
         chosen["enable.idempotence"] = "false"

@@ -50,6 +50,7 @@ def options_of(options: ProducerOptions) -> dict[str, Any]:
         "acks": acks,
         "linger_ms": options.linger_ms,
         "max_request_size": options.max_request_bytes,
+        "enable_idempotence": options.idempotent,
     }
     if options.give_up_ms is not None:
         chosen |= {

@@ -54,8 +54,10 @@ def _add(node: Node, asked: CreatePartitionsTopic, validate_only: bool) -> Refus
     if isinstance(changes, Refused):
         return changes
     if not validate_only:
+        old_count = cluster.catalog.topics[asked.name].partition_count
         try:
             cluster.commit(changes)
         except StorageError as error:
             return Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        cluster.place_new(cluster.catalog.topics[asked.name], old_count)
     return None

@@ -26,6 +26,8 @@ from ottla.wire.messages.fetch import (
 REQUEST = FetchRequest
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 FIRST_VERSION_WITH_ZSTD = 10
+# Older ones have the field, but no addresses: clients would take a leader for one that they know (KIP-951).
+FIRST_VERSION_WITH_LEADERS = 16
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -130,7 +132,7 @@ def _response(
                 topic=one.target.topic, topic_id=one.target.topic_id, partitions=[]
             )
         data = _partition(node, one, context.version, isolation_level)
-        if one.error in _LEADER_ERRORS:
+        if one.error in _LEADER_ERRORS and context.version >= FIRST_VERSION_WITH_LEADERS:
             data.current_leader = _leader(node, one)
             leaders[data.current_leader.leader_id] = None
         topic.partitions.append(data)

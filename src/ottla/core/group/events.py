@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 NO_TIMESTAMP = -1
+LAST_TIMESTAMP = (1 << 63) - 1
 NO_LEADER_EPOCH = -1
 
 

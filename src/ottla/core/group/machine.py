@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from ottla.core.group.classic import ClassicGroup, State, empty_since_ms, restored
 from ottla.core.group.events import (
+    LAST_TIMESTAMP,
     NO_TIMESTAMP,
     Event,
     GroupDeleted,
@@ -36,8 +37,6 @@ from ottla.core.group.requests import (
 )
 from ottla.core.turn import Producer, Ticket, Turn, Written
 from ottla.errors import ErrorCode
-
-LAST_TIMESTAMP = (1 << 63) - 1
 
 
 class GroupMachine:
@@ -140,7 +139,7 @@ class GroupMachine:
         return [self._commit_one(turn, sender.group_id, offset, producer) for offset in offsets]
 
     def _refuse_commit(self, sender: CommitSender) -> ErrorCode | None:
-        group = self.membership.groups.get(sender.group_id)
+        group = self._find(sender.group_id)
         if group is None:
             # A consumer without a group to manage its partitions, or an administrator.
             return None if sender.generation < 0 else ErrorCode.GROUP_ID_NOT_FOUND
@@ -152,7 +151,7 @@ class GroupMachine:
 
     def _refuse_transactional(self, sender: CommitSender) -> ErrorCode | None:
         """Clients before KIP-447 do not say who they are: for them only the transaction counts."""
-        group = self.membership.groups.get(sender.group_id)
+        group = self._find(sender.group_id)
         if group is None:
             return None if sender.generation < 0 else ErrorCode.ILLEGAL_GENERATION
         if sender.generation < 0 and (
@@ -181,6 +180,7 @@ class GroupMachine:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         expires_at_ms = NO_TIMESTAMP
         if new.retention_ms != NO_TIMESTAMP:
+            # A client may mean for ever, which is more than a record can say when it is added to the time.
             expires_at_ms = min(turn.now_ms + new.retention_ms, LAST_TIMESTAMP)
         event = OffsetCommitted(
             group_id,
@@ -226,7 +226,7 @@ class GroupMachine:
             if group is not None and group.subscribes_to(topic):
                 errors.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
                 continue
-            if self.offsets.get(group_id, topic, partition) is not None:
+            if self.offsets.has(group_id, topic, partition):
                 self._write(turn, OffsetDeleted(group_id, topic, partition))
             errors.append(ErrorCode.NONE)
         return errors
@@ -260,10 +260,13 @@ class GroupMachine:
         """A group as it can be looked at: one that only has offsets is an empty one of no type."""
         return self.membership.groups.get(group_id) or ClassicGroup(group_id, NO_TIMESTAMP)
 
+    def _find(self, group_id: str) -> ClassicGroup | None:
+        return self._group(group_id) if self._exists(group_id) else None
+
     def describe(self, group_id: str) -> DescribedGroup | None:
-        if not self._exists(group_id):
+        group = self._find(group_id)
+        if group is None:
             return None
-        group = self._group(group_id)
         is_stable = group.state is State.STABLE
         members = tuple(
             DescribedMember(

@@ -28,6 +28,8 @@ from ottla.errors import ErrorCode
 # How long a new member's JoinGroup may wait: it knows no id yet and cannot heartbeat, and a client that gave up and
 # asked again would leave one such member behind each time.
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
+# How soon a join phase that nobody has joined is looked at again, although its members may have named no time at all.
+MIN_JOIN_RETRY_MS = 1000
 
 # What a deadline is for: the group's join or sync phase, or a member's session.
 Timer = tuple[Literal["join", "sync"], str] | tuple[Literal["session"], str, str]
@@ -279,7 +281,8 @@ class Membership:
                 self._remove(turn, group, member.member_id)
         if group.members and not group.elect_joined_leader():
             # Only static members, and none has come back: their sessions will end it.
-            self._set(turn, ("join", group.group_id), group.rebalance_timeout_ms)
+            retry_ms = max(group.rebalance_timeout_ms, MIN_JOIN_RETRY_MS)
+            self._set(turn, ("join", group.group_id), retry_ms)
             return
         group.begin_generation(turn.now_ms)
         if group.is_empty:
@@ -386,7 +389,7 @@ class Membership:
     def _session_is_over(self, turn: Turn, group: ClassicGroup, member_id: str) -> None:
         if member_id in group.pending_joins:
             del group.pending_joins[member_id]
-            self._after_leaving(turn, group)
+            self._go_on_joining(turn, group)
             return
         member = group.members.get(member_id)
         if member is None:
@@ -439,12 +442,17 @@ class Membership:
         """The group has no room for a member that it had: the others do not wait for it."""
         if member_id in group.members or member_id in group.pending_joins:
             self._remove(turn, group, member_id)
-            self._after_leaving(turn, group)
+            self._go_on_joining(turn, group)
 
     def _after_leaving(self, turn: Turn, group: ClassicGroup) -> None:
         if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
             self._prepare(turn, group)
-        elif group.state is State.PREPARING_REBALANCE:
+        else:
+            self._go_on_joining(turn, group)
+
+    def _go_on_joining(self, turn: Turn, group: ClassicGroup) -> None:
+        """Somebody who never was a member will not come: only a join phase has waited for that one."""
+        if group.state is State.PREPARING_REBALANCE:
             self._rebalance(turn, group)
 
     def forget(self, group: ClassicGroup) -> None:

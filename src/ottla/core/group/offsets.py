@@ -86,6 +86,11 @@ class OffsetTable:
         key = (topic, partition)
         return any(key in groups.get(group_id, {}) for groups in self._pending.values())
 
+    def has(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether there is an offset, or one is pending."""
+        is_kept = (topic, partition) in self._kept.get(group_id, {})
+        return is_kept or self.is_pending(group_id, topic, partition)
+
     def has_group(self, group_id: str) -> bool:
         return group_id in self._kept or any(
             group_id in groups for groups in self._pending.values()

@@ -1,0 +1,78 @@
+"""The orders in which Java compares strings and walks hash maps.
+
+Kafka's assignors loop over hash maps of member ids and topics, so which member keeps one partition more than
+another depends on Java's hash function. These are the same in every process, unlike Python's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.model import java_string_hash
+
+_FIRST_CAPACITY = 16
+_WORD = 0xFFFFFFFF
+
+
+def text_order(text: str) -> bytes:
+    """A key that sorts strings as Java does: by UTF-16 units, not by code points."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
+def hash_map_order(texts: Iterable[str]) -> list[str]:
+    """How a `HashMap` that got these keys in this order lists them."""
+    keys = list(dict.fromkeys(texts))
+    mask = _capacity(len(keys), _FIRST_CAPACITY) - 1
+    # A bucket lists its keys as they came, also after the table grew: a stable sort does the same. (Of
+    # buckets with more than eight keys Java makes trees; hashes that collide so often do not occur by chance.)
+    return sorted(keys, key=lambda key: _bucket(java_string_hash(key), mask))
+
+
+def grouping_order(texts: Iterable[str]) -> list[str]:
+    """How a `HashMap` that was asked for these keys with `computeIfAbsent` lists them."""
+    keys: dict[str, None] = {}
+    capacity = _FIRST_CAPACITY
+    for text in texts:
+        # Unlike put, it grows before it looks, and adds a key before the others of its bucket.
+        capacity = _capacity(len(keys), capacity)
+        keys[text] = None
+    mask = capacity - 1
+    newest_first = list(keys)[::-1]
+    return sorted(newest_first, key=lambda key: _bucket(java_string_hash(key), mask))
+
+
+class PartitionHashSet:
+    """What a `HashSet` of one topic's partitions lists first."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic_hash = java_string_hash(topic)
+        self._partitions: dict[int, None] = {}
+        self._capacity = _FIRST_CAPACITY
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def add(self, partition: int) -> None:
+        self._partitions[partition] = None
+        # It grows and never shrinks.
+        self._capacity = _capacity(len(self._partitions), self._capacity)
+
+    def remove(self, partition: int) -> None:
+        del self._partitions[partition]
+
+    def first(self) -> int:
+        mask = self._capacity - 1
+        return min(self._partitions, key=lambda partition: _bucket(self._hash(partition), mask))
+
+    def _hash(self, partition: int) -> int:
+        return (31 * (31 + partition) + self._topic_hash) & _WORD
+
+
+def _capacity(size: int, capacity: int) -> int:
+    while 4 * size > 3 * capacity:
+        capacity *= 2
+    return capacity
+
+
+def _bucket(code: int, mask: int) -> int:
+    return (code ^ (code >> 16)) & mask
