@@ -293,3 +293,29 @@ def test_every_decision_is_written_so_that_a_replay_gives_the_same() -> None:
         desk.restart()
         assert desk.snapshot() == before
     assert list(desk.machine._saved) == [ID]
+
+
+@BOTH
+def test_a_retry_over_the_change_of_ids_is_one_only_until_the_next_transaction(
+    result: Result,
+) -> None:
+    desk = Desk()
+    old = at_epoch(desk, LAST_EPOCH)
+    desk.add(old, A)
+    new = became(desk.end(old, result))
+    desk.mark_all()
+    desk.add(new, A)
+    last = became(desk.end(new, result))
+    mapping = Identity(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    assert desk.end(old, result) in (mapping, CONCURRENT)
+    desk.mark_all()
+    assert desk.end(old, result) == mapping
+    assert desk.who == last
+
+
+def test_a_retry_over_the_change_of_ids_is_none_after_somebody_else_came() -> None:
+    desk = Desk()
+    old = at_epoch(desk, LAST_EPOCH)
+    desk.end(old, ABORT)
+    desk.init()
+    assert desk.end(old, ABORT).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
