@@ -88,7 +88,9 @@ def test_many_transactions_are_answered_each_on_its_own(
     whose = {name: ask.become(connection, name) for name in ids[:3]}
     assert ask.add_partitions(connection, ids[1], whose[ids[1]], {topic: [0]}) == [NONE]
 
-    def part(name: str, *, epoch: int = 0, verify_only: bool = False) -> object:
+    def part(
+        name: str, *, epoch: int = 0, verify_only: bool = False
+    ) -> AddPartitionsToTxnTransaction:
         return AddPartitionsToTxnTransaction(
             transactional_id=name,
             producer_id=whose[name].producer_id if name in whose else 1,

@@ -19,7 +19,7 @@ def test_a_transaction_is_described_in_each_of_its_states(
     found = ask.describe(connection, name)
     assert (found.error_code, found.transactional_id) == (ErrorCode.NONE, name)
     assert (found.transaction_state, found.transaction_timeout_ms) == ("Empty", 1234)
-    assert (found.producer_id, found.producer_epoch) == who
+    assert ask.Identity(found.producer_id, found.producer_epoch) == who
     assert (found.transaction_start_time_ms, found.topics) == (-1, [])
     begun_ms = now_ms()
     for partition in (0, 1):

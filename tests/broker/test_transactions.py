@@ -120,7 +120,7 @@ def test_interleaved_transactions_end_on_their_own(
     # The second transaction of the other is open: what it wrote first is decided.
     assert cluster.values(topic) == [b"1a", b"1b"]
     found = fetch(cluster.leader(topic), topic, 0, isolation_level=READ_COMMITTED)
-    aborted = [(each.producer_id, each.first_offset) for each in found.aborted_transactions]
+    aborted = [(each.producer_id, each.first_offset) for each in found.aborted_transactions or ()]
     assert aborted == [(two.who.producer_id, 1)]
     two.commit()
     assert cluster.is_healed(topic)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.broker import group_requests
 from tests.broker import txn_requests as ask
@@ -103,7 +105,7 @@ def test_only_members_of_the_generation_commit_for_a_group(
     member = group_requests.enter(connection, group)
     who = begin(connection, name, group, version)
 
-    def commit(**details: object) -> ErrorCode:
+    def commit(**details: Any) -> ErrorCode:
         (error,) = ask.commit_offsets(
             connection, name, who, group, {(topic, 0): 1}, version=version, **details
         )

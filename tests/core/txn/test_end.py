@@ -252,20 +252,20 @@ def test_a_marker_is_counted_once_and_only_for_its_own_transaction() -> None:
     (first,) = desk.sent
     desk.mark(first, [A, A])
     desk.mark(first, [A])
-    assert desk.state is State.PREPARE_COMMIT
+    assert desk.is_in(State.PREPARE_COMMIT)
     desk.mark(first, [B])
     after = desk.who
     desk.mark(first)
     assert desk.add(after, A, B) is ErrorCode.NONE
     desk.mark(first)
-    assert desk.state is State.ONGOING
+    assert desk.is_in(State.ONGOING)
     desk.end(after, ABORT)
     # Answers that were on their way since the first transaction.
     desk.mark(first)
-    assert desk.state is State.PREPARE_ABORT
+    assert desk.is_in(State.PREPARE_ABORT)
     desk.mark_all()
     desk.mark(first)
-    assert desk.state is State.COMPLETE_ABORT
+    assert desk.is_in(State.COMPLETE_ABORT)
 
 
 def test_markers_of_an_id_that_nobody_knows_are_ignored() -> None:
