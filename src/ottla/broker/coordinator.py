@@ -375,7 +375,7 @@ class Coordinator(Generic[M]):
 
     # The end.
 
-    def grown(self, size_bytes: int) -> None:
+    def grown(self, shard: Shard, size_bytes: int) -> None:
         """Somebody who waits for records would read them now; a coordinator wrote them."""
 
     def gone(self) -> None:
