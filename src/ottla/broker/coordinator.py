@@ -344,7 +344,7 @@ class Coordinator(Generic[M]):
         self._loading = None
         self.is_loaded = True
         if settled is not None:
-            self._release_later(settled, [])
+            self._release_later(settled, [], [])
         self._take_turn(self.machine.start)
 
     def _flush_replayed(self) -> asyncio.Future[None] | None:
