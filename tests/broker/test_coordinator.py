@@ -11,6 +11,7 @@ from tests.broker.coordinated import Bench, every, run, settle
 
 import ottla.broker.coordinator as runtime
 from ottla.broker.coordinator import Coordinator
+from ottla.broker.shard import Shard
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import JoinResult
 from ottla.core.turn import Turn
@@ -166,7 +167,7 @@ def test_when_the_log_says_later_that_it_failed_everybody_is_told() -> None:
         second = bench.commit(2)
         await settle()
         bench.log.appends[0].set_exception(StorageError("broken"))
-        assert await every(first, second) == [ErrorCode.NOT_COORDINATOR] * 2
+        assert await every(first, second) == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
         bench.log.appends[1].set_exception(StorageError("broken"))
         await settle()
         assert len(bench.discarded) == 1
@@ -185,7 +186,9 @@ def test_a_decision_that_fails_is_undone_by_the_log(caplog: pytest.LogCaptureFix
             raise RuntimeError("a bug")
 
         failed = bench.ask(fail)
-        assert await every(failed, other) == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2
+        # Whoever asked something else in the same turn did nothing wrong.
+        expected = [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NOT_COORDINATOR]
+        assert await every(failed, other) == expected
         bench.start()
         assert bench.machine.durable_state() == before
 
@@ -238,13 +241,51 @@ def test_when_the_partition_goes_elsewhere_those_who_wait_are_told() -> None:
         await settle()
         queued = bench.commit(2, group="h")
         bench.shard.release_waiters()
-        assert await every(parked, written, queued) == [ErrorCode.NOT_COORDINATOR] * 3
+        assert await every(parked, queued) == [ErrorCode.NOT_COORDINATOR] * 2
         assert bench.discarded == [bench.coordinator]
-        # Neither the log nor a timer brings it back.
+        # What is in the log already counts: an error would have the client do it again.
+        assert not written.done()
         bench.log.appends[0].set_result(None)
-        await settle()
+        assert await every(written) == [[ErrorCode.NONE]]
         assert len(bench.batches()) == 1
         assert bench.commit(3) is ErrorCode.NOT_COORDINATOR
+
+    run(scenario)
+
+
+def test_an_append_that_goes_wrong_in_no_known_way_is_undone_by_the_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        await bench.commit(1)
+        before = bench.machine.durable_state()
+
+        def append(shard: Shard, data: bytes, now_ms: int) -> None:
+            raise MemoryError("no room for this")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Shard, "append_own", append)
+            assert await every(bench.commit(2)) == [ErrorCode.UNKNOWN_SERVER_ERROR]
+        bench.start()
+        assert bench.machine.durable_state() == before
+
+    with caplog.at_level(logging.CRITICAL, logger=runtime.__name__):
+        run(scenario)
+
+
+def test_an_answer_that_cannot_be_made_costs_nobody_else_his() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+
+        def respond(result: object) -> None:
+            raise ValueError("a bug")
+
+        broken = bench.coordinator.ask(lambda machine, turn: 1, respond)
+        asked = bench.commit(1)
+        assert await every(asked) == [[ErrorCode.NONE]]
+        with pytest.raises(ValueError, match="a bug"):
+            await broken
 
     run(scenario)
 

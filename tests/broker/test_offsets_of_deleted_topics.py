@@ -14,6 +14,8 @@ from ottla.broker.cluster import Cluster
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
 from ottla.storage.local import open_local_store
+from ottla.wire.framing import frame_request
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -137,3 +139,50 @@ def test_every_node_forgets_a_deleted_topic() -> None:
         for group, home in homes.items():
             with RawConnection(home) as connection:
                 assert committed(connection, "orders", group) == NONE
+
+
+def test_a_commit_that_meets_the_deletion_of_its_topic_does_not_outlive_it() -> None:
+    """Both are read in one go: the commit is decided after the topic has gone from the catalog."""
+    with ottla.Broker() as broker, RawConnection(broker.bootstrap_servers) as connection:
+        find_coordinator(connection)
+        for _ in range(10):
+            create(connection, "orders")
+            partition = OffsetCommitRequestPartition(
+                partition_index=0, committed_offset=7, committed_metadata=""
+            )
+            committing = OffsetCommitRequest(
+                group_id="group",
+                member_id="",
+                topics=[OffsetCommitRequestTopic(name="orders", partitions=[partition])],
+            )
+            deleting = DeleteTopicsRequest(
+                topics=[DeleteTopicState(name="orders")], timeout_ms=1000
+            )
+            frames = [frame_request(committing, 8, 1, "raw"), frame_request(deleting, 6, 2, "raw")]
+            connection.socket.sendall(b"".join(frames))
+            connection.receive_frame()
+            connection.receive_frame()
+            create(connection, "orders")
+            assert committed(connection, "orders") == NONE
+            assert delete(connection, "orders").error_code == ErrorCode.NONE
+
+
+def test_after_a_crash_nobody_is_shown_offsets_of_a_deleted_topic(tmp_path: Path) -> None:
+    with (
+        ottla.Broker(data_dir=tmp_path) as broker,
+        RawConnection(broker.bootstrap_servers) as connection,
+    ):
+        find_coordinator(connection)
+        create(connection, "orders")
+        commit(connection, "orders", 7)
+    clock = SystemClock()
+    store = open_local_store(str(tmp_path), clock=clock)
+    cluster = Cluster(store, clock, SystemIds())
+    cluster.commit(cluster.catalog.delete(cluster.catalog.topics["orders"], clock.now_ms()))
+    store.close()
+    with (
+        ottla.Broker(data_dir=tmp_path) as broker,
+        RawConnection(broker.bootstrap_servers) as connection,
+    ):
+        create(connection, "orders")
+        assert committed(connection, "orders") == NONE

@@ -1,6 +1,6 @@
 """A state machine over the log of an internal partition: Kafka's coordinators run in here.
 
-Drain the queue, decide and apply in memory, append once, then release the answers. An answer is released when all that
+Drain the queue, decide and apply in memory, append, then release the answers. An answer is released when all that
 was written before it was decided is durable, so that nobody is told what a crash could still undo. When an append
 fails, the coordinator is thrown away, and the next request has another one replay the log: there is no rollback code.
 """
@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from ottla.broker import crashpoints
 from ottla.broker.crashpoints import CrashPoint
-from ottla.broker.shard import AlreadySo, Appended, Shard
+from ottla.broker.shard import AlreadySo, Appended, Shard, is_durable
 from ottla.broker.uptime import Uptime
 from ottla.core.turn import Producer, Ticket, Turn
 from ottla.errors import ErrorCode
@@ -81,6 +81,8 @@ class Settings(NamedTuple):
     write_timeout_ms: int
     # Does what a turn wants done once it is durable.
     perform: Callable[[Coordinator[Any], Any], None]
+    # Told when another try would fail as well: the log cannot be read, or there is no room.
+    rest: Callable[[Coordinator[Any]], None] = lambda coordinator: None
 
 
 class Request:
@@ -94,8 +96,12 @@ class Request:
 
     def answer(self, result: Any) -> None:
         # The connection may have gone in the meantime.
-        if not self.future.done():
+        if self.future.done():
+            return
+        try:
             self.future.set_result(self.respond(result))
+        except Exception as error:
+            self.future.set_exception(error)  # it costs the connection, and nobody else's answer
 
 
 class Unsettled(NamedTuple):
@@ -191,21 +197,25 @@ class Coordinator(Generic[M]):
         """Decides what is in the queue and applies it, then appends what was written."""
         queue, self._queue = self._queue, []
         turn = Turn(self._settings.clock.now_ms(), self._settings.uptime.now_ms())
+        # Whose fault it is if something is wrong: whoever asked it, then everybody who may have.
+        at_fault: list[Request] = []
         try:
-            for decide in (*first, *(decide for _, decide in queue)):
+            for decide in first:
                 decide(turn)
+            for request, decide in queue:
+                at_fault = [request]
+                decide(turn)
+            at_fault = [request for request, _ in queue]
             self.machine.wake(turn)
-            batches = list(batches_of(turn, self._settings.codec))
+            self._finish(turn, list(batches_of(turn, self._settings.codec)))
         except Exception:
             # Half a decision may have been applied, or what it wrote cannot be said in a record: only the log knows
             # what is true.
             logger.exception("%s: a decision failed", self)
             failed = ErrorCode.UNKNOWN_SERVER_ERROR
-            self._release([(request, failed) for request, _ in queue], [])
-            # Those who were waiting already did nothing wrong: their clients look for the coordinator again.
+            self._release([(request, failed) for request in at_fault], [])
+            # The others did nothing wrong: their clients look for the coordinator again.
             self._give_up(ErrorCode.NOT_COORDINATOR)
-            return
-        self._finish(turn, batches)
 
     def _finish(self, turn: Turn, batches: list[bytes]) -> None:
         settled: asyncio.Future[None] | None = None
@@ -218,6 +228,7 @@ class Coordinator(Generic[M]):
             if self.is_gone:
                 return  # the shard failed, and told us
             if not isinstance(appended, Appended):
+                self._settings.rest(self)
                 self._give_up(ErrorCode.COORDINATOR_NOT_AVAILABLE)
                 return
             settled = appended.settled or settled
@@ -236,6 +247,8 @@ class Coordinator(Generic[M]):
         for request, result in answers:
             self._waiting.pop(request, None)
             request.answer(result)
+        if self.is_gone:
+            return  # whoever comes after us begins again with what is left to do
         for effect in effects:
             self._settings.perform(self, effect)
 
@@ -253,16 +266,26 @@ class Coordinator(Generic[M]):
             settled.add_done_callback(self._settle)
 
     def _settle(self, _: asyncio.Future[None]) -> None:
-        """Releases what is durable; a failure reaches us through the shard."""
+        """Releases what is durable, although the coordinator may be gone by then: it is in the log."""
         while self._unsettled:
             settled, answers, effects, timeout = self._unsettled[0]
-            if settled is not None and not (
-                settled.done() and not settled.cancelled() and settled.exception() is None
-            ):
+            if settled is not None and not settled.done():
+                return
+            if not is_durable(settled):
+                self._fail_unsettled()
                 return
             self._unsettled.popleft()
             timeout.cancel()
             self._release(answers, effects)
+
+    def _fail_unsettled(self) -> None:
+        """What was written may be lost, and with it what was decided after it."""
+        unsettled, self._unsettled = self._unsettled, deque()
+        for one in unsettled:
+            one.timeout.cancel()
+            lost = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            self._release([(request, lost) for request, _ in one.answers], [])
+        self._give_up(ErrorCode.NOT_COORDINATOR)
 
     def _time_out(self, answers: list[tuple[Ticket, Any]]) -> None:
         """The disk is too slow: whether it was written is not known, and the client may ask again."""
@@ -334,11 +357,10 @@ class Coordinator(Generic[M]):
                     self._loop.call_soon(self._load_slice)
                     return
             settled = self._flush_replayed()
-        except (StorageError, CorruptRecordsError, MalformedMessageError) as error:
-            self.shard.fail(error)
-            return
         except Exception as error:
-            logger.exception("%s: the replay failed", self)
+            if not isinstance(error, StorageError | CorruptRecordsError):
+                logger.exception("%s: the replay failed", self)
+            self._settings.rest(self)
             self.shard.fail(error)
             return
         self._loading = None
@@ -353,8 +375,9 @@ class Coordinator(Generic[M]):
         A coordinator that gives up, because the disk is full, leaves the shard to the next one with what is on its way.
         """
         partition = self.shard.partition
-        is_durable = partition.high_watermark >= partition.end_offset
-        return None if is_durable else self.shard.log.flush()
+        if partition.high_watermark >= partition.end_offset:
+            return None
+        return self.shard.log.flush()
 
     def _replay(self) -> Iterator[int]:
         """Applies the whole log, a batch at a time; yields how many records each has."""
@@ -382,7 +405,10 @@ class Coordinator(Generic[M]):
         producer_id = header.producer_id if header.is_transactional else None
         decode = self._settings.codec.decode
         for record in records:
-            event = decode(record.key, record.value)
+            try:
+                event = decode(record.key, record.value)
+            except MalformedMessageError as error:
+                raise DamagedError(f"the record at offset {record.offset}: {error}") from error
             if event is not None:
                 self.machine.apply(event, producer_id)
 
@@ -403,12 +429,12 @@ class Coordinator(Generic[M]):
         self.shard.waiters.pop(self, None)
         if self._alarm is not None:
             self._alarm.cancel()
-        for unsettled in self._unsettled:
-            unsettled.timeout.cancel()
-        self._unsettled.clear()
         self._queue.clear()
         self._discard(self)
-        waiting, self._waiting = self._waiting, {}
+        # What only waits to become durable is answered when it is: an error for what is kept would make clients do
+        # things twice.
+        settling = {request: None for one in self._unsettled for request, _ in one.answers}
+        waiting = [request for request in self._waiting if request not in settling]
         self._release([(request, error) for request in waiting], [])
 
     def __str__(self) -> str:

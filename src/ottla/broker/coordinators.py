@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound=Machine)
 
 MIN_REPLICAS = "min.insync.replicas"
+# How long a partition is left alone whose log cannot be read or written.
+FIRST_REST_MS = 500
+LAST_REST_MS = 8000
 
 
 class Kind(NamedTuple, Generic[M]):
@@ -29,6 +33,13 @@ class Kind(NamedTuple, Generic[M]):
     codec: EventCodec
     read_bytes: int
     write_timeout_ms: int
+
+
+class Rest(NamedTuple):
+    """Until when a partition is left alone."""
+
+    until_ms: int
+    wait_ms: int
 
 
 def _nothing(coordinator: Coordinator[Any], effect: Any) -> None:
@@ -42,12 +53,18 @@ class Coordinators(Generic[M]):
         self,
         node: Node,
         kind: Kind[M],
+        *,
         perform: Callable[[Coordinator[M], Any], None] = _nothing,
+        prepare: Callable[[Coordinator[M]], None] = lambda coordinator: None,
     ) -> None:
+        """`prepare` is given every coordinator before anybody asks it something."""
         self._node = node
         self._perform = perform
+        self._prepare = prepare
         self._kind = kind
         self._loaded: dict[int, Coordinator[M]] = {}
+        self._rests: dict[int, Rest] = {}
+        self._to_load: deque[int] = deque()
 
     @property
     def topic_name(self) -> str:
@@ -91,6 +108,9 @@ class Coordinators(Generic[M]):
         return found if found is not None else self._load(partition)
 
     def _load(self, partition: int) -> Coordinator[M] | ErrorCode:
+        rest = self._rests.get(partition)
+        if rest is not None and self._node.cluster.clock.now_ms() < rest.until_ms:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         shard = self._node.shard(self.topic_name, partition)
         if not isinstance(shard, Shard):
             offline = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -102,12 +122,24 @@ class Coordinators(Generic[M]):
             self._kind.read_bytes,
             self._kind.write_timeout_ms,
             self._perform,
+            self._rest,
         )
         made = Coordinator(shard, self._kind.machine(), settings, self._discard)
         if made.is_gone:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         self._loaded[partition] = made
+        self._prepare(made)
         return made
+
+    def _rest(self, coordinator: Coordinator[M]) -> None:
+        """Leaves a partition alone for a while, longer if it was no better after the last time."""
+        partition = coordinator.shard.log.ref.partition
+        now_ms = self._node.cluster.clock.now_ms()
+        last = self._rests.get(partition)
+        wait_ms = FIRST_REST_MS
+        if last is not None and now_ms < last.until_ms + LAST_REST_MS:
+            wait_ms = min(2 * last.wait_ms, LAST_REST_MS)
+        self._rests[partition] = Rest(now_ms + wait_ms, wait_ms)
 
     def _discard(self, coordinator: Coordinator[M]) -> None:
         partition = coordinator.shard.log.ref.partition
@@ -118,16 +150,35 @@ class Coordinators(Generic[M]):
         """The coordinator of a partition, if it is there already."""
         return self._loaded.get(partition)
 
-    def load_all(self) -> list[Coordinator[M] | ErrorCode]:
-        """Every coordinator here that has something to say, or why it cannot; their replays may not be over.
+    def load_soon(self) -> None:
+        """Loads what this node leads and nobody has asked for yet, one after the other between requests.
 
-        Whoever leads a partition has to load it although nobody asks: it is the one to notice that members are gone.
+        Whoever leads a partition has to: it is the one to notice that members are gone.
         """
+        if not self._to_load:
+            self._to_load.extend(
+                partition for partition in self._led() if partition not in self._loaded
+            )
+            if self._to_load:
+                asyncio.get_running_loop().call_soon(self._load_next)
+
+    def _load_next(self) -> None:
+        partition = self._to_load.popleft()
+        if self._to_load:
+            asyncio.get_running_loop().call_soon(self._load_next)
+        if partition not in self._loaded:
+            self._load(partition)
+
+    def load_all(self) -> list[Coordinator[M] | ErrorCode]:
+        """Every coordinator here that has something to say, or why it cannot; their replays may not be over."""
+        return [self._of_partition(partition) for partition in self._led()]
+
+    def _led(self) -> list[int]:
         topic = self.topic
         if topic is None:
             return []
         return [
-            self._of_partition(partition)
+            partition
             for partition in range(topic.partition_count)
             if partition in self._loaded or self._node.leads_records_of(topic, partition)
         ]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.coordinator import Coordinator, EventCodec
 from ottla.broker.coordinators import Kind
 from ottla.broker.crashpoints import CrashPoint
 from ottla.config.broker import BrokerConfig
-from ottla.core.catalog import GROUPS_TOPIC, NewTopic
+from ottla.core.catalog import GROUPS_TOPIC, Deleted, NewTopic
 from ottla.core.group import records
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import GroupConfig
+from ottla.core.turn import Turn
 from ottla.errors import ErrorCode
 from ottla.records.compression import Codec
 
@@ -56,6 +58,16 @@ def group_kind(config: BrokerConfig) -> Kind[GroupMachine]:
         config.offsets_load_buffer_size,
         config.offsets_commit_timeout_ms,
     )
+
+
+def forget_deleted(node: Node, coordinator: Coordinator[GroupMachine]) -> None:
+    """Has a coordinator that was just loaded forget topics whose deletion is not finished."""
+    for deleted in node.cluster.catalog.deleting.values():
+        coordinator.ask_when_loaded(partial(_forget, deleted=deleted))
+
+
+def _forget(groups: GroupMachine, turn: Turn, deleted: Deleted) -> None:
+    groups.forget_topic(turn, deleted.name, deleted.deleted_at_ms)
 
 
 def find_group(node: Node, group_id: str) -> Coordinator[GroupMachine] | ErrorCode:

@@ -6,11 +6,12 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from ottla.broker.cluster import Cluster
 from ottla.broker.coordinators import Coordinators
-from ottla.broker.groups import group_kind
+from ottla.broker.groups import forget_deleted, group_kind
 from ottla.broker.markers import MarkerSender
 from ottla.broker.shard import Shard
 from ottla.broker.transactions import transaction_kind
@@ -63,9 +64,13 @@ class Node:
         self._shards: dict[tuple[str, int], Shard] = {}
         self._offline: dict[PartitionRef, Offline] = {}
         self.uptime = Uptime(cluster.clock.monotonic_seconds)
-        self.groups = Coordinators(self, group_kind(self.config))
+        self.groups = Coordinators(
+            self, group_kind(self.config), prepare=partial(forget_deleted, self)
+        )
         self.markers = MarkerSender(self)
-        self.transactions = Coordinators(self, transaction_kind(self.config), self.markers.send)
+        self.transactions = Coordinators(
+            self, transaction_kind(self.config), perform=self.markers.send
+        )
         self._topic_configs: dict[uuid.UUID, TopicConfig] = {}
         self.check_topics_under(self.config)
 
@@ -305,8 +310,8 @@ class Node:
         """Does what nobody asks for; to be called about once a second."""
         self.uptime.now_ms()
         self.retry_offline()
-        self.groups.load_all()
-        self.transactions.load_all()
+        self.groups.load_soon()
+        self.transactions.load_soon()
 
     def _discard(self, shard: Shard) -> None:
         key = (shard.log.ref.topic, shard.log.ref.partition)

@@ -168,6 +168,10 @@ class RunningBroker:
 
     async def stop(self) -> None:
         """Answers what was taken, makes everything durable, and leaves the folder clean."""
+        async with self._changing:
+            await self._stop()
+
+    async def _stop(self) -> None:
         await asyncio.gather(*(server.stop() for server in self.servers.values()))
         for server in self.servers.values():
             server.node.close()

@@ -135,10 +135,10 @@ class Server:
 
     async def _tick_store(self) -> None:
         cluster = self.node.cluster
+        self.node.tick()
         if cluster.controller_id == self.node.node_id:  # there is one store for all nodes
             cluster.store.tick(cluster.clock.now_ms())
             cluster.finish_deletions()
-        self.node.tick()
 
     async def _close_idle(self) -> None:
         idle_ms = self.node.config.connections_max_idle_ms

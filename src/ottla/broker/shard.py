@@ -203,10 +203,10 @@ class Shard:
         """Shows everything whose predecessors are durable."""
         if not self._unsettled:
             return
-        if not _is_durable(future):
+        if not is_durable(future):
             self.fail(_failure(future))
             return
-        while self._unsettled and _is_durable(self._unsettled[0][2]):
+        while self._unsettled and is_durable(self._unsettled[0][2]):
             end_offset, size_bytes, _ = self._unsettled.popleft()
             self._advance(end_offset, size_bytes)
 
@@ -345,7 +345,7 @@ def _replay_chunk(log: PartitionLog, partition: Partition, chunk: memoryview, no
     return offset
 
 
-def _is_durable(settled: asyncio.Future[None] | None) -> bool:
+def is_durable(settled: asyncio.Future[None] | None) -> bool:
     """Whether an append is done; one that failed is not, although its future is."""
     return settled is None or (
         settled.done() and not settled.cancelled() and settled.exception() is None

@@ -20,12 +20,16 @@ def together(
     def arrived(_: asyncio.Future[Any]) -> None:
         nonlocal missing
         missing -= 1
-        if missing == 0 and not response.done():
+        if missing or response.done():
+            return
+        try:
             response.set_result(
                 respond(
                     [part.result() if isinstance(part, asyncio.Future) else part for part in parts]
                 )
             )
+        except Exception as error:
+            response.set_exception(error)
 
     for wait in waits:
         wait.add_done_callback(arrived)

@@ -170,6 +170,10 @@ class Catalog:
             return refused
         if name == METADATA_TOPIC:
             return Refused(ErrorCode.INVALID_REQUEST, f"the name '{name}' is reserved")
+        for internal in INTERNAL_TOPICS:
+            # Nobody may stand in the way of groups and transactions before they are first used.
+            if name != internal and folded_name(name) == folded_name(internal):
+                return collision(name, internal)
         if name in self.topics:
             return Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{name}' exists already")
         other = self._folded.get(folded_name(name))

@@ -37,7 +37,9 @@ def handle(node: Node, request: JoinGroupRequest, context: RequestContext) -> An
 def _join(node: Node, request: JoinGroupRequest, context: RequestContext) -> JoinRequest:
     client_id = context.client_id or ""
     # The first of two of the same name counts.
-    protocols = {protocol.name: protocol.metadata for protocol in reversed(request.protocols)}
+    protocols: dict[str, bytes] = {}
+    for protocol in request.protocols:
+        protocols.setdefault(protocol.name, protocol.metadata)
     known_since_v1 = request.rebalance_timeout_ms
     return JoinRequest(
         request.group_id,
@@ -48,11 +50,10 @@ def _join(node: Node, request: JoinGroupRequest, context: RequestContext) -> Joi
         request.session_timeout_ms,
         request.session_timeout_ms if known_since_v1 < 0 else known_since_v1,
         request.protocol_type,
-        dict(reversed(protocols.items())),
+        protocols,
         NO_MEMBER_ID if request.member_id else _new_member_id(node, request, client_id),
         context.version >= FIRST_VERSION_WITH_HANDSHAKE,
         context.version >= FIRST_VERSION_WITH_SKIPPING,
-        request.reason or "",
     )
 
 

@@ -56,6 +56,7 @@ def _asked(
     node: Node, topic: OffsetCommitRequestTopic, request: OffsetCommitRequest, version: int
 ) -> Asked:
     found = _topic(node, topic, version)
+    now_ms = node.cluster.clock.now_ms()
     partitions: list[NewOffset | ErrorCode] = []
     for partition in topic.partitions:
         if isinstance(found, ErrorCode):
@@ -71,6 +72,7 @@ def _asked(
                     partition.committed_leader_epoch,
                     partition.committed_metadata or "",
                     request.retention_time_ms,
+                    now_ms,
                 )
             )
     return Asked(topic, partitions)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -30,6 +30,10 @@ FIRST_BATCHED_VERSION = 8
 FIRST_VERSION_WITH_TOPIC_IDS = 10
 
 
+# How one offset is looked up: as it is, or as it is if no transaction may still change it.
+FetchOne = Callable[[GroupMachine, str, str, int], FetchedOffset]
+
+
 class Wanted(NamedTuple):
     """A topic to answer about; `name` is None for an id that nobody knows."""
 
@@ -53,7 +57,7 @@ def handle(node: Node, request: OffsetFetchRequest, context: RequestContext) -> 
         if request.topics is None
         else [Wanted(topic.name, ZERO_UUID, topic.partition_indexes) for topic in request.topics]
     )
-    found = _find(node, request.group_id, wanted, request.require_stable)
+    found = _find(node, request.group_id, wanted, _fetch_of(request))
     return together([found], lambda parts: _response(parts[0], wanted or [], context.version))
 
 
@@ -65,7 +69,7 @@ def _handle_batch(node: Node, request: OffsetFetchRequest, version: int) -> Answ
             if group.topics is None
             else [_wanted(node, topic, version) for topic in group.topics]
         )
-        answers.append(_find(node, group.group_id, wanted, request.require_stable))
+        answers.append(_find(node, group.group_id, wanted, _fetch_of(request)))
     names = [group.group_id for group in request.groups]
     return together(
         answers,
@@ -84,25 +88,28 @@ def _wanted(node: Node, topic: OffsetFetchRequestTopics, version: int) -> Wanted
     return Wanted(known.name if known else None, topic.topic_id, topic.partition_indexes)
 
 
-def _find(node: Node, group_id: str, wanted: list[Wanted] | None, stable: bool) -> Answer:
+def _fetch_of(request: OffsetFetchRequest) -> FetchOne:
+    return GroupMachine.fetch_stable if request.require_stable else GroupMachine.fetch
+
+
+def _find(node: Node, group_id: str, wanted: list[Wanted] | None, fetch_one: FetchOne) -> Answer:
     """What the group has committed for the wanted topics, or for all of them; or an error."""
     coordinator = node.groups.find(group_id)
     if isinstance(coordinator, ErrorCode):
         return coordinator
     return coordinator.ask(
-        lambda groups, turn: _fetch(groups, group_id, wanted, stable), lambda result: result
+        lambda groups, turn: _fetch(groups, group_id, wanted, fetch_one), lambda result: result
     )
 
 
 def _fetch(
-    groups: GroupMachine, group_id: str, wanted: list[Wanted] | None, stable: bool
+    groups: GroupMachine, group_id: str, wanted: list[Wanted] | None, fetch_one: FetchOne
 ) -> list[Found]:
     if wanted is None:
         by_topic: dict[str, list[int]] = {}
         for topic, partition in groups.committed_partitions(group_id):
             by_topic.setdefault(topic, []).append(partition)
         wanted = [Wanted(topic, ZERO_UUID, found) for topic, found in by_topic.items()]
-    fetch = groups.fetch_stable if stable else groups.fetch
     unknown = FetchedOffset(ErrorCode.UNKNOWN_TOPIC_ID)
     return [
         Found(
@@ -110,7 +117,9 @@ def _fetch(
             [
                 (
                     partition,
-                    unknown if topic.name is None else fetch(group_id, topic.name, partition),
+                    unknown
+                    if topic.name is None
+                    else fetch_one(groups, group_id, topic.name, partition),
                 )
                 for partition in topic.partitions
             ],

@@ -44,6 +44,7 @@ async def handle(
 def _offsets(node: Node, request: TxnOffsetCommitRequest) -> dict[TopicPartition, NewOffset]:
     """What can be committed: offsets of partitions that exist."""
     found = {}
+    now_ms = node.cluster.clock.now_ms()
     for topic in request.topics:
         known = node.cluster.catalog.topics.get(topic.name)
         for partition in topic.partitions:
@@ -55,6 +56,7 @@ def _offsets(node: Node, request: TxnOffsetCommitRequest) -> dict[TopicPartition
                     partition.committed_offset,
                     partition.committed_leader_epoch,
                     partition.committed_metadata or "",
+                    arrived_at_ms=now_ms,
                 )
     return found
 

@@ -179,12 +179,13 @@ class GroupMachine:
     def _commit_one(
         self, turn: Turn, group_id: str, new: NewOffset, producer: Producer | None
     ) -> ErrorCode:
-        if len(new.metadata) > self.config.metadata_max_bytes:
+        if _length(new.metadata) > self.config.metadata_max_bytes:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        at_ms = turn.now_ms if new.arrived_at_ms == NO_TIMESTAMP else new.arrived_at_ms
         expires_at_ms = NO_TIMESTAMP
         if new.retention_ms != NO_TIMESTAMP:
             # A client may mean for ever, which is more than a record can say when it is added to the time.
-            expires_at_ms = min(turn.now_ms + new.retention_ms, LAST_TIMESTAMP)
+            expires_at_ms = min(at_ms + new.retention_ms, LAST_TIMESTAMP)
         event = OffsetCommitted(
             group_id,
             new.topic,
@@ -192,7 +193,7 @@ class GroupMachine:
             new.offset,
             new.leader_epoch,
             new.metadata,
-            turn.now_ms,
+            at_ms,
             expires_at_ms,
         )
         self._write(turn, event, producer)
@@ -338,3 +339,8 @@ class GroupMachine:
         if group.is_empty and group.protocol_type is not None:
             since_ms = empty_since_ms(group, kept.committed_at_ms)
         return now_ms - since_ms >= self.config.offsets_retention_ms
+
+
+def _length(metadata: str) -> int:
+    """The length of a text as Kafka counts it, in UTF-16 units."""
+    return len(metadata) if metadata.isascii() else len(metadata.encode("utf-16-le")) // 2

@@ -31,6 +31,9 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 # How soon a join phase that nobody has joined is looked at again, although its members may have named no time at all.
 MIN_JOIN_RETRY_MS = 1000
 
+# How many ids may be given out to clients that have not come back with them.
+MAX_PENDING_JOINS = 10_000
+
 # What a deadline is for: the group's join or sync phase, or a member's session.
 Timer = tuple[Literal["join", "sync"], str] | tuple[Literal["session"], str, str]
 
@@ -85,11 +88,19 @@ class Membership:
             old = group.members[group.static_ids[request.instance_id]]
             self._join_again_as_static(turn, group, old, request, ticket)
         elif request.instance_id is None and request.knows_handshake:
+            self._make_room(group)
             group.pending_joins[request.new_member_id] = None
             self._set_session(turn, group, request.new_member_id, request.session_timeout_ms)
             turn.answer(ticket, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, request.new_member_id))
         else:
             self._add(turn, group, request.new_member_id, request, ticket)
+
+    def _make_room(self, group: ClassicGroup) -> None:
+        """Forgets the oldest id that was given out and has not joined, if there are far too many."""
+        if len(group.pending_joins) >= MAX_PENDING_JOINS:
+            oldest = next(iter(group.pending_joins))
+            del group.pending_joins[oldest]
+            self.deadlines.cancel(("session", group.group_id, oldest))
 
     def _refuse_join(self, request: JoinRequest) -> JoinResult | None:
         config = self.config

@@ -43,7 +43,6 @@ class JoinRequest(NamedTuple):
     new_member_id: str
     knows_handshake: bool
     knows_skipping: bool
-    reason: str = ""
 
 
 class JoinedMember(NamedTuple):
@@ -118,6 +117,8 @@ class NewOffset(NamedTuple):
     metadata: str
     # Clients so old that they name a retention time themselves; else NO_TIMESTAMP.
     retention_ms: int = NO_TIMESTAMP
+    # When its topic was seen to exist; NO_TIMESTAMP is now. A topic that is deleted after that takes it along.
+    arrived_at_ms: int = NO_TIMESTAMP
 
 
 class FetchedOffset(NamedTuple):
