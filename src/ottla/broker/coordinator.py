@@ -207,6 +207,8 @@ class Coordinator(Generic[M]):
                 decide(turn)
             at_fault = [request for request, _ in queue]
             self.machine.wake(turn)
+            for note in turn.notes:
+                logger.info(*note)
             self._finish(turn, list(batches_of(turn, self._settings.codec)))
         except Exception:
             # Half a decision may have been applied, or what it wrote cannot be said in a record: only the log knows

@@ -28,7 +28,7 @@ class Turn:
     `now_ms` is wall-clock time, for what is stored. `uptime_ms` only ever grows, for deadlines.
     """
 
-    __slots__ = ("answers", "effects", "now_ms", "uptime_ms", "written")
+    __slots__ = ("answers", "effects", "notes", "now_ms", "uptime_ms", "written")
 
     def __init__(self, now_ms: int, uptime_ms: int) -> None:
         self.now_ms = now_ms
@@ -36,10 +36,15 @@ class Turn:
         self.written: list[Written] = []
         self.answers: list[tuple[Ticket, Any]] = []
         self.effects: list[Any] = []
+        self.notes: list[tuple[Any, ...]] = []
 
     def answer(self, ticket: Ticket, result: Any) -> None:
         """Gives a request its result, once everything written so far is durable."""
         self.answers.append((ticket, result))
+
+    def note(self, text: str, *values: Any) -> None:
+        """Tells whoever reads the broker's log, in the form that `logging` takes."""
+        self.notes.append((text, *values))
 
     def then(self, effect: Any) -> None:
         """Has the runtime do something, once everything written so far is durable."""

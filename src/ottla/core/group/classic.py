@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 
 from ottla.core.group.events import NO_TIMESTAMP, GroupSaved, SavedMember
-from ottla.core.group.requests import JoinedMember, JoinRequest
+from ottla.core.group.requests import JoinedMember, JoinRequest, SyncRequest
 from ottla.core.turn import Ticket
 from ottla.errors import ErrorCode
 from ottla.wire.stored.consumer_protocol import subscribed_topics
@@ -214,6 +214,24 @@ class ClassicGroup:
             if known != member_id:
                 return ErrorCode.FENCED_INSTANCE_ID
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def check_sync(self, request: SyncRequest) -> ErrorCode:
+        """Whether a member may ask for its assignment, or bring everybody's."""
+        if self.is_empty:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        error = self.validate(request.member_id, request.instance_id)
+        if error is not ErrorCode.NONE:
+            return error
+        if request.generation != self.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        # Only newer clients say what they think the protocol is (KIP-559).
+        if request.protocol_type not in (None, self.protocol_type):
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if request.protocol not in (None, self.protocol):
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if self.state is State.PREPARING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
 
     def elect_joined_leader(self) -> bool:
         """Makes a member lead that has joined; False if none has."""

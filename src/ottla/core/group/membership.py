@@ -76,6 +76,7 @@ class Membership:
         refusal = self._refuse_join(request)
         if refusal is not None:
             turn.answer(ticket, refusal)
+            turn.note("group %s: a join was refused with %s", request.group_id, refusal.error.name)
             if refusal.error is ErrorCode.GROUP_MAX_SIZE_REACHED:
                 self._expel(turn, self.groups[request.group_id], request.member_id)
             return
@@ -195,6 +196,9 @@ class Membership:
         ticket: Ticket,
     ) -> None:
         """A static member restarted (KIP-345): it takes its place, and whoever still uses the old id is out."""
+        turn.note(
+            "group %s: %s is back as %s", group.group_id, old.member_id, request.new_member_id
+        )
         old_leader = group.leader
         fenced = ErrorCode.FENCED_INSTANCE_ID
         waiting = group.take_join_ticket(old)
@@ -289,6 +293,7 @@ class Membership:
         self.deadlines.cancel(("join", group.group_id))
         for member in list(group.members.values()):
             if member.join_ticket is None and member.instance_id is None:
+                turn.note("group %s: %s did not join in time", group.group_id, member.member_id)
                 self._remove(turn, group, member.member_id)
         if group.members and not group.elect_joined_leader():
             # Only static members, and none has come back: their sessions will end it.
@@ -297,8 +302,17 @@ class Membership:
             return
         group.begin_generation(turn.now_ms)
         if group.is_empty:
+            turn.note("group %s: nobody is left in it", group.group_id)
             self._save(turn, group)
             return
+        size, leader = len(group.members), group.leader
+        turn.note(
+            "group %s: generation %d of %d, led by %s",
+            group.group_id,
+            group.generation,
+            size,
+            leader,
+        )
         for member in group.members.values():
             group.pending_syncs[member.member_id] = None
             member.is_new = False
@@ -312,8 +326,11 @@ class Membership:
 
     def sync(self, turn: Turn, request: SyncRequest, ticket: Ticket) -> None:
         group = self.groups.get(request.group_id)
-        error = self._refuse_sync(group, request)
-        if group is None or error is not ErrorCode.NONE:
+        if group is None:
+            turn.answer(ticket, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
+            return
+        error = group.check_sync(request)
+        if error is not ErrorCode.NONE:
             turn.answer(ticket, SyncResult(error))
             return
         member = group.members[request.member_id]
@@ -328,23 +345,6 @@ class Membership:
         member.sync_ticket = ticket
         if group.leader == member.member_id:
             self._assign(turn, group, request)
-
-    def _refuse_sync(self, group: ClassicGroup | None, request: SyncRequest) -> ErrorCode:
-        if group is None or group.is_empty:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        error = group.validate(request.member_id, request.instance_id)
-        if error is not ErrorCode.NONE:
-            return error
-        if request.generation != group.generation:
-            return ErrorCode.ILLEGAL_GENERATION
-        # Only newer clients say what they think the protocol is (KIP-559).
-        if request.protocol_type not in (None, group.protocol_type):
-            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        if request.protocol not in (None, group.protocol):
-            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        if group.state is State.PREPARING_REBALANCE:
-            return ErrorCode.REBALANCE_IN_PROGRESS
-        return ErrorCode.NONE
 
     def _assign(self, turn: Turn, group: ClassicGroup, request: SyncRequest) -> None:
         """The leader's assignment is saved, then everybody who waits is told."""
@@ -371,6 +371,7 @@ class Membership:
             return
         late = list(group.pending_syncs)
         for member_id in late:
+            turn.note("group %s: %s did not sync in time", group.group_id, member_id)
             self._remove(turn, group, member_id)
         if late:
             self._prepare(turn, group)
@@ -409,6 +410,7 @@ class Membership:
         awaits = member.join_ticket is not None or member.sync_ticket is not None
         if awaits and not member.is_new:
             return
+        turn.note("group %s: %s was not heard of in its session", group.group_id, member_id)
         self._remove(turn, group, member_id)
         self._after_leaving(turn, group)
 
@@ -435,6 +437,7 @@ class Membership:
                 return error
         if member_id == NO_MEMBER_ID:
             return ErrorCode.UNKNOWN_MEMBER_ID
+        turn.note("group %s: %s leaves", group.group_id, member_id)
         self._remove(turn, group, member_id)
         return ErrorCode.NONE
 

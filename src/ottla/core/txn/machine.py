@@ -397,6 +397,8 @@ class TransactionMachine:
             client_version=VERSION_1,
         )
         self._last_epochs.pop(saved.transactional_id, None)
+        epoch = fenced.producer_epoch
+        turn.note("transaction of %s aborted under epoch %d", saved.transactional_id, epoch)
         self._become(turn, fenced, saved)
         self._send_markers(turn, fenced)
 
