@@ -6,8 +6,8 @@ import pytest
 from tests.sim.group_bugs import BUGS, Bug
 from tests.sim.run import SeedFailedError, play_seed, play_seeds
 
-CHUNKS = 20
-SEEDS_PER_CHUNK = 100
+CHUNKS = 40
+SEEDS_PER_CHUNK = 50
 BUG_SEEDS = 200
 
 # Seeds that found something, and what that was.
