@@ -161,6 +161,10 @@ class Topics:
         made.result(ADMIN_SECONDS)
         return [TopicPartition(name, number) for number in range(count)]
 
+    def delete(self, name: str) -> None:
+        (gone,) = self.admin.delete_topics([name]).values()
+        gone.result(ADMIN_SECONDS)
+
     def committed(self, group_id: str) -> dict[TopicPartition, int]:
         """The offsets that a group committed."""
         asked = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group_id)])

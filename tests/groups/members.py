@@ -207,7 +207,7 @@ class Group:
     def check(self, problems: list[str]) -> None:
         """Fails with the story if there are any."""
         print(self.history.tail())
-        assert problems == []
+        assert not problems, "\n".join(problems)
 
     def leave(self, *members: Member) -> None:
         """These leave at the same time."""

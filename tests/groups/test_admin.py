@@ -251,8 +251,7 @@ def test_offsets_go_with_their_topic(situation: Situation, topics: Topics) -> No
     }
     (member,) = situation.busy.members
     member.leave()
-    (deleted,) = topics.admin.delete_topics([situation.topic]).values()
-    deleted.result(ADMIN_SECONDS)
+    topics.delete(situation.topic)
     situation.busy.history.wait(
         "without offsets", lambda: topics.committed(situation.idle_id) == {}, ADMIN_SECONDS
     )

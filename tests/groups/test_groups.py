@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 
-from tests.groups.checker import problems, problems_without_faults
+from tests.groups.checker import problems, problems_without_faults, repeated_records
 from tests.groups.conftest import MakeGroup, Topics
 from tests.groups.feed import Feed
 from tests.groups.history import (
@@ -135,6 +135,25 @@ def test_a_pattern_picks_up_a_topic_that_is_created_later(
     group.leave(*members)
     assert feed.produced.keys() == set(partitions)
     group.check(problems_without_faults(group.history, feed.produced))
+
+
+def test_a_group_goes_on_when_one_of_its_topics_is_deleted(
+    bootstrap: str, topics: Topics, library: Client, make_group: MakeGroup, ottla_topic: str
+) -> None:
+    kept = topics.create(f"{ottla_topic}-1", 2)
+    deleted = topics.create(f"{ottla_topic}-2", 2)
+    group = make_group(bootstrap, library)
+    with Feed(bootstrap, kept) as feed:
+        members = [group.start(pattern=f"{re.escape(ottla_topic)}-.*") for _ in range(2)]
+        group.settle(kept + deleted, *members)
+        topics.delete(f"{ottla_topic}-2")
+        group.settle(kept, *members)
+        feed.flow()
+        feed.drain(group.history)
+    group.leave(*members)
+    # A cooperative member of librdkafka calls the partitions of the deleted topic lost.
+    story = group.history.events
+    group.check([*problems(story, feed.produced), *repeated_records(story)])
 
 
 def test_members_with_different_clients_share_a_group(
