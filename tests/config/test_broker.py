@@ -74,6 +74,16 @@ KAFKA_DEFAULTS = {
     "producer.id.expiration.check.interval.ms": (OptionType.INT, "600000"),
     "producer.id.expiration.ms": (OptionType.INT, "86400000"),
     "socket.request.max.bytes": (OptionType.INT, "104857600"),
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": (OptionType.INT, "10000"),
+    "transaction.max.timeout.ms": (OptionType.INT, "900000"),
+    "transaction.partition.verification.enable": (OptionType.BOOLEAN, "true"),
+    "transaction.remove.expired.transaction.cleanup.interval.ms": (OptionType.INT, "3600000"),
+    "transaction.state.log.load.buffer.size": (OptionType.INT, "5242880"),
+    "transaction.state.log.min.isr": (OptionType.INT, "2"),
+    "transaction.state.log.num.partitions": (OptionType.INT, "50"),
+    "transaction.state.log.replication.factor": (OptionType.SHORT, "3"),
+    "transaction.state.log.segment.bytes": (OptionType.INT, "104857600"),
+    "transactional.id.expiration.ms": (OptionType.INT, "604800000"),
 }
 
 
@@ -186,6 +196,24 @@ def test_broker_options_are_no_topic_options() -> None:
         ({"share.coordinator.threads": "1"}, "there are no share groups"),
         ({"group.streams.max.size": "1"}, "there are no streams groups"),
         ({"offsets.commit.required.acks": "-1"}, "like records with acks=all"),
+        ({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "0"}, "at least 1"),
+        ({"transaction.max.timeout.ms": "0"}, "at least 1"),
+        ({"transaction.max.timeout.ms": "2147483648"}, "at most 32 bits"),
+        ({"transaction.max.timeout.ms": "1", "max.transaction.timeout.ms": "2"}, "give only one"),
+        ({"transaction.partition.verification.enable": "yes"}, "true or false"),
+        ({"transaction.remove.expired.transaction.cleanup.interval.ms": "0"}, "at least 1"),
+        ({"transaction.state.log.load.buffer.size": "0"}, "at least 1"),
+        ({"transaction.state.log.min.isr": "0"}, "at least 1"),
+        ({"transaction.state.log.num.partitions": "0"}, "at least 1"),
+        ({"transaction.state.log.replication.factor": "0"}, "at least 1"),
+        ({"transaction.state.log.replication.factor": "32768"}, "at most 16 bits"),
+        ({"transaction.state.log.segment.bytes": "13"}, "at least 14"),
+        ({"transactional.id.expiration.ms": "0"}, "at least 1"),
+        ({"transactional.id.expiration": "1"}, r"did you mean transactional.id.expiration.ms\?"),
+        ({"transaction.timeout.ms": "1"}, r"did you mean transaction.max.timeout.ms\?"),
+        ({"transaction.two.phase.commit.enable": "true"}, r"without two-phase commit \(KIP-939\)"),
+        ({"add.partitions.to.txn.retry.backoff.ms": "20"}, "producers are told to try again"),
+        ({"add.partitions.to.txn.retry.backoff.max.ms": "9"}, "producers are told to try again"),
         ({"log.dirs": "/var/kafka"}, "use --data DIR"),
         ({"listeners": "PLAINTEXT://:9092"}, "use --listen"),
         ({"zookeeper.connect": "x"}, "is a broker option of Kafka that Ottla does not have"),
@@ -206,6 +234,14 @@ def test_the_shortest_session_timeout_may_be_the_longest() -> None:
 
 def test_broker_id_is_the_older_name_of_node_id() -> None:
     assert BrokerConfig.read({"broker.id": "7"}).node_id == 7
+
+
+def test_the_first_names_of_kip_98_are_accepted() -> None:
+    config = BrokerConfig.read(
+        {"max.transaction.timeout.ms": "7", "transactional.id.timeout.ms": "8"}
+    )
+    assert config.transaction_max_timeout_ms == 7
+    assert config.transactional_id_expiration_ms == 8
 
 
 def test_nothing_that_is_served_is_listed_as_kafkas_only() -> None:

@@ -66,8 +66,8 @@ def offsets_are_not_written(patch: pytest.MonkeyPatch) -> None:
 
 
 def answered_before_durable(patch: pytest.MonkeyPatch) -> None:
-    def release_later(coordinator: Any, settled: Any, answers: Any) -> None:
-        coordinator._release(answers)
+    def release_later(coordinator: Any, settled: Any, answers: Any, effects: Any) -> None:
+        coordinator._release(answers, effects)
 
     patch.setattr(Coordinator, "_release_later", release_later)
 
@@ -75,11 +75,11 @@ def answered_before_durable(patch: pytest.MonkeyPatch) -> None:
 def reads_overtake_writes(patch: pytest.MonkeyPatch) -> None:
     original = Coordinator._release_later
 
-    def release_later(coordinator: Any, settled: Any, answers: Any) -> None:
+    def release_later(coordinator: Any, settled: Any, answers: Any, effects: Any) -> None:
         if settled is None:
-            coordinator._release(answers)
+            coordinator._release(answers, effects)
         else:
-            original(coordinator, settled, answers)
+            original(coordinator, settled, answers, effects)
 
     patch.setattr(Coordinator, "_release_later", release_later)
 

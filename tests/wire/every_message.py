@@ -4,7 +4,8 @@ kio gives some fields richer types than the wire has, so values are limited to w
 All limits come from kio's field metadata (`KIO_LIMITS`) and none is by name:
 
 - `error_code` becomes an enum: only the numbers that kio knows.
-- `datetime_i64` becomes a datetime: -1 for none, or milliseconds up to the end of the year 9999.
+- `datetime_i64` becomes a datetime: milliseconds up to the end of the year 9999, and -1 for none
+  where it may be None.
 - `timedelta_i64` becomes a timedelta that it writes by way of a float: 49 bits are exact.
 - `timedelta_i32` holds every int32, and a zero uuid is None but the same bytes: no limit.
 """
@@ -32,7 +33,7 @@ from ottla.wire.types import ZERO_UUID, BytesType, Fixed, RecordsType, StringTyp
 INTEGER_BITS = {"b": 8, "h": 16, "i": 32, "q": 64}
 KIO_LIMITS: dict[str | None, st.SearchStrategy[Any]] = {
     "error_code": st.sampled_from(sorted(code.value for code in ErrorCode)),
-    "datetime_i64": st.just(-1) | st.integers(0, 253_402_300_799_000),
+    "datetime_i64": st.integers(0, 253_402_300_799_000),
     "timedelta_i64": st.just(-1) | st.integers(-(1 << 48), 1 << 48),
 }
 # Lists and strings are short, or longer than one byte of a compact length can say.
@@ -137,6 +138,8 @@ def _field_values(ours: Field, version: int, theirs: Any, depth: int) -> st.Sear
     else:
         kafka_type = theirs.metadata["kafka_type"] if theirs else None
         strategy = KIO_LIMITS.get(kafka_type, _scalars(element))
+        if kafka_type == "datetime_i64" and type(None) in typing.get_args(theirs.type):
+            strategy = st.just(-1) | strategy
     if ours.type.is_list:
         # One struct list in a message may be long: more would make messages of megabytes.
         repeats = st.just(1) if isinstance(element, type) and depth > 0 else REPEATS

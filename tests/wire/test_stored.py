@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib
 import io
 import pkgutil
@@ -34,6 +35,11 @@ from ottla.wire.stored.consumer_protocol import (
 )
 from ottla.wire.stored.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from ottla.wire.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
+from ottla.wire.stored.transaction_log import (
+    PartitionsSchema,
+    TransactionLogKey,
+    TransactionLogValue,
+)
 from ottla.wire.types import MalformedMessageError
 
 
@@ -59,6 +65,8 @@ FORMATS = (
     OffsetCommitKey,
     OffsetCommitValue,
     SubscriptionPrefix,
+    TransactionLogKey,
+    TransactionLogValue,
 )
 CASES = tuple(
     Case(cls, version)
@@ -171,6 +179,8 @@ def test_a_negative_version_is_refused(cls: type[Any], version: int) -> None:
         (OffsetCommitValue, 5),
         (GroupMetadataValue, 5),
         (GroupMetadataValue, 32767),
+        (TransactionLogKey, 1),
+        (TransactionLogValue, 2),
     ],
 )
 def test_a_version_that_a_record_does_not_have_is_refused(cls: type[Any], version: int) -> None:
@@ -249,6 +259,35 @@ GROUP_BYTES = {
     4: "0004 09 636f6e73756d6572 00000003 06 72616e6765 00 1112131415161718 02"
     "02 6d 02 69 02 63 03 2f68 00000005 00000006 04 737562 01 00 00",
 }
+# As the serializers of Apache Kafka 4.1.0 write them.
+TRANSACTION = TransactionLogValue(
+    producer_id=0x0102030405060708,
+    previous_producer_id=0x3132333435363738,
+    next_producer_id=0x4142434445464748,
+    producer_epoch=9,
+    transaction_timeout_ms=60_000,
+    transaction_status=1,
+    transaction_partitions=[
+        PartitionsSchema(topic="t", partition_ids=[0, 258]),
+        PartitionsSchema(topic="é", partition_ids=[]),
+    ],
+    transaction_last_update_timestamp_ms=0x1112131415161718,
+    transaction_start_timestamp_ms=0x2122232425262728,
+    client_transaction_version=2,
+    next_producer_epoch=10,
+)
+_TRANSACTION_START = "0102030405060708 0009 0000ea60 01"
+_TRANSACTION_TIMES = "1112131415161718 2122232425262728"
+TRANSACTION_BYTES = {
+    0: f"0000 {_TRANSACTION_START} 00000002 0001 74 00000002 00000000 00000102"
+    f"0002 c3a9 00000000 {_TRANSACTION_TIMES}",
+    1: f"0001 {_TRANSACTION_START} 03 02 74 03 00000000 00000102 00 03 c3a9 01 00"
+    f"{_TRANSACTION_TIMES} 04 00 08 3132333435363738 01 08 4142434445464748 02 02 0002 03 02 000a",
+}
+TRANSACTION_BYTES_WITHOUT_PARTITIONS = {
+    0: f"0000 {_TRANSACTION_START} ffffffff {_TRANSACTION_TIMES}",
+    1: f"0001 {_TRANSACTION_START} 00 {_TRANSACTION_TIMES} 00",
+}
 
 
 @pytest.mark.parametrize("version", OFFSET_BYTES)
@@ -285,11 +324,40 @@ def test_the_bytes_of_a_group_are_those_of_kafka(version: int) -> None:
     assert (member.session_timeout, member.subscription, member.assignment) == (6, b"sub", b"")
 
 
+def without_tags(value: TransactionLogValue) -> TransactionLogValue:
+    """What is left of a transaction in a version that has no tagged fields."""
+    return dataclasses.replace(
+        value,
+        previous_producer_id=-1,
+        next_producer_id=-1,
+        client_transaction_version=0,
+        next_producer_epoch=-1,
+    )
+
+
+@pytest.mark.parametrize("version", TRANSACTION_BYTES)
+def test_the_bytes_of_a_transaction_are_those_of_kafka(version: int) -> None:
+    data = bytes.fromhex(TRANSACTION_BYTES[version])
+    value = TRANSACTION if version == 1 else without_tags(TRANSACTION)
+    assert encode_stored(value, version) == data
+    assert decode_stored(TransactionLogValue, data) == value
+
+
+@pytest.mark.parametrize("version", TRANSACTION_BYTES_WITHOUT_PARTITIONS)
+def test_a_transaction_without_partitions_has_null_for_them(version: int) -> None:
+    data = bytes.fromhex(TRANSACTION_BYTES_WITHOUT_PARTITIONS[version])
+    value = dataclasses.replace(without_tags(TRANSACTION), transaction_partitions=None)
+    assert encode_stored(value, version) == data
+    assert decode_stored(TransactionLogValue, data) == value
+
+
 def test_the_bytes_of_keys_are_those_of_kafka() -> None:
     key = OffsetCommitKey(group="g", topic="tt", partition=258)
     assert encode_stored(key, 0) == bytes.fromhex("0000 0001 67 0002 7474 00000102")
     assert encode_stored(key, 1) == bytes.fromhex("0001 0001 67 0002 7474 00000102")
     assert encode_stored(GroupMetadataKey(group="g"), 2) == bytes.fromhex("0002 0001 67")
+    transaction = TransactionLogKey(transactional_id="id")
+    assert encode_stored(transaction, 0) == bytes.fromhex("0000 0002 6964")
 
 
 # The consumer protocol as others write it

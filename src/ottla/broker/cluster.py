@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.broker.peers import LocalPeers, Peers
 from ottla.broker.together import together
 from ottla.core.catalog import Catalog, Changes, Deleted, Topic
 from ottla.core.leadership import Leadership
@@ -51,6 +52,7 @@ class Cluster:
         self.nodes: dict[int, Node] = {}  # those that are live, by rising id
         self._leadership = Leadership()
         self._producer_ids = range(0)
+        self.peers: Peers = LocalPeers(self)
         # Deleted topics that groups are being made to forget; a dict for its order.
         self._forgetting: dict[uuid.UUID, None] = {}
 

@@ -15,7 +15,9 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
-from ottla.broker.shard import Appended, Shard
+from ottla.broker import crashpoints
+from ottla.broker.crashpoints import CrashPoint
+from ottla.broker.shard import AlreadySo, Appended, Shard
 from ottla.broker.uptime import Uptime
 from ottla.core.turn import Producer, Ticket, Turn
 from ottla.errors import ErrorCode
@@ -65,6 +67,8 @@ class EventCodec(NamedTuple):
     encode: Callable[[Event], tuple[bytes, bytes | None]]
     decode: Callable[[Buffer | None, Buffer | None], Event | None]
     compression: Codec
+    # Where a test may let the broker die: before an event is appended, and after.
+    crash_points: Callable[[Event], tuple[CrashPoint, CrashPoint]]
 
 
 class Settings(NamedTuple):
@@ -75,6 +79,8 @@ class Settings(NamedTuple):
     uptime: Uptime
     read_bytes: int
     write_timeout_ms: int
+    # Does what a turn wants done once it is durable.
+    perform: Callable[[Coordinator[Any], Any], None]
 
 
 class Request:
@@ -97,6 +103,7 @@ class Unsettled(NamedTuple):
 
     settled: asyncio.Future[None] | None
     answers: list[tuple[Ticket, Any]]
+    effects: list[Any]
     timeout: asyncio.TimerHandle
 
 
@@ -127,6 +134,11 @@ class Coordinator(Generic[M]):
         self._loading: Iterator[int] | None = self._replay()
         shard.waiters[self] = None
         self._load_slice()
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the coordinator is that of its partition's leader."""
+        return self.shard.partition.leader_epoch
 
     # Being asked.
 
@@ -188,7 +200,8 @@ class Coordinator(Generic[M]):
             # Half a decision may have been applied, or what it wrote cannot be said in a record: only the log knows
             # what is true.
             logger.exception("%s: a decision failed", self)
-            self._release([(request, ErrorCode.UNKNOWN_SERVER_ERROR) for request, _ in queue])
+            failed = ErrorCode.UNKNOWN_SERVER_ERROR
+            self._release([(request, failed) for request, _ in queue], [])
             # Those who were waiting already did nothing wrong: their clients look for the coordinator again.
             self._give_up(ErrorCode.NOT_COORDINATOR)
             return
@@ -196,6 +209,10 @@ class Coordinator(Generic[M]):
 
     def _finish(self, turn: Turn, batches: list[bytes]) -> None:
         settled: asyncio.Future[None] | None = None
+        codec = self._settings.codec
+        if crashpoints.listener is not None:
+            for written in turn.written:
+                crashpoints.reach(codec.crash_points(written.event)[0])
         for data in batches:
             appended = self.shard.append_own(data, turn.now_ms)
             if self.is_gone:
@@ -204,45 +221,85 @@ class Coordinator(Generic[M]):
                 self._give_up(ErrorCode.COORDINATOR_NOT_AVAILABLE)
                 return
             settled = appended.settled or settled
+        if crashpoints.listener is not None:
+            for written in turn.written:
+                crashpoints.reach(codec.crash_points(written.event)[1])
         if settled is None and not self._unsettled:
-            self._release(turn.answers)
-        elif settled is not None or turn.answers:
-            self._release_later(settled, turn.answers)
+            self._release(turn.answers, turn.effects)
+        elif settled is not None or turn.answers or turn.effects:
+            self._release_later(settled, turn.answers, turn.effects)
         self._set_alarm()
 
     # Answering.
 
-    def _release(self, answers: list[tuple[Ticket, Any]]) -> None:
+    def _release(self, answers: list[tuple[Ticket, Any]], effects: list[Any]) -> None:
         for request, result in answers:
             self._waiting.pop(request, None)
             request.answer(result)
+        for effect in effects:
+            self._settings.perform(self, effect)
 
     def _release_later(
-        self, settled: asyncio.Future[None] | None, answers: list[tuple[Ticket, Any]]
+        self,
+        settled: asyncio.Future[None] | None,
+        answers: list[tuple[Ticket, Any]],
+        effects: list[Any],
     ) -> None:
         timeout = self._loop.call_later(
             self._settings.write_timeout_ms / 1000, self._time_out, answers
         )
-        self._unsettled.append(Unsettled(settled, answers, timeout))
+        self._unsettled.append(Unsettled(settled, answers, effects, timeout))
         if settled is not None:
             settled.add_done_callback(self._settle)
 
     def _settle(self, _: asyncio.Future[None]) -> None:
         """Releases what is durable; a failure reaches us through the shard."""
         while self._unsettled:
-            settled, answers, timeout = self._unsettled[0]
+            settled, answers, effects, timeout = self._unsettled[0]
             if settled is not None and not (
                 settled.done() and not settled.cancelled() and settled.exception() is None
             ):
                 return
             self._unsettled.popleft()
             timeout.cancel()
-            self._release(answers)
+            self._release(answers, effects)
 
     def _time_out(self, answers: list[tuple[Ticket, Any]]) -> None:
         """The disk is too slow: whether it was written is not known, and the client may ask again."""
         logger.warning("%s: a write took longer than offsets.commit.timeout.ms", self)
-        self._release([(request, ErrorCode.COORDINATOR_NOT_AVAILABLE) for request, _ in answers])
+        unknown = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        self._release([(request, unknown) for request, _ in answers], [])
+
+    # Markers.
+
+    def append_marker(
+        self,
+        marker_type: MarkerType,
+        producer: Producer,
+        coordinator_epoch: int,
+        version: int,
+    ) -> Appended | AlreadySo | ErrorCode:
+        """Ends a transaction on this partition: in the log, and for the machine what was pending in it."""
+        appended = self.shard.append_marker(
+            marker_type,
+            producer.producer_id,
+            producer.producer_epoch,
+            coordinator_epoch,
+            version,
+            self._settings.clock.now_ms(),
+        )
+        # A replay that is not over will find it.
+        if isinstance(appended, Appended) and self.is_loaded and not self.is_gone:
+            self._apply_marker(marker_type, producer.producer_id)
+            if appended.settled is not None:
+                self._release_later(appended.settled, [], [])
+        return appended
+
+    def _apply_marker(self, marker_type: MarkerType, producer_id: int) -> None:
+        if marker_type is MarkerType.COMMIT:
+            self.machine.apply_commit_marker(producer_id)
+        else:
+            self.machine.apply_abort_marker(producer_id)
 
     # Time.
 
@@ -287,7 +344,7 @@ class Coordinator(Generic[M]):
         self._loading = None
         self.is_loaded = True
         if settled is not None:
-            self._release_later(settled, [])
+            self._release_later(settled, [], [])
         self._take_turn(self.machine.start)
 
     def _flush_replayed(self) -> asyncio.Future[None] | None:
@@ -319,10 +376,8 @@ class Coordinator(Generic[M]):
         records = read_batch(batch, 0)
         if header.is_control:
             marker = parse_marker(records[0]) if records else None
-            if marker is not None and marker.type is MarkerType.COMMIT:
-                self.machine.apply_commit_marker(header.producer_id)
-            elif marker is not None:
-                self.machine.apply_abort_marker(header.producer_id)
+            if marker is not None:
+                self._apply_marker(marker.type, header.producer_id)
             return
         producer_id = header.producer_id if header.is_transactional else None
         decode = self._settings.codec.decode
@@ -333,7 +388,7 @@ class Coordinator(Generic[M]):
 
     # The end.
 
-    def grown(self, size_bytes: int) -> None:
+    def grown(self, shard: Shard, size_bytes: int) -> None:
         """Somebody who waits for records would read them now; a coordinator wrote them."""
 
     def gone(self) -> None:
@@ -354,7 +409,7 @@ class Coordinator(Generic[M]):
         self._queue.clear()
         self._discard(self)
         waiting, self._waiting = self._waiting, {}
-        self._release([(request, error) for request in waiting])
+        self._release([(request, error) for request in waiting], [])
 
     def __str__(self) -> str:
         ref = self.shard.log.ref

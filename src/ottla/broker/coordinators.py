@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound=Machine)
 
+MIN_REPLICAS = "min.insync.replicas"
+
 
 class Kind(NamedTuple, Generic[M]):
     """What a sort of coordinator is made of; `shape` is the topic that its partitions belong to."""
@@ -29,11 +31,21 @@ class Kind(NamedTuple, Generic[M]):
     write_timeout_ms: int
 
 
+def _nothing(coordinator: Coordinator[Any], effect: Any) -> None:
+    raise AssertionError(f"nobody does {effect!r}")
+
+
 class Coordinators(Generic[M]):
     """A coordinator is loaded when it is first needed, and gone when its partition is led elsewhere."""
 
-    def __init__(self, node: Node, kind: Kind[M]) -> None:
+    def __init__(
+        self,
+        node: Node,
+        kind: Kind[M],
+        perform: Callable[[Coordinator[M], Any], None] = _nothing,
+    ) -> None:
         self._node = node
+        self._perform = perform
         self._kind = kind
         self._loaded: dict[int, Coordinator[M]] = {}
 
@@ -52,15 +64,27 @@ class Coordinators(Generic[M]):
             return topic
         live = len(self._node.cluster.nodes)
         shape = self._kind.shape
+        config = dict(shape.config)
+        if MIN_REPLICAS in config:
+            config[MIN_REPLICAS] = str(min(int(config[MIN_REPLICAS]), live))
         replicas = min(shape.replication_factor, live)
-        return self._node.create_topics([shape._replace(replication_factor=replicas)])[0]
+        fitting = shape._replace(replication_factor=replicas, config=config)
+        return self._node.create_topics([fitting])[0]
 
     def find(self, key: str) -> Coordinator[M] | ErrorCode:
         """The coordinator of a group or transactional id, or what to tell a client that asks the wrong node."""
         topic = self.topic
         if topic is None:
             return ErrorCode.NOT_COORDINATOR
-        return self._of_partition(coordinator_partition(key, topic.partition_count))
+        partition = coordinator_partition(key, topic.partition_count)
+        if self._lacks_replicas(topic, partition):
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return self._of_partition(partition)
+
+    def _lacks_replicas(self, topic: Topic, partition: int) -> bool:
+        """Whether fewer nodes are there than `min.insync.replicas` of the topic asks for."""
+        wanted = self._node.topic_config(topic).min_insync_replicas
+        return wanted > 1 and wanted > len(self._node.cluster.place(topic, partition).in_sync)
 
     def _of_partition(self, partition: int) -> Coordinator[M] | ErrorCode:
         found = self._loaded.get(partition)
@@ -77,6 +101,7 @@ class Coordinators(Generic[M]):
             self._node.uptime,
             self._kind.read_bytes,
             self._kind.write_timeout_ms,
+            self._perform,
         )
         made = Coordinator(shard, self._kind.machine(), settings, self._discard)
         if made.is_gone:
@@ -88,6 +113,10 @@ class Coordinators(Generic[M]):
         partition = coordinator.shard.log.ref.partition
         if self._loaded.get(partition) is coordinator:
             del self._loaded[partition]
+
+    def loaded(self, partition: int) -> Coordinator[M] | None:
+        """The coordinator of a partition, if it is there already."""
+        return self._loaded.get(partition)
 
     def load_all(self) -> list[Coordinator[M] | ErrorCode]:
         """Every coordinator here that has something to say, or why it cannot; their replays may not be over.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.coordinator import Coordinator, EventCodec
 from ottla.broker.coordinators import Kind
+from ottla.broker.crashpoints import CrashPoint
 from ottla.config.broker import BrokerConfig
 from ottla.core.catalog import GROUPS_TOPIC, NewTopic
 from ottla.core.group import records
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ottla.broker.node import Node
 
 MINUTE_MS = 60_000
+CRASH_POINTS = (CrashPoint.BEFORE_GROUP_APPEND, CrashPoint.AFTER_GROUP_APPEND)
 
 
 def group_kind(config: BrokerConfig) -> Kind[GroupMachine]:
@@ -45,7 +47,12 @@ def group_kind(config: BrokerConfig) -> Kind[GroupMachine]:
     return Kind(
         shape,
         lambda: GroupMachine(groups),
-        EventCodec(records.encode, records.decode, Codec(config.offsets_topic_compression_codec)),
+        EventCodec(
+            records.encode,
+            records.decode,
+            Codec(config.offsets_topic_compression_codec),
+            lambda event: CRASH_POINTS,
+        ),
         config.offsets_load_buffer_size,
         config.offsets_commit_timeout_ms,
     )

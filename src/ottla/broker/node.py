@@ -11,7 +11,9 @@ from typing import NamedTuple
 from ottla.broker.cluster import Cluster
 from ottla.broker.coordinators import Coordinators
 from ottla.broker.groups import group_kind
+from ottla.broker.markers import MarkerSender
 from ottla.broker.shard import Shard
+from ottla.broker.transactions import transaction_kind
 from ottla.broker.uptime import Uptime
 from ottla.config.broker import BrokerConfig, DynamicOptions, topic_config, with_dynamic
 from ottla.config.topic import TopicConfig
@@ -62,6 +64,8 @@ class Node:
         self._offline: dict[PartitionRef, Offline] = {}
         self.uptime = Uptime(cluster.clock.monotonic_seconds)
         self.groups = Coordinators(self, group_kind(self.config))
+        self.markers = MarkerSender(self)
+        self.transactions = Coordinators(self, transaction_kind(self.config), self.markers.send)
         self._topic_configs: dict[uuid.UUID, TopicConfig] = {}
         self.check_topics_under(self.config)
 
@@ -306,6 +310,7 @@ class Node:
         self.uptime.now_ms()
         self.retry_offline()
         self.groups.load_all()
+        self.transactions.load_all()
 
     def _discard(self, shard: Shard) -> None:
         key = (shard.log.ref.topic, shard.log.ref.partition)

@@ -73,6 +73,8 @@ class Server:
             await self._stop_listening()
             raise self._cannot_listen(error) from error
         self.node.uptime.watch()
+        # What was interrupted goes on: members have their sessions, prepared transactions their markers.
+        self._loop.call_soon(self.node.tick)
         config = self.node.config
         self._every(config.log_retention_check_interval_ms, self.node.apply_retention)
         self._every(config.producer_id_expiration_check_interval_ms, self._expire_producers)

@@ -13,11 +13,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
+from ottla.broker.crashpoints import CrashPoint, reach
 from ottla.config.topic import TopicConfig
 from ottla.core.aborted import AbortedSpan, overlapping
 from ottla.core.append import NO_TIMESTAMP, Prepared
 from ottla.core.partition import Partition
-from ottla.core.producer_state import CorruptSnapshotError, ProducerStates
+from ottla.core.producer_state import CorruptSnapshotError, ProducerStates, Verification
 from ottla.core.retention import even_last_goes, retained_from
 from ottla.errors import ErrorCode
 from ottla.ports import (
@@ -47,10 +48,16 @@ class Appended(NamedTuple):
     settled: asyncio.Future[None] | None
 
 
+class AlreadySo(NamedTuple):
+    """What was to be appended had been appended before; `settled` is None once that is durable."""
+
+    settled: asyncio.Future[None] | None
+
+
 class Waiter(Protocol):
     """Somebody who waits for more to read."""
 
-    def grown(self, size_bytes: int) -> None: ...
+    def grown(self, shard: Shard, size_bytes: int) -> None: ...
 
     def gone(self) -> None: ...
 
@@ -75,28 +82,31 @@ class Shard:
         self.config = config
         self.log.configure(config)
 
-    def append(self, prepared: Prepared, now_ms: int) -> Appended | ErrorCode:
+    def append(
+        self, prepared: Prepared, now_ms: int, verification: Verification | None = None
+    ) -> Appended | ErrorCode:
         """Appends a client's batch, or finds that it is there already."""
         partition = self.partition
         data, header, append_time_ms = prepared
-        verdict = partition.decide_append(header)
+        verdict = partition.decide_append(header, verification)
         if isinstance(verdict, ErrorCode):
             if verdict is not ErrorCode.NONE:
                 return verdict
         else:
             # The first append may still be on its way to the disk: its repetition waits for it as well.
-            try:
-                settled = (
-                    self.log.flush() if verdict.last_offset >= partition.high_watermark else None
-                )
-            except StorageError as error:
-                self.fail(error)
-                return ErrorCode.KAFKA_STORAGE_ERROR
+            settled = self._durable_up_to(verdict.last_offset)
+            if isinstance(settled, ErrorCode):
+                return settled
             append_time_ms = (
                 NO_TIMESTAMP if append_time_ms == NO_TIMESTAMP else verdict.timestamp_ms
             )
             return Appended(verdict.base_offset, append_time_ms, settled)
-        return self._append(data, header, append_time_ms, now_ms)
+        if not header.is_transactional:
+            return self._append(data, header, append_time_ms, now_ms)
+        reach(CrashPoint.BEFORE_TRANSACTIONAL_APPEND)
+        appended = self._append(data, header, append_time_ms, now_ms)
+        reach(CrashPoint.AFTER_TRANSACTIONAL_APPEND)
+        return appended
 
     def append_marker(
         self,
@@ -104,9 +114,19 @@ class Shard:
         producer_id: int,
         producer_epoch: int,
         coordinator_epoch: int,
+        version: int,
         now_ms: int,
-    ) -> Appended | ErrorCode:
-        """Ends a producer's transaction here; the caller has checked that it may."""
+    ) -> Appended | AlreadySo | ErrorCode:
+        """Ends a producer's transaction here, unless that has happened before."""
+        partition = self.partition
+        verdict = partition.producers.check_marker(
+            producer_id, producer_epoch, coordinator_epoch, version
+        )
+        if verdict is None:
+            settled = self._durable_up_to(partition.end_offset - 1)
+            return settled if isinstance(settled, ErrorCode) else AlreadySo(settled)
+        if verdict is not ErrorCode.NONE:
+            return verdict
         data = build_marker_batch(
             marker_type,
             producer_id=producer_id,
@@ -114,7 +134,20 @@ class Shard:
             coordinator_epoch=coordinator_epoch,
             timestamp_ms=now_ms,
         )
-        return self.append_own(data, now_ms)
+        reach(CrashPoint.BEFORE_MARKER_APPEND)
+        appended = self.append_own(data, now_ms)
+        reach(CrashPoint.AFTER_MARKER_APPEND)
+        return appended
+
+    def _durable_up_to(self, offset: int) -> asyncio.Future[None] | ErrorCode | None:
+        """When what was appended up to an offset is durable; None if it is."""
+        if offset < self.partition.high_watermark:
+            return None
+        try:
+            return self.log.flush()
+        except StorageError as error:
+            self.fail(error)
+            return ErrorCode.KAFKA_STORAGE_ERROR
 
     def append_own(self, data: bytes, now_ms: int) -> Appended | ErrorCode:
         """Appends a batch that the broker made itself: there is nothing in it to be checked."""
@@ -181,7 +214,7 @@ class Shard:
         self.partition.advance_high_watermark(high_watermark)
         if self.waiters:
             for waiter in list(self.waiters):
-                waiter.grown(size_bytes)
+                waiter.grown(self, size_bytes)
 
     def fail(self, error: BaseException) -> None:
         """Gives the partition up until it is claimed again."""

@@ -347,6 +347,83 @@ class BrokerConfig(Config):
         doc="The largest request that is accepted.",
         importance=Importance.HIGH,
     )
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = option(
+        OptionType.INT,
+        10_000,
+        at_least=1,
+        doc="How often the broker looks for transactions that have timed out, to abort them.",
+        importance=Importance.LOW,
+    )
+    transaction_max_timeout_ms: int = option(
+        OptionType.INT,
+        900_000,
+        at_least=1,
+        doc="The longest transaction timeout that a producer may ask for.",
+        importance=Importance.HIGH,
+        aliases=("max.transaction.timeout.ms",),  # its name in KIP-98
+    )
+    transaction_partition_verification_enable: bool = option(
+        OptionType.BOOLEAN,
+        True,
+        doc="Whether the first write of a transaction to a partition waits until the coordinator "
+        "confirms that the partition belongs to it (KIP-890).",
+        importance=Importance.LOW,
+        dynamic=True,
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = option(
+        OptionType.INT,
+        3_600_000,
+        at_least=1,
+        doc="How often the broker looks for transactional ids that have expired.",
+        importance=Importance.LOW,
+    )
+    transaction_state_log_load_buffer_size: int = option(
+        OptionType.INT,
+        5 * 1024 * 1024,
+        at_least=1,
+        doc="How many bytes of the transactions topic are read at a time when it is loaded.",
+        importance=Importance.HIGH,
+    )
+    transaction_state_log_min_isr: int = option(
+        OptionType.INT,
+        2,
+        at_least=1,
+        doc="The min.insync.replicas of the transactions topic, as far as there are that many "
+        "brokers.",
+        importance=Importance.HIGH,
+    )
+    transaction_state_log_num_partitions: int = option(
+        OptionType.INT,
+        50,
+        at_least=1,
+        doc="How many partitions the transactions topic gets when it is created; "
+        "a transactional id belongs to one of them, so their number cannot change later.",
+        importance=Importance.HIGH,
+    )
+    transaction_state_log_replication_factor: int = option(
+        OptionType.SHORT,
+        3,
+        at_least=1,
+        doc="The replication factor of the transactions topic, as far as there are that many "
+        "brokers.",
+        importance=Importance.HIGH,
+    )
+    transaction_state_log_segment_bytes: int = option(
+        OptionType.INT,
+        100 * 1024 * 1024,
+        # Kafka says 1 here, which is less than a topic can have.
+        at_least=options_of(TopicConfig)["segment.bytes"].at_least,
+        doc="The size at which a segment of the transactions topic is closed.",
+        importance=Importance.HIGH,
+    )
+    transactional_id_expiration_ms: int = option(
+        OptionType.INT,
+        604_800_000,
+        at_least=1,
+        doc="How long a transactional id is kept after its last transaction.",
+        importance=Importance.HIGH,
+        aliases=("transactional.id.timeout.ms",),  # its name in KIP-98
+    )
 
     def validate(self) -> None:
         """Check the rules between options."""

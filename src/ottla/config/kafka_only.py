@@ -11,10 +11,10 @@ _SECURITY = "remove it, listeners are plain TCP without authentication"
 _THREADS = "remove it, one event loop does the work of the threads"
 _KIP_848 = "remove it, groups use the classic protocol and not the one of KIP-848"
 _SHARE_GROUPS = "remove it, there are no share groups"
-_TRANSACTIONS = "remove it, there are no transactions yet"
 _QUOTAS = "remove it, there are no quotas"
 
 BROKER_OPTIONS_NOT_SERVED: Mapping[str, str] = {
+    "add.partitions.to.txn.retry.backoff.": "remove it, producers are told to try again themselves",
     "advertised.listeners": "use --advertise HOST:PORT",
     "alter.config.policy.class.name": _REMOVE,
     "alter.log.dirs.": _QUOTAS,
@@ -97,8 +97,9 @@ BROKER_OPTIONS_NOT_SERVED: Mapping[str, str] = {
     "socket.send.buffer.bytes": "remove it, the operating system sizes the buffer",
     "ssl.": _SECURITY,
     "telemetry.": _REMOVE,
-    "transaction.": _TRANSACTIONS,
-    "transactional.id.expiration.ms": _TRANSACTIONS,
+    "transaction.two.phase.commit.enable": (
+        "remove it, transactions end by commit, abort or timeout, without two-phase commit (KIP-939)"
+    ),
     "unclean.leader.election.": _REPLICATION,
     "unstable.": _REMOVE,
     "zookeeper.": _CLUSTER,

@@ -18,7 +18,8 @@ from ottla.errors import ErrorCode
 TOPIC_NAME_LIMIT = 249
 MAX_PARTITIONS_PER_REQUEST = 10_000
 GROUPS_TOPIC = "__consumer_offsets"
-INTERNAL_TOPICS = (GROUPS_TOPIC, "__transaction_state")
+TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = (GROUPS_TOPIC, TRANSACTIONS_TOPIC)
 METADATA_TOPIC = "__cluster_metadata"  # Kafka's own catalog; nobody else may have that name
 UNSET = -1
 PRODUCER_ID_BLOCK = 1000

@@ -12,6 +12,7 @@ from ottla.core.producer_state import (
     ProducerBatch,
     ProducerStates,
     Sent,
+    Verification,
 )
 from ottla.errors import ErrorCode
 from ottla.records.batch import BatchHeader, read_batch
@@ -58,11 +59,36 @@ class Partition:
             return ErrorCode.FENCED_LEADER_EPOCH
         return ErrorCode.UNKNOWN_LEADER_EPOCH
 
-    def decide_append(self, header: BatchHeader) -> Sent | ErrorCode:
+    def decide_append(
+        self, header: BatchHeader, verification: Verification | None = None
+    ) -> Sent | ErrorCode:
         """NONE to append a client's batch at the end, an earlier append that it repeats, or an error."""
         if header.producer_id <= NO_PRODUCER_ID:
             return ErrorCode.NONE
-        return self.producers.check(_producer_batch(header))
+        return self.producers.check(_producer_batch(header), verification)
+
+    def verification_for(
+        self, header: BatchHeader, version: int
+    ) -> Verification | ErrorCode | None:
+        """What the append of a transactional batch has to bring; None if nothing, or it repeats an earlier one."""
+        batch = _producer_batch(header)
+        if isinstance(self.producers.check(batch), Sent):
+            return None
+        return self.producers.verification_for(batch, version)
+
+    def own_verification_for(
+        self, producer_id: int, producer_epoch: int, version: int
+    ) -> Verification | ErrorCode | None:
+        """As `verification_for`, for what the broker writes in a producer's name."""
+        batch = ProducerBatch(producer_id, producer_epoch, 0, 0, True)
+        return self.producers.verification_for(batch, version)
+
+    def check_own(
+        self, producer_id: int, producer_epoch: int, verification: Verification | None
+    ) -> ErrorCode:
+        """Whether the broker may write in the name of a producer, which gives no sequence numbers then."""
+        batch = ProducerBatch(producer_id, producer_epoch, 0, 0, True)
+        return self.producers.check_own(batch, verification)
 
     def apply(
         self, header: BatchHeader, base_offset: int, data: Buffer, now_ms: int

@@ -21,6 +21,8 @@ NO_PRODUCER_ID = -1
 NO_EPOCH = -1
 NO_SEQUENCE = -1
 NO_OFFSET = -1
+# The transaction version from which on every transaction has an epoch of its own.
+EPOCH_PER_TRANSACTION = 2
 
 SNAPSHOT_VERSION = 1
 _SNAPSHOT_START = struct.Struct(">hIi")
@@ -75,6 +77,20 @@ class EndedTransaction(NamedTuple):
     is_aborted: bool
 
 
+@dataclass(slots=True, eq=False)
+class Verification:
+    """That a producer is about to write the first batch of a transaction, and the coordinator is being asked (KIP-890).
+
+    A marker ends it: an append that was on its way since before the transaction's end must not open another one, which
+    nobody would ever end.
+    """
+
+    lowest_sequence: int
+    version: int
+    # When a look for what has expired first saw it.
+    seen_at_ms: int | None = None
+
+
 @dataclass(slots=True)
 class Producer:
     """One producer id on one partition."""
@@ -107,6 +123,9 @@ class ProducerStates:
         self._producers: dict[int, Producer] = {}
         # Producers by the first offset of their open transaction.
         self._open: dict[int, int] = {}
+        # By producer and epoch, of which the coordinator confirms one at most. Not durable: after a restart a producer
+        # has to ask again.
+        self._verifications: dict[int, dict[int, Verification]] = {}
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -122,8 +141,57 @@ class ProducerStates:
         """The first offset of the earliest open transaction."""
         return min(self._open) if self._open else None
 
-    def check(self, batch: ProducerBatch) -> Sent | ErrorCode:
+    def verification_for(
+        self, batch: ProducerBatch, version: int
+    ) -> Verification | ErrorCode | None:
+        """What the append of a transactional batch has to bring; None if its transaction is open here already."""
+        producer = self._producers.get(batch.producer_id)
+        if producer is not None:
+            if batch.producer_epoch < producer.epoch:
+                return ErrorCode.INVALID_PRODUCER_EPOCH
+            if (
+                batch.producer_epoch == producer.epoch
+                and producer.transaction_first_offset != NO_OFFSET
+            ):
+                return None
+        epochs = self._verifications.setdefault(batch.producer_id, {})
+        known = epochs.get(batch.producer_epoch)
+        if known is None:
+            known = epochs[batch.producer_epoch] = Verification(batch.first_sequence, version)
+        known.lowest_sequence = min(known.lowest_sequence, batch.first_sequence)
+        return known
+
+    def check(
+        self, batch: ProducerBatch, verification: Verification | None = None
+    ) -> Sent | ErrorCode:
         """What becomes of a batch: NONE to append it, the earlier append that it repeats, or the error."""
+        checked = self._check_order(batch)
+        if checked is not ErrorCode.NONE or not batch.is_transactional:
+            return checked
+        return self._check_transaction(batch, verification)
+
+    def _check_transaction(
+        self, batch: ProducerBatch, verification: Verification | None
+    ) -> ErrorCode:
+        """The first batch of a transaction is appended only if the coordinator knows of it."""
+        producer = self._producers.get(batch.producer_id)
+        if producer is not None and producer.transaction_first_offset != NO_OFFSET:
+            # Readers skip aborted records by producer id: two transactions of one must not overlap.
+            same_epoch = producer.epoch == batch.producer_epoch
+            return ErrorCode.NONE if same_epoch else ErrorCode.INVALID_TXN_STATE
+        known = self._verifications.get(batch.producer_id, {}).get(batch.producer_epoch)
+        if known is None or known is not verification:
+            return ErrorCode.INVALID_TXN_STATE
+        if producer is not None:
+            return ErrorCode.NONE
+        # Nobody knows the producer here: it is a new one if every transaction has an epoch of its own. If not, any
+        # sequence may be its next one, but none that was sent after another that waits here.
+        is_new = known.version >= EPOCH_PER_TRANSACTION
+        if batch.first_sequence > (0 if is_new else known.lowest_sequence):
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        return ErrorCode.NONE
+
+    def _check_order(self, batch: ProducerBatch) -> Sent | ErrorCode:
         producer = self._producers.get(batch.producer_id)
         if producer is None:
             # Retention may have taken everything that the producer wrote, and its state with it.
@@ -147,6 +215,30 @@ class ProducerStates:
             return ErrorCode.INVALID_TXN_STATE
         return ErrorCode.NONE
 
+    def check_own(self, batch: ProducerBatch, verification: Verification | None) -> ErrorCode:
+        """Whether the broker may append a transactional batch of its own making; its sequence means nothing."""
+        producer = self._producers.get(batch.producer_id)
+        if producer is not None and batch.producer_epoch < producer.epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        return self._check_transaction(batch, verification)
+
+    def check_marker(
+        self, producer_id: int, epoch: int, coordinator_epoch: int, version: int
+    ) -> ErrorCode | None:
+        """NONE to append a marker, None if what it says is so already, or the error."""
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            return ErrorCode.NONE
+        if epoch < producer.epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if coordinator_epoch < producer.coordinator_epoch:
+            return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        if version >= EPOCH_PER_TRANSACTION and epoch == producer.epoch:
+            # The marker's epoch is a new one (KIP-890): if it is here, so was the marker (KAFKA-19999).
+            is_open = producer.transaction_first_offset != NO_OFFSET
+            return ErrorCode.INVALID_PRODUCER_EPOCH if is_open else None
+        return ErrorCode.NONE
+
     def apply_batch(
         self, batch: ProducerBatch, base_offset: int, last_offset: int, now_ms: int
     ) -> None:
@@ -161,6 +253,7 @@ class ProducerStates:
             Sent(batch.last_sequence, last_offset, last_offset - base_offset, now_ms)
         )
         producer.last_write_ms = now_ms
+        self._verifications.pop(batch.producer_id, None)
         if batch.is_transactional and producer.transaction_first_offset == NO_OFFSET:
             producer.transaction_first_offset = base_offset
             self._open[base_offset] = batch.producer_id
@@ -175,6 +268,7 @@ class ProducerStates:
         now_ms: int,
     ) -> EndedTransaction | None:
         """Ends the producer's open transaction, if there is one."""
+        self._verifications.pop(producer_id, None)
         producer = self._producers.get(producer_id)
         if producer is None:
             producer = self._producers[producer_id] = Producer(producer_id)
@@ -200,7 +294,19 @@ class ProducerStates:
         ]
         for producer_id in gone:
             del self._producers[producer_id]
+        self._expire_verifications(now_ms, expiration_ms)
         return len(gone)
+
+    def _expire_verifications(self, now_ms: int, expiration_ms: int) -> None:
+        """Forgets first appends that never came: a peer could make up as many producers as it likes."""
+        for producer_id, epochs in list(self._verifications.items()):
+            for epoch, verification in list(epochs.items()):
+                if verification.seen_at_ms is None:
+                    verification.seen_at_ms = now_ms
+                elif now_ms - verification.seen_at_ms >= expiration_ms:
+                    del epochs[epoch]
+            if not epochs:
+                del self._verifications[producer_id]
 
     def to_snapshot(self) -> bytes:
         """Kafka's snapshot format, with one entry for every remembered batch instead of the last one only.

@@ -28,14 +28,19 @@ class Turn:
     `now_ms` is wall-clock time, for what is stored. `uptime_ms` only ever grows, for deadlines.
     """
 
-    __slots__ = ("answers", "now_ms", "uptime_ms", "written")
+    __slots__ = ("answers", "effects", "now_ms", "uptime_ms", "written")
 
     def __init__(self, now_ms: int, uptime_ms: int) -> None:
         self.now_ms = now_ms
         self.uptime_ms = uptime_ms
         self.written: list[Written] = []
         self.answers: list[tuple[Ticket, Any]] = []
+        self.effects: list[Any] = []
 
     def answer(self, ticket: Ticket, result: Any) -> None:
         """Gives a request its result, once everything written so far is durable."""
         self.answers.append((ticket, result))
+
+    def then(self, effect: Any) -> None:
+        """Has the runtime do something, once everything written so far is durable."""
+        self.effects.append(effect)

@@ -7,9 +7,17 @@ import re
 from ottla.broker.node import Node
 from ottla.broker.request import RequestContext
 from ottla.errors import ErrorCode
-from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 REQUEST = ApiVersionsRequest
+# The feature by which clients learn that every transaction has an epoch of its own (KIP-890).
+TRANSACTION_VERSION = "transaction.version"
 FIRST_VERSION_WITH_SOFTWARE = 3
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")  # as KIP-511 has it
 
@@ -36,5 +44,11 @@ def handle(
             )
             for api in SERVED.values()
         ],
+        supported_features=[
+            SupportedFeatureKey(name=TRANSACTION_VERSION, min_version=0, max_version=2)
+        ],
         finalized_features_epoch=0,
+        finalized_features=[
+            FinalizedFeatureKey(name=TRANSACTION_VERSION, max_version_level=2, min_version_level=2)
+        ],
     )

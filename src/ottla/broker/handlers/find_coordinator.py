@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from functools import cache
 
 from ottla.broker.addresses import brokers_seen_by
 from ottla.broker.node import Node
@@ -24,12 +23,6 @@ GROUP, TRANSACTION = 0, 1
 logger = logging.getLogger(__name__)
 
 Found = tuple[int, Endpoint]
-
-
-@cache
-def _tell_once() -> None:
-    """Clients ask again and again in silence; somebody who wonders why nothing happens finds this."""
-    logger.warning("a client asks for transactions, which this version does not have yet")
 
 
 def handle(
@@ -69,14 +62,12 @@ def _answer(node: Node, key_type: int, key: str, context: RequestContext) -> Coo
 
 
 def _find(node: Node, key_type: int, key: str, context: RequestContext) -> Found | ErrorCode:
-    if key_type == TRANSACTION:
-        _tell_once()
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if key_type != GROUP:
+    if key_type not in (GROUP, TRANSACTION):
         return ErrorCode.INVALID_REQUEST
-    topic = node.groups.make_topic()
+    coordinators = node.groups if key_type == GROUP else node.transactions
+    topic = coordinators.make_topic()
     if isinstance(topic, Refused):
-        logger.error("%s cannot be created: %s", node.groups.topic_name, topic.message)
+        logger.error("%s cannot be created: %s", coordinators.topic_name, topic.message)
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     leader = node.cluster.leader_of(topic, coordinator_partition(key, topic.partition_count))
     endpoint = dict(brokers_seen_by(node, context)).get(leader)

@@ -1,35 +1,78 @@
-"""InitProducerId: the identity of an idempotent producer."""
+"""InitProducerId: the identity of an idempotent producer, or of a transactional one."""
 
 from __future__ import annotations
 
+from functools import partial
+
 from ottla.broker.node import Node
-from ottla.broker.request import RequestContext
+from ottla.broker.request import Answer, RequestContext
+from ottla.broker.transactions import find_transaction
+from ottla.core.turn import Producer, Turn
+from ottla.core.txn.machine import TransactionMachine
+from ottla.core.txn.requests import Identity, InitRequest
 from ottla.errors import ErrorCode
 from ottla.ports import StorageError
 from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 REQUEST = InitProducerIdRequest
+FIRST_VERSION_WITH_PRODUCER_FENCED = 4
 
 
-def handle(
-    node: Node, request: InitProducerIdRequest, context: RequestContext
-) -> InitProducerIdResponse:
+def handle(node: Node, request: InitProducerIdRequest, context: RequestContext) -> Answer:
+    respond = partial(_respond, context.version)
+    refused = _refuse(request)
+    if refused is not None:
+        return respond(refused)
+    if request.transactional_id is None:
+        return respond(_idempotent(node))
+    coordinator = find_transaction(node, request.transactional_id)
+    if isinstance(coordinator, ErrorCode):
+        return respond(coordinator)
+    expected = (
+        None
+        if request.producer_id == NO_PRODUCER_ID
+        else Producer(request.producer_id, request.producer_epoch)
+    )
+    init = InitRequest(request.transactional_id, request.transaction_timeout_ms, expected)
+    return coordinator.ask(lambda machine, turn: _init(node, machine, turn, init), respond)
+
+
+def _refuse(request: InitProducerIdRequest) -> ErrorCode | None:
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
-        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
-    if request.transactional_id is not None:
-        error = (
-            ErrorCode.INVALID_REQUEST
-            if not request.transactional_id
-            else ErrorCode.COORDINATOR_NOT_AVAILABLE
-        )
-        return InitProducerIdResponse(error_code=error, producer_epoch=-1)
+        return ErrorCode.INVALID_REQUEST
+    # Two-phase commit (KIP-939) is for those who are allowed to hold transactions open without an end.
+    if request.enable_2pc:
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return ErrorCode.UNSUPPORTED_VERSION if request.keep_prepared_txn else None
+
+
+def _idempotent(node: Node) -> Identity:
     try:
-        producer_id = node.cluster.next_producer_id()
+        return Identity(ErrorCode.NONE, node.cluster.next_producer_id(), 0)
     except StorageError:
-        return InitProducerIdResponse(
-            error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, producer_epoch=-1
-        )
+        return Identity(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+def _init(node: Node, machine: TransactionMachine, turn: Turn, init: InitRequest) -> Identity:
+    fresh = NO_PRODUCER_ID
+    if machine.wants_producer_id(init):
+        try:
+            fresh = node.cluster.next_producer_id()
+        except StorageError:
+            return Identity(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return machine.init(turn, init, fresh)
+
+
+def _respond(version: int, result: Identity | ErrorCode) -> InitProducerIdResponse:
+    if isinstance(result, ErrorCode):
+        result = Identity(result)
+    error = result.error
+    # Older clients know of a producer that is out only as one with an old epoch (KIP-588).
+    if error is ErrorCode.PRODUCER_FENCED and version < FIRST_VERSION_WITH_PRODUCER_FENCED:
+        error = ErrorCode.INVALID_PRODUCER_EPOCH
     return InitProducerIdResponse(
-        error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0
+        error_code=error,
+        producer_id=result.producer_id,
+        producer_epoch=result.producer_epoch,
     )

@@ -8,10 +8,19 @@ from functools import partial
 
 from ottla.broker.addresses import brokers_seen_by
 from ottla.broker.node import Node
-from ottla.broker.request import CloseConnectionError, RequestContext
+from ottla.broker.produce_verification import (
+    Verdicts,
+    Verifications,
+    find_unverified,
+    keep_records,
+    topic_name,
+    verify,
+)
+from ottla.broker.request import Answer, CloseConnectionError, RequestContext
 from ottla.broker.shard import Shard
 from ottla.core.append import Rejected, prepare
 from ottla.core.catalog import INTERNAL_TOPICS
+from ottla.core.producer_state import Verification
 from ottla.errors import ErrorCode
 from ottla.ports import FencedError
 from ottla.wire.messages.produce import (
@@ -29,13 +38,34 @@ from ottla.wire.messages.produce import (
 REQUEST = ProduceRequest
 ACKS_ALL = -1
 ACKS_NONE = 0
-FIRST_VERSION_WITH_TOPIC_IDS = 13
 
 Waits = list[tuple[PartitionProduceResponse, asyncio.Future[None]]]
 
 
-def handle(
-    node: Node, request: ProduceRequest, context: RequestContext
+def handle(node: Node, request: ProduceRequest, context: RequestContext) -> Answer:
+    if request.transactional_id is not None:
+        verifications = find_unverified(node, request, context.version)
+        if verifications:
+            # Here and not in the coroutine, which begins after other connections have received into the same buffer.
+            keep_records(request)
+            return _verify_first(node, request, context, verifications)
+    return _append_request(node, request, context, {})
+
+
+async def _verify_first(
+    node: Node, request: ProduceRequest, context: RequestContext, unverified: Verifications
+) -> ProduceResponse | None:
+    """A transaction begins on some of the partitions: whether that is so, the coordinator knows (KIP-890)."""
+    verdicts = await verify(node, request, context.version, unverified)
+    answer = _append_request(node, request, context, verdicts)
+    if isinstance(answer, asyncio.Future):
+        answer = await answer
+    response: ProduceResponse | None = answer
+    return response
+
+
+def _append_request(
+    node: Node, request: ProduceRequest, context: RequestContext, verdicts: Verdicts
 ) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
     waits: Waits = []
     now_ms = node.cluster.clock.now_ms()
@@ -43,7 +73,9 @@ def handle(
         TopicProduceResponse(
             name=topic.name,
             topic_id=topic.topic_id,
-            partition_responses=_append_all(node, topic, request, context.version, now_ms, waits),
+            partition_responses=_append_all(
+                node, topic, request, context.version, now_ms, verdicts, waits
+            ),
         )
         for topic in request.topic_data
     ]
@@ -64,19 +96,14 @@ def _append_all(
     request: ProduceRequest,
     version: int,
     now_ms: int,
+    verdicts: Verdicts,
     waits: Waits,
 ) -> list[PartitionProduceResponse]:
-    name = _name(node, topic, version)
+    name = topic_name(node, topic, version)
     return [
-        _append(node, name, data, request, version, now_ms, waits) for data in topic.partition_data
+        _append(node, name, data, request, version, now_ms, verdicts.get((name, data.index)), waits)
+        for data in topic.partition_data
     ]
-
-
-def _name(node: Node, topic: TopicProduceData, version: int) -> str | None:
-    if version < FIRST_VERSION_WITH_TOPIC_IDS:
-        return topic.name
-    known = node.cluster.catalog.topics_by_id.get(topic.topic_id)
-    return None if known is None else known.name
 
 
 def _append(
@@ -86,6 +113,7 @@ def _append(
     request: ProduceRequest,
     version: int,
     now_ms: int,
+    verdict: Verification | ErrorCode | None,
     waits: Waits,
 ) -> PartitionProduceResponse:
     if topic is None:
@@ -108,10 +136,11 @@ def _append(
     prepared = prepare(data.records, config, now_ms, version)
     if isinstance(prepared, Rejected):
         return _rejected(data.index, prepared)
-    if prepared.header.is_transactional:
-        # No transactional id has been given to anybody, so no transaction can be open.
-        return _failed(data.index, ErrorCode.INVALID_TXN_STATE)
-    appended = shard.append(prepared, now_ms)
+    if isinstance(verdict, ErrorCode):
+        return _failed(data.index, verdict)
+    if prepared.header.is_transactional and request.transactional_id is None:
+        return _failed(data.index, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    appended = shard.append(prepared, now_ms, verdict)
     if isinstance(appended, ErrorCode):
         return _failed(data.index, appended)
     response = PartitionProduceResponse(

@@ -1,0 +1,152 @@
+"""AddPartitionsToTxn: partitions become part of a transaction, or are asked about; many transactions since v4."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from ottla.broker.node import Node
+from ottla.broker.request import Answer, RequestContext
+from ottla.broker.together import together
+from ottla.broker.transactions import find_transaction
+from ottla.core.catalog import INTERNAL_TOPICS
+from ottla.core.turn import Producer
+from ottla.core.txn.events import VERSION_1, VERSION_2
+from ottla.errors import ErrorCode
+from ottla.model import TopicPartition
+from ottla.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+REQUEST = AddPartitionsToTxnRequest
+FIRST_BATCHED_VERSION = 4
+FIRST_VERSION_OF_TRANSACTION_V2 = 5
+FIRST_VERSION_WITH_PRODUCER_FENCED = 2
+
+Errors = dict[TopicPartition, ErrorCode]
+
+
+def handle(node: Node, request: AddPartitionsToTxnRequest, context: RequestContext) -> Answer:
+    version = VERSION_2 if context.version >= FIRST_VERSION_OF_TRANSACTION_V2 else VERSION_1
+    if context.version >= FIRST_BATCHED_VERSION:
+        return together(
+            [_answer(node, transaction, version) for transaction in request.transactions],
+            lambda results: AddPartitionsToTxnResponse(results_by_transaction=results),
+        )
+    transaction = AddPartitionsToTxnTransaction(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )
+    return together([_answer_client(node, transaction)], partial(_response_of_one, context.version))
+
+
+def _response_of_one(
+    version: int, results: list[AddPartitionsToTxnResult]
+) -> AddPartitionsToTxnResponse:
+    (result,) = results
+    if version < FIRST_VERSION_WITH_PRODUCER_FENCED:
+        _say_it_as_before(result)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results)
+
+
+def _say_it_as_before(result: AddPartitionsToTxnResult) -> None:
+    """Older clients know of a producer that is out only as one with an old epoch (KIP-588)."""
+    for topic in result.topic_results:
+        for partition in topic.results_by_partition:
+            if partition.partition_error_code == ErrorCode.PRODUCER_FENCED:
+                partition.partition_error_code = ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def _answer_client(node: Node, transaction: AddPartitionsToTxnTransaction) -> Answer:
+    """Only brokers have partitions of internal topics in transactions, in the name of their clients."""
+    if any(topic.name in INTERNAL_TOPICS for topic in transaction.topics):
+        partitions = _partitions(transaction)
+        return _result(
+            transaction,
+            partitions,
+            [
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                if partition.topic in INTERNAL_TOPICS
+                else ErrorCode.OPERATION_NOT_ATTEMPTED
+                for partition in partitions
+            ],
+        )
+    return _answer(node, transaction, VERSION_1)
+
+
+def _partitions(transaction: AddPartitionsToTxnTransaction) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic.name, partition)
+        for topic in transaction.topics
+        for partition in topic.partitions
+    ]
+
+
+def _answer(node: Node, transaction: AddPartitionsToTxnTransaction, version: int) -> Answer:
+    partitions = _partitions(transaction)
+    respond = partial(_result, transaction, partitions)
+    coordinator = find_transaction(node, transaction.transactional_id)
+    if isinstance(coordinator, ErrorCode):
+        return respond(coordinator)
+    transactional_id = transaction.transactional_id
+    producer = Producer(transaction.producer_id, transaction.producer_epoch)
+    if transaction.verify_only:
+        return coordinator.ask(
+            lambda machine, turn: machine.verify(transactional_id, producer, partitions), respond
+        )
+    missing = [partition for partition in partitions if not _exists(node, partition)]
+    if missing:
+        return respond(
+            [
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if partition in missing
+                else ErrorCode.OPERATION_NOT_ATTEMPTED
+                for partition in partitions
+            ]
+        )
+    return coordinator.ask(
+        lambda machine, turn: machine.add_partitions(
+            turn, transactional_id, producer, partitions, version
+        ),
+        respond,
+    )
+
+
+def _exists(node: Node, partition: TopicPartition) -> bool:
+    topic = node.cluster.catalog.topics.get(partition.topic)
+    return topic is not None and 0 <= partition.partition < topic.partition_count
+
+
+def _result(
+    transaction: AddPartitionsToTxnTransaction,
+    partitions: Sequence[TopicPartition],
+    errors: Sequence[ErrorCode] | ErrorCode,
+) -> AddPartitionsToTxnResult:
+    if isinstance(errors, ErrorCode):
+        errors = [errors] * len(partitions)
+    found = dict(zip(partitions, errors, strict=True))
+    return AddPartitionsToTxnResult(
+        transactional_id=transaction.transactional_id,
+        topic_results=[_topic_result(topic, found) for topic in transaction.topics],
+    )
+
+
+def _topic_result(topic: AddPartitionsToTxnTopic, errors: Errors) -> AddPartitionsToTxnTopicResult:
+    return AddPartitionsToTxnTopicResult(
+        name=topic.name,
+        results_by_partition=[
+            AddPartitionsToTxnPartitionResult(
+                partition_index=partition,
+                partition_error_code=errors[TopicPartition(topic.name, partition)],
+            )
+            for partition in topic.partitions
+        ],
+    )

@@ -1,0 +1,59 @@
+"""DescribeProducers: who writes to a partition, and since when in a transaction (KIP-664)."""
+
+from __future__ import annotations
+
+from ottla.broker.node import Node
+from ottla.broker.request import RequestContext
+from ottla.broker.shard import Shard
+from ottla.errors import ErrorCode
+from ottla.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+REQUEST = DescribeProducersRequest
+
+
+def handle(
+    node: Node, request: DescribeProducersRequest, context: RequestContext
+) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[
+                    _describe(node, topic.name, partition) for partition in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _describe(node: Node, topic: str, partition: int) -> PartitionResponse:
+    shard = node.shard(topic, partition)
+    if not isinstance(shard, Shard):
+        return PartitionResponse(
+            partition_index=partition,
+            error_code=shard,
+            error_message=shard.text,
+            active_producers=[],
+        )
+    return PartitionResponse(
+        partition_index=partition,
+        error_code=ErrorCode.NONE,
+        active_producers=[
+            ProducerState(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                last_sequence=producer.last_sequence,
+                last_timestamp=producer.last_write_ms,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=producer.transaction_first_offset,
+            )
+            for producer in shard.partition.producers
+        ],
+    )

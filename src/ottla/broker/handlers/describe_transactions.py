@@ -1,0 +1,67 @@
+"""DescribeTransactions: the state of transactional ids (KIP-664)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ottla.broker.node import Node
+from ottla.broker.request import Answer, RequestContext
+from ottla.broker.together import together
+from ottla.broker.transactions import find_transaction
+from ottla.core.txn.events import NO_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
+from ottla.core.txn.requests import DescribedTransaction
+from ottla.errors import ErrorCode
+from ottla.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+REQUEST = DescribeTransactionsRequest
+
+
+def handle(node: Node, request: DescribeTransactionsRequest, context: RequestContext) -> Answer:
+    return together(
+        [_describe(node, transactional_id) for transactional_id in request.transactional_ids],
+        lambda states: DescribeTransactionsResponse(transaction_states=states),
+    )
+
+
+def _describe(node: Node, transactional_id: str) -> Answer:
+    respond = partial(_respond, transactional_id)
+    coordinator = find_transaction(node, transactional_id)
+    if isinstance(coordinator, ErrorCode):
+        return respond(coordinator)
+    return coordinator.ask(lambda machine, turn: machine.describe(transactional_id), respond)
+
+
+def _respond(
+    transactional_id: str, found: DescribedTransaction | ErrorCode | None
+) -> TransactionState:
+    if found is None:
+        found = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    if isinstance(found, ErrorCode):
+        return TransactionState(
+            error_code=found,
+            transactional_id=transactional_id,
+            transaction_state="",
+            transaction_timeout_ms=0,
+            transaction_start_time_ms=NO_TIMESTAMP,
+            producer_id=NO_PRODUCER_ID,
+            producer_epoch=NO_EPOCH,
+            topics=[],
+        )
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in found.partitions:
+        by_topic.setdefault(topic, []).append(partition)
+    return TransactionState(
+        error_code=ErrorCode.NONE,
+        transactional_id=transactional_id,
+        transaction_state=found.state.title,
+        transaction_timeout_ms=found.timeout_ms,
+        transaction_start_time_ms=found.started_at_ms,
+        producer_id=found.producer_id,
+        producer_epoch=found.producer_epoch,
+        topics=[TopicData(topic=topic, partitions=some) for topic, some in by_topic.items()],
+    )

@@ -1,0 +1,56 @@
+"""EndTxn: a producer commits or aborts its transaction."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ottla.broker.node import Node
+from ottla.broker.request import Answer, RequestContext
+from ottla.broker.transactions import find_transaction
+from ottla.core.turn import Producer, Turn
+from ottla.core.txn.events import NO_PRODUCER_ID, VERSION_1, VERSION_2
+from ottla.core.txn.machine import TransactionMachine
+from ottla.core.txn.requests import EndRequest, Identity
+from ottla.core.txn.states import Result
+from ottla.errors import ErrorCode
+from ottla.ports import StorageError
+from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+REQUEST = EndTxnRequest
+FIRST_VERSION_WITH_PRODUCER_FENCED = 2
+FIRST_VERSION_OF_TRANSACTION_V2 = 5
+
+
+def handle(node: Node, request: EndTxnRequest, context: RequestContext) -> Answer:
+    respond = partial(_respond, context.version)
+    coordinator = find_transaction(node, request.transactional_id)
+    if isinstance(coordinator, ErrorCode):
+        return respond(coordinator)
+    end = EndRequest(
+        request.transactional_id,
+        Producer(request.producer_id, request.producer_epoch),
+        Result.COMMIT if request.committed else Result.ABORT,
+        VERSION_2 if context.version >= FIRST_VERSION_OF_TRANSACTION_V2 else VERSION_1,
+    )
+    return coordinator.ask(lambda machine, turn: _end(node, machine, turn, end), respond)
+
+
+def _end(node: Node, machine: TransactionMachine, turn: Turn, end: EndRequest) -> Identity:
+    fresh = NO_PRODUCER_ID
+    if machine.wants_next_producer_id(end):
+        try:
+            fresh = node.cluster.next_producer_id()
+        except StorageError:
+            return Identity(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return machine.end(turn, end, fresh)
+
+
+def _respond(version: int, result: Identity | ErrorCode) -> EndTxnResponse:
+    if isinstance(result, ErrorCode):
+        result = Identity(result)
+    error = result.error
+    if error is ErrorCode.PRODUCER_FENCED and version < FIRST_VERSION_WITH_PRODUCER_FENCED:
+        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    return EndTxnResponse(
+        error_code=error, producer_id=result.producer_id, producer_epoch=result.producer_epoch
+    )

@@ -1,0 +1,104 @@
+"""WriteTxnMarkers: the coordinator of a transaction tells the leader of a partition how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ottla.broker.node import Node
+from ottla.broker.request import Answer, RequestContext
+from ottla.broker.shard import Shard
+from ottla.broker.together import together
+from ottla.core.catalog import GROUPS_TOPIC
+from ottla.core.turn import Producer
+from ottla.core.txn.events import VERSION_1
+from ottla.errors import ErrorCode
+from ottla.records.control import MarkerType
+from ottla.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+REQUEST = WriteTxnMarkersRequest
+FIRST_VERSION_WITH_TRANSACTION_VERSION = 2
+
+
+def handle(node: Node, request: WriteTxnMarkersRequest, context: RequestContext) -> Answer:
+    answers = [
+        _write(node, marker, topic.name, partition, context.version)
+        for marker in request.markers
+        for topic in marker.topics
+        for partition in topic.partition_indexes
+    ]
+    return together(answers, lambda errors: _response(request, errors))
+
+
+def _write(
+    node: Node, marker: WritableTxnMarker, topic: str, partition: int, version: int
+) -> Answer:
+    """Appends a marker; the error, or its future if it is not durable yet."""
+    shard = node.shard(topic, partition)
+    if not isinstance(shard, Shard):
+        return shard
+    kind = MarkerType.COMMIT if marker.transaction_result else MarkerType.ABORT
+    producer = Producer(marker.producer_id, marker.producer_epoch)
+    # Whoever does not say so speaks of transactions as they were before (KIP-1228).
+    transaction_version = (
+        marker.transaction_version
+        if version >= FIRST_VERSION_WITH_TRANSACTION_VERSION
+        else VERSION_1
+    )
+    coordinator = node.groups.loaded(partition) if topic == GROUPS_TOPIC else None
+    if coordinator is not None:
+        appended = coordinator.append_marker(
+            kind, producer, marker.coordinator_epoch, transaction_version
+        )
+    else:
+        appended = shard.append_marker(
+            kind,
+            *producer,
+            marker.coordinator_epoch,
+            transaction_version,
+            node.cluster.clock.now_ms(),
+        )
+    if isinstance(appended, ErrorCode):
+        return appended
+    return ErrorCode.NONE if appended.settled is None else _when_durable(appended.settled)
+
+
+def _when_durable(settled: asyncio.Future[None]) -> asyncio.Future[ErrorCode]:
+    durable: asyncio.Future[ErrorCode] = settled.get_loop().create_future()
+
+    def done(_: asyncio.Future[None]) -> None:
+        failed = settled.cancelled() or settled.exception() is not None
+        durable.set_result(ErrorCode.KAFKA_STORAGE_ERROR if failed else ErrorCode.NONE)
+
+    settled.add_done_callback(done)
+    return durable
+
+
+def _response(request: WriteTxnMarkersRequest, errors: list[ErrorCode]) -> WriteTxnMarkersResponse:
+    following = iter(errors)
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(
+                                partition_index=partition, error_code=next(following)
+                            )
+                            for partition in topic.partition_indexes
+                        ],
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for marker in request.markers
+        ]
+    )

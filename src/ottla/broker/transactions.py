@@ -1,0 +1,79 @@
+"""Transactions: what their coordinators are made of, and where a handler finds one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.coordinator import Coordinator, EventCodec
+from ottla.broker.coordinators import Kind
+from ottla.broker.crashpoints import CrashPoint
+from ottla.config.broker import BrokerConfig
+from ottla.core.catalog import TRANSACTIONS_TOPIC, NewTopic
+from ottla.core.txn import records
+from ottla.core.txn.events import Event, TransactionSaved
+from ottla.core.txn.machine import TransactionMachine
+from ottla.core.txn.requests import TransactionConfig
+from ottla.core.txn.states import State
+from ottla.errors import ErrorCode
+from ottla.records.compression import Codec
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+# After this a producer is told that the outcome is not known, and asks again.
+WRITE_TIMEOUT_MS = 30_000
+
+_PREPARE = (CrashPoint.BEFORE_PREPARE_APPEND, CrashPoint.AFTER_PREPARE_APPEND)
+_COMPLETE = (CrashPoint.BEFORE_COMPLETE_APPEND, CrashPoint.AFTER_COMPLETE_APPEND)
+CRASH_POINTS = {
+    State.EMPTY: (CrashPoint.BEFORE_EMPTY_APPEND, CrashPoint.AFTER_EMPTY_APPEND),
+    State.ONGOING: (CrashPoint.BEFORE_ONGOING_APPEND, CrashPoint.AFTER_ONGOING_APPEND),
+    State.PREPARE_COMMIT: _PREPARE,
+    State.PREPARE_ABORT: _PREPARE,
+    State.COMPLETE_COMMIT: _COMPLETE,
+    State.COMPLETE_ABORT: _COMPLETE,
+}
+
+
+def transaction_kind(config: BrokerConfig) -> Kind[TransactionMachine]:
+    """Transactions as the options of a broker want them."""
+    transactions = TransactionConfig(
+        max_timeout_ms=config.transaction_max_timeout_ms,
+        id_expiration_ms=config.transactional_id_expiration_ms,
+        abort_check_interval_ms=(
+            config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        ),
+        expiry_check_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
+    )
+    shape = NewTopic(
+        TRANSACTIONS_TOPIC,
+        config.transaction_state_log_num_partitions,
+        config.transaction_state_log_replication_factor,
+        {},
+        {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": str(config.transaction_state_log_min_isr),
+            "segment.bytes": str(config.transaction_state_log_segment_bytes),
+        },
+    )
+    return Kind(
+        shape,
+        lambda: TransactionMachine(transactions),
+        EventCodec(records.encode, records.decode, Codec.NONE, _crash_points),
+        config.transaction_state_log_load_buffer_size,
+        WRITE_TIMEOUT_MS,
+    )
+
+
+def _crash_points(event: Event) -> tuple[CrashPoint, CrashPoint]:
+    return CRASH_POINTS[event.state if isinstance(event, TransactionSaved) else State.EMPTY]
+
+
+def find_transaction(
+    node: Node, transactional_id: str
+) -> Coordinator[TransactionMachine] | ErrorCode:
+    """The coordinator of a transactional id; an empty one has none."""
+    if not transactional_id:
+        return ErrorCode.INVALID_REQUEST
+    return node.transactions.find(transactional_id)

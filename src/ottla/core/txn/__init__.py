@@ -1,0 +1,1 @@
+"""Transaction coordination: a pure state machine over the events of a `__transaction_state` partition."""

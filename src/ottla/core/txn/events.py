@@ -1,0 +1,45 @@
+"""What can happen to a transactional id durably: the records of `__transaction_state` as values."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.core.txn.states import State
+from ottla.model import TopicPartition
+
+NO_TIMESTAMP = -1
+NO_PRODUCER_ID = -1
+NO_EPOCH = -1
+
+# What a client takes part in: 2 is KIP-890, with a new epoch for every transaction.
+VERSION_1 = 1
+VERSION_2 = 2
+
+
+class TransactionSaved(NamedTuple):
+    """Everything about a transactional id.
+
+    `previous_producer_id` is whose epochs were used up; `next_producer_id` takes over when the transaction that uses up
+    the last epoch is complete.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    state: State
+    partitions: tuple[TopicPartition, ...]
+    updated_at_ms: int
+    started_at_ms: int
+    previous_producer_id: int = NO_PRODUCER_ID
+    next_producer_id: int = NO_PRODUCER_ID
+    client_version: int = 0
+
+
+class TransactionDeleted(NamedTuple):
+    """An id that was not used for long."""
+
+    transactional_id: str
+
+
+Event = TransactionSaved | TransactionDeleted

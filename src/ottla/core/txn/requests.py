@@ -1,0 +1,65 @@
+"""What transactional ids are asked, and what is answered; handlers translate these from and to messages."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.core.turn import Producer
+from ottla.core.txn.events import NO_EPOCH, NO_PRODUCER_ID
+from ottla.core.txn.states import Result, State
+from ottla.errors import ErrorCode
+from ottla.model import TopicPartition
+
+
+class TransactionConfig(NamedTuple):
+    """The options of a broker that transactions obey."""
+
+    max_timeout_ms: int = 900_000
+    id_expiration_ms: int = 604_800_000
+    abort_check_interval_ms: int = 10_000
+    expiry_check_interval_ms: int = 3_600_000
+
+
+class InitRequest(NamedTuple):
+    """`expected` is who a producer says that it was, if it goes on after an error (KIP-360)."""
+
+    transactional_id: str
+    timeout_ms: int
+    expected: Producer | None
+
+
+class EndRequest(NamedTuple):
+    """`version` is the transaction version that the request's own version stands for."""
+
+    transactional_id: str
+    producer: Producer
+    result: Result
+    version: int
+
+
+class Identity(NamedTuple):
+    """Who a producer is from now on, or why not."""
+
+    error: ErrorCode
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_EPOCH
+
+
+class SendMarkers(NamedTuple):
+    """To be done when it is durable how a transaction ends."""
+
+    transactional_id: str
+    producer: Producer
+    result: Result
+    partitions: tuple[TopicPartition, ...]
+    version: int
+
+
+class DescribedTransaction(NamedTuple):
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    state: State
+    timeout_ms: int
+    started_at_ms: int
+    partitions: tuple[TopicPartition, ...]
