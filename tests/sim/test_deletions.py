@@ -12,8 +12,8 @@ from ottla.broker import cluster
 from ottla.broker.together import together
 from ottla.core.group.machine import GroupMachine
 
-CHUNKS = 2
-SEEDS_PER_CHUNK = 150
+CHUNKS = 4
+SEEDS_PER_CHUNK = 75
 BUG_SEEDS = 100
 
 

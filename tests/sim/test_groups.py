@@ -6,14 +6,15 @@ import pytest
 from tests.sim.group_bugs import BUGS, Bug
 from tests.sim.run import SeedFailedError, play_seed, play_seeds
 
-CHUNKS = 20
-SEEDS_PER_CHUNK = 100
+CHUNKS = 40
+SEEDS_PER_CHUNK = 50
 BUG_SEEDS = 200
 
 # Seeds that found something, and what that was.
 FOUND = {
     84: "a SyncGroup during a replay was answered COORDINATOR_LOAD_IN_PROGRESS, fatal to the Java client",
     586: "on a full disk the next coordinator showed offsets that were not durable yet, and were lost",
+    725: "a partition stayed offline because somebody had set the wall clock back",
 }
 
 

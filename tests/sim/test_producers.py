@@ -14,8 +14,8 @@ from ottla.core.partition import Partition
 from ottla.core.producer_state import ProducerStates
 from ottla.errors import ErrorCode
 
-CHUNKS = 5
-SEEDS_PER_CHUNK = 40
+CHUNKS = 8
+SEEDS_PER_CHUNK = 25
 MUTANT_SEEDS = 60
 
 

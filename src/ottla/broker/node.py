@@ -43,7 +43,7 @@ LAST_RETRY_MS = 60_000
 
 
 class Offline(NamedTuple):
-    """A partition that could not be opened."""
+    """A partition that could not be opened; it is left alone until the monotonic clock says so."""
 
     retry_at_ms: int
     wait_ms: int
@@ -238,14 +238,14 @@ class Node:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         ref = PartitionRef(name, partition, topic.topic_id)
         now_ms = self.cluster.clock.now_ms()
-        if self.is_offline(ref) and now_ms < self._offline[ref].retry_at_ms:
+        if self.is_offline(ref) and self._monotonic_ms() < self._offline[ref].retry_at_ms:
             return ErrorCode.KAFKA_STORAGE_ERROR
         config = self.topic_config(topic)
         try:
             log = self.cluster.store.claim(ref, config)
             shard = Shard(log, config, now_ms, self._discard)
         except (StorageError, CorruptRecordsError) as error:
-            self._take_offline(ref, now_ms, error)
+            self._take_offline(ref, error)
             return ErrorCode.KAFKA_STORAGE_ERROR
         if self._offline.pop(ref, None) is not None:
             logger.info("partition %s-%d is online again", name, partition)
@@ -274,19 +274,23 @@ class Node:
         for shard in shards:
             shard.resign()
 
-    def _take_offline(self, ref: PartitionRef, now_ms: int, error: Exception) -> None:
+    def _monotonic_ms(self) -> int:
+        """Time for waits: the wall clock may be set back, and no partition should wait until it catches up."""
+        return int(self.cluster.clock.monotonic_seconds() * 1000)
+
+    def _take_offline(self, ref: PartitionRef, error: Exception) -> None:
         known = self._offline.get(ref)
         wait_ms = FIRST_RETRY_MS if known is None else min(2 * known.wait_ms, LAST_RETRY_MS)
-        self._offline[ref] = Offline(now_ms + wait_ms, wait_ms)
+        self._offline[ref] = Offline(self._monotonic_ms() + wait_ms, wait_ms)
         logger.error("partition %s-%d is offline: %s", ref.topic, ref.partition, error)
 
     def find_offline(self) -> None:
         """Takes note of what the engine could not put in order at its start, so that clients are told."""
-        now_ms = self.cluster.clock.now_ms()
+        retry_at_ms = self._monotonic_ms() + FIRST_RETRY_MS
         for ref in self.cluster.store.offline():
             topic = self.cluster.catalog.topics_by_id.get(ref.topic_id)
             if topic is not None and self._leads(topic, ref.partition):
-                self._offline[ref] = Offline(now_ms + FIRST_RETRY_MS, FIRST_RETRY_MS)
+                self._offline[ref] = Offline(retry_at_ms, FIRST_RETRY_MS)
 
     def is_offline(self, ref: PartitionRef) -> bool:
         """Whether the partition could not be opened when that was last tried."""
@@ -297,7 +301,7 @@ class Node:
 
     def retry_offline(self) -> None:
         """Tries to open partitions that could not be opened; clients that see no leader do not ask."""
-        now_ms = self.cluster.clock.now_ms()
+        now_ms = self._monotonic_ms()
         due = [ref for ref, offline in self._offline.items() if offline.retry_at_ms <= now_ms]
         for ref in due:
             topic = self.cluster.catalog.topics_by_id.get(ref.topic_id)
