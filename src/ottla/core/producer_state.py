@@ -180,9 +180,12 @@ class ProducerStates:
         known = self._verifications.get(batch.producer_id)
         if known is None or known is not verification:
             return ErrorCode.INVALID_TXN_STATE
-        # A producer that nobody knows here is a new one if every transaction has an epoch of its own.
-        is_known = producer is not None or known.version < EPOCH_PER_TRANSACTION
-        if batch.first_sequence > (known.lowest_sequence if is_known else 0):
+        if producer is not None:
+            return ErrorCode.NONE
+        # Nobody knows the producer here: it is a new one if every transaction has an epoch of its own. If not, any
+        # sequence may be its next one, but none that was sent after another that waits here.
+        is_new = known.version >= EPOCH_PER_TRANSACTION
+        if batch.first_sequence > (0 if is_new else known.lowest_sequence):
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         return ErrorCode.NONE
 

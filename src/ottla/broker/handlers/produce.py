@@ -138,7 +138,7 @@ def _append(
     if isinstance(verdict, ErrorCode):
         return _failed(data.index, verdict)
     if prepared.header.is_transactional and request.transactional_id is None:
-        return _failed(data.index, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        return _failed(data.index, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     appended = shard.append(prepared, now_ms, verdict)
     if isinstance(appended, ErrorCode):
         return _failed(data.index, appended)

@@ -151,6 +151,9 @@ class TransactionMachine:
         if request.expected is not None and not self._may_be(saved, request.expected):
             return Identity(ErrorCode.PRODUCER_FENCED)
         if saved.state is State.ONGOING:
+            if request.expected not in (None, (saved.producer_id, saved.producer_epoch)):
+                # Kafka lets it end the transaction; it may be a call that was on its way since before it began.
+                return Identity(ErrorCode.PRODUCER_FENCED)
             # The predecessor's transaction ends first; the client asks again and gets an epoch of its own then.
             self._fence(turn, saved)
             return Identity(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -355,7 +358,9 @@ class TransactionMachine:
         if request.producer.producer_epoch != saved.producer_epoch:
             return ErrorCode.PRODUCER_FENCED
         if saved.state in RESULT_OF:
-            return self._check_repeated(saved, request)
+            repeated = self._check_repeated(saved, request)
+            if repeated is not ErrorCode.INVALID_TXN_STATE or saved.state in IN_BETWEEN:
+                return repeated
         return self._check_begun(saved, request)
 
     def _prepare(
