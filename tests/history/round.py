@@ -172,7 +172,7 @@ class Round:
             self._tend()
             (fault,) = self._random.choices(list(faults), list(faults.values()))
             fault()
-            pause = self._random.uniform(0.2, 1.5)
+            pause = self._random.uniform(0.3, 2.5)
 
     def _has_committed(self) -> bool | None:
         """Whether every role has done something."""
