@@ -13,10 +13,11 @@ import threading
 import time
 from pathlib import Path
 
+from tests.history.proxy import Route
+
 import ottla
 from ottla.broker.crashpoints import CrashPoint
 from ottla.model import Endpoint
-from tests.history.proxy import Route
 
 ROOT = Path(__file__).parents[2]
 SOURCES = Path(ottla.__file__).parents[1]
@@ -89,11 +90,15 @@ class BrokerProcess:
         return self._process is not None and self._process.poll() is None
 
     def _command(self, crash: tuple[CrashPoint, int] | None) -> list[str]:
-        module = ["ottla"] if crash is None else [
-            "ottla.testing.crashing",
-            crash[0].name,
-            str(crash[1]),
-        ]
+        module = (
+            ["ottla"]
+            if crash is None
+            else [
+                "ottla.testing.crashing",
+                crash[0].name,
+                str(crash[1]),
+            ]
+        )
         (route,) = self.routes
         options = [part for item in OPTIONS.items() for part in ("--set", f"{item[0]}={item[1]}")]
         return [

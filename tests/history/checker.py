@@ -143,7 +143,9 @@ def no_torn_transaction(found: Digest) -> Iterator[Anomaly]:
         shown = [value for value in transaction.sent if value in visible or value in seen]
         if shown and len(there) < len(transaction.sent):
             missing = [value for value in transaction.sent if value not in visible]
-            yield Anomaly(Kind.TORN, f"{transaction}: {shown[0]} was seen, {missing[0]} is not there")
+            yield Anomaly(
+                Kind.TORN, f"{transaction}: {shown[0]} was seen, {missing[0]} is not there"
+            )
 
 
 def order_is_kept(found: Digest) -> Iterator[Anomaly]:
@@ -247,7 +249,9 @@ def offsets_and_output_move_together(found: Digest) -> Iterator[Anomaly]:
                 continue
             original = value.partition(COPY_OF)[2]
             if original in copies:
-                yield Anomaly(Kind.APART, f"{original} was copied to {copies[original]} and {value}")
+                yield Anomaly(
+                    Kind.APART, f"{original} was copied to {copies[original]} and {value}"
+                )
             copies[original] = value
         for place, records in final.items():
             if place.topic != source:

@@ -7,7 +7,6 @@ from typing import Any
 
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-
 from tests.history.client import TRANSACTION_TIMEOUT_MS, Client, FailedError, Offsets, OnSent, Then
 from tests.history.digest import Place
 
@@ -20,6 +19,8 @@ NETWORK = {
     "retry.backoff.ms": 50,
     "retry.backoff.max.ms": 200,
     "topic.metadata.refresh.interval.ms": 2_000,
+    # To begin anew from the bootstrap servers loses calls in flight (librdkafka's issue 5511).
+    "metadata.recovery.strategy": "none",
     "log_level": 0,
 }
 

@@ -109,10 +109,10 @@ class Crew:
     def tend_copiers(self) -> None:
         """A copier that has ended is replaced by one that only copies."""
         for slot in self._slots:
-            if slot.task.role == "copier" and slot.process is not None:
-                if slot.process.poll() is not None:
-                    slot.task = replace(slot.task, is_draining=True)
-                    self._start(slot)
+            has_ended = slot.process is not None and slot.process.poll() is not None
+            if slot.task.role == "copier" and has_ended:
+                slot.task = replace(slot.task, is_draining=True)
+                self._start(slot)
 
     def stop(self, *roles: str) -> None:
         """Lets them end what they are at; zombies are woken first."""

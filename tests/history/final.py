@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from confluent_kafka import TopicPartition
+from tests.history.checker import UNFINISHED
+from tests.history.confluent_client import consumer_of
+from tests.history.digest import Place
+from tests.history.events import READ_COMMITTED, READ_UNCOMMITTED, Recorder
 
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
@@ -33,10 +37,6 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-from tests.history.checker import UNFINISHED
-from tests.history.confluent_client import consumer_of
-from tests.history.digest import Place
-from tests.history.events import READ_COMMITTED, READ_UNCOMMITTED, Recorder
 
 LATEST = -1
 READ_SECONDS = 30.0
@@ -54,7 +54,11 @@ class Inspector:
     def create_topics(self, names: Iterable[str], partitions: int) -> None:
         topics = [
             CreatableTopic(
-                name=name, num_partitions=partitions, replication_factor=-1, assignments=[], configs=[]
+                name=name,
+                num_partitions=partitions,
+                replication_factor=-1,
+                assignments=[],
+                configs=[],
             )
             for name in names
         ]
@@ -66,6 +70,7 @@ class Inspector:
     def _leader_address(self, place: Place) -> str:
         with RawConnection(self._addresses[0]) as connection:
             answer = connection.call(MetadataRequest(topics=None), MetadataResponse, 12)
+        leader: int
         (leader,) = [
             partition.leader_id
             for topic in answer.topics
@@ -116,7 +121,9 @@ class Inspector:
 
     def _committed(self, group: str, places: list[Place]) -> dict[Place, int] | None:
         topics = [
-            OffsetFetchRequestTopics(name=topic, partition_indexes=[n for t, n in places if t == topic])
+            OffsetFetchRequestTopics(
+                name=topic, partition_indexes=[n for t, n in places if t == topic]
+            )
             for topic in dict.fromkeys(place.topic for place in places)
         ]
         asked = OffsetFetchRequestGroup(group_id=group, topics=topics)
@@ -134,7 +141,8 @@ class Inspector:
         with RawConnection(self._addresses[0]) as connection:
             request = FindCoordinatorRequest(coordinator_keys=[group])
             found = connection.call(request, FindCoordinatorResponse, 4).coordinators[0]
-        return self._addresses[max(found.node_id, 1) - 1]
+        node_id: int = max(found.node_id, 1)
+        return self._addresses[node_id - 1]
 
     def read(self, place: Place, isolation: str) -> list[tuple[int, str]]:
         """Everything from the beginning, by a real client."""
@@ -147,7 +155,7 @@ class Inspector:
             consumer.assign([TopicPartition(*place, 0)])
             deadline = time.monotonic() + READ_SECONDS
             while time.monotonic() < deadline:
-                message = consumer.poll(1.0)
+                message: Any = consumer.poll(1.0)
                 if message is None:
                     continue
                 if message.error() is None:

@@ -82,7 +82,9 @@ def _position(worker: str, offsets: list[list[Any]]) -> Event:
 def _copier() -> list[Event]:
     first = _transaction("C", 1, ["C.1.1<P.1.1"], "abort", "aborted")
     first.insert(-2, _offsets("C", 1, [[SOURCE, 0, 1]]))
-    second = _transaction("C", 2, ["C.2.2<P.1.1", "C.2.3<P.1.3", "C.2.4<P.1.2"], "commit", "committed")
+    second = _transaction(
+        "C", 2, ["C.2.2<P.1.1", "C.2.3<P.1.3", "C.2.4<P.1.2"], "commit", "committed"
+    )
     second.insert(-2, _offsets("C", 2, [[SOURCE, 0, 2], [SOURCE, 1, 1]]))
     third = _transaction("C", 3, ["C.3.5<P.3.6", "C.3.6<P.3.7"], "commit")
     third.insert(-1, _offsets("C", 3, COMMITTED))

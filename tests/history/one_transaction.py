@@ -1,10 +1,10 @@
 """Keeps late requests of transaction version 1 inside of their own transaction.
 
 Under version 1 every transaction of a producer has the same epoch, so that an EndTxn that arrives a transaction late
-ends the wrong one, and no broker can tell: that is what version 2 was made for (KIP-890). Clients of version 1 therefore
-meet such delays only as far as the broker can do something about them: a late EndTxn arrives before the next
-transaction of that producer and epoch begins, or when another producer has the id; a late TxnOffsetCommit arrives before
-the transaction ends. Requests of version 2 are as late as they like.
+ends the wrong one, and no broker can tell: that is what version 2 was made for (KIP-890). Clients of version 1
+therefore meet such delays only as far as the broker can do something about them: a late EndTxn arrives before the next
+transaction of that producer and epoch begins, or when another producer has the id; a late TxnOffsetCommit arrives
+before the transaction ends. Requests of version 2 are as late as they like.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from __future__ import annotations
 import asyncio
 from types import TracebackType
 
-from ottla.core.turn import Producer
 from tests.history.frames import ADD_OFFSETS, ADD_PARTITIONS, END_TXN, TXN_OFFSET_COMMIT, Frame
+
+from ottla.core.turn import Producer
 
 Owner = tuple[str, Producer]
 

@@ -94,6 +94,7 @@ class Proxy:
         self._servers: list[asyncio.Server] = []
         self._connections: dict[Connection, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._serving: set[asyncio.Task[Any]] = set()
         self._one_transaction = OneTransaction()
         self.weather = CALM
         self.deeds: dict[str, int] = {}
@@ -115,7 +116,7 @@ class Proxy:
         self.cut_all()
         for task in list(self._tasks):
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, *self._serving, return_exceptions=True)
 
     def cut_all(self) -> None:
         """Every connection ends at once."""
@@ -130,6 +131,10 @@ class Proxy:
     async def _serve(
         self, route: Route, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
         connection = Connection(route, writer)
         self._connections[connection] = None
         answers: asyncio.Task[None] | None = None
@@ -191,9 +196,7 @@ class Proxy:
                 return fault
         return Fault.NONE
 
-    async def _deliver_late(
-        self, route: Route, frame: Frame, seconds: float, chance: Pass
-    ) -> None:
+    async def _deliver_late(self, route: Route, frame: Frame, seconds: float, chance: Pass) -> None:
         await asyncio.sleep(seconds)
         if chance.is_over:
             return

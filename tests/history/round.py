@@ -42,13 +42,23 @@ class Setting:
     copiers: tuple[tuple[str, str], ...]
 
 
+# Transactions of version 1 by real clients, and of version 2 by raw requests; each group copies everything.
+CAST = (
+    ("confluent", "raw"),
+    (("confluent", "a"), ("confluent", "a"), ("raw", "b")),
+)
+OTHER_CAST = (
+    ("aiokafka", "raw"),
+    (("confluent", "a"), ("aiokafka", "b")),
+)
 SETTINGS = {
-    "one": Setting(
-        "one", BrokerProcess, ("confluent", "confluent"), (("confluent", "a"), ("confluent", "a"))
-    ),
-    "three": Setting(
-        "three", ThreeNodes, ("confluent", "confluent"), (("confluent", "a"), ("confluent", "a"))
-    ),
+    setting.name: setting
+    for setting in (
+        Setting("one", BrokerProcess, *CAST),
+        Setting("three", ThreeNodes, *CAST),
+        Setting("one-other", BrokerProcess, *OTHER_CAST),
+        Setting("three-other", ThreeNodes, *OTHER_CAST),
+    )
 }
 
 
@@ -177,7 +187,9 @@ class Round:
     def _has_committed(self) -> bool | None:
         """Whether every role has done something."""
         noted = {
-            role: any(b'"committed"' in path.read_bytes() for path in self._folder.glob(f"{role}*.jsonl"))
+            role: any(
+                b'"committed"' in path.read_bytes() for path in self._folder.glob(f"{role}*.jsonl")
+            )
             for role in ("producer", "copier")
         }
         return all(noted.values()) or None

@@ -15,9 +15,11 @@ History = list[Event]
 def final(history: History, isolation: str, topic: str, partition: int) -> Event:
     return only(
         history,
-        lambda event: event["what"] == "final_records"
-        and (event["isolation"], event["topic"], event["partition"])
-        == (isolation, topic, partition),
+        lambda event: (
+            event["what"] == "final_records"
+            and (event["isolation"], event["topic"], event["partition"])
+            == (isolation, topic, partition)
+        ),
     )
 
 
@@ -39,9 +41,11 @@ def drop(history: History, worker: str, number: int, *whats: str) -> None:
 def polls(history: History, worker: str, topic: str, partition: int) -> Event:
     return only(
         history,
-        lambda event: event["what"] == "poll"
-        and event["worker"] == worker
-        and event["records"][0][:2] == [topic, partition],
+        lambda event: (
+            event["what"] == "poll"
+            and event["worker"] == worker
+            and event["records"][0][:2] == [topic, partition]
+        ),
     )
 
 
@@ -53,7 +57,9 @@ def two_values_for_readers(history: History) -> None:
 
 
 def two_values_for_the_producer(history: History) -> None:
-    only(history, lambda event: event.get("value") == "P.1.3" and event["what"] == "ack")["offset"] = 0
+    only(history, lambda event: event.get("value") == "P.1.3" and event["what"] == "ack")[
+        "offset"
+    ] = 0
 
 
 def never_sent(history: History) -> None:
@@ -79,7 +85,9 @@ def in_another_partition(history: History) -> None:
 
 
 def at_another_offset(history: History) -> None:
-    only(history, lambda event: event.get("value") == "P.3.7" and event["what"] == "ack")["offset"] = 3
+    only(history, lambda event: event.get("value") == "P.3.7" and event["what"] == "ack")[
+        "offset"
+    ] = 3
 
 
 def aborted_and_polled(history: History) -> None:
@@ -177,8 +185,9 @@ def copy_of_nothing(history: History) -> None:
 def not_stable(history: History) -> None:
     event = only(
         history,
-        lambda event: event["what"] == "final_offsets"
-        and (event["topic"], event["partition"]) == (SOURCE, 0),
+        lambda event: (
+            event["what"] == "final_offsets" and (event["topic"], event["partition"]) == (SOURCE, 0)
+        ),
     )
     event["last_stable_offset"] -= 2
 

@@ -1,25 +1,28 @@
 """One process of a run: a producer, a copier or a reader, until SIGTERM or until its client gives up.
 
-    python -m tests.history.worker '{"role": "producer", ...}'
+python -m tests.history.worker '{"role": "producer", ...}'
 """
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import sys
+import threading
 import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-
 from tests.history.checker import COPY_OF
 from tests.history.client import Client, FailedError, Offsets, Then
-from tests.history.clients import make_client
+from tests.history.clients import WITH_MEMBERS, make_client
 from tests.history.confluent_client import consumer_of
 from tests.history.digest import Place
 from tests.history.events import READ_COMMITTED, Recorder
@@ -30,6 +33,7 @@ MAX_SENDS, MAX_COPIES = 6, 20
 ATTEMPTS = 6
 ABORTS, EXTRA_SENDS, LONG_PAUSES = 0.15, 0.3, 0.02
 POSITION_SECONDS = 3.0
+TICK_SECONDS, HUNG_SECONDS = 0.5, 14.0
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,35 @@ class EndError(Exception):
     """The client is of no use any more; a new process takes over."""
 
 
+class Watchdog:
+    """Ends the process when a call does not return: librdkafka's do not always (its issues 5456 and 5511)."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._ticks: int | None = None
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def __enter__(self) -> None:
+        self._ticks = 0
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ticks = None
+
+    def _watch(self) -> None:
+        # Ticks and not the clock: who was stopped for a while has not been waiting all that time.
+        while self._ticks is None or self._ticks * TICK_SECONDS < HUNG_SECONDS:
+            time.sleep(TICK_SECONDS)
+            if self._ticks is not None:
+                self._ticks += 1
+        self._recorder.note("hung")
+        os._exit(1)
+
+
 class Transactions:
     """Transactions of one client, with everything noted."""
 
@@ -62,6 +95,7 @@ class Transactions:
         self._note = recorder.note
         self._name = task.name
         self._sends = 0
+        self._watchdog = Watchdog(recorder)
         self.number = 0
 
     def begin(self) -> None:
@@ -102,10 +136,11 @@ class Transactions:
             raise EndError from error
         self._note("aborted", txn=self.number)
 
-    def _call(self, name: str, work: Any) -> None:
+    def _call(self, name: str, work: Callable[[], None]) -> None:
         for _ in range(ATTEMPTS):
             try:
-                work()
+                with self._watchdog:
+                    work()
                 return
             except FailedError as error:
                 self._note("failed", txn=self.number, call=name, error=str(error))
@@ -116,7 +151,7 @@ class Transactions:
         raise EndError(f"{name} was tried {ATTEMPTS} times")
 
 
-class Worker:
+class Worker(ABC):
     """What producers and copiers share: when to stop, and chance."""
 
     def __init__(self, task: Task, recorder: Recorder) -> None:
@@ -127,6 +162,10 @@ class Worker:
         self.is_draining = task.is_draining
         signal.signal(signal.SIGTERM, self._end)
         signal.signal(signal.SIGUSR1, self._drain)
+
+    @abstractmethod
+    def run(self) -> None:
+        """Works until told to stop."""
 
     def _end(self, number: int, frame: FrameType | None) -> None:
         self.is_over = True
@@ -156,7 +195,7 @@ class Polling:
         self._polled = []
         wait_seconds = 0.1
         while len(self._polled) < MAX_COPIES:
-            message = self._consumer.poll(wait_seconds)
+            message: Any = self._consumer.poll(wait_seconds)
             wait_seconds = 0
             if message is None:
                 break
@@ -206,7 +245,7 @@ class CopierWorker(Worker):
     def run(self) -> None:
         client = make_client(self.task, self._consumer)
         transactions = Transactions(client, self.task, self.recorder)
-        if self.task.client == "confluent":
+        if self.task.client in WITH_MEMBERS:
             self._consumer.subscribe([SOURCE], on_assign=self._take, on_revoke=self._give_up)
         else:
             everything = [TopicPartition(SOURCE, number) for number in range(PARTITIONS)]
@@ -276,10 +315,11 @@ class CopierWorker(Worker):
             offsets = [(one.topic, one.partition, max(one.offset, -1)) for one in found]
             self.recorder.note("position", group=self.task.group, began=began, offsets=offsets)
             for topic, partition, offset in offsets:
-                self.recorder.note(
-                    "seek", topic=topic, partition=partition, offset=max(offset, 0)
-                )
-            return [TopicPartition(*place, max(offset, 0)) for *place, offset in offsets]
+                self.recorder.note("seek", topic=topic, partition=partition, offset=max(offset, 0))
+            return [
+                TopicPartition(topic, partition, max(offset, 0))
+                for topic, partition, offset in offsets
+            ]
         raise EndError("told to stop")
 
 
@@ -302,7 +342,11 @@ class ReaderWorker(Worker):
             consumer.close()
 
 
-ROLES = {"producer": ProducerWorker, "copier": CopierWorker, "reader": ReaderWorker}
+ROLES: dict[str, Callable[[Task, Recorder], Worker]] = {
+    "producer": ProducerWorker,
+    "copier": CopierWorker,
+    "reader": ReaderWorker,
+}
 
 
 def main(text: str) -> int:
