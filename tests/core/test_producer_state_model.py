@@ -45,7 +45,11 @@ class Rules:
             in_order = batch.first_sequence == 0
         else:
             for first, last, base_offset in known.batches[-5:]:
-                if (first, last) == (batch.first_sequence, batch.last_sequence):
+                # What was written in a transaction is repeated in it or not at all.
+                is_current = not batch.is_transactional or (
+                    known.transaction_at is not None and base_offset >= known.transaction_at
+                )
+                if (first, last) == (batch.first_sequence, batch.last_sequence) and is_current:
                     return base_offset
             expected = (known.batches[-1][1] + 1) % SEQUENCES if known.batches else 0
             in_order = batch.first_sequence == expected

@@ -115,6 +115,19 @@ def sequence_before(sequence: int, count: int) -> int:
     return (sequence - count) & MAX_SEQUENCE
 
 
+def _may_be_repeated(producer: Producer, sent: Sent, batch: ProducerBatch) -> bool:
+    """Whether a batch with the numbers of an earlier one is the same batch.
+
+    Who ends a transaction knows what became of its batches, so nobody repeats them after it. But librdkafka forgets a
+    batch that waits to be repeated when its transaction is aborted, and sends another one under the same numbers in the
+    next transaction: to confirm that as a repetition would lose it.
+    """
+    if not batch.is_transactional:
+        return True
+    first_offset = producer.transaction_first_offset
+    return first_offset != NO_OFFSET and sent.base_offset >= first_offset
+
+
 class ProducerStates:
     """All producers of a partition."""
 
@@ -204,6 +217,7 @@ class ProducerStates:
                 if (
                     sent.last_sequence == batch.last_sequence
                     and sent.first_sequence == batch.first_sequence
+                    and _may_be_repeated(producer, sent, batch)
                 ):
                     return sent
             # A marker with a new epoch leaves no batches: then the producer starts at 0 again.
