@@ -89,20 +89,17 @@ class BrokerProcess:
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    def _module(self, crash: tuple[CrashPoint, int] | None) -> list[str]:
+        """What is run, up to `serve`."""
+        if crash is None:
+            return ["ottla"]
+        return ["ottla.testing.crashing", crash[0].name, str(crash[1])]
+
     def _command(self, crash: tuple[CrashPoint, int] | None) -> list[str]:
-        module = (
-            ["ottla"]
-            if crash is None
-            else [
-                "ottla.testing.crashing",
-                crash[0].name,
-                str(crash[1]),
-            ]
-        )
         (route,) = self.routes
         options = [part for item in OPTIONS.items() for part in ("--set", f"{item[0]}={item[1]}")]
         return [
-            *(sys.executable, "-m", *module, "serve", "--data", str(self.data)),
+            *(sys.executable, "-m", *self._module(crash), "serve", "--data", str(self.data)),
             *("--listen", str(route.broker), "--advertise", str(route.listen), *options),
         ]
 
@@ -145,6 +142,15 @@ class BrokerProcess:
         process.send_signal(signal.SIGSTOP)
         time.sleep(seconds)
         process.send_signal(signal.SIGCONT)
+
+
+class MutantProcess(BrokerProcess):
+    """A broker with a bug (`tests.history.mutants`); it has no crash points besides."""
+
+    mutant = ""
+
+    def _module(self, crash: tuple[CrashPoint, int] | None) -> list[str]:
+        return ["tests.history.mutants", self.mutant]
 
 
 class ThreeNodes(BrokerProcess):

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from ottla.broker.apis import SERVED
 from ottla.core.turn import Producer
+from ottla.records.batch import read_header
 from ottla.wire.compile import decode_message
 from ottla.wire.declare import info_of
 from ottla.wire.framing import read_request_header
@@ -73,6 +74,9 @@ class Frame:
             return message.v3_and_below_transactional_id, Producer(
                 message.v3_and_below_producer_id, message.v3_and_below_producer_epoch
             )
+        if self.api_key == PRODUCE:
+            header = read_header(message.topic_data[0].partition_data[0].records, 0)
+            return message.transactional_id, Producer(header.producer_id, header.producer_epoch)
         return message.transactional_id, Producer(message.producer_id, message.producer_epoch)
 
     def __str__(self) -> str:

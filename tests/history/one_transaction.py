@@ -2,9 +2,9 @@
 
 Under version 1 every transaction of a producer has the same epoch, so that an EndTxn that arrives a transaction late
 ends the wrong one, and no broker can tell: that is what version 2 was made for (KIP-890). Clients of version 1
-therefore meet such delays only as far as the broker can do something about them: a late EndTxn arrives before the next
-transaction of that producer and epoch begins, or when another producer has the id; a late TxnOffsetCommit arrives
-before the transaction ends. Requests of version 2 are as late as they like.
+therefore meet such delays only as far as the broker can do something about them: a late EndTxn or Produce arrives
+before the next transaction of that producer and epoch begins, or when another producer has the id; a late
+TxnOffsetCommit arrives before the transaction ends. Requests of version 2 are as late as they like.
 """
 
 from __future__ import annotations
@@ -12,18 +12,21 @@ from __future__ import annotations
 import asyncio
 from types import TracebackType
 
-from tests.history.frames import ADD_OFFSETS, ADD_PARTITIONS, END_TXN, TXN_OFFSET_COMMIT, Frame
+from tests.history.frames import (
+    ADD_OFFSETS,
+    ADD_PARTITIONS,
+    END_TXN,
+    PRODUCE,
+    TXN_OFFSET_COMMIT,
+    Frame,
+)
 
 from ottla.core.turn import Producer
 
 Owner = tuple[str, Producer]
 
-# After a request of the first kind has come, one of the second kind must not arrive any more.
-ENDS_THE_TIME_OF = {
-    ADD_PARTITIONS: END_TXN,
-    ADD_OFFSETS: END_TXN,
-    END_TXN: TXN_OFFSET_COMMIT,
-}
+LATE = (PRODUCE, END_TXN, TXN_OFFSET_COMMIT)
+BEGINNING = (ADD_PARTITIONS, ADD_OFFSETS)
 
 
 class Pass:
@@ -47,21 +50,31 @@ class Pass:
 
 
 class OneTransaction:
-    """The passes that were given out."""
+    """The passes that were given out, by whose transaction they are for."""
 
     def __init__(self) -> None:
-        self._passes: dict[tuple[int, Owner], list[Pass]] = {}
+        self._passes: dict[Owner, list[tuple[int, Pass]]] = {}
+        self._has_ended: dict[Owner, bool] = {}
 
     async def enter(self, frame: Frame) -> Pass:
         """Takes note of a request; those whose time is over now are not delivered, or have been."""
         given = Pass()
-        if frame.api_key not in (*ENDS_THE_TIME_OF, TXN_OFFSET_COMMIT) or not frame.is_of_version_1:
+        if frame.api_key not in (*LATE, *BEGINNING) or not frame.is_of_version_1:
             return given
         owner = frame.owner
-        if frame.api_key in ENDS_THE_TIME_OF:
-            for other in self._passes.pop((ENDS_THE_TIME_OF[frame.api_key], owner), []):
-                other.is_over = True
-                await other.is_delivered.wait()
-        if frame.api_key in (END_TXN, TXN_OFFSET_COMMIT):
-            self._passes.setdefault((frame.api_key, owner), []).append(given)
+        if frame.api_key == END_TXN:
+            self._has_ended[owner] = True
+            await self._end(owner, TXN_OFFSET_COMMIT)
+        elif frame.api_key in BEGINNING and self._has_ended.pop(owner, False):
+            await self._end(owner, *LATE)
+        if frame.api_key in LATE:
+            self._passes.setdefault(owner, []).append((frame.api_key, given))
         return given
+
+    async def _end(self, owner: Owner, *api_keys: int) -> None:
+        given = self._passes.pop(owner, [])
+        self._passes[owner] = [one for one in given if one[0] not in api_keys]
+        for api_key, one in given:
+            if api_key in api_keys:
+                one.is_over = True
+                await one.is_delivered.wait()

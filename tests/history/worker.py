@@ -158,7 +158,7 @@ class Worker(ABC):
         self.task = task
         self.recorder = recorder
         self.random = random.Random(task.seed)
-        self.is_over = False
+        self._is_over = False
         self.is_draining = task.is_draining
         signal.signal(signal.SIGTERM, self._end)
         signal.signal(signal.SIGUSR1, self._drain)
@@ -167,8 +167,13 @@ class Worker(ABC):
     def run(self) -> None:
         """Works until told to stop."""
 
+    @property
+    def is_over(self) -> bool:
+        """Whether a signal has come to stop."""
+        return self._is_over
+
     def _end(self, number: int, frame: FrameType | None) -> None:
-        self.is_over = True
+        self._is_over = True
 
     def _drain(self, number: int, frame: FrameType | None) -> None:
         self.is_draining = True
@@ -337,8 +342,10 @@ class ReaderWorker(Worker):
             consumer.assign(places)
             polling = Polling(consumer, self.recorder, task.isolation)
             end = time.monotonic() + self.random.uniform(3, 12)
-            while not self.is_over and time.monotonic() < end:
+            while time.monotonic() < end:
                 polling.poll()
+                if self.is_over:
+                    break
             consumer.close()
 
 
