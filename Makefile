@@ -1,4 +1,4 @@
-# `make run` shows Ottla at work; `make test` runs all that CI runs; `make campaign` fuzzes for ten minutes.
+# `make run` shows Ottla at work; `make test` runs all that CI runs; `make campaign` fuzzes and disturbs for forty minutes.
 # All of them set up .venv first.
 # PYTHON=/path/to/python chooses the interpreter; pip's own settings choose where packages come from.
 
@@ -32,7 +32,7 @@ test: $(VENV)/installed-dev
 bench: $(VENV)/installed-dev
 	$(BIN)/python -m benchmarks
 
-# The fuzzers at length; tests/fuzz/campaign.py says which variables adjust it.
+# The fuzzers and the history checker at length; tests/fuzz/campaign.py says which variables adjust it.
 campaign: $(VENV)/installed-dev
 	$(BIN)/python -m tests.fuzz.campaign
 

@@ -1,6 +1,7 @@
 """Runs with real clients against the real server, one seed after the other, until the time is over.
 
 python -m tests.history.run --minutes 30 --seed 1
+python -m tests.history.run --mutants
 """
 
 from __future__ import annotations
@@ -12,26 +13,57 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from tests.history.brokers import MutantProcess
 from tests.history.mutants import MUTANTS
-from tests.history.round import SETTINGS, Report, Round
+from tests.history.round import SETTINGS, Round
 
 ROUND_SECONDS = 25.0
 MUTANT_ROUNDS = 4
+MOST_PRINTED = 20
 
 
-def run_round(setting: str, seed: int, seconds: float, folder: Path) -> Report:
-    """One round in a folder, which is removed if all is well."""
-    report = Round(SETTINGS[setting], folder, seed).run(seconds)
+def run_round(setting: str, seed: int, seconds: float, folder: Path) -> bool:
+    """Whether one round is without anomaly; its folder stays if not."""
+    again = (
+        f"python -m tests.history.run --minutes 0 --setting {setting} --seed {seed} "
+        f"--seconds {seconds:g}"
+    )
+    try:
+        report = Round(SETTINGS[setting], folder, seed).run(seconds)
+    except Exception as error:
+        print(f"{setting} seed {seed}: FAILED: {error!r}")
+        print(f"  the history is in {folder}; repeat it: {again}", flush=True)
+        return False
+    print(report, flush=True)
     if not report.anomalies:
         shutil.rmtree(folder)
-    return report
+        return True
+    for anomaly in report.anomalies[:MOST_PRINTED]:
+        print(f"  {anomaly}")
+    print(f"  {len(report.anomalies)} anomalies; the history is in {folder}; repeat it: {again}")
+    sys.stdout.flush()
+    return False
 
 
-def find_mutants(names: list[str], seed: int, seconds: float, keep: Path) -> int:
+def run_for(
+    minutes: float, seed: int, keep: Path, names: Sequence[str], seconds: float = ROUND_SECONDS
+) -> tuple[int, int]:
+    """Rounds with rising seeds, at least one; how many there were, and how many failed."""
+    end = time.monotonic() + minutes * 60
+    failed = number = 0
+    while number == 0 or time.monotonic() < end:
+        setting = names[number % len(names)]
+        folder = keep / f"{setting}-{seed + number}"
+        failed += not run_round(setting, seed + number, seconds, folder)
+        number += 1
+    return number, failed
+
+
+def find_mutants(names: Sequence[str], seed: int, seconds: float, keep: Path) -> int:
     """Whether brokers with bugs are told from the others; how many were not."""
     missed = 0
     for name in names:
@@ -66,29 +98,12 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     keep = options.keep or Path(tempfile.mkdtemp(prefix="ottla-history-"))
     if options.mutants is not None:
-        return find_mutants(options.mutants or list(MUTANTS), options.seed, options.seconds, keep)
+        names = options.mutants or list(MUTANTS)
+        return bool(find_mutants(names, options.seed, options.seconds, keep))
     names = list(SETTINGS) if options.setting == "all" else [options.setting]
-    end = time.monotonic() + options.minutes * 60
-    failures = number = 0
-    while number == 0 or time.monotonic() < end:
-        setting, seed = names[number % len(names)], options.seed + number
-        folder = keep / f"{setting}-{seed}"
-        again = f"python -m tests.history.run --minutes 0 --setting {setting} --seed {seed}"
-        try:
-            report = run_round(setting, seed, options.seconds, folder)
-        except Exception as error:
-            failures += 1
-            print(f"{setting} seed {seed}: FAILED: {error!r}; {folder}; {again}", flush=True)
-        else:
-            print(report, flush=True)
-            if report.anomalies:
-                failures += 1
-                for anomaly in report.anomalies[:20]:
-                    print(f"  {anomaly}")
-                print(f"  {len(report.anomalies)} anomalies; {folder}; {again}", flush=True)
-        number += 1
-    print(f"{number} rounds, {failures} failed")
-    return bool(failures)
+    rounds, failed = run_for(options.minutes, options.seed, keep, names, options.seconds)
+    print(f"{rounds} rounds, {failed} failed")
+    return bool(failed)
 
 
 if __name__ == "__main__":

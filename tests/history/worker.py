@@ -167,8 +167,7 @@ class Worker(ABC):
     def run(self) -> None:
         """Works until told to stop."""
 
-    @property
-    def is_over(self) -> bool:
+    def must_stop(self) -> bool:
         """Whether a signal has come to stop."""
         return self._is_over
 
@@ -225,7 +224,7 @@ class ProducerWorker(Worker):
     def run(self) -> None:
         client = make_client(self.task, None)
         transactions = Transactions(client, self.task, self.recorder)
-        while not self.is_over:
+        while not self.must_stop():
             transactions.begin()
             try:
                 for _ in range(self.random.randint(1, MAX_SENDS)):
@@ -255,7 +254,7 @@ class CopierWorker(Worker):
         else:
             everything = [TopicPartition(SOURCE, number) for number in range(PARTITIONS)]
             self._take(self._consumer, everything)
-        while not self.is_over:
+        while not self.must_stop():
             polled = self._polling.poll()
             if not polled:
                 continue
@@ -309,7 +308,7 @@ class CopierWorker(Worker):
         if not partitions:
             return []
         plain = [TopicPartition(one.topic, one.partition) for one in partitions]
-        while not self.is_over:
+        while not self.must_stop():
             began = time.monotonic()
             try:
                 found = consumer.committed(plain, POSITION_SECONDS)
@@ -334,7 +333,7 @@ class ReaderWorker(Worker):
     def run(self) -> None:
         task = self.task
         topics = [SOURCE, *task.target.split(",")]
-        while not self.is_over:
+        while not self.must_stop():
             consumer = consumer_of(task.bootstrap_servers, task.group, task.isolation)
             places = [TopicPartition(topic, n, 0) for topic in topics for n in range(PARTITIONS)]
             for place in places:
@@ -342,10 +341,8 @@ class ReaderWorker(Worker):
             consumer.assign(places)
             polling = Polling(consumer, self.recorder, task.isolation)
             end = time.monotonic() + self.random.uniform(3, 12)
-            while time.monotonic() < end:
+            while not self.must_stop() and time.monotonic() < end:
                 polling.poll()
-                if self.is_over:
-                    break
             consumer.close()
 
 
