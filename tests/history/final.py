@@ -117,7 +117,9 @@ class Inspector:
 
     def committed(self, group: str, places: list[Place]) -> dict[Place, int]:
         """The offsets of a group; asked again until they are stable."""
-        return wait_for(lambda: self._committed(group, places), READ_SECONDS)
+        return wait_for(
+            f"stable offsets of {group}", lambda: self._committed(group, places), READ_SECONDS
+        )
 
     def _committed(self, group: str, places: list[Place]) -> dict[Place, int] | None:
         topics = [
@@ -187,7 +189,7 @@ class Inspector:
         note("final_transactions", states=self.transactions())
 
 
-def wait_for(look: Callable[[], T | None], seconds: float) -> T:
+def wait_for(what: str, look: Callable[[], T | None], seconds: float) -> T:
     """What `look` finds in time."""
     deadline = time.monotonic() + seconds
     while True:
@@ -195,5 +197,5 @@ def wait_for(look: Callable[[], T | None], seconds: float) -> T:
         if found is not None:
             return found
         if time.monotonic() > deadline:
-            raise AssertionError(f"nothing was found in {seconds} s")
+            raise AssertionError(f"{what}: not in {seconds} s")
         time.sleep(0.1)

@@ -172,7 +172,7 @@ class Round:
 
     def _disturb(self, seconds: float) -> None:
         # Some work first, so that there is something to disturb.
-        wait_for(self._has_committed, START_SECONDS)
+        wait_for("first commits", self._has_committed, START_SECONDS)
         self._proxy.set_weather(ROUGH)
         end = time.monotonic() + seconds
         faults = self._faults()
@@ -320,7 +320,7 @@ class Round:
                 committed = self._inspector.committed(group, sources)
                 return all(committed[place] > offset for place, offset in last.items()) or None
 
-            wait_for(look, DRAIN_SECONDS)
+            wait_for(f"copies of everything by {group}", look, DRAIN_SECONDS)
 
     def _judge(self) -> Report:
         history = load(self._folder)
