@@ -27,6 +27,10 @@ def make_client(task: Task, consumer: Consumer | None) -> Client:
             from tests.history.aiokafka_client import AiokafkaClient
 
             return AiokafkaClient(task.bootstrap_servers, task.transactional_id, task.group)
+        case "kafka-python":
+            from tests.history.kafka_python_client import KafkaPythonClient
+
+            return KafkaPythonClient(task.bootstrap_servers, task.transactional_id, task.group)
         case "raw":
             from tests.history.raw_client import RawClient
 

@@ -48,8 +48,8 @@ CAST = (
     (("confluent", "a"), ("confluent", "a"), ("raw", "b")),
 )
 OTHER_CAST = (
-    ("aiokafka", "raw"),
-    (("confluent", "a"), ("aiokafka", "b")),
+    ("aiokafka", "kafka-python"),
+    (("confluent", "a"), ("aiokafka", "b"), ("kafka-python", "c")),
 )
 SETTINGS = {
     setting.name: setting
