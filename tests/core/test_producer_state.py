@@ -224,15 +224,15 @@ def test_the_numbers_of_an_ended_transaction_used_again_are_no_repetition_of_it(
     log.mark(0)
     if restarts:
         log.restart()
-    reused = log.verify_and_check(batch(1, transactional=True))
-    assert reused is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    for reused in (batch(1, transactional=True), batch(1, 3, transactional=True)):
+        assert log.verify_and_check(reused) is ErrorCode.INVALID_TXN_STATE
+    gap = log.verify_and_check(batch(3, transactional=True))
+    assert gap is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     first = log.append(2, transactional=True)
     repeated = log.verify_and_check(batch(2, transactional=True))
     assert isinstance(repeated, Sent)
     assert repeated.base_offset == first
-    assert (
-        log.verify_and_check(batch(1, transactional=True)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    )
+    assert log.verify_and_check(batch(1, transactional=True)) is ErrorCode.INVALID_TXN_STATE
 
 
 def test_producers_expire_after_their_last_write() -> None:

@@ -145,12 +145,13 @@ class BrokerProcess:
 
 
 class MutantProcess(BrokerProcess):
-    """A broker with a bug (`tests.history.mutants`); it has no crash points besides."""
+    """A broker with a bug (`tests.history.mutants`)."""
 
     mutant = ""
 
     def _module(self, crash: tuple[CrashPoint, int] | None) -> list[str]:
-        return ["tests.history.mutants", self.mutant]
+        wanted = [] if crash is None else [crash[0].name, str(crash[1])]
+        return ["tests.history.mutants", self.mutant, *wanted]
 
 
 class ThreeNodes(BrokerProcess):

@@ -34,5 +34,5 @@ def make_client(task: Task, consumer: Consumer | None) -> Client:
         case "raw":
             from tests.history.raw_client import RawClient
 
-            return RawClient(task.bootstrap_servers, task.transactional_id, task.group)
+            return RawClient(task.bootstrap_servers, task.transactional_id, task.group, task.seed)
     raise ValueError(task.client)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -12,7 +12,7 @@ from tests.history.digest import Place
 
 INIT_SECONDS, CALL_SECONDS = 30.0, 4.0
 # Short times, so that there is much to go wrong in a run of seconds.
-NETWORK = {
+NETWORK: dict[str, object] = {
     "socket.timeout.ms": 2_500,
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 200,
@@ -28,6 +28,8 @@ NETWORK = {
 class ConfluentClient(Client):
     """A producer of confluent-kafka."""
 
+    network: ClassVar[dict[str, object]] = NETWORK
+
     def __init__(
         self,
         bootstrap_servers: str,
@@ -37,7 +39,7 @@ class ConfluentClient(Client):
         self._group_metadata = group_metadata
         self._producer = confluent_kafka.Producer(
             {
-                **NETWORK,
+                **self.network,
                 "bootstrap.servers": bootstrap_servers,
                 "transactional.id": transactional_id,
                 "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ottla.broker import produce_verification
+from ottla.broker.crashpoints import CrashPoint
 from ottla.broker.handlers import produce
 from ottla.broker.shard import AlreadySo, Shard
 from ottla.core.group.events import OffsetCommitted
@@ -22,6 +23,7 @@ from ottla.core.txn.machine import TransactionMachine
 from ottla.core.txn.requests import EndRequest
 from ottla.core.txn.states import IN_BETWEEN
 from ottla.errors import ErrorCode
+from ottla.testing.crashing import crash_at
 
 LOST_MARKER = 10
 
@@ -138,6 +140,9 @@ def main(arguments: list[str]) -> int:
 
     name, *rest = arguments
     MUTANTS[name]()
+    if rest[0] in CrashPoint.__members__:
+        point, count, *rest = rest
+        crash_at(CrashPoint[point], int(count))
     return ottla(rest)
 
 

@@ -45,6 +45,8 @@ class Weather:
 
     transactional: dict[Fault, float]
     other: dict[Fault, float]
+    # The requests that count as those of transactions.
+    apis: tuple[int, ...] = TRANSACTIONAL
     longest_delay_seconds: float = 0.2
     longest_hold_seconds: float = 6.0
 
@@ -188,7 +190,7 @@ class Proxy:
 
     def _choose(self, frame: Frame) -> Fault:
         weather = self.weather
-        likely = weather.transactional if frame.api_key in TRANSACTIONAL else weather.other
+        likely = weather.transactional if frame.api_key in weather.apis else weather.other
         number = self._random.random()
         for fault, probability in likely.items():
             number -= probability

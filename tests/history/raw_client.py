@@ -5,6 +5,7 @@ Every transaction has an epoch of its own, and what it writes to is part of it w
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -42,6 +43,7 @@ from ottla.wire.messages.txn_offset_commit import (
 
 INIT_SECONDS, SEND_SECONDS, CALL_SECONDS, ANSWER_SECONDS = 30.0, 8.0, 4.0, 2.5
 RETRY_SECONDS: Final = 0.05
+IN_A_HURRY: Final = 0.4
 GROUP_KEY, TRANSACTION_KEY = 0, 1
 ACKS_ALL = -1
 
@@ -74,7 +76,10 @@ class NotYetError(Exception):
 class RawClient(Client):
     """One request at a time; what has no answer is sent again."""
 
-    def __init__(self, bootstrap_servers: str, transactional_id: str, group: str) -> None:
+    def __init__(
+        self, bootstrap_servers: str, transactional_id: str, group: str, seed: int
+    ) -> None:
+        self._random = random.Random(seed)
         self._bootstrap = bootstrap_servers.split(",")
         self._id = transactional_id
         self._group = group
@@ -179,7 +184,14 @@ class RawClient(Client):
         offsets: list[int] = []
 
         def attempt() -> ErrorCode:
-            answer = self._ask(self._leader(place), request, ProduceResponse, 12)
+            leader = self._leader(place)
+            try:
+                answer = self._ask(leader, request, ProduceResponse, 12)
+            except NotYetError as error:
+                # A program may abort at once; what it has sent is then on its way and will not be sent again.
+                if self._random.random() < IN_A_HURRY:
+                    raise FailedError(Then.ABORT, f"{error}, in a hurry") from error
+                raise
             (partition,) = answer.responses[0].partition_responses
             offsets.append(partition.base_offset)
             return ErrorCode(partition.error_code)
