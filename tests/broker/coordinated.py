@@ -9,6 +9,7 @@ from typing import Any, cast
 from tests.storage.batches import SteppingClock, ref_of
 
 from ottla.broker.coordinator import Coordinator, EventCodec, Settings
+from ottla.broker.groups import CRASH_POINTS
 from ottla.broker.shard import Shard
 from ottla.broker.uptime import Uptime
 from ottla.config.topic import TopicConfig
@@ -65,12 +66,22 @@ class Bench:
         self.start()
 
     def start(self) -> None:
-        codec = EventCodec(records.encode, records.decode, Codec.NONE)
-        uptime = Uptime(asyncio.get_running_loop().time)
-        settings = Settings(codec, self.clock, uptime, 1 << 20, self.write_timeout_ms)
         self.coordinator = Coordinator(
-            self.shard, GroupMachine(self.config), settings, self.discarded.append
+            self.shard, GroupMachine(self.config), self.settings(), self.discarded.append
         )
+
+    def settings(self) -> Settings:
+        return Settings(
+            EventCodec(records.encode, records.decode, Codec.NONE, lambda event: CRASH_POINTS),
+            self.clock,
+            Uptime(asyncio.get_running_loop().time),
+            1 << 20,
+            self.write_timeout_ms,
+            self._perform,
+        )
+
+    def _perform(self, coordinator: Coordinator[GroupMachine], effect: Any) -> None:
+        raise AssertionError(f"groups have no effects, but here is {effect!r}")
 
     @property
     def machine(self) -> GroupMachine:

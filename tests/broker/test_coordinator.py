@@ -10,16 +10,13 @@ import pytest
 from tests.broker.coordinated import Bench, every, run, settle
 
 import ottla.broker.coordinator as runtime
-from ottla.broker.coordinator import Coordinator, EventCodec, Settings
-from ottla.broker.uptime import Uptime
-from ottla.core.group import records
+from ottla.broker.coordinator import Coordinator
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import JoinResult
 from ottla.core.turn import Turn
 from ottla.errors import ErrorCode
 from ottla.ports import StorageError, StorageFullError
 from ottla.records.batch import build_batch
-from ottla.records.compression import Codec
 from ottla.records.control import MarkerType
 from ottla.records.record import Record
 from ottla.wire.types import MalformedMessageError
@@ -324,13 +321,12 @@ def test_a_log_that_cannot_be_read_gives_the_coordinator_up() -> None:
     async def scenario() -> None:
         bench = Bench()
         await bench.commit(1)
-        codec = EventCodec(records.encode, records.decode, Codec.NONE)
-        uptime = Uptime(asyncio.get_running_loop().time)
 
         def unreadable(key: object, value: object) -> Any:
             raise MalformedMessageError("garbage")
 
-        settings = Settings(codec._replace(decode=unreadable), bench.clock, uptime, 1 << 20, 1000)
+        settings = bench.settings()
+        settings = settings._replace(codec=settings.codec._replace(decode=unreadable))
         made = Coordinator(bench.shard, GroupMachine(bench.config), settings, lambda one: None)
         assert made.is_gone
         assert not bench.shard.waiters
@@ -390,8 +386,8 @@ def test_markers_are_applied_when_the_log_is_replayed() -> None:
         for producer_id in (7, 8, 9):
             await bench.commit_in_transaction(producer_id, producer_id * 10)
         now_ms = bench.clock.now_ms()
-        bench.shard.append_marker(MarkerType.COMMIT, 7, 3, 0, now_ms)
-        bench.shard.append_marker(MarkerType.ABORT, 8, 3, 0, now_ms)
+        bench.shard.append_marker(MarkerType.COMMIT, 7, 3, 0, 1, now_ms)
+        bench.shard.append_marker(MarkerType.ABORT, 8, 3, 0, 1, now_ms)
         bench.start()
         fetched = [bench.machine.fetch_stable("g", "orders", at) for at in (7, 8, 9)]
         assert [one.offset for one in fetched] == [70, -1, -1]

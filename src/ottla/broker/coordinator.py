@@ -335,6 +335,10 @@ class Coordinator(Generic[M]):
         except (StorageError, CorruptRecordsError, MalformedMessageError) as error:
             self.shard.fail(error)
             return
+        except Exception as error:
+            logger.exception("%s: the replay failed", self)
+            self.shard.fail(error)
+            return
         self._loading = None
         self.is_loaded = True
         self._take_turn(self.machine.start)

@@ -215,6 +215,9 @@ class GroupModel(RuleBasedStateMachine):
         )
         if found is not None and found.state is State.COMPLETING_REBALANCE:
             assert errors is ErrorCode.REBALANCE_IN_PROGRESS
+        elif found is not None and not found.members and found.state is not State.EMPTY:
+            # Everybody left during the initial delay: it becomes empty at its end.
+            assert errors is ErrorCode.UNKNOWN_MEMBER_ID
         else:
             assert errors == [NONE]
             self.offsets[group, *partition] = value, value

@@ -276,7 +276,7 @@ class TransactionMachine:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         if saved.producer_id != producer.producer_id:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        if saved.producer_epoch != producer.producer_epoch:
+        if not _is_epoch_of(saved, producer):
             return ErrorCode.PRODUCER_FENCED
         return ErrorCode.NONE
 
@@ -326,7 +326,7 @@ class TransactionMachine:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         if request.producer.producer_id != saved.producer_id:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        if request.producer.producer_epoch != saved.producer_epoch:
+        if not _is_epoch_of(saved, request.producer):
             return ErrorCode.PRODUCER_FENCED
         return self._check_begun(saved, request)
 
@@ -355,7 +355,7 @@ class TransactionMachine:
     ) -> ErrorCode | None:
         if request.producer.producer_id != saved.producer_id:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        if request.producer.producer_epoch != saved.producer_epoch:
+        if not _is_epoch_of(saved, request.producer):
             return ErrorCode.PRODUCER_FENCED
         if saved.state in RESULT_OF:
             repeated = self._check_repeated(saved, request)
@@ -454,6 +454,11 @@ class TransactionMachine:
 
     def list_transactions(self) -> list[DescribedTransaction]:
         return [_described(saved) for saved in self._saved.values()]
+
+
+def _is_epoch_of(saved: TransactionSaved, producer: Producer) -> bool:
+    """Whether a producer has the epoch of its id; the one above the last is nobody's, since nothing could fence it."""
+    return producer.producer_epoch == saved.producer_epoch <= LAST_EPOCH
 
 
 def _described(saved: TransactionSaved) -> DescribedTransaction:
