@@ -5,6 +5,7 @@ A copy of a value is `NAME<VALUE`: a value that is sent is unique, and says what
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from itertools import pairwise
@@ -54,40 +55,51 @@ def check(history: Iterable[Event]) -> list[Anomaly]:
     return [anomaly for look in CHECKS for anomaly in look(found)]
 
 
-def _sightings(found: Digest) -> Iterator[tuple[Place, int, str, str]]:
-    """Whatever was read, and what producers were told: place, offset, value, by whom."""
+class Sighting(NamedTuple):
+    """A value at an offset, as somebody read it or a producer was told."""
+
+    place: Place
+    offset: int
+    value: str
+    who: str
+    is_told: bool
+
+
+def _sightings(found: Digest) -> Iterator[Sighting]:
     for isolation, places in found.final.items():
         for place, records in places.items():
             for offset, value in records:
-                yield place, offset, value, f"the last {isolation} read"
+                yield Sighting(place, offset, value, f"the last {isolation} read", False)
     for reader in found.readers.values():
         for step in reader.steps:
             if isinstance(step, Polled):
-                yield step.place, step.offset, step.value, reader.name
+                yield Sighting(step.place, step.offset, step.value, reader.name, False)
     for transaction in found.transactions.values():
+        who = f"the producer of {transaction}"
         for value, offset in transaction.acknowledged.items():
-            yield transaction.sent[value], offset, value, f"the producer of {transaction}"
+            if offset >= 0:  # clients do not always know the offset of what was sent twice
+                yield Sighting(transaction.sent[value], offset, value, who, True)
 
 
 def one_value_per_offset(found: Digest) -> Iterator[Anomaly]:
     """All who saw an offset saw the same value; a value is at one offset, and was sent there."""
-    values: dict[tuple[Place, int], tuple[str, str]] = {}
-    offsets: dict[str, tuple[Place, int, str]] = {}
+    values: dict[tuple[Place, int], Sighting] = {}
+    offsets: dict[str, Sighting] = {}
     for value in found.sent_twice:
         yield Anomaly(Kind.DUPLICATE, f"{value} was sent twice: the run itself is wrong")
-    for place, offset, value, who in _sightings(found):
-        known, known_by = values.setdefault((place, offset), (value, who))
-        if known != value:
+    for seen in _sightings(found):
+        place, offset, value, who, is_told = seen
+        other = values.setdefault((place, offset), seen)
+        if other.value != value:
             yield Anomaly(
                 Kind.TWO_VALUES,
-                f"{place} at {offset}: {known} for {known_by}, {value} for {who}",
+                f"{place} at {offset}: {other.value} for {other.who}, {value} for {who}",
             )
-        first_place, first_offset, first_by = offsets.setdefault(value, (place, offset, who))
-        if (first_place, first_offset) != (place, offset):
-            told = "the producer of" in who or "the producer of" in first_by
+        first = offsets.setdefault(value, seen)
+        if (first.place, first.offset) != (place, offset):
             yield Anomaly(
-                Kind.MISPLACED if told else Kind.DUPLICATE,
-                f"{value} is at {first_place} {first_offset} for {first_by}, "
+                Kind.MISPLACED if is_told or first.is_told else Kind.DUPLICATE,
+                f"{value} is at {first.place} {first.offset} for {first.who}, "
                 f"and at {place} {offset} for {who}",
             )
         transaction = found.owner.get(value)
@@ -199,8 +211,6 @@ def polls_go_on(found: Digest) -> Iterator[Anomaly]:
 def _between(
     records: list[tuple[int, str]], start_offset: int, end_offset: int
 ) -> list[tuple[int, str]]:
-    from bisect import bisect_left
-
     first = bisect_left(records, (start_offset, ""))
     last = bisect_left(records, (end_offset, ""))
     return records[first:last]
@@ -212,12 +222,11 @@ def positions_are_true(found: Digest) -> Iterator[Anomaly]:
     for transaction in found.transactions.values():
         for key in transaction.offsets:
             by_place.setdefault(key, []).append(transaction)
-    told = [(position, position.began) for position in found.positions]
-    for position, began in told:
+    for position in found.positions:
         key = (position.group, position.place)
         committing = by_place.get(key, [])
         least = max(
-            (one.offsets[key] for one in committing if _committed_before(one, began)),
+            (one.offsets[key] for one in committing if _committed_before(one, position.began)),
             default=NEVER_COMMITTED,
         )
         if position.offset < least:

@@ -47,10 +47,6 @@ class Frame:
         self.api_key = int.from_bytes(data[4:6])
         self.version = int.from_bytes(data[6:8])
 
-    @classmethod
-    def read(cls, data: bytes) -> Frame:
-        return cls(data)
-
     @property
     def is_of_version_1(self) -> bool:
         """Whether it is one by which a client of the first transaction version ends or joins a transaction."""

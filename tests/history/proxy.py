@@ -165,7 +165,7 @@ class Proxy:
     ) -> None:
         while True:
             size = await reader.readexactly(SIZE_BYTES)
-            frame = Frame.read(size + await reader.readexactly(int.from_bytes(size)))
+            frame = Frame(size + await reader.readexactly(int.from_bytes(size)))
             chance = await self._one_transaction.enter(frame)
             fault = self._choose(frame)
             if fault is not Fault.NONE:

@@ -6,7 +6,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.history.brokers import (
@@ -29,6 +29,7 @@ INTERNAL = {"__transaction_state": 5, "__consumer_offsets": 5}
 # After healing: the timeout of a transaction, a sweep, and what two crowded cores need.
 END_SECONDS = (TRANSACTION_TIMEOUT_MS + SWEEP_MS) / 1000 + 4.0
 START_SECONDS, DRAIN_SECONDS = 60.0, 40.0
+DIED_AT = "died "
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,7 @@ class Round:
         self._topics = [SOURCE, *(f"copies-{group}" for group in self._groups)]
         self._crew = Crew(self._tasks(), folder, self._recorder)
         self._down_nodes: list[int] = []
+        self._armed: CrashPoint | None = None
         self.deeds: Counter[str] = Counter()
 
     def _tasks(self) -> list[Task]:
@@ -113,8 +115,6 @@ class Round:
             seed=self._seed,
             is_draining=False,
         )
-        from dataclasses import replace
-
         tasks = []
         for number, client in enumerate(self._setting.producers):
             name = f"producer{number}-{client}"
@@ -212,7 +212,9 @@ class Round:
 
     def _tend(self) -> None:
         if not self._broker.is_running:
-            self._did("broker died at its crash point")
+            assert self._armed is not None, "the broker died, and nobody has killed it"
+            self._did(f"{DIED_AT}{self._armed.name}")
+            self._armed = None
             self._broker.kill()
             self._broker.start()
             self._down_nodes = []
@@ -240,6 +242,7 @@ class Round:
         self._broker.kill()
         time.sleep(self._random.uniform(0, 0.5))
         self._broker.start(crash)
+        self._armed = None if crash is None else crash[0]
         self._down_nodes = []
 
     def _freeze_broker(self) -> None:

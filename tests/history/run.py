@@ -19,15 +19,17 @@ from pathlib import Path
 
 from tests.history.brokers import MutantProcess
 from tests.history.mutants import MUTANTS
-from tests.history.round import SETTINGS, Round
+from tests.history.round import DIED_AT, SETTINGS, Report, Round
+
+from ottla.broker.crashpoints import CrashPoint
 
 ROUND_SECONDS = 25.0
 MUTANT_ROUNDS = 4
 MOST_PRINTED = 20
 
 
-def run_round(setting: str, seed: int, seconds: float, folder: Path) -> bool:
-    """Whether one round is without anomaly; its folder stays if not."""
+def run_round(setting: str, seed: int, seconds: float, folder: Path) -> Report | None:
+    """What one round without anomaly has done; the folder of another stays."""
     again = (
         f"python -m tests.history.run --minutes 0 --setting {setting} --seed {seed} "
         f"--seconds {seconds:g}"
@@ -37,16 +39,16 @@ def run_round(setting: str, seed: int, seconds: float, folder: Path) -> bool:
     except Exception as error:
         print(f"{setting} seed {seed}: FAILED: {error!r}")
         print(f"  the history is in {folder}; repeat it: {again}", flush=True)
-        return False
+        return None
     print(report, flush=True)
     if not report.anomalies:
         shutil.rmtree(folder)
-        return True
+        return report
     for anomaly in report.anomalies[:MOST_PRINTED]:
         print(f"  {anomaly}")
     print(f"  {len(report.anomalies)} anomalies; the history is in {folder}; repeat it: {again}")
     sys.stdout.flush()
-    return False
+    return None
 
 
 def run_for(
@@ -55,11 +57,19 @@ def run_for(
     """Rounds with rising seeds, at least one; how many there were, and how many failed."""
     end = time.monotonic() + minutes * 60
     failed = number = 0
+    counts: Counter[str] = Counter()
     while number == 0 or time.monotonic() < end:
         setting = names[number % len(names)]
         folder = keep / f"{setting}-{seed + number}"
-        failed += not run_round(setting, seed + number, seconds, folder)
+        report = run_round(setting, seed + number, seconds, folder)
+        if report is None:
+            failed += 1
+        else:
+            counts += report.counts + report.deeds
         number += 1
+    unseen = [point.name for point in CrashPoint if f"{DIED_AT}{point.name}" not in counts]
+    print(", ".join(f"{name} {count}" for name, count in sorted(counts.items())))
+    print(f"crash points without a death: {', '.join(unseen) or 'none'}", flush=True)
     return number, failed
 
 
