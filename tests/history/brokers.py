@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from tests.history.proxy import Route
@@ -131,8 +132,10 @@ class BrokerProcess:
             self._process.kill()
             self._process.wait()
             for pipe in (self._process.stdin, self._process.stdout):
+                # What could not be written to a dead process is tried once more by close.
                 if pipe is not None:
-                    pipe.close()
+                    with suppress(OSError):
+                        pipe.close()
             self._process = None
 
     def freeze(self, seconds: float) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any, Final
 
+from tests.history.digest import Place
+
 from ottla.broker.apis import SERVED
 from ottla.core.turn import Producer
 from ottla.records.batch import read_header
@@ -74,6 +76,24 @@ class Frame:
             header = read_header(message.topic_data[0].partition_data[0].records, 0)
             return message.transactional_id, Producer(header.producer_id, header.producer_epoch)
         return message.transactional_id, Producer(message.producer_id, message.producer_epoch)
+
+    @property
+    def places(self) -> frozenset[Place]:
+        """The partitions that a Produce is for, or that a transaction of version 1 is to have."""
+        message = self.message
+        if self.api_key == PRODUCE:
+            return frozenset(
+                Place(topic.name, data.index)
+                for topic in message.topic_data
+                for data in topic.partition_data
+            )
+        if self.api_key == ADD_PARTITIONS:
+            return frozenset(
+                Place(topic.name, partition)
+                for topic in message.v3_and_below_topics
+                for partition in topic.partitions
+            )
+        return frozenset()
 
     def __str__(self) -> str:
         name = SERVED[self.api_key].name if self.api_key in SERVED else str(self.api_key)

@@ -18,12 +18,15 @@ from tests.history.client import (
 )
 from tests.history.digest import Place
 
+FLUSH_SECONDS = 8.0
+
 
 class KafkaPythonClient(Client):
     """A producer of kafka-python."""
 
     def __init__(self, bootstrap_servers: str, transactional_id: str, group: str) -> None:
         self._group = group
+        self._sent: list[Any] = []
         self._producer = self._call(
             Then.END,
             KafkaProducer,
@@ -47,6 +50,7 @@ class KafkaPythonClient(Client):
             raise FailedError(then, repr(error)) from error
 
     def begin(self) -> None:
+        self._sent = []
         self._call(Then.END, self._producer.begin_transaction)
 
     def send(self, place: Place, value: str, on_sent: OnSent) -> None:
@@ -57,6 +61,7 @@ class KafkaPythonClient(Client):
             value.encode(),
             partition=place.partition,
         )
+        self._sent.append(sent)
         sent.add_callback(lambda metadata: on_sent(metadata.offset, ""))
         sent.add_errback(lambda error: on_sent(None, repr(error)))
 
@@ -68,6 +73,10 @@ class KafkaPythonClient(Client):
         self._call(Then.ABORT, self._producer.send_offsets_to_transaction, positions, self._group)
 
     def commit(self) -> None:
+        # It commits without a record that it gave up, so one has to look whether there is one.
+        self._call(Then.ABORT, self._producer.flush, FLUSH_SECONDS)
+        if any(sent.failed() for sent in self._sent):
+            raise FailedError(Then.ABORT, "a record could not be sent")
         # Whatever goes wrong: the outcome is not known, and the next process finds out.
         self._call(Then.END, self._producer.commit_transaction)
 

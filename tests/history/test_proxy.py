@@ -15,10 +15,20 @@ from tests.history.proxy import CALM, Fault, ProxyThread, Route, Weather
 import ottla
 from ottla.client.raw import RawConnection
 from ottla.model import Endpoint
+from ottla.records.batch import build_batch
+from ottla.records.record import Record
 from ottla.wire.framing import frame_request
-from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from ottla.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
 from ottla.wire.messages.end_txn import EndTxnRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
+from ottla.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 
 ANSWER = b"\x00\x00\x00\x04\x00\x00\x00\x07"
 WAIT_SECONDS = 10.0
@@ -110,13 +120,24 @@ def end_of(epoch: int, version: int) -> bytes:
     return frame_request(request, version, 1, "client")
 
 
-def beginning_of(epoch: int) -> bytes:
+def beginning_of(epoch: int, *partitions: int) -> bytes:
     request = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id="id",
         v3_and_below_producer_id=1,
         v3_and_below_producer_epoch=epoch,
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name="topic", partitions=list(partitions))],
     )
     return frame_request(request, 3, 2, "client")
+
+
+def write_to(partition: int) -> bytes:
+    batch = build_batch(
+        [Record(0, 0, None, b"value")], producer_id=1, producer_epoch=0, base_sequence=0
+    )
+    data = PartitionProduceData(index=partition, records=batch)
+    topics = [TopicProduceData(name="topic", partition_data=[data])]
+    request = ProduceRequest(transactional_id="id", acks=-1, timeout_ms=1000, topic_data=topics)
+    return frame_request(request, 11, 3, "client")
 
 
 def test_what_is_forwarded_arrives_unchanged_and_is_answered(stage: Stage) -> None:
@@ -177,6 +198,21 @@ def test_a_late_end_of_version_1_arrives_when_another_producer_has_the_id(stage:
     assert stage.call(beginning_of(1)) == ANSWER
     stage.proxy.heal()
     assert end_of(0, VERSION_1) in stage.upstream.await_frames(2)
+
+
+def test_a_late_write_of_version_1_arrives_until_the_next_transaction_has_its_partition(
+    stage: Stage,
+) -> None:
+    stage.set_fault(Fault.HOLD)
+    for partition in (0, 1):
+        assert stage.call(write_to(partition)) == b""
+    stage.set_calm()
+    assert stage.call(end_of(0, VERSION_1)) == ANSWER
+    assert stage.call(beginning_of(0, 1)) == ANSWER
+    stage.proxy.heal()
+    arrived = stage.upstream.await_frames(3)
+    assert write_to(0) in arrived
+    assert write_to(1) not in arrived[arrived.index(beginning_of(0, 1)) :]
 
 
 def test_clients_are_led_through_the_proxy_to_every_one_of_three_nodes(tmp_path: Path) -> None:
