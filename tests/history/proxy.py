@@ -26,6 +26,8 @@ LATE_ANSWER_SECONDS: Final = 5.0
 # How long the broker gets to answer a client that is cut off, before it sees that, too.
 LINGER_SECONDS: Final = 0.5
 STOP_SECONDS: Final = 10.0
+# How much of the longest time a request is held back for a moment.
+MOMENT: Final = 0.05
 
 
 class Fault(Enum):
@@ -57,7 +59,7 @@ ROUGH: Final = Weather(
         Fault.DELAY: 0.03,
         Fault.LOSE: 0.004,
         Fault.LOSE_ANSWER: 0.015,
-        Fault.HOLD: 0.015,
+        Fault.HOLD: 0.025,
         Fault.DUPLICATE: 0.04,
     },
     {Fault.DELAY: 0.02, Fault.LOSE: 0.003, Fault.LOSE_ANSWER: 0.003},
@@ -173,7 +175,7 @@ class Proxy:
             if fault is Fault.LOSE:
                 return
             if fault in (Fault.HOLD, Fault.DUPLICATE):
-                seconds = self._random.uniform(0, self.weather.longest_hold_seconds)
+                seconds = self._hold_seconds()
                 self._spawn(self._deliver_late(connection.route, frame, seconds, chance))
             if fault is Fault.HOLD:
                 return
@@ -187,6 +189,11 @@ class Proxy:
                 connection.client.transport.abort()
                 await asyncio.sleep(LINGER_SECONDS)
                 return
+
+    def _hold_seconds(self) -> float:
+        """As often a moment, in which the next transaction begins, as seconds, in which much happens."""
+        longest = self.weather.longest_hold_seconds
+        return self._random.uniform(0, longest * self._random.choice((MOMENT, 1.0)))
 
     def _choose(self, frame: Frame) -> Fault:
         weather = self.weather
