@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -16,6 +17,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 
 from tests.history.brokers import MutantProcess
 from tests.history.mutants import MUTANTS
@@ -116,5 +118,11 @@ def main(arguments: list[str]) -> int:
     return bool(failed)
 
 
+def _end(number: int, frame: FrameType | None) -> None:
+    """Ends as an exception does: the processes of the round go first."""
+    sys.exit(128 + number)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _end)
     sys.exit(main(sys.argv[1:]))
