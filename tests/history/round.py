@@ -145,7 +145,7 @@ class Round:
                     isolation=isolation,
                 )
             )
-        return tasks
+        return [replace(task, seed=100 * self._seed + n) for n, task in enumerate(tasks)]
 
     def run(self, seconds: float) -> Report:
         """Everything; the processes are gone afterwards."""
