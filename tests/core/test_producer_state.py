@@ -212,6 +212,29 @@ def test_a_marker_with_the_same_epoch_keeps_the_sequence() -> None:
     log.append(1)
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_the_numbers_of_an_ended_transaction_used_again_are_no_repetition_of_it(
+    restarts: bool,
+) -> None:
+    # librdkafka sends 0 and 1, the connection is cut before the answer, the program aborts: the batches that wait to be
+    # repeated are dropped, and the next transaction uses 0 and 1 for other records.
+    log = Log()
+    log.append(0, transactional=True)
+    log.append(1, transactional=True)
+    log.mark(0)
+    if restarts:
+        log.restart()
+    for reused in (batch(1, transactional=True), batch(1, 3, transactional=True)):
+        assert log.verify_and_check(reused) is ErrorCode.INVALID_TXN_STATE
+    gap = log.verify_and_check(batch(3, transactional=True))
+    assert gap is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    first = log.append(2, transactional=True)
+    repeated = log.verify_and_check(batch(2, transactional=True))
+    assert isinstance(repeated, Sent)
+    assert repeated.base_offset == first
+    assert log.verify_and_check(batch(1, transactional=True)) is ErrorCode.INVALID_TXN_STATE
+
+
 def test_producers_expire_after_their_last_write() -> None:
     log = Log()
     log.append(0)

@@ -45,8 +45,15 @@ class Rules:
             in_order = batch.first_sequence == 0
         else:
             for first, last, base_offset in known.batches[-5:]:
-                if (first, last) == (batch.first_sequence, batch.last_sequence):
+                # What was written in a transaction is repeated in it or not at all.
+                has_ended = batch.is_transactional and (
+                    known.transaction_at is None or base_offset < known.transaction_at
+                )
+                if (first, last) == (batch.first_sequence, batch.last_sequence) and not has_ended:
                     return base_offset
+                numbers = (last - first) % SEQUENCES
+                if has_ended and (batch.first_sequence - first) % SEQUENCES <= numbers:
+                    return "INVALID_TXN_STATE"
             expected = (known.batches[-1][1] + 1) % SEQUENCES if known.batches else 0
             in_order = batch.first_sequence == expected
         if not in_order:

@@ -1,7 +1,7 @@
 """The long runs, which `make campaign` starts; a failure prints the command that repeats it.
 
 CAMPAIGN_SEED       the seed; random, and printed, unless given
-CAMPAIGN_PARTS      which parts to run: wire,batches,disk,torn,sim,scale,groups
+CAMPAIGN_PARTS      which parts to run: wire,batches,disk,torn,sim,scale,groups,history
 CAMPAIGN_FRAMES     mutated frames (1,000,000)
 CAMPAIGN_BATCHES    mutated record batches (200,000)
 CAMPAIGN_FOLDERS    damaged data folders (1,000)
@@ -9,6 +9,7 @@ CAMPAIGN_FIRST      the first damaged folder, to repeat one (0)
 CAMPAIGN_WORLDS     simulated worlds of each scenario (5,000); their seeds follow the campaign's
 CAMPAIGN_SEGMENTS   segments of 1 GB in the large log (100)
 CAMPAIGN_TOPICS     topics of 100 partitions each in the run at scale (100)
+CAMPAIGN_MINUTES    minutes of the history checker with real clients (30)
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from tests.fuzz.batches import run_batches
 from tests.fuzz.disk import run_disk
 from tests.fuzz.torn import TEARS, run_torn
 from tests.fuzz.wire import run_wire
+from tests.history.round import SETTINGS
+from tests.history.run import run_for
 from tests.scale.large_log import run_large_log
 from tests.scale.partitions import run_scale
 from tests.sim.run import SCENARIOS, play_seeds
@@ -96,6 +99,14 @@ def groups(folder: Path, seed: int) -> str:
     return "every test passed"
 
 
+def history(folder: Path, seed: int) -> str:
+    # Histories of failures stay where they are, for whoever looks into them.
+    keep = Path(tempfile.mkdtemp(prefix="ottla-history-"))
+    rounds, failed = run_for(number("CAMPAIGN_MINUTES", 30), seed, keep, list(SETTINGS))
+    assert not failed, f"{failed} of {rounds} rounds failed"
+    return f"{rounds} rounds with real clients"
+
+
 PARTS: dict[str, Callable[[Path, int], str]] = {
     "wire": wire,
     "batches": batches,
@@ -104,6 +115,7 @@ PARTS: dict[str, Callable[[Path, int], str]] = {
     "sim": sim,
     "scale": scale,
     "groups": groups,
+    "history": history,
 }
 
 

@@ -116,6 +116,26 @@ def sequence_before(sequence: int, count: int) -> int:
     return (sequence - count) & MAX_SEQUENCE
 
 
+def _is_of_ended(producer: Producer, sent: Sent) -> bool:
+    """Whether a transactional batch belongs to a transaction that is over."""
+    first_offset = producer.transaction_first_offset
+    return first_offset == NO_OFFSET or sent.base_offset < first_offset
+
+
+def _uses_numbers_again(producer: Producer, batch: ProducerBatch) -> bool:
+    """Whether a batch begins with a number that its producer used in an earlier transaction.
+
+    Who ends a transaction knows what became of its batches, so nobody repeats them after it. But librdkafka forgets a
+    batch that waits to be repeated when its transaction is aborted, and sends another one under the same numbers in the
+    next transaction: to confirm that as a repetition would lose it.
+    """
+    return batch.is_transactional and any(
+        _is_of_ended(producer, sent)
+        and sequence_before(batch.first_sequence, sent.first_sequence) <= sent.offset_delta
+        for sent in producer.sent
+    )
+
+
 class ProducerStates:
     """All producers of a partition."""
 
@@ -206,8 +226,12 @@ class ProducerStates:
                 if (
                     sent.last_sequence == batch.last_sequence
                     and sent.first_sequence == batch.first_sequence
+                    and not (batch.is_transactional and _is_of_ended(producer, sent))
                 ):
                     return sent
+            if _uses_numbers_again(producer, batch):
+                # librdkafka aborts the transaction then and goes on under a new epoch; out of order would end it.
+                return ErrorCode.INVALID_TXN_STATE
             # A marker with a new epoch leaves no batches: then the producer starts at 0 again.
             if batch.first_sequence != sequence_after(producer.last_sequence, 1):
                 return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

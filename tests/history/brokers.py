@@ -1,0 +1,187 @@
+"""The broker of a run as a process: one node (`ottla serve`), or three that leaders move between."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from tests.history.proxy import Route
+
+import ottla
+from ottla.broker.crashpoints import CrashPoint
+from ottla.model import Endpoint
+
+ROOT = Path(__file__).parents[2]
+SOURCES = Path(ottla.__file__).parents[1]
+# Clients that spin while there is no broker leave it little of two cores to start on.
+START_SECONDS = 90.0
+# Below the ports that the system gives to clients: nobody takes them while the broker is down.
+FIRST_PORT, LAST_PORT = 12_000, 30_000
+
+SWEEP_MS = 1_000
+OPTIONS = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": SWEEP_MS,
+    "transaction.state.log.num.partitions": 5,
+    "offsets.topic.num.partitions": 5,
+    "group.initial.rebalance.delay.ms": 0,
+    "group.min.session.timeout.ms": 1_000,
+    # Small segments and snapshots after every restart: recovery has something to do.
+    "log.segment.bytes": 65_536,
+}
+
+
+def environment() -> dict[str, str]:
+    """That of every process of a run: it finds `ottla` and `tests`."""
+    paths = [str(SOURCES), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def free_ports(count: int) -> int:
+    """The first of several ports in a row that nobody listens on."""
+    while True:
+        first = random.SystemRandom().randint(FIRST_PORT, LAST_PORT)
+        try:
+            for port in range(first, first + count):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        return first
+
+
+class BrokerProcess:
+    """A broker to kill, to stop for a while and to start again; its clients connect to the proxy."""
+
+    node_count = 1
+
+    def __init__(self, folder: Path) -> None:
+        ports = free_ports(2 * self.node_count)
+        self.routes = [
+            Route(
+                Endpoint("127.0.0.1", ports + self.node_count + number),
+                Endpoint("127.0.0.1", ports + number),
+            )
+            for number in range(self.node_count)
+        ]
+        self.log_path = folder / "broker.log"
+        self.data = folder / "data"
+        self.starts = 0
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What clients are given: the proxy."""
+        return ",".join(str(route.listen) for route in self.routes)
+
+    @property
+    def direct_addresses(self) -> list[str]:
+        """The broker itself, past the proxy."""
+        return [str(route.broker) for route in self.routes]
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def _module(self, crash: tuple[CrashPoint, int] | None) -> list[str]:
+        """What is run, up to `serve`."""
+        if crash is None:
+            return ["ottla"]
+        return ["ottla.testing.crashing", crash[0].name, str(crash[1])]
+
+    def _command(self, crash: tuple[CrashPoint, int] | None) -> list[str]:
+        (route,) = self.routes
+        options = [part for item in OPTIONS.items() for part in ("--set", f"{item[0]}={item[1]}")]
+        return [
+            *(sys.executable, "-m", *self._module(crash), "serve", "--data", str(self.data)),
+            *("--listen", str(route.broker), "--advertise", str(route.listen), *options),
+        ]
+
+    def start(self, crash: tuple[CrashPoint, int] | None = None) -> None:
+        """Starts, to die at a crash point if one is given; returns when it listens or is dead."""
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command(crash),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=environment(),
+                cwd=ROOT,
+            )
+        self.starts += 1
+        assert self._process.stdout is not None
+        watchdog = threading.Timer(START_SECONDS, self._process.kill)
+        watchdog.start()
+        line = self._process.stdout.readline()
+        watchdog.cancel()
+        if not line.startswith("listening on ") and crash is None:
+            log_text = self.log_path.read_text(encoding="utf-8")
+            raise AssertionError(f"the broker did not start: {line!r}\n{log_text[-3000:]}")
+
+    def kill(self) -> None:
+        """kill -9, at whatever it does."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            for pipe in (self._process.stdin, self._process.stdout):
+                # What could not be written to a dead process is tried once more by close.
+                if pipe is not None:
+                    with suppress(OSError):
+                        pipe.close()
+            self._process = None
+
+    def freeze(self, seconds: float) -> None:
+        """SIGSTOP, and SIGCONT later."""
+        process = self._process
+        assert process is not None
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(seconds)
+        process.send_signal(signal.SIGCONT)
+
+
+class MutantProcess(BrokerProcess):
+    """A broker with a bug (`tests.history.mutants`)."""
+
+    mutant = ""
+
+    def _module(self, crash: tuple[CrashPoint, int] | None) -> list[str]:
+        wanted = [] if crash is None else [crash[0].name, str(crash[1])]
+        return ["tests.history.mutants", self.mutant, *wanted]
+
+
+class ThreeNodes(BrokerProcess):
+    """Three nodes in one process (`tests.history.nodes`), which is told what to do line by line."""
+
+    node_count = 3
+
+    def _command(self, crash: tuple[CrashPoint, int] | None) -> list[str]:
+        first = self.routes[0]
+        settings = {
+            "listen": str(first.broker),
+            "advertise": str(first.listen),
+            "data_dir": str(self.data),
+            "options": OPTIONS,
+            "crash": None if crash is None else [crash[0].name, crash[1]],
+        }
+        return [sys.executable, "-m", "tests.history.nodes", json.dumps(settings)]
+
+    def tell(self, *command: str | int) -> str:
+        """Has the process do something; what it says, or that it is dead."""
+        process = self._process
+        if process is None or process.stdin is None or process.stdout is None:
+            return "dead"
+        try:
+            process.stdin.write(json.dumps(command) + "\n")
+            process.stdin.flush()
+        except OSError:
+            return "dead"
+        return process.stdout.readline().strip() or "dead"

@@ -1,0 +1,38 @@
+"""The clients by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from confluent_kafka import Consumer
+from tests.history.client import Client
+
+if TYPE_CHECKING:
+    from tests.history.worker import Task
+
+# Whose copiers share a group's partitions; the others take all of them, and their positions from the group.
+WITH_MEMBERS = ("confluent",)
+
+
+def make_client(task: Task, consumer: Consumer | None) -> Client:
+    """A producer; with a consumer it can make that one's offsets part of its transactions."""
+    # Only the client that is used is imported: there are many processes.
+    match task.client:
+        case "confluent":
+            from tests.history.confluent_client import ConfluentClient
+
+            metadata = None if consumer is None else consumer.consumer_group_metadata
+            return ConfluentClient(task.bootstrap_servers, task.transactional_id, metadata)
+        case "aiokafka":
+            from tests.history.aiokafka_client import AiokafkaClient
+
+            return AiokafkaClient(task.bootstrap_servers, task.transactional_id, task.group)
+        case "kafka-python":
+            from tests.history.kafka_python_client import KafkaPythonClient
+
+            return KafkaPythonClient(task.bootstrap_servers, task.transactional_id, task.group)
+        case "raw":
+            from tests.history.raw_client import RawClient
+
+            return RawClient(task.bootstrap_servers, task.transactional_id, task.group, task.seed)
+    raise ValueError(task.client)

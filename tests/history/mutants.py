@@ -1,0 +1,150 @@
+"""Brokers with a bug made on purpose, which the history runs have to find.
+
+python -m tests.history.mutants MUTANT serve ...
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ottla.broker import produce_verification
+from ottla.broker.crashpoints import CrashPoint
+from ottla.broker.handlers import produce
+from ottla.broker.shard import AlreadySo, Shard
+from ottla.core.group.events import OffsetCommitted
+from ottla.core.group.offsets import OffsetTable
+from ottla.core.partition import Partition
+from ottla.core.producer_state import ProducerStates
+from ottla.core.turn import Turn
+from ottla.core.txn.events import TransactionSaved
+from ottla.core.txn.machine import TransactionMachine
+from ottla.core.txn.requests import EndRequest
+from ottla.core.txn.states import IN_BETWEEN
+from ottla.errors import ErrorCode
+from ottla.testing.crashing import crash_at
+
+LOST_MARKER = 10
+
+
+def _change(owner: object, name: str, value: object) -> None:
+    """Puts a bug in the place of a method."""
+    assert hasattr(owner, name)
+    setattr(owner, name, value)
+
+
+def end_whatever_the_epoch() -> None:
+    """An EndTxn ends the transaction that is open, not the one that it was sent for (KAFKA-17754)."""
+
+    def check(
+        self: TransactionMachine, saved: TransactionSaved, request: EndRequest
+    ) -> ErrorCode | None:
+        if saved.state in IN_BETWEEN:
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        return self._check_begun(saved, request)
+
+    _change(TransactionMachine, "_check_end", check)
+    _change(TransactionMachine, "_check_end_of_version_1", check)
+
+
+def lose_a_marker() -> None:
+    """Every tenth marker is acknowledged and not written."""
+    append_marker = Shard.append_marker
+    count = 0
+
+    def append(self: Shard, *arguments: Any) -> Any:
+        nonlocal count
+        count += 1
+        return append_marker(self, *arguments) if count % LOST_MARKER else AlreadySo(None)
+
+    _change(Shard, "append_marker", append)
+
+
+def show_open_transactions() -> None:
+    """The high watermark is taken for the last stable offset."""
+    _change(Partition, "last_stable_offset", property(lambda self: self.high_watermark))
+
+
+def hide_aborted_transactions() -> None:
+    """Readers are not told what was aborted."""
+
+    def aborted_in(self: Shard, *arguments: Any) -> Sequence[Any]:
+        return ()
+
+    _change(Shard, "aborted_in", aborted_in)
+
+
+def commit_offsets_at_once() -> None:
+    """Offsets in a transaction count before it is committed."""
+
+    def commit_pending(self: OffsetTable, commit: OffsetCommitted, producer_id: int) -> None:
+        self.commit(commit)
+
+    _change(OffsetTable, "commit_pending", commit_pending)
+
+
+def append_repetitions() -> None:
+    """A batch that is there already is appended once more."""
+    check_order = ProducerStates._check_order
+
+    def check(self: ProducerStates, batch: Any) -> Any:
+        found = check_order(self, batch)
+        return found if isinstance(found, ErrorCode) else ErrorCode.NONE
+
+    _change(ProducerStates, "_check_order", check)
+
+
+def forget_what_was_prepared() -> None:
+    """A coordinator that starts does not go on with what was prepared."""
+    start = TransactionMachine.start
+
+    def forgetful(self: TransactionMachine, turn: Turn) -> None:
+        saved, self._saved = self._saved, {}
+        start(self, turn)
+        self._saved = saved
+
+    _change(TransactionMachine, "start", forgetful)
+
+
+def ignore_verification() -> None:
+    """What the coordinator says of a transaction's first batch on a partition is not heeded (KIP-890)."""
+    verify = produce_verification.verify
+
+    async def careless(
+        node: Any, request: Any, version: int, unverified: produce_verification.Verifications
+    ) -> produce_verification.Verdicts:
+        await verify(node, request, version, unverified)
+        return {partition: found for partition, (_, found) in unverified.items()}
+
+    _change(produce, "verify", careless)
+
+
+MUTANTS: dict[str, Callable[[], None]] = {
+    mutant.__name__: mutant
+    for mutant in (
+        end_whatever_the_epoch,
+        lose_a_marker,
+        show_open_transactions,
+        hide_aborted_transactions,
+        commit_offsets_at_once,
+        append_repetitions,
+        forget_what_was_prepared,
+        ignore_verification,
+    )
+}
+
+
+def main(arguments: list[str]) -> int:
+    from ottla.cli.main import main as ottla
+
+    name, *rest = arguments
+    MUTANTS[name]()
+    if rest[0] in CrashPoint.__members__:
+        point, count, *rest = rest
+        crash_at(CrashPoint[point], int(count))
+    return ottla(rest)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

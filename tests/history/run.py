@@ -1,0 +1,128 @@
+"""Runs with real clients against the real server, one seed after the other, until the time is over.
+
+python -m tests.history.run --minutes 30 --seed 1
+python -m tests.history.run --mutants
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+
+from tests.history.brokers import MutantProcess
+from tests.history.mutants import MUTANTS
+from tests.history.round import DIED_AT, SETTINGS, Report, Round
+
+from ottla.broker.crashpoints import CrashPoint
+
+ROUND_SECONDS = 25.0
+MUTANT_ROUNDS = 4
+MOST_PRINTED = 20
+
+
+def run_round(setting: str, seed: int, seconds: float, folder: Path) -> Report | None:
+    """What one round without anomaly has done; the folder of another stays."""
+    again = (
+        f"python -m tests.history.run --minutes 0 --setting {setting} --seed {seed} "
+        f"--seconds {seconds:g}"
+    )
+    try:
+        report = Round(SETTINGS[setting], folder, seed).run(seconds)
+    except Exception as error:
+        print(f"{setting} seed {seed}: FAILED: {error!r}")
+        print(f"  the history is in {folder}; repeat it: {again}", flush=True)
+        return None
+    print(report, flush=True)
+    if not report.anomalies:
+        shutil.rmtree(folder)
+        return report
+    for anomaly in report.anomalies[:MOST_PRINTED]:
+        print(f"  {anomaly}")
+    print(f"  {len(report.anomalies)} anomalies; the history is in {folder}; repeat it: {again}")
+    sys.stdout.flush()
+    return None
+
+
+def run_for(
+    minutes: float, seed: int, keep: Path, names: Sequence[str], seconds: float = ROUND_SECONDS
+) -> tuple[int, int]:
+    """Rounds with rising seeds, at least one; how many there were, and how many failed."""
+    end = time.monotonic() + minutes * 60
+    failed = number = 0
+    counts: Counter[str] = Counter()
+    while number == 0 or time.monotonic() < end:
+        setting = names[number % len(names)]
+        folder = keep / f"{setting}-{seed + number}"
+        report = run_round(setting, seed + number, seconds, folder)
+        if report is None:
+            failed += 1
+        else:
+            counts += report.counts + report.deeds
+        number += 1
+    unseen = [point.name for point in CrashPoint if f"{DIED_AT}{point.name}" not in counts]
+    print(", ".join(f"{name} {count}" for name, count in sorted(counts.items())))
+    print(f"crash points without a death: {', '.join(unseen) or 'none'}", flush=True)
+    return number, failed
+
+
+def find_mutants(names: Sequence[str], seed: int, seconds: float, keep: Path) -> int:
+    """Whether brokers with bugs are told from the others; how many were not."""
+    missed = 0
+    for name in names:
+        broker = type(name, (MutantProcess,), {"mutant": name})
+        setting = replace(SETTINGS["one"], name=name, broker=broker)
+        found: Counter[str] = Counter()
+        rounds = 0
+        while not found and rounds < MUTANT_ROUNDS:
+            folder = keep / f"{name}-{seed + rounds}"
+            try:
+                report = Round(setting, folder, seed + rounds).run(seconds)
+                found = Counter(anomaly.kind.name for anomaly in report.anomalies)
+            except AssertionError as error:
+                found[str(error)] += 1
+            shutil.rmtree(folder)
+            rounds += 1
+        missed += not found
+        print(f"{name}: {dict(found) or 'NOT FOUND'} after {rounds} round(s)", flush=True)
+    return missed
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.history.run")
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
+    parser.add_argument("--seconds", type=float, default=ROUND_SECONDS, help="of each round")
+    parser.add_argument("--setting", choices=[*SETTINGS, "all"], default="all")
+    parser.add_argument("--keep", type=Path, help="where histories of failures are kept")
+    parser.add_argument(
+        "--mutants", nargs="*", choices=MUTANTS, help="run brokers with bugs: these, or all"
+    )
+    options = parser.parse_args(arguments)
+    keep = options.keep or Path(tempfile.mkdtemp(prefix="ottla-history-"))
+    if options.mutants is not None:
+        names = options.mutants or list(MUTANTS)
+        return bool(find_mutants(names, options.seed, options.seconds, keep))
+    names = list(SETTINGS) if options.setting == "all" else [options.setting]
+    rounds, failed = run_for(options.minutes, options.seed, keep, names, options.seconds)
+    print(f"{rounds} rounds, {failed} failed")
+    return bool(failed)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """Ends as an exception does: the processes of the round go first."""
+    sys.exit(128 + number)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _end)
+    sys.exit(main(sys.argv[1:]))
