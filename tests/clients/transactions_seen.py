@@ -99,7 +99,7 @@ def wait_until_at_rest(bootstrap_servers: str, transactional_id: str) -> None:
 
 def open_transactions(addresses: Iterable[str]) -> dict[str, str]:
     """The ids that have a transaction which is not over, and its state."""
-    found = {}
+    found: dict[str, str] = {}
     request = ListTransactionsRequest(state_filters=[], producer_id_filters=[], duration_filter=-1)
     for address in addresses:
         with RawConnection(address) as connection:

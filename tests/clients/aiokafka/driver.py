@@ -48,6 +48,8 @@ def translated() -> Iterator[None]:
         raise RefusedError(ErrorCode.PRODUCER_FENCED, str(error)) from error
     except errors.BrokerResponseError as error:
         raise RefusedError(error.errno, str(error)) from error
+    except errors.KafkaError as error:
+        raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)) from error
 
 
 def options_of(options: ProducerOptions) -> dict[str, Any]:
@@ -107,8 +109,11 @@ class AioProducer(Producer):
         return [-1 if metadata is None else metadata.offset for metadata in sent]
 
     def close(self) -> None:
-        self.runner.run(self.client.stop())
-        self.runner.close()
+        try:
+            with translated():
+                self.runner.run(self.client.stop())
+        finally:
+            self.runner.close()
 
 
 async def read(client: Any, count: int) -> list[Received]:
@@ -172,7 +177,11 @@ class AioMember(Member):
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self.thread.start()
-        self.client = self._run(self._started(bootstrap_servers, topic))
+        try:
+            self.client = self._run(self._started(bootstrap_servers, topic))
+        except BaseException:
+            self._end_loop()
+            raise
 
     def _run(self, step: Coroutine[Any, Any, T]) -> T:
         with translated():
@@ -187,7 +196,11 @@ class AioMember(Member):
             enable_auto_commit=False,
             auto_offset_reset="earliest",
         )
-        await client.start()
+        try:
+            await client.start()
+        except BaseException:
+            await client.stop()
+            raise
         return client
 
     def read(self, count: int) -> list[Received]:
@@ -204,7 +217,12 @@ class AioMember(Member):
         return found
 
     def close(self) -> None:
-        self._run(self.client.stop())
+        try:
+            self._run(self.client.stop())
+        finally:
+            self._end_loop()
+
+    def _end_loop(self) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join()
         self.loop.close()

@@ -150,7 +150,11 @@ class JavaTransactionalProducer(TransactionalProducer):
         }
         self.connection = agent.connect()
         self.connection.call("producer", *_words(settings))
-        self.connection.call("init")
+        try:
+            self.connection.call("init")
+        except BaseException:
+            self.close()
+            raise
 
     def begin(self) -> None:
         self.connection.call("begin")

@@ -41,6 +41,8 @@ def translated() -> Iterator[None]:
         raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
     except errors.BrokerResponseError as error:
         raise RefusedError(error.errno, str(error)) from error
+    except errors.KafkaError as error:
+        raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)) from error
 
 
 def options_of(options: ProducerOptions) -> dict[str, Any]:
@@ -173,8 +175,12 @@ class PythonTransactionalProducer(TransactionalProducer):
             transaction_timeout_ms=timeout_ms,
             max_block_ms=READ_SECONDS * 1000,
         )
-        with translated():
-            self.client.init_transactions()
+        try:
+            with translated():
+                self.client.init_transactions()
+        except BaseException:
+            self.close()
+            raise
 
     def begin(self) -> None:
         with translated():
