@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
@@ -41,6 +42,7 @@ class Copier:
     group_id: str
     partition_count: int
     records_per_partition: int
+    pause_seconds: float = 0.0
     turns: int = 0
     failures: list[Exception] = field(default_factory=list)
     # How far it is known to have come.
@@ -117,6 +119,7 @@ class Copier:
                         records = member.read(TURN_RECORDS)
                         if records:
                             self.copy(producer, member, records)
+                        time.sleep(self.pause_seconds)
             except (RefusedError, TimeoutError) as error:
                 self.failures.append(error)
 

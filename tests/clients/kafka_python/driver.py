@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,6 +31,9 @@ from tests.clients.messages import Message, Received
 
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
+
+# A step of a transaction takes milliseconds.
+STEP_SECONDS = READ_SECONDS / 2
 
 
 @contextmanager
@@ -66,6 +70,26 @@ def options_of(options: ProducerOptions) -> dict[str, Any]:
             "enable_idempotence": False,
         }
     return {name: value for name, value in chosen.items() if value is not None}
+
+
+def in_time(step: Callable[[], None]) -> None:
+    """Gives up in the end, which the client does not: it forgets a request whose connection is refused."""
+    found: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            step()
+        except BaseException as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(STEP_SECONDS)
+    if thread.is_alive():
+        raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, f"nothing came of it in {STEP_SECONDS} s")
+    with translated():
+        for error in found:
+            raise error
 
 
 def send(
@@ -195,16 +219,14 @@ class PythonTransactionalProducer(TransactionalProducer):
             kafka.TopicPartition(*partition): kafka.OffsetAndMetadata(offset, "", -1)
             for partition, offset in offsets.items()
         }
-        with translated():
-            self.client.send_offsets_to_transaction(places, member.client.group_metadata())
+        group = member.client.group_metadata()
+        in_time(lambda: self.client.send_offsets_to_transaction(places, group))
 
     def commit(self) -> None:
-        with translated():
-            self.client.commit_transaction()
+        in_time(self.client.commit_transaction)
 
     def abort(self) -> None:
-        with translated():
-            self.client.abort_transaction()
+        in_time(self.client.abort_transaction)
 
     def close(self) -> None:
         self.client.close(timeout=1)
