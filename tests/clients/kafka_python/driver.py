@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import kafka
@@ -229,7 +229,9 @@ class PythonTransactionalProducer(TransactionalProducer):
         in_time(self.client.abort_transaction)
 
     def close(self) -> None:
-        self.client.close(timeout=1)
+        # It would wait for what it has forgotten.
+        with suppress(errors.KafkaError):
+            self.client.close(timeout=0)
 
 
 class PythonMember(Member):
@@ -243,6 +245,9 @@ class PythonMember(Member):
             isolation_level="read_committed",
             enable_auto_commit=False,
             auto_offset_reset="earliest",
+            # One that could not leave holds its successor up for so long.
+            session_timeout_ms=6_000,
+            heartbeat_interval_ms=500,
         )
 
     def read(self, count: int) -> list[Received]:
