@@ -112,7 +112,7 @@ def test_garbage_is_a_topic_id_or_a_value_error(text: str) -> None:
 def test_a_key_has_the_coordinator_that_it_has_in_kafka(
     key: str, java_hash: int, partition: int
 ) -> None:
-    assert java_string_hash(key) == java_hash
+    assert java_string_hash(key) == java_hash % 2**32
     assert coordinator_partition(key, 50) == partition
     assert coordinator_partition(key, 1) == 0
 

@@ -81,17 +81,23 @@ def parse_topic_id(text: str) -> UUID:
 
 
 def java_string_hash(text: str) -> int:
-    """Java's `String.hashCode`: a polynomial in 31 over UTF-16 units, as a signed 32-bit number."""
-    units = text.encode("utf-16-be", "surrogatepass")
+    """Java's `String.hashCode`: a polynomial in 31 over UTF-16 units, as an unsigned 32-bit number."""
+    units = text.encode("ascii") if text.isascii() else memoryview(_native_units(text)).cast("H")
     value = 0
-    for at in range(0, len(units), 2):
-        value = (31 * value + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
-    return value - (1 << 32) if value >= 1 << 31 else value
+    for unit in units:
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return value
+
+
+def _native_units(text: str) -> bytes:
+    # The cast reads units in this machine's byte order, which the codec writes after a mark.
+    return text.encode("utf-16", "surrogatepass")[2:]
 
 
 @lru_cache(maxsize=4096)
 def coordinator_partition(key: str, partition_count: int) -> int:
     """The partition of an internal topic that a group or a transactional id belongs to."""
     value = java_string_hash(key)
-    # Java has no positive counterpart of the smallest number; Kafka takes 0 for it.
-    return 0 if value == -(1 << 31) else abs(value) % partition_count
+    if value == 1 << 31:
+        return 0  # as a signed number it is the smallest, which has no positive counterpart
+    return min(value, (1 << 32) - value) % partition_count

@@ -6,9 +6,10 @@ import socket
 import subprocess
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from ottla.model import topic_id_text
 
@@ -51,7 +52,9 @@ def dump_log(jars: Path, files: Iterable[Path], *options: str) -> str:
 
 
 @contextmanager
-def running_kafka(jars: Path, folder: Path) -> Iterator[str]:
+def running_kafka(
+    jars: Path, folder: Path, options: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[str]:
     """Kafka's broker with its data in `folder / "data"`; gives its address, and stops it cleanly."""
     with ExitStack() as stack:
         # Both are held until both are known, or they could be the same.
@@ -62,10 +65,9 @@ def running_kafka(jars: Path, folder: Path) -> Iterator[str]:
             ports.append(listener.getsockname()[1])
     port, controller_port = ports
     properties = folder / "server.properties"
-    properties.write_text(
-        _PROPERTIES.format(port=port, controller_port=controller_port, data=folder / "data"),
-        encoding="utf-8",
-    )
+    text = _PROPERTIES.format(port=port, controller_port=controller_port, data=folder / "data")
+    text += "".join(f"{name}={value}\n" for name, value in options.items())
+    properties.write_text(text, encoding="utf-8")
     cluster_id = "k" + topic_id_text(uuid.uuid4())[1:]
     format_command = java(
         jars, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.broker.group_requests import find_coordinator
 from tests.broker.processes import ServeProcess
 
 import ottla
@@ -34,6 +35,14 @@ def connection(broker: ottla.Broker) -> Iterator[RawConnection]:
 def topic() -> str:
     """A name that no other test uses."""
     return f"t-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def group(connection: RawConnection) -> str:
+    """The name of a group that no other test uses, on a broker that coordinates groups."""
+    name = f"g-{uuid.uuid4().hex[:12]}"
+    find_coordinator(connection, name)
+    return name
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import ottla
+from ottla.broker.fetching import ParkedFetch
 from ottla.broker.runtime import RunningBroker
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
@@ -105,9 +106,14 @@ def on_loop(broker: ottla.Broker, look: Callable[[RunningBroker], T]) -> T:
 
 
 def waiter_count(broker: ottla.Broker) -> int:
-    """How many fetches are parked."""
+    """How many fetches are parked; coordinators wait on their partitions as well."""
     return on_loop(
-        broker, lambda found: sum(len(shard.waiters) for shard in found.node.open_shards())
+        broker,
+        lambda found: sum(
+            isinstance(waiter, ParkedFetch)
+            for shard in found.node.open_shards()
+            for waiter in shard.waiters
+        ),
     )
 
 

@@ -52,9 +52,21 @@ def test_what_clients_need_to_see(connection: RawConnection) -> None:
     assert found[PRODUCE][0] == 0
     # Without it librdkafka silently stops compressing with lz4.
     assert FIND_COORDINATOR in found
-    assert set(GROUP_APIS) <= set(found)
-    # What is not there yet is not promised.
-    assert not set(TRANSACTION_APIS) & set(found)
+    assert {*GROUP_APIS, *TRANSACTION_APIS} <= set(found)
+
+
+def test_every_transaction_has_an_epoch_of_its_own(connection: RawConnection) -> None:
+    """Without the feature a client goes on with transaction version 1 (KIP-890)."""
+    answer = ask(connection, 4)
+    (supported,) = answer.supported_features
+    (finalized,) = answer.finalized_features
+    assert (supported.name, supported.min_version, supported.max_version) == (
+        "transaction.version",
+        0,
+        2,
+    )
+    assert (finalized.name, finalized.max_version_level) == ("transaction.version", 2)
+    assert answer.finalized_features_epoch >= 0
 
 
 @pytest.mark.parametrize("version", [5, 6, 99, 32767, -1])

@@ -76,7 +76,7 @@ def test_aborted_records_stay_unseen_wherever_a_cleaning_was_killed(
             log.roll()
         log.append((b"k1", b"v%d" % number))
         log.shard.append_marker(
-            MarkerType.ABORT, producer.producer_id, producer.epoch, 0, clock.now_ms()
+            MarkerType.ABORT, producer.producer_id, producer.epoch, 0, 1, clock.now_ms()
         )
         if number % 3 == 0:
             log.roll()

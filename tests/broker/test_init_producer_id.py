@@ -50,15 +50,6 @@ def test_a_producer_that_names_its_id_gets_a_new_one(connection: RawConnection) 
     assert answer.producer_id > old
 
 
-@pytest.mark.parametrize("version", [0, 6])
-def test_there_are_no_transactions_yet(connection: RawConnection, version: int) -> None:
-    answer = ask(connection, version, transactional_id="pipeline")
-    assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
-    empty = ask(connection, version, transactional_id="")
-    assert empty.error_code == ErrorCode.INVALID_REQUEST
-
-
 def test_ids_are_unique_over_restarts(start: Starter) -> None:
     ids = []
     for _ in range(3):

@@ -161,9 +161,11 @@ def test_a_name_like_that_of_another_topic_is_unknown_unless_it_is_to_be_created
     assert found.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def test_internal_topics_are_not_created_by_clients_that_look(connection: RawConnection) -> None:
-    (found,) = ask(connection, "__transaction_state").topics
-    assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+def test_internal_topics_are_not_created_by_clients_that_look(start: Starter) -> None:
+    with session_with(start()) as connection:
+        for name in ("__consumer_offsets", "__transaction_state"):
+            (found,) = ask(connection, name).topics
+            assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 # Topic ids.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.broker import option_probes
 from tests.broker.conftest import Starter
+from tests.broker.group_option_probes import GROUP_PROBES
 from tests.broker.option_probes import (
-    BROKER_PROBES,
     TOPIC_PROBES,
     Bench,
     alter_broker,
@@ -14,12 +15,14 @@ from tests.broker.option_probes import (
 from tests.broker.requests import BROKER, TOPIC, create, session_with, set_options
 from tests.broker.test_describe_configs import DEFAULT, OF_BROKER, OF_TOPIC, STATIC
 from tests.broker.test_describe_configs import options_of as described_options
+from tests.broker.txn_option_probes import TRANSACTION_PROBES
 
 from ottla.config.broker import BrokerConfig, inherited
 from ottla.config.options import options_of
 from ottla.config.topic import TopicConfig
 from ottla.errors import ErrorCode
 
+BROKER_PROBES = {**option_probes.BROKER_PROBES, **GROUP_PROBES, **TRANSACTION_PROBES}
 TOPIC_OPTIONS = options_of(TopicConfig)
 BROKER_OPTIONS = options_of(BrokerConfig)
 BROKER_TO_TOPIC = {

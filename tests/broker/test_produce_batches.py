@@ -208,7 +208,7 @@ def test_a_producer_id_needs_an_epoch_and_a_sequence(connection: RawConnection, 
         assert refused(connection, topic, batch) == ErrorCode.INVALID_RECORD
 
 
-def test_a_transactional_batch_is_refused_as_nobody_has_a_transaction(
+def test_a_transactional_batch_without_a_transactional_id_is_refused(
     connection: RawConnection, topic: str
 ) -> None:
     create(connection, topic)
@@ -219,7 +219,8 @@ def test_a_transactional_batch_is_refused_as_nobody_has_a_transaction(
         producer_epoch=0,
         base_sequence=0,
     )
-    assert refused(connection, topic, batch) == ErrorCode.INVALID_TXN_STATE
+    error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert refused(connection, topic, batch) == error
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])

@@ -22,6 +22,7 @@ from ottla.broker.shard import Appended, Shard
 from ottla.client.raw import RawConnection
 from ottla.core.append import Prepared, prepare
 from ottla.core.partition import READ_COMMITTED
+from ottla.errors import ErrorCode
 from ottla.records.batch import BatchFlag, build_batch
 from ottla.records.control import MarkerType
 
@@ -41,7 +42,9 @@ def send(broker: ottla.Broker, topic: str, producer_id: int, sequence: int, valu
         assert isinstance(shard, Shard)
         made = prepare(data, shard.config, now_ms(), 12)
         assert isinstance(made, Prepared)
-        assert isinstance(shard.append(made, now_ms()), Appended)
+        verification = shard.partition.verification_for(made.header, 1)
+        assert not isinstance(verification, ErrorCode)
+        assert isinstance(shard.append(made, now_ms(), verification), Appended)
 
     on_loop(broker, append)
 
@@ -50,7 +53,7 @@ def end(broker: ottla.Broker, topic: str, producer_id: int, kind: MarkerType) ->
     def append(running: RunningBroker) -> None:
         shard = running.node.shard(topic, 0)
         assert isinstance(shard, Shard)
-        assert isinstance(shard.append_marker(kind, producer_id, 0, 0, now_ms()), Appended)
+        assert isinstance(shard.append_marker(kind, producer_id, 0, 0, 1, now_ms()), Appended)
 
     on_loop(broker, append)
 

@@ -14,6 +14,7 @@ from ottla.config.topic import TopicConfig
 from ottla.core.aborted import AbortedSpan, overlapping
 from ottla.core.append import Prepared, prepare
 from ottla.core.partition import READ_COMMITTED
+from ottla.errors import ErrorCode
 from ottla.records.batch import BatchHeader, read_batch, split_batches
 from ottla.records.control import MarkerType, parse_marker
 from ottla.storage.memory import MemoryStore
@@ -47,7 +48,11 @@ class Transactions:
         )
         made = prepare(batch, CONFIG, NOW_MS, 9)
         assert isinstance(made, Prepared)
-        appended = self.shard.append(made, NOW_MS)
+        verification = (
+            self.shard.partition.verification_for(made.header, 1) if is_transactional else None
+        )
+        assert not isinstance(verification, ErrorCode)
+        appended = self.shard.append(made, NOW_MS, verification)
         assert isinstance(appended, Appended)
         self.sequences[producer_id] = sequence + count
         offsets = range(appended.base_offset, appended.base_offset + count)
@@ -57,7 +62,7 @@ class Transactions:
             self.committed.update(offsets)
 
     def end(self, producer_id: int, kind: MarkerType) -> None:
-        assert isinstance(self.shard.append_marker(kind, producer_id, 0, 1, NOW_MS), Appended)
+        assert isinstance(self.shard.append_marker(kind, producer_id, 0, 1, 1, NOW_MS), Appended)
         offsets = self.open.pop(producer_id, [])
         if kind is MarkerType.COMMIT:
             self.committed.update(offsets)

@@ -149,6 +149,16 @@ def test_a_topic_that_grew_keeps_its_id_and_config() -> None:
     assert topic.config == {"retention.ms": "5"}
 
 
+def test_an_internal_topic_does_not_grow() -> None:
+    catalog = Catalog({})
+    changes = create(catalog, new("__consumer_offsets"))
+    assert not isinstance(changes, Refused)
+    catalog.apply(changes)
+    refused = catalog.add_partitions("__consumer_offsets", 60, None, [1])
+    assert isinstance(refused, Refused)
+    assert refused.error is ErrorCode.INVALID_REQUEST
+
+
 def test_a_deleted_topic_is_remembered_until_its_data_is_gone() -> None:
     catalog = with_topic()
     catalog.apply(catalog.delete(catalog.topics["orders"], 1000))

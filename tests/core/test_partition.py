@@ -178,7 +178,9 @@ class PartitionMachine(RuleBasedStateMachine):
             first_sequence=self.sequences.get(producer_id, 0),
             transactional=True,
         )
-        assert self.partition.decide_append(header_of(data)) is ErrorCode.NONE
+        verification = self.partition.verification_for(header_of(data), 1)
+        assert not isinstance(verification, ErrorCode)
+        assert self.partition.decide_append(header_of(data), verification) is ErrorCode.NONE
         apply(self.partition, data)
         self.sequences[producer_id] = self.sequences.get(producer_id, 0) + count
         if not any(found[0] == producer_id and found[2] is None for found in self.transactions):

@@ -15,6 +15,7 @@ from ottla.core.producer_state import (
     ProducerBatch,
     ProducerStates,
     Sent,
+    Verification,
     sequence_after,
     sequence_before,
 )
@@ -41,11 +42,18 @@ class Log:
         self, first: int, count: int = 1, *, epoch: int = 0, transactional: bool = False
     ) -> int:
         made = batch(first, count, epoch=epoch, transactional=transactional)
-        assert self.states.check(made) is ErrorCode.NONE
+        assert self.verify_and_check(made) is ErrorCode.NONE
         base_offset = self.end_offset
         self.end_offset += count
         self.states.apply_batch(made, base_offset, self.end_offset - 1, 1000)
         return base_offset
+
+    def verify_and_check(self, made: ProducerBatch) -> Sent | ErrorCode:
+        """What becomes of a batch that the coordinator knows of."""
+        verification = self.states.verification_for(made, 1) if made.is_transactional else None
+        return self.states.check(
+            made, verification if isinstance(verification, Verification) else None
+        )
 
     def mark(self, epoch: int, *, coordinator_epoch: int = 0) -> EndedTransaction | None:
         offset = self.end_offset

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ottla.core.producer_state import ProducerBatch, ProducerStates, Sent
+from ottla.core.producer_state import ProducerBatch, ProducerStates, Sent, Verification
 from ottla.errors import ErrorCode
 
 SEQUENCES = 2**31
@@ -51,7 +51,9 @@ class Rules:
             in_order = batch.first_sequence == expected
         if not in_order:
             return "OUT_OF_ORDER_SEQUENCE_NUMBER"
-        if known.transaction_at is not None and not batch.is_transactional:
+        if known.transaction_at is not None and (
+            not batch.is_transactional or batch.producer_epoch != known.epoch
+        ):
             return "INVALID_TXN_STATE"
         return "append"
 
@@ -86,7 +88,7 @@ class ProducerStateMachine(RuleBasedStateMachine):
 
     def _try(self, batch: ProducerBatch) -> None:
         expected = self.rules_.decide(batch)
-        verdict = self.states.check(batch)
+        verdict = self.states.check(batch, self._verification(batch))
         if isinstance(verdict, Sent):
             assert verdict.base_offset == expected
             return
@@ -97,6 +99,12 @@ class ProducerStateMachine(RuleBasedStateMachine):
             self.end_offset += count
             self.states.apply_batch(batch, base_offset, self.end_offset - 1, self.now_ms)
             self.rules_.append(batch, base_offset, self.now_ms)
+
+    def _verification(self, batch: ProducerBatch) -> Verification | None:
+        if not batch.is_transactional:
+            return None
+        found = self.states.verification_for(batch, 1)
+        return found if isinstance(found, Verification) else None
 
     @rule(
         producer_id=PRODUCER_IDS,

@@ -137,7 +137,7 @@ def test_a_damaged_marker_is_told_and_crashes_nothing() -> None:
     """Nobody checks checksums of what was on disk; a replay reads markers, and has to say what is wrong."""
     log = Restarting()
     assert log.send(1, 1, 0) == 0
-    log.shard.append_marker(MarkerType.ABORT, 1, 0, 0, NOW_MS)
+    log.shard.append_marker(MarkerType.ABORT, 1, 0, 0, 1, NOW_MS)
     segment = log.store._partitions["orders", 0].segments[0]
     marker = segment.batches[1]
     for position in range(61, len(marker)):

@@ -37,6 +37,7 @@ SLICE_RECORDS: Final = 500
 BATCH_BYTES: Final = 512 * 1024
 
 Event = Any
+Decision = Callable[[Turn], None]
 Buffer = bytes | bytearray | memoryview
 
 
@@ -122,7 +123,7 @@ class Coordinator(Generic[M]):
         self._discard = discard
         self._loop = asyncio.get_running_loop()
         self.is_gone = False
-        self._queue: list[Callable[[Turn], None]] = []
+        self._queue: list[tuple[Request, Decision]] = []
         self._drains_soon = False
         # Everybody who has not been answered; a dict for its order.
         self._waiting: dict[Request, None] = {}
@@ -169,8 +170,11 @@ class Coordinator(Generic[M]):
         self, decide: Callable[[M, Turn, Ticket], None], respond: Callable[[Any], Any]
     ) -> asyncio.Future[Any]:
         request = Request(self._loop.create_future(), respond)
+        if self.is_gone:
+            request.answer(ErrorCode.NOT_COORDINATOR)
+            return request.future
         self._waiting[request] = None
-        self._queue.append(lambda turn: decide(self.machine, turn, request))
+        self._queue.append((request, lambda turn: decide(self.machine, turn, request)))
         if not self._drains_soon:
             self._drains_soon = True
             self._loop.call_soon(self._drain)
@@ -180,30 +184,35 @@ class Coordinator(Generic[M]):
         self._drains_soon = False
         if not self.is_loaded or self.is_gone:
             return
-        queue, self._queue = self._queue, []
-        self._take_turn(queue)
+        self._take_turn()
 
-    def _take_turn(self, decisions: list[Callable[[Turn], None]]) -> None:
-        """Decides and applies, then appends what was written."""
+    def _take_turn(self, *first: Decision) -> None:
+        """Decides what is in the queue and applies it, then appends what was written."""
+        queue, self._queue = self._queue, []
         turn = Turn(self._settings.clock.now_ms(), self._settings.uptime.now_ms())
         try:
-            for decide in decisions:
+            for decide in (*first, *(decide for _, decide in queue)):
                 decide(turn)
             self.machine.wake(turn)
+            batches = list(batches_of(turn, self._settings.codec))
         except Exception:
-            # Half a decision may have been applied: only the log knows what is true.
+            # Half a decision may have been applied, or what it wrote cannot be said in a record: only the log knows
+            # what is true.
             logger.exception("%s: a decision failed", self)
-            self._give_up(ErrorCode.UNKNOWN_SERVER_ERROR)
+            failed = ErrorCode.UNKNOWN_SERVER_ERROR
+            self._release([(request, failed) for request, _ in queue], [])
+            # Those who were waiting already did nothing wrong: their clients look for the coordinator again.
+            self._give_up(ErrorCode.NOT_COORDINATOR)
             return
-        self._finish(turn)
+        self._finish(turn, batches)
 
-    def _finish(self, turn: Turn) -> None:
+    def _finish(self, turn: Turn, batches: list[bytes]) -> None:
         settled: asyncio.Future[None] | None = None
         codec = self._settings.codec
         if crashpoints.listener is not None:
             for written in turn.written:
                 crashpoints.reach(codec.crash_points(written.event)[0])
-        for data in batches_of(turn, codec):
+        for data in batches:
             appended = self.shard.append_own(data, turn.now_ms)
             if self.is_gone:
                 return  # the shard failed, and told us
@@ -308,7 +317,7 @@ class Coordinator(Generic[M]):
     def _wake(self) -> None:
         self._alarm = self._alarm_ms = None
         if not self.is_gone:
-            self._take_turn([])
+            self._take_turn()
 
     # Loading.
 
@@ -326,10 +335,13 @@ class Coordinator(Generic[M]):
         except (StorageError, CorruptRecordsError, MalformedMessageError) as error:
             self.shard.fail(error)
             return
+        except Exception as error:
+            logger.exception("%s: the replay failed", self)
+            self.shard.fail(error)
+            return
         self._loading = None
         self.is_loaded = True
-        queue, self._queue = self._queue, []
-        self._take_turn([self.machine.start, *queue])
+        self._take_turn(self.machine.start)
 
     def _replay(self) -> Iterator[int]:
         """Applies the whole log, a batch at a time; yields how many records each has."""

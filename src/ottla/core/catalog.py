@@ -202,6 +202,12 @@ class Catalog:
         topic = self.topics.get(name)
         if topic is None:
             return Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
+        if topic.is_internal:
+            # Kafka lets it grow, and groups whose name belongs to another partition then are gone.
+            return Refused(
+                ErrorCode.INVALID_REQUEST,
+                f"'{name}' keeps its number of partitions: groups and transactions are found by it",
+            )
         if count == topic.partition_count:
             return Refused(
                 ErrorCode.INVALID_PARTITIONS, f"topic '{name}' already has {count} partition(s)"

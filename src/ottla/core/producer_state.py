@@ -85,9 +85,10 @@ class Verification:
     nobody would ever end.
     """
 
-    producer_epoch: int
     lowest_sequence: int
     version: int
+    # When a look for what has expired first saw it.
+    seen_at_ms: int | None = None
 
 
 @dataclass(slots=True)
@@ -122,8 +123,9 @@ class ProducerStates:
         self._producers: dict[int, Producer] = {}
         # Producers by the first offset of their open transaction.
         self._open: dict[int, int] = {}
-        # Not durable: after a restart a producer has to ask again.
-        self._verifications: dict[int, Verification] = {}
+        # By producer and epoch, of which the coordinator confirms one at most. Not durable: after a restart a producer
+        # has to ask again.
+        self._verifications: dict[int, dict[int, Verification]] = {}
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -152,10 +154,10 @@ class ProducerStates:
                 and producer.transaction_first_offset != NO_OFFSET
             ):
                 return None
-        known = self._verifications.get(batch.producer_id)
-        if known is None or known.producer_epoch < batch.producer_epoch:
-            known = Verification(batch.producer_epoch, batch.first_sequence, version)
-            self._verifications[batch.producer_id] = known
+        epochs = self._verifications.setdefault(batch.producer_id, {})
+        known = epochs.get(batch.producer_epoch)
+        if known is None:
+            known = epochs[batch.producer_epoch] = Verification(batch.first_sequence, version)
         known.lowest_sequence = min(known.lowest_sequence, batch.first_sequence)
         return known
 
@@ -177,12 +179,15 @@ class ProducerStates:
             # Readers skip aborted records by producer id: two transactions of one must not overlap.
             same_epoch = producer.epoch == batch.producer_epoch
             return ErrorCode.NONE if same_epoch else ErrorCode.INVALID_TXN_STATE
-        known = self._verifications.get(batch.producer_id)
+        known = self._verifications.get(batch.producer_id, {}).get(batch.producer_epoch)
         if known is None or known is not verification:
             return ErrorCode.INVALID_TXN_STATE
-        # A producer that nobody knows here is a new one if every transaction has an epoch of its own.
-        is_known = producer is not None or known.version < EPOCH_PER_TRANSACTION
-        if batch.first_sequence > (known.lowest_sequence if is_known else 0):
+        if producer is not None:
+            return ErrorCode.NONE
+        # Nobody knows the producer here: it is a new one if every transaction has an epoch of its own. If not, any
+        # sequence may be its next one, but none that was sent after another that waits here.
+        is_new = known.version >= EPOCH_PER_TRANSACTION
+        if batch.first_sequence > (0 if is_new else known.lowest_sequence):
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         return ErrorCode.NONE
 
@@ -289,7 +294,19 @@ class ProducerStates:
         ]
         for producer_id in gone:
             del self._producers[producer_id]
+        self._expire_verifications(now_ms, expiration_ms)
         return len(gone)
+
+    def _expire_verifications(self, now_ms: int, expiration_ms: int) -> None:
+        """Forgets first appends that never came: a peer could make up as many producers as it likes."""
+        for producer_id, epochs in list(self._verifications.items()):
+            for epoch, verification in list(epochs.items()):
+                if verification.seen_at_ms is None:
+                    verification.seen_at_ms = now_ms
+                elif now_ms - verification.seen_at_ms >= expiration_ms:
+                    del epochs[epoch]
+            if not epochs:
+                del self._verifications[producer_id]
 
     def to_snapshot(self) -> bytes:
         """Kafka's snapshot format, with one entry for every remembered batch instead of the last one only.

@@ -8,9 +8,9 @@ from ottla.core.assignors.java_order import (
     PartitionHashSet,
     grouping_order,
     hash_map_order,
-    text_hash,
     text_order,
 )
+from ottla.model import java_string_hash
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from ottla.core.assignors.java_order import (
     ],
 )
 def test_hashes_are_those_of_java(text: str, code: int) -> None:
-    assert text_hash(text) == code
+    assert java_string_hash(text) == code
 
 
 def test_strings_are_ordered_by_units_not_by_code_points() -> None:

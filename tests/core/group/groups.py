@@ -130,6 +130,7 @@ class Groups:
         for entry in self.log:
             if isinstance(entry, Written):
                 event = records.decode(*records.encode(entry.event))
+                assert event is not None
                 assert event == entry.event
                 producer = entry.producer
                 self.machine.apply(event, None if producer is None else producer.producer_id)

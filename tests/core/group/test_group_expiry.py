@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.core.group.groups import DAY_MS, REBALANCE_MS, START_MS, Groups, offset, subscription
 
@@ -48,6 +50,17 @@ def test_offsets_of_a_consumer_without_a_group_age_from_their_commit_on() -> Non
     groups.expire()
     assert groups.machine.committed_partitions("g") == [("orders", 1)]
     assert groups.events[-1] == OffsetDeleted("g", "orders", 0)
+
+
+def test_somebody_who_only_asks_for_an_id_does_not_make_offsets_younger() -> None:
+    groups = new_groups()
+    groups.commit(offset())
+    groups.pass_ms(RETENTION_MS - 1)
+    groups.join(new_id="a")
+    groups.pass_ms(1)
+    groups.expire()
+    assert groups.fetched("orders") == -1
+    assert groups.join("a").error is NONE
 
 
 def test_offsets_of_an_empty_group_age_from_when_it_became_empty() -> None:
@@ -111,7 +124,7 @@ def test_in_a_group_that_rebalances_nothing_ages() -> None:
         {"protocols": {"range": b"not a subscription"}},
     ],
 )
-def test_in_a_group_whose_topics_are_not_known_nothing_ages(options: dict[str, object]) -> None:
+def test_in_a_group_whose_topics_are_not_known_nothing_ages(options: dict[str, Any]) -> None:
     groups = new_groups()
     groups.form_stable("a", session_ms=ALIVE_MS, **options)
     groups.commit(offset("orders"), generation=1, member_id="a")
@@ -334,7 +347,7 @@ def test_a_stable_group_is_described_with_what_its_members_have() -> None:
     assert groups.machine.describe("g") == described
 
 
-def test_a_group_that_rebalances_is_described_without_what_may_change() -> None:
+def test_a_group_that_rebalances_is_described_with_the_assignment_it_still_has() -> None:
     groups = new_groups()
     groups.form("a")
     member = DescribedMember("a", None, "client", "/127.0.0.1", b"", b"")
@@ -343,8 +356,9 @@ def test_a_group_that_rebalances_is_described_without_what_may_change() -> None:
     )
     groups.stabilize()
     groups.enter("b")
+    members = (member._replace(assignment=b"to a"), member._replace(member_id="b"))
     assert groups.machine.describe("g") == DescribedGroup(
-        "PreparingRebalance", "consumer", "", (member, member._replace(member_id="b"))
+        "PreparingRebalance", "consumer", "", members
     )
 
 

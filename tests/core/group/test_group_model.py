@@ -6,7 +6,13 @@ from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 from tests.core.group.groups import DAY_MS, Asked, Groups, offset, subscription
 
 from ottla.core.group.classic import ClassicGroup, State
@@ -24,7 +30,7 @@ PROTOCOLS = st.sampled_from(
         {"sticky": b"garbage", "range": subscription("orders")},
     ]
 )
-STEPS_MS = st.sampled_from([1, 1000, 2999, 6000, 10_000, 60_000, 300_000, DAY_MS])
+STEPS_MS = st.sampled_from([1, 1, 1000, 1000, 1000, 5999, 10_000, 60_000, 300_000, DAY_MS])
 WHO = st.integers(0, 20)
 PRODUCERS = st.integers(1, 2)
 PARTITIONS = st.tuples(st.sampled_from(["orders", "given up"]), st.integers(0, 1))
@@ -38,7 +44,7 @@ class GroupModel(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.groups = Groups(offsets_retention_ms=3 * DAY_MS)
+        self.groups = Groups(offsets_retention_ms=3 * DAY_MS, max_size=3)
         self.ids: list[tuple[str, str, str | None]] = []
         self.open: list[tuple[str, str, Asked]] = []
         self.seen: dict[str, tuple[ClassicGroup, int]] = {}
@@ -47,6 +53,10 @@ class GroupModel(RuleBasedStateMachine):
         self.offsets: dict[tuple[str, str, int], tuple[int, int]] = {}
         self.pending: dict[tuple[int, str, str, int], tuple[int, int]] = {}
         self.count = 0
+
+    @initialize(delay_ms=st.sampled_from([0, 0, 3000]))
+    def configure(self, delay_ms: int) -> None:
+        self.groups.restart(initial_rebalance_delay_ms=delay_ms)
 
     def next(self) -> int:
         self.count += 1
@@ -70,7 +80,7 @@ class GroupModel(RuleBasedStateMachine):
             protocols=protocols,
             version=3 if old else 9,
             new_id=name,
-            rebalance_ms=(0, 20_000, 60_000)[self.count % 3],
+            rebalance_ms=(20_000, 60_000, 60_000, 60_000, 0)[self.count % 5],
         )
         self.ids.append((group, name, instance))
         self.open.append((group, name, asked))
@@ -84,11 +94,16 @@ class GroupModel(RuleBasedStateMachine):
         )
         self.open.append((group, name, asked))
 
-    @precondition(lambda self: self.ids)
-    @rule(who=WHO)
-    def everybody_joins_again(self, who: int) -> None:
-        """Otherwise a rebalance would hardly ever come to its end."""
-        group, _, _ = self.pick(who)
+    # Otherwise a rebalance would hardly ever come to its end.
+
+    @rule(group=GROUP_IDS, instance=INSTANCES, protocols=PROTOCOLS)
+    def two_join_together(self, group: str, instance: str | None, protocols: Any) -> None:
+        with self.groups.one_turn():
+            self.join(group, instance, protocols, True)
+            self.join(group, None, protocols, True)
+
+    @rule(group=GROUP_IDS)
+    def everybody_joins_again(self, group: str) -> None:
         if group in self.live():
             for member in list(self.live()[group].members.values()):
                 asked = self.groups.join(
@@ -98,6 +113,21 @@ class GroupModel(RuleBasedStateMachine):
                     protocols=member.protocols,
                 )
                 self.open.append((group, member.member_id, asked))
+
+    @rule(group=GROUP_IDS)
+    def the_group_settles(self, group: str) -> None:
+        for name in list(self.live()[group].pending_joins) if group in self.live() else []:
+            self.groups.leave(name, group=group)
+        self.everybody_joins_again(group)
+        self.everybody_syncs(group)
+
+    @rule(passed_ms=st.integers(1, 5999))
+    def everybody_stays(self, passed_ms: int) -> None:
+        for group_id, group in self.live().items():
+            for name, member in list(group.members.items()):
+                self.groups.heartbeat(name, group=group_id, instance=member.instance_id)
+        self.groups.pass_ms(passed_ms)
+        self._learn_what_expired()
 
     @precondition(lambda self: self.ids)
     @rule(who=WHO, behind=RARELY)
@@ -112,6 +142,20 @@ class GroupModel(RuleBasedStateMachine):
         if behind and not asked.waits:
             assert asked.error is not NONE
         self.open.append((group, name, asked))
+
+    @rule(group=GROUP_IDS)
+    def everybody_syncs(self, group: str) -> None:
+        if group in self.live():
+            for member in list(self.live()[group].members.values()):
+                names = list(self.live()[group].members)
+                asked = self.groups.sync(
+                    member.member_id,
+                    None,
+                    {each: f"{each} {self.next()}".encode() for each in names},
+                    group=group,
+                    instance=member.instance_id,
+                )
+                self.open.append((group, member.member_id, asked))
 
     @precondition(lambda self: self.ids)
     @rule(who=WHO, behind=RARELY)
@@ -171,6 +215,9 @@ class GroupModel(RuleBasedStateMachine):
         )
         if found is not None and found.state is State.COMPLETING_REBALANCE:
             assert errors is ErrorCode.REBALANCE_IN_PROGRESS
+        elif found is not None and not found.members and found.state is not State.EMPTY:
+            # Everybody left during the initial delay: it becomes empty at its end.
+            assert errors is ErrorCode.UNKNOWN_MEMBER_ID
         else:
             assert errors == [NONE]
             self.offsets[group, *partition] = value, value
@@ -324,8 +371,8 @@ class GroupModel(RuleBasedStateMachine):
     @invariant()
     def deadlines_are_for_somebody_and_everybody_has_one(self) -> None:
         deadlines = self.groups.machine.membership.deadlines
-        expected = set()
-        optional = set()
+        expected: set[tuple[str, ...]] = set()
+        optional: set[tuple[str, ...]] = set()
         for group_id, group in self.live().items():
             for member in group.members.values():
                 key = ("session", group_id, member.member_id)

@@ -349,6 +349,22 @@ def test_members_that_wait_for_the_assignment_are_not_expired() -> None:
         assert groups.heartbeat("b") is NONE
 
 
+def test_who_has_waited_long_for_the_assignment_has_a_session_again() -> None:
+    groups = Groups()
+    groups.form("a", "b", "c")
+    groups.sync("b")
+    sent_back = groups.sync("c")
+    groups.pass_ms(SESSION_MS - 1)
+    groups.heartbeat("a")
+    groups.pass_ms(5000)  # the sessions of b and c are over, which does not count while they wait
+    groups.join("a", protocols=OTHER)
+    assert sent_back.error is ErrorCode.REBALANCE_IN_PROGRESS
+    groups.pass_ms(SESSION_MS - 1)
+    assert groups.member_ids() == ["a", "b", "c"]
+    groups.pass_ms(1)
+    assert groups.member_ids() == ["a"]
+
+
 def test_a_new_member_waits_five_minutes_to_join_at_most() -> None:
     groups = Groups()
     groups.form_stable("a", rebalance_ms=1_000_000)

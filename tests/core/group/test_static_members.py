@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from tests.core.group.groups import REBALANCE_MS, SESSION_MS, Groups, subscription
 
@@ -144,14 +146,14 @@ def test_the_old_id_of_a_static_member_is_fenced(what: str) -> None:
     groups = Groups()
     groups.form_stable("a", "i#b")
     groups.join(instance="i", new_id="b2")
-    error = {
+    requests: dict[str, Callable[[], object]] = {
         "join": lambda: groups.join("b", instance="i").error,
         "sync": lambda: groups.sync("b", 1, instance="i").error,
         "heartbeat": lambda: groups.heartbeat("b", instance="i"),
         "leave": lambda: groups.leave(Leaver("b", "i"))[0],
         "commit": lambda: groups.commit(member_id="b", instance="i", generation=1),
-    }[what]()
-    assert error is FENCED
+    }
+    assert requests[what]() is FENCED
     assert groups.state() is State.STABLE
 
 
@@ -159,14 +161,14 @@ def test_the_old_id_of_a_static_member_is_fenced(what: str) -> None:
 def test_an_instance_id_that_the_group_does_not_have_is_unknown(what: str) -> None:
     groups = Groups()
     groups.form_stable("a", "i#b")
-    error = {
+    requests: dict[str, Callable[[], object]] = {
         "join": lambda: groups.join("b", instance="x").error,
         "sync": lambda: groups.sync("b", 1, instance="x").error,
         "heartbeat": lambda: groups.heartbeat("b", instance="x"),
         "leave": lambda: groups.leave(Leaver("b", "x"))[0],
         "commit": lambda: groups.commit(member_id="b", instance="x", generation=1),
-    }[what]()
-    assert error is ErrorCode.UNKNOWN_MEMBER_ID
+    }
+    assert requests[what]() is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_static_member_that_joins_with_its_id_is_a_member_like_any_other() -> None:

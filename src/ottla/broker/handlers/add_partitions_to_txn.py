@@ -9,6 +9,7 @@ from ottla.broker.node import Node
 from ottla.broker.request import Answer, RequestContext
 from ottla.broker.together import together
 from ottla.broker.transactions import find_transaction
+from ottla.core.catalog import INTERNAL_TOPICS
 from ottla.core.turn import Producer
 from ottla.core.txn.events import VERSION_1, VERSION_2
 from ottla.errors import ErrorCode
@@ -44,9 +45,7 @@ def handle(node: Node, request: AddPartitionsToTxnRequest, context: RequestConte
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
-    return together(
-        [_answer(node, transaction, version)], partial(_response_of_one, context.version)
-    )
+    return together([_answer_client(node, transaction)], partial(_response_of_one, context.version))
 
 
 def _response_of_one(
@@ -66,12 +65,33 @@ def _say_it_as_before(result: AddPartitionsToTxnResult) -> None:
                 partition.partition_error_code = ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def _answer(node: Node, transaction: AddPartitionsToTxnTransaction, version: int) -> Answer:
-    partitions = [
+def _answer_client(node: Node, transaction: AddPartitionsToTxnTransaction) -> Answer:
+    """Only brokers have partitions of internal topics in transactions, in the name of their clients."""
+    if any(topic.name in INTERNAL_TOPICS for topic in transaction.topics):
+        partitions = _partitions(transaction)
+        return _result(
+            transaction,
+            partitions,
+            [
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                if partition.topic in INTERNAL_TOPICS
+                else ErrorCode.OPERATION_NOT_ATTEMPTED
+                for partition in partitions
+            ],
+        )
+    return _answer(node, transaction, VERSION_1)
+
+
+def _partitions(transaction: AddPartitionsToTxnTransaction) -> list[TopicPartition]:
+    return [
         TopicPartition(topic.name, partition)
         for topic in transaction.topics
         for partition in topic.partitions
     ]
+
+
+def _answer(node: Node, transaction: AddPartitionsToTxnTransaction, version: int) -> Answer:
+    partitions = _partitions(transaction)
     respond = partial(_result, transaction, partitions)
     coordinator = find_transaction(node, transaction.transactional_id)
     if isinstance(coordinator, ErrorCode):

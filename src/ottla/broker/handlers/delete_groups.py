@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.broker.groups import find_group
 from ottla.broker.node import Node
 from ottla.broker.request import Answer, RequestContext
 from ottla.broker.together import together
@@ -27,7 +26,8 @@ def handle(node: Node, request: DeleteGroupsRequest, context: RequestContext) ->
 
 def _delete(node: Node, group_id: str) -> Answer:
     respond = partial(_result, group_id)
-    coordinator = find_group(node, group_id)
+    # One without a name may have offsets, and so can be deleted.
+    coordinator = node.groups.find(group_id)
     if isinstance(coordinator, ErrorCode):
         return respond(coordinator)
     return coordinator.ask(lambda groups, turn: groups.delete(turn, group_id), respond)

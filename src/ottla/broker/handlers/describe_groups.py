@@ -17,6 +17,8 @@ from ottla.wire.messages.describe_groups import (
 
 REQUEST = DescribeGroupsRequest
 FIRST_VERSION_WITH_GROUP_ID_NOT_FOUND = 6
+# A message that quotes the longest name would not fit into a string.
+QUOTED_CHARS = 255
 
 
 def handle(node: Node, request: DescribeGroupsRequest, context: RequestContext) -> Answer:
@@ -45,7 +47,7 @@ def _missing(group_id: str, version: int) -> DescribedGroup:
     if version < FIRST_VERSION_WITH_GROUP_ID_NOT_FOUND:
         return _failed(group_id, ErrorCode.NONE, State.DEAD.value, None)
     error = ErrorCode.GROUP_ID_NOT_FOUND
-    return _failed(group_id, error, State.DEAD.value, f"Group {group_id} not found.")
+    return _failed(group_id, error, State.DEAD.value, f"Group {group_id[:QUOTED_CHARS]} not found.")
 
 
 def _failed(group_id: str, error: ErrorCode, state: str, message: str | None) -> DescribedGroup:

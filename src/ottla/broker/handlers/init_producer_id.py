@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ottla.broker.node import Node
 from ottla.broker.request import Answer, RequestContext
 from ottla.broker.transactions import find_transaction
@@ -14,24 +16,26 @@ from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 REQUEST = InitProducerIdRequest
+FIRST_VERSION_WITH_PRODUCER_FENCED = 4
 
 
 def handle(node: Node, request: InitProducerIdRequest, context: RequestContext) -> Answer:
+    respond = partial(_respond, context.version)
     refused = _refuse(request)
     if refused is not None:
-        return _respond(refused)
+        return respond(refused)
     if request.transactional_id is None:
-        return _respond(_idempotent(node))
+        return respond(_idempotent(node))
     coordinator = find_transaction(node, request.transactional_id)
     if isinstance(coordinator, ErrorCode):
-        return _respond(coordinator)
+        return respond(coordinator)
     expected = (
         None
         if request.producer_id == NO_PRODUCER_ID
         else Producer(request.producer_id, request.producer_epoch)
     )
     init = InitRequest(request.transactional_id, request.transaction_timeout_ms, expected)
-    return coordinator.ask(lambda machine, turn: _init(node, machine, turn, init), _respond)
+    return coordinator.ask(lambda machine, turn: _init(node, machine, turn, init), respond)
 
 
 def _refuse(request: InitProducerIdRequest) -> ErrorCode | None:
@@ -60,11 +64,15 @@ def _init(node: Node, machine: TransactionMachine, turn: Turn, init: InitRequest
     return machine.init(turn, init, fresh)
 
 
-def _respond(result: Identity | ErrorCode) -> InitProducerIdResponse:
+def _respond(version: int, result: Identity | ErrorCode) -> InitProducerIdResponse:
     if isinstance(result, ErrorCode):
         result = Identity(result)
+    error = result.error
+    # Older clients know of a producer that is out only as one with an old epoch (KIP-588).
+    if error is ErrorCode.PRODUCER_FENCED and version < FIRST_VERSION_WITH_PRODUCER_FENCED:
+        error = ErrorCode.INVALID_PRODUCER_EPOCH
     return InitProducerIdResponse(
-        error_code=result.error,
+        error_code=error,
         producer_id=result.producer_id,
         producer_epoch=result.producer_epoch,
     )

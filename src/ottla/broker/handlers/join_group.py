@@ -17,6 +17,8 @@ REQUEST = JoinGroupRequest
 FIRST_VERSION_WITH_HANDSHAKE = 4
 FIRST_VERSION_WITH_NULL_PROTOCOL = 7
 FIRST_VERSION_WITH_SKIPPING = 9
+# The longest name of a client, with what makes it an id behind it, would not fit into a string.
+ID_PREFIX_CHARS = 255
 
 
 def handle(node: Node, request: JoinGroupRequest, context: RequestContext) -> Answer:
@@ -34,6 +36,7 @@ def handle(node: Node, request: JoinGroupRequest, context: RequestContext) -> An
 
 def _join(node: Node, request: JoinGroupRequest, context: RequestContext) -> JoinRequest:
     client_id = context.client_id or ""
+    name = request.group_instance_id or client_id
     # The first of two of the same name counts.
     protocols = {protocol.name: protocol.metadata for protocol in reversed(request.protocols)}
     known_since_v1 = request.rebalance_timeout_ms
@@ -47,7 +50,7 @@ def _join(node: Node, request: JoinGroupRequest, context: RequestContext) -> Joi
         request.session_timeout_ms if known_since_v1 < 0 else known_since_v1,
         request.protocol_type,
         dict(reversed(protocols.items())),
-        f"{request.group_instance_id or client_id}-{node.cluster.ids.member_id()}",
+        f"{name[:ID_PREFIX_CHARS]}-{node.cluster.ids.member_id()}",
         context.version >= FIRST_VERSION_WITH_HANDSHAKE,
         context.version >= FIRST_VERSION_WITH_SKIPPING,
         request.reason or "",

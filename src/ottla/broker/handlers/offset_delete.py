@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.broker.groups import find_group
 from ottla.broker.node import Node
 from ottla.broker.request import Answer, RequestContext
 from ottla.errors import ErrorCode
@@ -28,7 +29,7 @@ def handle(node: Node, request: OffsetDeleteRequest, context: RequestContext) ->
             return OffsetDeleteResponse(error_code=results, topics=[])
         return _response(request, dict(zip(partitions, results, strict=True)))
 
-    coordinator = node.groups.find(request.group_id)
+    coordinator = find_group(node, request.group_id)
     if isinstance(coordinator, ErrorCode):
         return respond(coordinator)
     return coordinator.ask(

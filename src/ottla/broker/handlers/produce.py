@@ -46,6 +46,8 @@ def handle(node: Node, request: ProduceRequest, context: RequestContext) -> Answ
     if request.transactional_id is not None:
         verifications = find_unverified(node, request, context.version)
         if verifications:
+            # Here and not in the coroutine, which begins after other connections have received into the same buffer.
+            keep_records(request)
             return _verify_first(node, request, context, verifications)
     return _append_request(node, request, context, {})
 
@@ -54,7 +56,6 @@ async def _verify_first(
     node: Node, request: ProduceRequest, context: RequestContext, unverified: Verifications
 ) -> ProduceResponse | None:
     """A transaction begins on some of the partitions: whether that is so, the coordinator knows (KIP-890)."""
-    keep_records(request)  # the next receive would overwrite them
     verdicts = await verify(node, request, context.version, unverified)
     answer = _append_request(node, request, context, verdicts)
     if isinstance(answer, asyncio.Future):
@@ -138,7 +139,7 @@ def _append(
     if isinstance(verdict, ErrorCode):
         return _failed(data.index, verdict)
     if prepared.header.is_transactional and request.transactional_id is None:
-        return _failed(data.index, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        return _failed(data.index, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     appended = shard.append(prepared, now_ms, verdict)
     if isinstance(appended, ErrorCode):
         return _failed(data.index, appended)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ottla.model import java_string_hash
+
 _FIRST_CAPACITY = 16
 _WORD = 0xFFFFFFFF
 
@@ -17,27 +19,13 @@ def text_order(text: str) -> bytes:
     return text.encode("utf-16-be", "surrogatepass")
 
 
-def text_hash(text: str) -> int:
-    """`String.hashCode`, as an unsigned number."""
-    units = text.encode("ascii") if text.isascii() else memoryview(_native_units(text)).cast("H")
-    code = 0
-    for unit in units:
-        code = (31 * code + unit) & _WORD
-    return code
-
-
-def _native_units(text: str) -> bytes:
-    # The cast reads units in this machine's byte order, which the codec writes after a mark.
-    return text.encode("utf-16", "surrogatepass")[2:]
-
-
 def hash_map_order(texts: Iterable[str]) -> list[str]:
     """How a `HashMap` that got these keys in this order lists them."""
     keys = list(dict.fromkeys(texts))
     mask = _capacity(len(keys), _FIRST_CAPACITY) - 1
     # A bucket lists its keys as they came, also after the table grew: a stable sort does the same. (Of
     # buckets with more than eight keys Java makes trees; hashes that collide so often do not occur by chance.)
-    return sorted(keys, key=lambda key: _bucket(text_hash(key), mask))
+    return sorted(keys, key=lambda key: _bucket(java_string_hash(key), mask))
 
 
 def grouping_order(texts: Iterable[str]) -> list[str]:
@@ -50,14 +38,14 @@ def grouping_order(texts: Iterable[str]) -> list[str]:
         keys[text] = None
     mask = capacity - 1
     newest_first = list(keys)[::-1]
-    return sorted(newest_first, key=lambda key: _bucket(text_hash(key), mask))
+    return sorted(newest_first, key=lambda key: _bucket(java_string_hash(key), mask))
 
 
 class PartitionHashSet:
     """What a `HashSet` of one topic's partitions lists first."""
 
     def __init__(self, topic: str) -> None:
-        self._topic_hash = text_hash(topic)
+        self._topic_hash = java_string_hash(topic)
         self._partitions: dict[int, None] = {}
         self._capacity = _FIRST_CAPACITY
 

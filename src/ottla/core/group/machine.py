@@ -275,7 +275,8 @@ class GroupMachine:
                 member.client_id,
                 member.client_host,
                 member.metadata(group.protocol) if is_stable else b"",
-                member.assignment if is_stable else b"",
+                # Until there is another one, this is what it works by.
+                member.assignment,
             )
             for member in group.members.values()
         )

@@ -24,6 +24,8 @@ class OffsetTable:
         self._kept: dict[str, dict[TopicPartitionKey, Kept]] = {}
         # By producer: a marker ends everything that a producer has pending on the partition.
         self._pending: dict[int, dict[str, dict[TopicPartitionKey, Kept]]] = {}
+        # The producers that have something pending for a group; dicts for their order.
+        self._pending_by_group: dict[str, dict[int, None]] = {}
         self._position = 0
 
     # What changes it.
@@ -37,6 +39,7 @@ class OffsetTable:
         """A commit that counts when the producer's transaction does."""
         groups = self._pending.setdefault(producer_id, {})
         groups.setdefault(commit.group_id, {})[commit.topic, commit.partition] = self._next(commit)
+        self._pending_by_group.setdefault(commit.group_id, {})[producer_id] = None
 
     def _next(self, commit: OffsetCommitted) -> Kept:
         self._position += 1
@@ -45,8 +48,11 @@ class OffsetTable:
     def delete(self, group_id: str, topic: str, partition: int) -> None:
         """Forgets an offset, one that is pending as well."""
         _drop(self._kept, group_id, (topic, partition))
-        for producer_id, groups in list(self._pending.items()):
+        for producer_id in list(self._pending_by_group.get(group_id, ())):
+            groups = self._pending[producer_id]
             _drop(groups, group_id, (topic, partition))
+            if group_id not in groups:
+                self._forget_pending(producer_id, group_id)
             if not groups:
                 del self._pending[producer_id]
 
@@ -56,7 +62,7 @@ class OffsetTable:
         Of a plain commit and one in a transaction the later one in the log counts: after compaction, which keeps the
         marker longer than the earlier commit, a replay could not tell which came last otherwise.
         """
-        for group_id, offsets in self._pending.pop(producer_id, {}).items():
+        for group_id, offsets in self._end(producer_id).items():
             kept = self._kept.setdefault(group_id, {})
             for key, pending in offsets.items():
                 current = kept.get(key)
@@ -64,7 +70,19 @@ class OffsetTable:
                     kept[key] = pending
 
     def abort_transaction(self, producer_id: int) -> None:
-        self._pending.pop(producer_id, None)
+        self._end(producer_id)
+
+    def _end(self, producer_id: int) -> dict[str, dict[TopicPartitionKey, Kept]]:
+        ended = self._pending.pop(producer_id, {})
+        for group_id in ended:
+            self._forget_pending(producer_id, group_id)
+        return ended
+
+    def _forget_pending(self, producer_id: int, group_id: str) -> None:
+        producers = self._pending_by_group[group_id]
+        del producers[producer_id]
+        if not producers:
+            del self._pending_by_group[group_id]
 
     # What can be asked.
 
@@ -78,13 +96,15 @@ class OffsetTable:
     def pending_of_group(self, group_id: str) -> list[OffsetCommitted]:
         return [
             kept.commit
-            for groups in self._pending.values()
-            for kept in groups.get(group_id, {}).values()
+            for producer_id in self._pending_by_group.get(group_id, ())
+            for kept in self._pending[producer_id][group_id].values()
         ]
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        key = (topic, partition)
-        return any(key in groups.get(group_id, {}) for groups in self._pending.values())
+        return any(
+            (topic, partition) in self._pending[producer_id][group_id]
+            for producer_id in self._pending_by_group.get(group_id, ())
+        )
 
     def has(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether there is an offset, or one is pending."""
@@ -92,16 +112,11 @@ class OffsetTable:
         return is_kept or self.is_pending(group_id, topic, partition)
 
     def has_group(self, group_id: str) -> bool:
-        return group_id in self._kept or any(
-            group_id in groups for groups in self._pending.values()
-        )
+        return group_id in self._kept or group_id in self._pending_by_group
 
     def group_ids(self) -> list[str]:
         """Every group that has an offset, pending ones included."""
-        found = dict.fromkeys(self._kept)
-        for groups in self._pending.values():
-            found |= dict.fromkeys(groups)
-        return list(found)
+        return list(dict.fromkeys((*self._kept, *self._pending_by_group)))
 
     def of_topic(self, topic: str) -> Iterator[OffsetCommitted]:
         """Every offset of a topic, pending ones included."""

@@ -151,6 +151,9 @@ class TransactionMachine:
         if request.expected is not None and not self._may_be(saved, request.expected):
             return Identity(ErrorCode.PRODUCER_FENCED)
         if saved.state is State.ONGOING:
+            if request.expected not in (None, (saved.producer_id, saved.producer_epoch)):
+                # Kafka lets it end the transaction; it may be a call that was on its way since before it began.
+                return Identity(ErrorCode.PRODUCER_FENCED)
             # The predecessor's transaction ends first; the client asks again and gets an epoch of its own then.
             self._fence(turn, saved)
             return Identity(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -273,7 +276,7 @@ class TransactionMachine:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         if saved.producer_id != producer.producer_id:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        if saved.producer_epoch != producer.producer_epoch:
+        if not _is_epoch_of(saved, producer):
             return ErrorCode.PRODUCER_FENCED
         return ErrorCode.NONE
 
@@ -323,7 +326,7 @@ class TransactionMachine:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         if request.producer.producer_id != saved.producer_id:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        if request.producer.producer_epoch != saved.producer_epoch:
+        if not _is_epoch_of(saved, request.producer):
             return ErrorCode.PRODUCER_FENCED
         return self._check_begun(saved, request)
 
@@ -352,10 +355,12 @@ class TransactionMachine:
     ) -> ErrorCode | None:
         if request.producer.producer_id != saved.producer_id:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        if request.producer.producer_epoch != saved.producer_epoch:
+        if not _is_epoch_of(saved, request.producer):
             return ErrorCode.PRODUCER_FENCED
         if saved.state in RESULT_OF:
-            return self._check_repeated(saved, request)
+            repeated = self._check_repeated(saved, request)
+            if repeated is not ErrorCode.INVALID_TXN_STATE or saved.state in IN_BETWEEN:
+                return repeated
         return self._check_begun(saved, request)
 
     def _prepare(
@@ -449,6 +454,11 @@ class TransactionMachine:
 
     def list_transactions(self) -> list[DescribedTransaction]:
         return [_described(saved) for saved in self._saved.values()]
+
+
+def _is_epoch_of(saved: TransactionSaved, producer: Producer) -> bool:
+    """Whether a producer has the epoch of its id; the one above the last is nobody's, since nothing could fence it."""
+    return producer.producer_epoch == saved.producer_epoch <= LAST_EPOCH
 
 
 def _described(saved: TransactionSaved) -> DescribedTransaction:

@@ -1,0 +1,57 @@
+"""One response of several answers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from ottla.broker.together import together
+
+
+def test_answers_that_are_all_there_make_the_response_at_once() -> None:
+    assert together([1, 2], lambda parts: parts) == [1, 2]
+    assert together([], lambda parts: parts) == []
+
+
+def test_the_response_waits_for_the_last_answer_and_keeps_their_order() -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        first: asyncio.Future[Any] = loop.create_future()
+        last: asyncio.Future[Any] = loop.create_future()
+        calls: list[list[Any]] = []
+
+        def respond(parts: list[Any]) -> list[Any]:
+            calls.append(parts)
+            return parts
+
+        response = together([first, "at once", last], respond)
+        assert isinstance(response, asyncio.Future)
+        last.set_result("last")
+        await asyncio.sleep(0)
+        assert not response.done()
+        first.set_result("first")
+        assert await response == ["first", "at once", "last"]
+        assert calls == [["first", "at once", "last"]]
+
+    asyncio.run(scenario())
+
+
+def test_an_answer_that_is_done_already_is_waited_for_as_well() -> None:
+    async def scenario() -> None:
+        done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        done.set_result(1)
+        assert await together([done], lambda parts: parts) == [1]
+
+    asyncio.run(scenario())
+
+
+def test_a_client_that_went_away_needs_no_response() -> None:
+    async def scenario() -> None:
+        part: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        response = together([part], lambda parts: parts)
+        response.cancel()
+        part.set_result(1)
+        await asyncio.sleep(0)
+        assert response.cancelled()
+
+    asyncio.run(scenario())

@@ -1,0 +1,161 @@
+"""Transactions that take too long, and ids that nobody uses."""
+
+from __future__ import annotations
+
+import pytest
+from tests.core.txn.desk import (
+    ABORT,
+    COMMIT,
+    CONFIG,
+    ID,
+    TIMEOUT_MS,
+    A,
+    B,
+    Desk,
+    at_epoch,
+    became,
+    committed,
+    ongoing,
+)
+
+from ottla.core.txn.machine import LAST_EPOCH
+from ottla.core.txn.requests import Identity
+from ottla.core.txn.states import State
+from ottla.errors import ErrorCode
+
+SWEEP_MS = CONFIG.abort_check_interval_ms
+WEEK_MS = CONFIG.id_expiration_ms
+
+
+def wake(desk: Desk) -> None:
+    desk.decide(desk.machine.wake)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_transaction_is_aborted_at_the_sweep_after_its_timeout(version: int) -> None:
+    desk = Desk()
+    who = ongoing(desk, A, B, version=version)
+    desk.pass_time(TIMEOUT_MS)
+    wake(desk)
+    assert desk.state is State.ONGOING
+    desk.pass_time(1)
+    wake(desk)  # the last sweep was just now
+    assert desk.state is State.ONGOING
+    desk.pass_time(SWEEP_MS)
+    wake(desk)
+    assert (desk.state, desk.saved.producer_epoch) == (State.PREPARE_ABORT, who.producer_epoch + 1)
+    (wanted,) = desk.sent
+    assert (wanted.result, wanted.partitions) == (ABORT, (A, B))
+    assert wanted.producer.producer_epoch == who.producer_epoch + 1
+    desk.mark_all()
+    for asked in (1, 2):
+        for result in (COMMIT, ABORT):
+            assert desk.end(who, result, asked) == Identity(ErrorCode.PRODUCER_FENCED)
+    assert desk.add(who, A) is ErrorCode.PRODUCER_FENCED
+    assert desk.init(who) == Identity(ErrorCode.PRODUCER_FENCED)
+    assert became(desk.init()).producer_epoch == who.producer_epoch + 2
+
+
+def test_the_machine_says_when_it_wants_to_be_woken() -> None:
+    desk = Desk()
+    assert desk.machine.next_wake_ms() == SWEEP_MS
+    desk.pass_time(SWEEP_MS)
+    wake(desk)
+    assert desk.machine.next_wake_ms() == 2 * SWEEP_MS
+
+
+def test_more_partitions_do_not_buy_more_time() -> None:
+    desk = Desk()
+    who = ongoing(desk, A)
+    desk.pass_time(TIMEOUT_MS)
+    desk.add(who, B)
+    desk.pass_time(SWEEP_MS)
+    wake(desk)
+    assert desk.state is State.PREPARE_ABORT
+
+
+@pytest.mark.parametrize("result", [COMMIT, ABORT])
+def test_what_is_prepared_has_no_timeout(result: int) -> None:
+    """A partition may be away for long; who was told that it is committed is never aborted."""
+    desk = Desk()
+    desk.end(ongoing(desk), COMMIT if result else ABORT)
+    state = desk.state
+    desk.pass_time(10 * WEEK_MS)
+    wake(desk)
+    assert desk.state is state
+    assert len(desk.sent) == 1
+
+
+def test_idle_producers_do_not_time_out() -> None:
+    desk = Desk()
+    who = committed(desk)
+    desk.pass_time(TIMEOUT_MS + SWEEP_MS)
+    wake(desk)
+    assert desk.who == who
+
+
+def test_the_clock_of_a_transaction_goes_on_over_a_restart() -> None:
+    desk = Desk()
+    ongoing(desk)
+    desk.pass_time(TIMEOUT_MS)
+    desk.restart()
+    desk.pass_time(SWEEP_MS)
+    wake(desk)
+    assert desk.state is State.PREPARE_ABORT
+
+
+def test_a_timeout_at_the_last_epoch_can_still_fence() -> None:
+    desk = Desk()
+    who = at_epoch(desk, LAST_EPOCH)
+    desk.add(who, A)
+    desk.pass_time(TIMEOUT_MS + SWEEP_MS)
+    wake(desk)
+    assert desk.saved.producer_epoch == LAST_EPOCH + 1
+    desk.mark_all()
+    assert became(desk.init()).producer_epoch == 0
+    assert desk.who.producer_id != who.producer_id
+
+
+@pytest.mark.parametrize("state", [State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT])
+def test_an_id_is_forgotten_a_week_after_its_last_use(state: State) -> None:
+    desk = Desk()
+    who = at_epoch(desk, 7, state)
+    desk.pass_time(WEEK_MS - 1)
+    desk.decide(desk.machine.expire)
+    assert desk.who == who
+    desk.pass_time(1)
+    desk.decide(desk.machine.expire)
+    assert desk.machine.describe(ID) is None
+    assert desk.log[-1][1] is None
+    desk.restart()
+    assert desk.machine.list_transactions() == []
+    for version in (1, 2):
+        assert desk.end(who, ABORT, version).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert desk.add(who, A) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    # Never the same identity again: partitions may remember it.
+    assert became(desk.init()).producer_id != who.producer_id
+
+
+@pytest.mark.parametrize(
+    "state",
+    [State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT],
+    ids=lambda state: state.name,
+)
+def test_an_id_that_is_in_use_is_not_forgotten(state: State) -> None:
+    desk = Desk()
+    at_epoch(desk, 7, state, partitions=(A,), started_at_ms=desk.now_ms)
+    desk.pass_time(2 * WEEK_MS)
+    desk.decide(desk.machine.expire)
+    assert desk.state is state
+
+
+def test_a_transaction_keeps_its_id_from_being_forgotten() -> None:
+    desk = Desk()
+    who = became(desk.init())
+    for _ in range(3):
+        desk.pass_time(WEEK_MS - 1)
+        desk.add(who, A)
+        who = became(desk.end(who, COMMIT))
+        desk.mark_all()
+        desk.decide(desk.machine.expire)
+    assert desk.who == who
