@@ -32,8 +32,9 @@ test: $(VENV)/installed-dev
 bench: $(VENV)/installed-dev
 	$(BIN)/python -m benchmarks
 
-# The fuzzers at length; tests/fuzz/campaign.py says which variables adjust it.
+# Tests that take long (half an hour or more), then the fuzzers at length; tests/fuzz/campaign.py says which variables adjust it.
 campaign: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -m campaign
 	$(BIN)/python -m tests.fuzz.campaign
 
 clean:

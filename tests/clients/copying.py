@@ -26,11 +26,6 @@ TURN_RECORDS = 10
 COMMITTED = ConsumerOptions(isolation="read_committed")
 
 
-def transformed(record: Received) -> Message:
-    assert record.value is not None
-    return Message(b"copy of " + record.value, record.key)
-
-
 @dataclass
 class Copier:
     """Copies a topic into another one of as many partitions."""
@@ -42,7 +37,10 @@ class Copier:
     group_id: str
     partition_count: int
     records_per_partition: int
+    prefix: bytes = b"copy of "
     pause_seconds: float = 0.0
+    # How often a turn is sent and aborted before it is sent and committed.
+    aborts_first: int = 0
     turns: int = 0
     failures: list[Exception] = field(default_factory=list)
     # How far it is known to have come.
@@ -76,7 +74,11 @@ class Copier:
     ) -> None:
         """Output and offsets, when they are in the logs."""
         for partition in sorted({record.partition for record in records}):
-            messages = [transformed(one) for one in records if one.partition == partition]
+            messages = [
+                Message(self.prefix + (one.value or b""), one.key)
+                for one in records
+                if one.partition == partition
+            ]
             producer.send(self.target, messages, partition)
         producer.send_offsets(self.next_offsets(records), member)
 
@@ -116,6 +118,8 @@ class Copier:
                     # The last commit may have failed for us and not for the broker.
                     self.positions = {one: member.committed(one) or 0 for one in self.sources}
                     while not self.is_done:
+                        for _ in range(self.aborts_first):
+                            self.give_up(producer, member, member.read(TURN_RECORDS))
                         records = member.read(TURN_RECORDS)
                         if records:
                             self.copy(producer, member, records)
@@ -132,7 +136,7 @@ class Copier:
             expected = source_messages(number, self.records_per_partition)
             copies = self.client.read(self.target, len(expected), 0, number, COMMITTED)
             assert [one.value for one in copies] == [
-                b"copy of " + (message.value or b"") for message in expected
+                self.prefix + (message.value or b"") for message in expected
             ]
         with self.member() as member:
             for partition in self.sources:

@@ -8,6 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.clients.aiokafka.driver import AioKafka
+from tests.clients.confluent_kafka.driver import ConfluentKafka
+from tests.clients.copying import Copier as StrangersCopier
+from tests.clients.driver import TransactionalDriver
+from tests.clients.kafka_python.driver import KafkaPython
 from tests.clients.transactions_seen import OFFSETS_TOPIC, wait_for
 from tests.faults.copier import Copier
 from tests.faults.copies import (
@@ -20,12 +25,12 @@ from tests.faults.copies import (
     problems,
     wait_until_copied,
 )
-from tests.faults.processes import BrokerProcess
+from tests.faults.processes import BrokerProcess, fault_rng
 
 from ottla.broker.crashpoints import CrashPoint
 from ottla.model import TopicPartition
 
-WORK = Work(partition_count=2, records_per_partition=40)
+WORK = Work(partition_count=2, records_per_partition=20)
 CRASH_SECONDS, COPY_SECONDS = 30.0, 60.0
 # Some are reached once per producer or member only.
 COUNT = 2
@@ -77,6 +82,36 @@ def test_every_record_has_one_copy_after_a_crash(tmp_path: Path, point: CrashPoi
     print(f"{copier.committed} committed, {copier.aborted} aborted, {copier.failures}")
     print(f"{time.monotonic() - began:.1f} s")
     assert copier.aborted > 0
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("aborts_first", [0, 1], ids=["commit", "abort"])
+@pytest.mark.parametrize(
+    "driver", [ConfluentKafka, KafkaPython, AioKafka], ids=lambda one: one.name
+)
+@pytest.mark.parametrize("point", CrashPoint, ids=lambda point: point.name)
+def test_any_client_has_one_copy_of_every_record_after_a_crash(
+    tmp_path: Path, point: CrashPoint, driver: type[TransactionalDriver], aborts_first: int
+) -> None:
+    rng = fault_rng()
+    # With one producer and one member there is one of these.
+    is_rare = point in (CrashPoint.BEFORE_EMPTY_APPEND, CrashPoint.AFTER_EMPTY_APPEND)
+    failures: list[Exception] = []
+
+    def run(address: str) -> None:
+        copier = StrangersCopier(
+            driver(address),
+            *(SOURCE, TARGET, "copier", GROUP_ID),
+            *(WORK.partition_count, WORK.records_per_partition),
+            prefix=b"",
+            aborts_first=aborts_first,
+            failures=failures,
+        )
+        copier.run()
+
+    crash_under(tmp_path, point, 1 if is_rare else rng.randint(1, 3), run, lambda: None)
+    print(failures)
 
 
 def test_the_check_of_copies_sees_what_it_is_for() -> None:

@@ -47,8 +47,14 @@ LOCAL_ERRORS = {
     KafkaError._TIMED_OUT: ErrorCode.REQUEST_TIMED_OUT,
     KafkaError._FENCED: ErrorCode.PRODUCER_FENCED,
 }
-# It waits up to ten seconds before it connects again, where nothing else is said.
-RECONNECT = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "log_level": 0}
+RECONNECT = {
+    # It waits up to ten seconds before it connects again, where nothing else is said.
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 200,
+    # Else it may lose a commit of offsets when it finds its brokers again (FINDINGS.md).
+    "metadata.recovery.strategy": "none",
+    "log_level": 0,
+}
 
 
 def refused(error: KafkaError) -> RefusedError:
