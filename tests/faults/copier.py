@@ -113,11 +113,11 @@ class Copier:
             assert offset is not None
             producer.produce(self.target, message.value(), partition=partition)
             offsets[partition] = offset + 1
+        # So that an abort, or a kill from here on, leaves something to hide.
+        producer.flush(STEP_SECONDS)
         places = [TopicPartition(self.source, *place) for place in offsets.items()]
         group = consumer.consumer_group_metadata()
         producer.send_offsets_to_transaction(places, group, STEP_SECONDS)
-        # So that an abort has something to hide.
-        producer.flush(STEP_SECONDS)
 
 
 def _rewind(consumer: Consumer) -> None:

@@ -80,13 +80,13 @@ def wait_until_copied(address: str, work: Work, seconds: float) -> None:
     wait_for("all is copied", lambda: copied_records(address, work) == work.total, seconds)
 
 
-def read_committed(address: str, work: Work) -> dict[int, list[bytes]]:
-    """The target as somebody else's client reads it, up to its last stable offset."""
+def read_target(address: str, work: Work, isolation: str) -> dict[int, list[bytes]]:
+    """The target as somebody else's client reads it, up to the end."""
     consumer = Consumer(
         {
             "bootstrap.servers": address,
             "group.id": "checker",
-            "isolation.level": "read_committed",
+            "isolation.level": isolation,
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
@@ -140,4 +140,10 @@ def check(address: str, work: Work, *internal: model.TopicPartition) -> None:
     wait_stable(address, *targets, *internal)
     offsets = committed_offsets(address, work)
     assert offsets == dict.fromkeys(range(work.partition_count), work.records_per_partition)
-    assert problems(read_committed(address, work), work) == []
+    assert problems(read_target(address, work, "read_committed"), work) == []
+
+
+def aborted_records(address: str, work: Work) -> int:
+    """How many more there are than copies that count."""
+    found = read_target(address, work, "read_uncommitted")
+    return sum(map(len, found.values())) - work.total

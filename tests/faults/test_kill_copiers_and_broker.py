@@ -23,3 +23,5 @@ def test_a_hundred_thousand_records_have_one_copy_each_over_sixty_kills(tmp_path
     figures = run(tmp_path, fault_rng(), Work(4, 25_000), kill_count=60)
     print(figures)
     assert (figures.broker_kills, figures.copier_kills) == (30, 30)
+    # Else no kill met an open transaction.
+    assert figures.aborted_records > 0
