@@ -119,13 +119,18 @@ class Copier:
                     self.positions = {one: member.committed(one) or 0 for one in self.sources}
                     while not self.is_done:
                         for _ in range(self.aborts_first):
-                            self.give_up(producer, member, member.read(TURN_RECORDS))
-                        records = member.read(TURN_RECORDS)
-                        if records:
-                            self.copy(producer, member, records)
+                            self.give_up(producer, member, self._read(member))
+                        self.copy(producer, member, self._read(member))
                         time.sleep(self.pause_seconds)
             except (RefusedError, TimeoutError) as error:
                 self.failures.append(error)
+
+    def _read(self, member: Member) -> list[Received]:
+        """A consumer that finds nothing where there is something has lost its way."""
+        records = member.read(TURN_RECORDS)
+        if not records:
+            raise TimeoutError("the consumer finds nothing")
+        return records
 
     def check_exactly_once(self) -> None:
         """Every record has one copy, in order, and the group has read exactly what was copied."""

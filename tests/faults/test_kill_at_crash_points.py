@@ -31,7 +31,7 @@ from ottla.broker.crashpoints import CrashPoint
 from ottla.model import TopicPartition
 
 WORK = Work(partition_count=2, records_per_partition=20)
-CRASH_SECONDS, COPY_SECONDS = 30.0, 60.0
+CRASH_SECONDS, COPY_SECONDS = 40.0, 90.0
 # Some are reached once per producer or member only.
 COUNT = 2
 OPTIONS: dict[str, object] = {
