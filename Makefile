@@ -1,4 +1,4 @@
-# `make run` shows Ottla at work; `make test` runs all that CI runs; `make campaign` fuzzes for ten minutes.
+# `make run` shows Ottla at work; `make test` runs all that CI runs; `make campaign` runs what takes long.
 # All of them set up .venv first.
 # PYTHON=/path/to/python chooses the interpreter; pip's own settings choose where packages come from.
 
@@ -32,7 +32,8 @@ test: $(VENV)/installed-dev
 bench: $(VENV)/installed-dev
 	$(BIN)/python -m benchmarks
 
-# Tests that take long (half an hour or more), then the fuzzers at length; tests/fuzz/campaign.py says which variables adjust it.
+# The tests that take long, a quarter of an hour or more, then the fuzzers at length; tests/fuzz/campaign.py says which
+# variables adjust those.
 campaign: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -m campaign
 	$(BIN)/python -m tests.fuzz.campaign
