@@ -195,6 +195,9 @@ class AioMember(Member):
             isolation_level="read_committed",
             enable_auto_commit=False,
             auto_offset_reset="earliest",
+            # One that could not leave holds its successor up for so long.
+            session_timeout_ms=6_000,
+            heartbeat_interval_ms=500,
         )
         try:
             await client.start()
