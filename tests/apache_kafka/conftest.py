@@ -15,3 +15,11 @@ def kafka_jars(tmp_path_factory: pytest.TempPathFactory) -> Path:
     artifacts = {"org.apache.kafka:kafka_2.13": KAFKA_VERSION, **NO_LOGGING}
     shared_folder = tmp_path_factory.getbasetemp().parent
     return maven.jars(f"kafka-{KAFKA_VERSION}", artifacts, shared_folder)
+
+
+@pytest.fixture(scope="session")
+def kafka_tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the jars of Kafka's command line tools."""
+    artifacts = {"org.apache.kafka:kafka-tools": KAFKA_VERSION, **NO_LOGGING}
+    shared_folder = tmp_path_factory.getbasetemp().parent
+    return maven.jars(f"kafka-tools-{KAFKA_VERSION}", artifacts, shared_folder)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.clients.aiokafka.driver import AioKafka
 from tests.clients.confluent_kafka.driver import ConfluentKafka
-from tests.clients.driver import Driver
+from tests.clients.driver import Driver, TransactionalDriver
 from tests.clients.java.agent import Agent, start_agent
 from tests.clients.java.driver import Java
 from tests.clients.kafka_python.driver import KafkaPython
@@ -19,6 +19,7 @@ from tests.clients.kcat.driver import Kcat
 from ottla import Broker
 
 MakeDriver = Callable[[str], Driver]
+MakeTransactional = Callable[[str], TransactionalDriver]
 
 ADMINS = ["confluent-kafka", "kafka-python", "aiokafka", "java"]
 CLIENTS = [*ADMINS, "kcat"]
@@ -31,16 +32,22 @@ def java_agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
         yield agent
 
 
-def _make_driver(name: str, request: pytest.FixtureRequest) -> MakeDriver:
+def _make_transactional(name: str, request: pytest.FixtureRequest) -> MakeTransactional:
     if name == "java":
         agent: Agent = request.getfixturevalue("java_agent")
         return lambda bootstrap_servers: Java(bootstrap_servers, agent)
-    if name == "kcat" and shutil.which("kcat") is None:
-        pytest.skip("kcat is not installed")
-    makers: dict[str, MakeDriver] = {
-        driver.name: driver for driver in (ConfluentKafka, KafkaPython, AioKafka, Kcat)
+    makers: dict[str, MakeTransactional] = {
+        driver.name: driver for driver in (ConfluentKafka, KafkaPython, AioKafka)
     }
     return makers[name]
+
+
+def _make_driver(name: str, request: pytest.FixtureRequest) -> MakeDriver:
+    if name != "kcat":
+        return _make_transactional(name, request)
+    if shutil.which("kcat") is None:
+        pytest.skip("kcat is not installed")
+    return Kcat
 
 
 @pytest.fixture(params=CLIENTS)
@@ -65,6 +72,42 @@ def make_admin_client(request: pytest.FixtureRequest) -> MakeDriver:
 def admin_client(make_admin_client: MakeDriver, ottla_broker: Broker) -> Driver:
     """As client, for clients that have admin functions."""
     return make_admin_client(ottla_broker.bootstrap_servers)
+
+
+# Timeouts of transactions are seen soon, and those of members.
+TRANSACTION_OPTIONS: dict[str, object] = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 100,
+    "group.min.session.timeout.ms": 500,
+}
+
+
+@pytest.fixture(scope="session")
+def one_node() -> Iterator[Broker]:
+    """A node for the transactions of the session."""
+    with Broker(TRANSACTION_OPTIONS) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def three_nodes() -> Iterator[Broker]:
+    """Three nodes for the transactions of the session."""
+    with Broker(TRANSACTION_OPTIONS, nodes=3) as broker:
+        yield broker
+
+
+@pytest.fixture(params=ADMINS)
+def make_transactional(request: pytest.FixtureRequest) -> MakeTransactional:
+    """As make_client, for clients that have transactions."""
+    return _make_transactional(request.param, request)
+
+
+@pytest.fixture(params=["one_node", "three_nodes"])
+def transactional_client(
+    make_transactional: MakeTransactional, request: pytest.FixtureRequest
+) -> TransactionalDriver:
+    """Each client that has transactions in turn, with one node and with three."""
+    broker: Broker = request.getfixturevalue(request.param)
+    return make_transactional(broker.bootstrap_servers)
 
 
 class RestartableBroker:

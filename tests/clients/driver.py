@@ -51,6 +51,11 @@ DEFAULT_PRODUCER = ProducerOptions()
 DEFAULT_CONSUMER = ConsumerOptions()
 
 
+TRANSACTION_TIMEOUT_MS = 60_000
+# What a producer that is out may be told: by the coordinator, or by the leader of a partition.
+FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
+
+
 class Bounds(NamedTuple):
     """The first offset of a partition and the one after the last."""
 
@@ -102,6 +107,43 @@ class Consumer(Session):
     @abstractmethod
     def bounds(self, partition: TopicPartition) -> Bounds:
         """Where the partition starts and ends for this consumer."""
+
+
+class Member(Session):
+    """A consumer of the client that is in a group, reads what is committed, and begins at the beginning."""
+
+    @abstractmethod
+    def read(self, count: int) -> list[Received]:
+        """The next records; fewer when they do not come in time."""
+
+    @abstractmethod
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Reads on from there."""
+
+    @abstractmethod
+    def committed(self, partition: TopicPartition) -> int | None:
+        """Where the group goes on."""
+
+
+class TransactionalProducer(Session):
+    """A producer of the client that has initialised its transactions."""
+
+    @abstractmethod
+    def begin(self) -> None: ...
+
+    @abstractmethod
+    def send(self, topic: str, messages: Sequence[Message], partition: int = 0) -> list[int]:
+        """The offsets, when all are acknowledged: then they are in the log, whatever becomes of the transaction."""
+
+    @abstractmethod
+    def send_offsets(self, offsets: Mapping[TopicPartition, int], member: Member) -> None:
+        """Makes it part of the transaction that the member's group goes on there."""
+
+    @abstractmethod
+    def commit(self) -> None: ...
+
+    @abstractmethod
+    def abort(self) -> None: ...
 
 
 class Admin(Session):
@@ -201,3 +243,15 @@ class Driver(ABC):
         with self.consumer(options) as consumer:
             consumer.assign({TopicPartition(topic, partition): offset})
             return consumer.read(count)
+
+
+class TransactionalDriver(Driver):
+    """A client that has transactions."""
+
+    @abstractmethod
+    def transactional_producer(
+        self, transactional_id: str, timeout_ms: int = TRANSACTION_TIMEOUT_MS
+    ) -> TransactionalProducer: ...
+
+    @abstractmethod
+    def member(self, group_id: str, topic: str) -> Member: ...

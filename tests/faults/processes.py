@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ottla.broker.crashpoints import CrashPoint
+
 START_SECONDS = 30.0
 # Below the ports that the system gives to clients: nobody takes the port while the broker is down.
 FIRST_PORT, LAST_PORT = 12_000, 30_000
@@ -46,13 +48,15 @@ class BrokerProcess:
         self.log = folder / "broker.log"
         self.address = f"127.0.0.1:{free_port()}"
         self.starts = 0
+        # Where the next start is to kill itself, and at the how many-th time that it gets there.
+        self.crash_at: tuple[CrashPoint, int] | None = None
         self._options = [f"{name.replace('_', '.')}={value}" for name, value in options.items()]
         self._process: subprocess.Popen[str] | None = None
 
     def launch(self) -> None:
         """Starts the process and does not wait until it serves."""
         assert self._process is None, "one at a time"
-        command = [sys.executable, "-m", "ottla", "serve", "--listen", self.address]
+        command = [sys.executable, "-m", *self._program(), "serve", "--listen", self.address]
         command += ["--data", str(self.data)]
         for option in self._options:
             command += ["--set", option]
@@ -61,6 +65,12 @@ class BrokerProcess:
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True
             )
         self.starts += 1
+
+    def _program(self) -> list[str]:
+        if self.crash_at is None:
+            return ["ottla"]
+        (point, count), self.crash_at = self.crash_at, None
+        return ["ottla.testing.crashing", point.name, str(count)]
 
     def start(self) -> float:
         """Starts and waits for the `listening on` line; answers the seconds that took."""
@@ -83,6 +93,15 @@ class BrokerProcess:
         if self._process is not None:
             self._process.kill()
             self._reap()
+
+    def has_crashed(self) -> bool:
+        """Whether the process has killed itself; it is reaped then."""
+        assert self._process is not None
+        if self._process.poll() is None:
+            return False
+        code = self._reap()
+        assert code == -signal.SIGKILL, f"it ended with {code}\n{self.log_text()[-4000:]}"
+        return True
 
     def stop(self) -> int:
         """SIGTERM; answers the exit code."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import aiokafka
 from aiokafka import errors
@@ -16,19 +17,24 @@ from tests.clients.driver import (
     DEFAULT_CONSUMER,
     DEFAULT_PRODUCER,
     READ_SECONDS,
+    TRANSACTION_TIMEOUT_MS,
     Admin,
     Bounds,
     Consumer,
     ConsumerOptions,
-    Driver,
+    Member,
     Producer,
     ProducerOptions,
     RefusedError,
+    TransactionalDriver,
+    TransactionalProducer,
 )
 from tests.clients.messages import Message, Received
 
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -38,8 +44,12 @@ def translated() -> Iterator[None]:
         yield
     except errors.KafkaTimeoutError as error:
         raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
+    except errors.ProducerFenced as error:
+        raise RefusedError(ErrorCode.PRODUCER_FENCED, str(error)) from error
     except errors.BrokerResponseError as error:
         raise RefusedError(error.errno, str(error)) from error
+    except errors.KafkaError as error:
+        raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)) from error
 
 
 def options_of(options: ProducerOptions) -> dict[str, Any]:
@@ -63,11 +73,19 @@ class AioProducer(Producer):
 
     def __init__(self, bootstrap_servers: str, **options: Any) -> None:
         self.runner = asyncio.Runner()
-        self.client = self.runner.run(self._started(bootstrap_servers, options))
+        try:
+            self.client = self.runner.run(self._started(bootstrap_servers, options))
+        except BaseException:
+            self.runner.close()
+            raise
 
     async def _started(self, bootstrap_servers: str, options: dict[str, Any]) -> Any:
         client = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap_servers, **options)
-        await client.start()
+        try:
+            await client.start()
+        except BaseException:
+            await client.stop()
+            raise
         return client
 
     def send(self, topic: str, messages: Sequence[Message], partition: int = 0) -> list[int]:
@@ -91,8 +109,126 @@ class AioProducer(Producer):
         return [-1 if metadata is None else metadata.offset for metadata in sent]
 
     def close(self) -> None:
-        self.runner.run(self.client.stop())
-        self.runner.close()
+        try:
+            with translated():
+                self.runner.run(self.client.stop())
+        finally:
+            self.runner.close()
+
+
+async def read(client: Any, count: int) -> list[Received]:
+    """The next records; fewer when they do not come in time."""
+    received: list[Received] = []
+    deadline = time.monotonic() + READ_SECONDS
+    while len(received) < count and time.monotonic() < deadline:
+        found = await client.getmany(timeout_ms=10_000, max_records=count - len(received))
+        received += [
+            Received(
+                record.partition,
+                record.offset,
+                record.timestamp,
+                record.key,
+                record.value,
+                tuple(record.headers),
+            )
+            for records in found.values()
+            for record in records
+        ]
+    return received
+
+
+class AioTransactionalProducer(AioProducer, TransactionalProducer):
+    """An AIOKafkaProducer with a transactional id; its start initialises it."""
+
+    def __init__(self, bootstrap_servers: str, transactional_id: str, timeout_ms: int) -> None:
+        with translated():
+            super().__init__(
+                bootstrap_servers,
+                transactional_id=transactional_id,
+                transaction_timeout_ms=timeout_ms,
+            )
+
+    def _run(self, step: Coroutine[Any, Any, None]) -> None:
+        with translated():
+            self.runner.run(asyncio.wait_for(step, READ_SECONDS))
+
+    def begin(self) -> None:
+        self._run(self.client.begin_transaction())
+
+    def send_offsets(self, offsets: Mapping[TopicPartition, int], member: Member) -> None:
+        assert isinstance(member, AioMember)
+        places = {
+            aiokafka.TopicPartition(*partition): offset for partition, offset in offsets.items()
+        }
+        self._run(self.client.send_offsets_to_transaction(places, member.group_id))
+
+    def commit(self) -> None:
+        self._run(self.client.commit_transaction())
+
+    def abort(self) -> None:
+        self._run(self.client.abort_transaction())
+
+
+class AioMember(Member):
+    """An AIOKafkaConsumer that subscribes, on a loop and a thread of its own: heartbeats go on between reads."""
+
+    def __init__(self, bootstrap_servers: str, group_id: str, topic: str) -> None:
+        self.group_id = group_id
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self.thread.start()
+        try:
+            self.client = self._run(self._started(bootstrap_servers, topic))
+        except BaseException:
+            self._end_loop()
+            raise
+
+    def _run(self, step: Coroutine[Any, Any, T]) -> T:
+        with translated():
+            return asyncio.run_coroutine_threadsafe(step, self.loop).result(2 * READ_SECONDS)
+
+    async def _started(self, bootstrap_servers: str, topic: str) -> Any:
+        client = aiokafka.AIOKafkaConsumer(
+            topic,
+            bootstrap_servers=bootstrap_servers,
+            group_id=self.group_id,
+            isolation_level="read_committed",
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            # One that could not leave holds its successor up for so long.
+            session_timeout_ms=6_000,
+            heartbeat_interval_ms=500,
+        )
+        try:
+            await client.start()
+        except BaseException:
+            await client.stop()
+            raise
+        return client
+
+    def read(self, count: int) -> list[Received]:
+        return self._run(read(self.client, count))
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        async def seek() -> None:
+            self.client.seek(aiokafka.TopicPartition(*partition), offset)
+
+        self._run(seek())
+
+    def committed(self, partition: TopicPartition) -> int | None:
+        found: int | None = self._run(self.client.committed(aiokafka.TopicPartition(*partition)))
+        return found
+
+    def close(self) -> None:
+        try:
+            self._run(self.client.stop())
+        finally:
+            self._end_loop()
+
+    def _end_loop(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join()
+        self.loop.close()
 
 
 class AioConsumer(Consumer):
@@ -129,26 +265,7 @@ class AioConsumer(Consumer):
 
     def read(self, count: int) -> list[Received]:
         with translated():
-            return self.runner.run(self._read(count))
-
-    async def _read(self, count: int) -> list[Received]:
-        received: list[Received] = []
-        deadline = time.monotonic() + READ_SECONDS
-        while len(received) < count and time.monotonic() < deadline:
-            found = await self.client.getmany(timeout_ms=10_000, max_records=count - len(received))
-            received += [
-                Received(
-                    record.partition,
-                    record.offset,
-                    record.timestamp,
-                    record.key,
-                    record.value,
-                    tuple(record.headers),
-                )
-                for records in found.values()
-                for record in records
-            ]
-        return received
+            return self.runner.run(read(self.client, count))
 
     def offset_at(self, partition: TopicPartition, timestamp_ms: int) -> int | None:
         asked = aiokafka.TopicPartition(*partition)
@@ -236,7 +353,7 @@ class AioAdmin(Admin):
         self.runner.close()
 
 
-class AioKafka(Driver):
+class AioKafka(TransactionalDriver):
     """The driver."""
 
     name = "aiokafka"
@@ -251,6 +368,14 @@ class AioKafka(Driver):
 
     def admin(self) -> Admin:
         return AioAdmin(self.bootstrap_servers)
+
+    def transactional_producer(
+        self, transactional_id: str, timeout_ms: int = TRANSACTION_TIMEOUT_MS
+    ) -> TransactionalProducer:
+        return AioTransactionalProducer(self.bootstrap_servers, transactional_id, timeout_ms)
+
+    def member(self, group_id: str, topic: str) -> Member:
+        return AioMember(self.bootstrap_servers, group_id, topic)
 
     def cannot_send(self, message: Message) -> str | None:
         if message.key is None and message.value is None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import confluent_kafka
@@ -21,14 +22,17 @@ from tests.clients.driver import (
     DEFAULT_CONSUMER,
     DEFAULT_PRODUCER,
     READ_SECONDS,
+    TRANSACTION_TIMEOUT_MS,
     Admin,
     Bounds,
     Consumer,
     ConsumerOptions,
-    Driver,
+    Member,
     Producer,
     ProducerOptions,
     RefusedError,
+    TransactionalDriver,
+    TransactionalProducer,
 )
 from tests.clients.messages import Message, Received
 
@@ -40,12 +44,56 @@ LOCAL_ERRORS = {
     KafkaError._UNKNOWN_TOPIC: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     KafkaError._AUTO_OFFSET_RESET: ErrorCode.OFFSET_OUT_OF_RANGE,
     KafkaError._MSG_TIMED_OUT: ErrorCode.REQUEST_TIMED_OUT,
+    KafkaError._TIMED_OUT: ErrorCode.REQUEST_TIMED_OUT,
+    KafkaError._FENCED: ErrorCode.PRODUCER_FENCED,
+}
+RECONNECT = {
+    # It waits up to ten seconds before it connects again, where nothing else is said.
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 200,
+    # Else it may lose a commit of offsets when it finds its brokers again (FINDINGS.md).
+    "metadata.recovery.strategy": "none",
+    "log_level": 0,
 }
 
 
 def refused(error: KafkaError) -> RefusedError:
     """The driver's exception for an error of librdkafka."""
     return RefusedError(LOCAL_ERRORS.get(error.code(), error.code()), error.str())
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turns an error of librdkafka into the driver's exception."""
+    try:
+        yield
+    except KafkaException as error:
+        raise refused(error.args[0]) from error
+
+
+def received(message: Any) -> Received:
+    """The driver's record; raises what librdkafka passes in its place."""
+    error = message.error()
+    if error is not None:
+        raise refused(error)
+    return Received(
+        message.partition(),
+        message.offset(),
+        message.timestamp()[1],
+        message.key(),
+        message.value(),
+        tuple(message.headers() or ()),
+    )
+
+
+def read(client: confluent_kafka.Consumer, count: int) -> list[Received]:
+    """The next records; fewer when they do not come in time."""
+    found: list[Received] = []
+    deadline = time.monotonic() + READ_SECONDS
+    while len(found) < count and time.monotonic() < deadline:
+        messages: list[Any] = client.consume(count - len(found), timeout=0.1)
+        found += map(received, messages)
+    return found
 
 
 def options_of(options: ProducerOptions) -> dict[str, Any]:
@@ -70,6 +118,37 @@ def options_of(options: ProducerOptions) -> dict[str, Any]:
     return {name: value for name, value in chosen.items() if value is not None}
 
 
+def send(
+    client: confluent_kafka.Producer, topic: str, messages: Sequence[Message], partition: int
+) -> list[int]:
+    """The offsets, when all are acknowledged."""
+    offsets: list[int] = []
+    errors: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, message: Any) -> None:
+        if error is not None:
+            errors.append(error)
+        else:
+            offset = message.offset()
+            offsets.append(-1 if offset == confluent_kafka.OFFSET_INVALID else offset)
+
+    for message in messages:
+        client.produce(
+            topic,
+            value=message.value,
+            key=message.key,
+            headers=list(message.headers),
+            partition=partition,
+            timestamp=message.timestamp_ms or 0,
+            on_delivery=delivered,
+        )
+    left = client.flush(READ_SECONDS)
+    if errors:
+        raise refused(errors[0])
+    assert left == 0, f"{left} messages were neither delivered nor refused"
+    return offsets
+
+
 class ConfluentProducer(Producer):
     """A confluent_kafka.Producer."""
 
@@ -79,36 +158,94 @@ class ConfluentProducer(Producer):
         )
 
     def send(self, topic: str, messages: Sequence[Message], partition: int = 0) -> list[int]:
-        offsets: list[int] = []
-        errors: list[KafkaError] = []
-
-        def delivered(error: KafkaError | None, message: Any) -> None:
-            if error is not None:
-                errors.append(error)
-            else:
-                offset = message.offset()
-                offsets.append(-1 if offset == confluent_kafka.OFFSET_INVALID else offset)
-
-        for message in messages:
-            self.client.produce(
-                topic,
-                value=message.value,
-                key=message.key,
-                headers=list(message.headers),
-                partition=partition,
-                timestamp=message.timestamp_ms or 0,
-                on_delivery=delivered,
-            )
-        left = self.client.flush(READ_SECONDS)
-        if errors:
-            raise refused(errors[0])
-        assert left == 0, f"{left} messages were neither delivered nor refused"
-        return offsets
+        return send(self.client, topic, messages, partition)
 
     def close(self) -> None:
         # Also for messages that a failed test left behind: they must not be waited for.
         self.client.purge()
         self.client.flush(1)
+
+
+class ConfluentTransactionalProducer(TransactionalProducer):
+    """A confluent_kafka.Producer with a transactional id."""
+
+    def __init__(self, bootstrap_servers: str, transactional_id: str, timeout_ms: int) -> None:
+        self.client = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "transactional.id": transactional_id,
+                "transaction.timeout.ms": timeout_ms,
+                # It may not be longer than the transaction.
+                "message.timeout.ms": min(timeout_ms, 60_000),
+                **RECONNECT,
+            }
+        )
+        with translated():
+            self.client.init_transactions(READ_SECONDS)
+
+    def begin(self) -> None:
+        with translated():
+            self.client.begin_transaction()
+
+    def send(self, topic: str, messages: Sequence[Message], partition: int = 0) -> list[int]:
+        with translated():
+            return send(self.client, topic, messages, partition)
+
+    def send_offsets(self, offsets: Mapping[TopicPartition, int], member: Member) -> None:
+        assert isinstance(member, ConfluentMember)
+        places = [
+            confluent_kafka.TopicPartition(*partition, offset)
+            for partition, offset in offsets.items()
+        ]
+        with translated():
+            group = member.client.consumer_group_metadata()
+            self.client.send_offsets_to_transaction(places, group, READ_SECONDS)
+
+    def commit(self) -> None:
+        with translated():
+            self.client.commit_transaction(READ_SECONDS)
+
+    def abort(self) -> None:
+        with translated():
+            self.client.abort_transaction(READ_SECONDS)
+
+    def close(self) -> None:
+        self.client.purge()
+        # One that was fenced says so once more.
+        with suppress(KafkaException):
+            self.client.flush(1)
+
+
+class ConfluentMember(Member):
+    """A confluent_kafka.Consumer that subscribes."""
+
+    def __init__(self, bootstrap_servers: str, group_id: str, topic: str) -> None:
+        self.client = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "group.id": group_id,
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                **RECONNECT,
+            }
+        )
+        self.client.subscribe([topic])
+
+    def read(self, count: int) -> list[Received]:
+        return read(self.client, count)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        self.client.seek(confluent_kafka.TopicPartition(*partition, offset))
+
+    def committed(self, partition: TopicPartition) -> int | None:
+        asked = confluent_kafka.TopicPartition(*partition)
+        with translated():
+            (found,) = self.client.committed([asked], timeout=READ_SECONDS)
+        return None if found.offset == confluent_kafka.OFFSET_INVALID else int(found.offset)
+
+    def close(self) -> None:
+        self.client.close()
 
 
 class ConfluentConsumer(Consumer):
@@ -140,25 +277,7 @@ class ConfluentConsumer(Consumer):
         )
 
     def read(self, count: int) -> list[Received]:
-        received: list[Received] = []
-        deadline = time.monotonic() + READ_SECONDS
-        while len(received) < count and time.monotonic() < deadline:
-            messages: list[Any] = self.client.consume(count - len(received), timeout=0.1)
-            for message in messages:
-                error = message.error()
-                if error is not None:
-                    raise refused(error)
-                received.append(
-                    Received(
-                        message.partition(),
-                        message.offset(),
-                        message.timestamp()[1],
-                        message.key(),
-                        message.value(),
-                        tuple(message.headers() or ()),
-                    )
-                )
-        return received
+        return read(self.client, count)
 
     def offset_at(self, partition: TopicPartition, timestamp_ms: int) -> int | None:
         asked = confluent_kafka.TopicPartition(*partition, timestamp_ms)
@@ -229,7 +348,7 @@ class ConfluentAdmin(Admin):
         pass
 
 
-class ConfluentKafka(Driver):
+class ConfluentKafka(TransactionalDriver):
     """The driver."""
 
     name = "confluent-kafka"
@@ -242,3 +361,11 @@ class ConfluentKafka(Driver):
 
     def admin(self) -> Admin:
         return ConfluentAdmin(self.bootstrap_servers)
+
+    def transactional_producer(
+        self, transactional_id: str, timeout_ms: int = TRANSACTION_TIMEOUT_MS
+    ) -> TransactionalProducer:
+        return ConfluentTransactionalProducer(self.bootstrap_servers, transactional_id, timeout_ms)
+
+    def member(self, group_id: str, topic: str) -> Member:
+        return ConfluentMember(self.bootstrap_servers, group_id, topic)

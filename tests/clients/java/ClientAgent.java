@@ -15,20 +15,28 @@ import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
+import org.apache.kafka.clients.admin.AbortTransactionSpec;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.ListTransactionsOptions;
 import org.apache.kafka.clients.admin.LogDirDescription;
 import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
+import org.apache.kafka.clients.admin.ProducerState;
 import org.apache.kafka.clients.admin.RecordsToDelete;
+import org.apache.kafka.clients.admin.TransactionDescription;
+import org.apache.kafka.clients.admin.TransactionListing;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.consumer.OffsetAndTimestamp;
 import org.apache.kafka.clients.consumer.OffsetOutOfRangeException;
 import org.apache.kafka.clients.producer.KafkaProducer;
@@ -90,11 +98,7 @@ public class ClientAgent {
                     }
                 } catch (Exception error) {
                     Throwable cause = error instanceof ExecutionException ? error.getCause() : error;
-                    // The one exception without a number is the consumer's own.
-                    Errors found = cause instanceof OffsetOutOfRangeException
-                            ? Errors.OFFSET_OUT_OF_RANGE : Errors.forException(cause);
-                    short code = found.code();
-                    answer = List.of(bytes("error"), bytes(code), bytes(cause.toString()));
+                    answer = List.of(bytes("error"), bytes(errorOf(cause).code()), bytes(cause.toString()));
                 }
                 write(out, answer);
             }
@@ -107,6 +111,16 @@ public class ClientAgent {
                 session.close();
             }
         }
+    }
+
+    private static Errors errorOf(Throwable cause) {
+        // The one exception without a number is the consumer's own.
+        if (cause instanceof OffsetOutOfRangeException) {
+            return Errors.OFFSET_OUT_OF_RANGE;
+        }
+        Errors found = Errors.forException(cause);
+        // A producer in an error state wraps what brought it there.
+        return found == Errors.UNKNOWN_SERVER_ERROR && cause.getCause() != null ? errorOf(cause.getCause()) : found;
     }
 
     private static Session open(String kind, Words settings) {
@@ -137,6 +151,38 @@ public class ClientAgent {
 
         @Override
         public void run(String command, Words words, List<byte[]> answer) throws Exception {
+            switch (command) {
+                case "init":
+                    producer.initTransactions();
+                    break;
+                case "begin":
+                    producer.beginTransaction();
+                    break;
+                case "send":
+                    send(words, answer);
+                    break;
+                case "send-offsets": {
+                    ConsumerGroupMetadata group = new ConsumerGroupMetadata(
+                            words.text(), words.number(), words.text(), Optional.empty());
+                    Map<TopicPartition, OffsetAndMetadata> offsets = new LinkedHashMap<>();
+                    while (words.hasNext()) {
+                        offsets.put(words.partition(), new OffsetAndMetadata(Long.parseLong(words.text())));
+                    }
+                    producer.sendOffsetsToTransaction(offsets, group);
+                    break;
+                }
+                case "commit":
+                    producer.commitTransaction();
+                    break;
+                case "abort":
+                    producer.abortTransaction();
+                    break;
+                default:
+                    throw new IllegalArgumentException(command);
+            }
+        }
+
+        private void send(Words words, List<byte[]> answer) throws Exception {
             String topic = words.text();
             int partition = words.number();
             int waitMs = words.number();
@@ -178,6 +224,26 @@ public class ClientAgent {
                 case "assign":
                     assign(words);
                     break;
+                case "subscribe":
+                    consumer.subscribe(List.of(words.text()));
+                    break;
+                case "seek":
+                    giveBack();
+                    consumer.seek(words.partition(), Long.parseLong(words.text()));
+                    break;
+                case "committed": {
+                    TopicPartition partition = words.partition();
+                    OffsetAndMetadata found = consumer.committed(Set.of(partition)).get(partition);
+                    answer.add(found == null ? null : bytes(found.offset()));
+                    break;
+                }
+                case "group": {
+                    ConsumerGroupMetadata group = consumer.groupMetadata();
+                    answer.add(bytes(group.groupId()));
+                    answer.add(bytes(group.generationId()));
+                    answer.add(bytes(group.memberId()));
+                    break;
+                }
                 case "read":
                     read(words.number(), words.number(), answer);
                     break;
@@ -198,6 +264,14 @@ public class ClientAgent {
                 default:
                     throw new IllegalArgumentException(command);
             }
+        }
+
+        /** What was polled and not read comes again. */
+        private void giveBack() {
+            Map<TopicPartition, Long> unread = new LinkedHashMap<>();
+            polled.forEachRemaining(record ->
+                    unread.putIfAbsent(new TopicPartition(record.topic(), record.partition()), record.offset()));
+            unread.forEach((partition, offset) -> consumer.seek(partition, offset));
         }
 
         private void assign(Words words) {
@@ -327,6 +401,49 @@ public class ClientAgent {
                     for (TopicPartition partition : get(admin.listPartitionReassignments().reassignments()).keySet()) {
                         answer.add(bytes(partition));
                     }
+                    break;
+                case "list-transactions":
+                    for (TransactionListing one : get(admin.listTransactions(
+                            new ListTransactionsOptions().filterOnTransactionalIdPattern(words.text())).all())) {
+                        answer.add(bytes(one.transactionalId()));
+                        answer.add(bytes(one.producerId()));
+                        answer.add(bytes(one.state()));
+                    }
+                    break;
+                case "describe-transaction": {
+                    TransactionDescription found =
+                            get(admin.describeTransactions(List.of(words.text())).all()).values().iterator().next();
+                    answer.add(bytes(found.coordinatorId()));
+                    answer.add(bytes(found.state()));
+                    answer.add(bytes(found.producerId()));
+                    answer.add(bytes(found.producerEpoch()));
+                    answer.add(bytes(found.transactionTimeoutMs()));
+                    answer.add(bytes(found.transactionStartTimeMs().orElse(-1)));
+                    for (TopicPartition partition : found.topicPartitions()) {
+                        answer.add(bytes(partition));
+                    }
+                    break;
+                }
+                case "describe-producers": {
+                    TopicPartition partition = words.partition();
+                    for (ProducerState one : get(admin.describeProducers(List.of(partition)).all())
+                            .get(partition).activeProducers()) {
+                        answer.add(bytes(one.producerId()));
+                        answer.add(bytes(one.producerEpoch()));
+                        answer.add(bytes(one.lastSequence()));
+                        answer.add(bytes(one.lastTimestamp()));
+                        answer.add(bytes(one.coordinatorEpoch().orElse(-1)));
+                        answer.add(bytes(one.currentTransactionStartOffset().orElse(-1)));
+                    }
+                    break;
+                }
+                case "abort-transaction":
+                    get(admin.abortTransaction(new AbortTransactionSpec(
+                            words.partition(), Long.parseLong(words.text()), (short) words.number(), words.number()))
+                            .all());
+                    break;
+                case "fence":
+                    get(admin.fenceProducers(List.of(words.text())).all());
                     break;
                 case "elect":
                     get(admin.electLeaders(ElectionType.PREFERRED, Set.of(words.partition())).all());

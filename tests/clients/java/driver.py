@@ -8,15 +8,18 @@ from tests.clients.driver import (
     DEFAULT_CONSUMER,
     DEFAULT_PRODUCER,
     READ_SECONDS,
+    TRANSACTION_TIMEOUT_MS,
     Admin,
     Bounds,
     Consumer,
     ConsumerOptions,
-    Driver,
+    Member,
     Producer,
     ProducerOptions,
+    TransactionalDriver,
+    TransactionalProducer,
 )
-from tests.clients.java.agent import Agent
+from tests.clients.java.agent import Agent, AgentConnection
 from tests.clients.messages import Message, Received
 
 from ottla.model import TopicPartition
@@ -31,6 +34,44 @@ def _words(settings: Mapping[str, object]) -> list[str]:
 def _number(word: bytes | None) -> int:
     assert word is not None
     return int(word)
+
+
+def send(
+    connection: AgentConnection, topic: str, messages: Sequence[Message], partition: int
+) -> list[int]:
+    """The offsets, when all are acknowledged."""
+    words: list[str | int | bytes | None] = []
+    for message in messages:
+        words += [message.key, message.value, message.timestamp_ms, len(message.headers)]
+        for name, value in message.headers:
+            words += [name, value]
+    answer = connection.call("send", topic, partition, READ_MS, len(messages), *words)
+    return [_number(word) for word in answer]
+
+
+def read(connection: AgentConnection, count: int) -> list[Received]:
+    """The next records; fewer when they do not come in time."""
+    words = iter(connection.call("read", count, READ_MS))
+    received = []
+    for first in words:
+        partition, offset, timestamp_ms = (
+            _number(first),
+            *map(_number, (next(words), next(words))),
+        )
+        key, value = next(words), next(words)
+        headers = [
+            ((next(words) or b"").decode(), next(words)) for _ in range(_number(next(words)))
+        ]
+        received.append(Received(partition, offset, timestamp_ms, key, value, tuple(headers)))
+    return received
+
+
+def _offset_words(offsets: Mapping[TopicPartition, int]) -> list[str | int]:
+    return [
+        word
+        for partition, offset in offsets.items()
+        for word in (partition.topic, partition.partition, offset)
+    ]
 
 
 class JavaProducer(Producer):
@@ -56,13 +97,7 @@ class JavaProducer(Producer):
         self.connection.call("producer", *_words(settings))
 
     def send(self, topic: str, messages: Sequence[Message], partition: int = 0) -> list[int]:
-        words: list[str | int | bytes | None] = []
-        for message in messages:
-            words += [message.key, message.value, message.timestamp_ms, len(message.headers)]
-            for name, value in message.headers:
-                words += [name, value]
-        answer = self.connection.call("send", topic, partition, READ_MS, len(messages), *words)
-        return [_number(word) for word in answer]
+        return send(self.connection, topic, messages, partition)
 
     def close(self) -> None:
         self.connection.close()
@@ -84,27 +119,10 @@ class JavaConsumer(Consumer):
         self.connection.call("consumer", *_words(settings))
 
     def assign(self, offsets: Mapping[TopicPartition, int]) -> None:
-        words = [
-            word
-            for partition, offset in offsets.items()
-            for word in (partition.topic, partition.partition, offset)
-        ]
-        self.connection.call("assign", *words)
+        self.connection.call("assign", *_offset_words(offsets))
 
     def read(self, count: int) -> list[Received]:
-        words = iter(self.connection.call("read", count, READ_MS))
-        received = []
-        for first in words:
-            partition, offset, timestamp_ms = (
-                _number(first),
-                *map(_number, (next(words), next(words))),
-            )
-            key, value = next(words), next(words)
-            headers = [
-                ((next(words) or b"").decode(), next(words)) for _ in range(_number(next(words)))
-            ]
-            received.append(Received(partition, offset, timestamp_ms, key, value, tuple(headers)))
-        return received
+        return read(self.connection, count)
 
     def offset_at(self, partition: TopicPartition, timestamp_ms: int) -> int | None:
         (found,) = self.connection.call("offset-at", *partition, timestamp_ms)
@@ -113,6 +131,76 @@ class JavaConsumer(Consumer):
     def bounds(self, partition: TopicPartition) -> Bounds:
         start, end = self.connection.call("bounds", *partition)
         return Bounds(_number(start), _number(end))
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+class JavaTransactionalProducer(TransactionalProducer):
+    """A KafkaProducer with a transactional id."""
+
+    def __init__(
+        self, agent: Agent, bootstrap_servers: str, transactional_id: str, timeout_ms: int
+    ) -> None:
+        settings = {
+            "bootstrap.servers": bootstrap_servers,
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": timeout_ms,
+            "max.block.ms": READ_MS,
+        }
+        self.connection = agent.connect()
+        self.connection.call("producer", *_words(settings))
+        try:
+            self.connection.call("init")
+        except BaseException:
+            self.close()
+            raise
+
+    def begin(self) -> None:
+        self.connection.call("begin")
+
+    def send(self, topic: str, messages: Sequence[Message], partition: int = 0) -> list[int]:
+        return send(self.connection, topic, messages, partition)
+
+    def send_offsets(self, offsets: Mapping[TopicPartition, int], member: Member) -> None:
+        assert isinstance(member, JavaMember)
+        group = member.connection.call("group")
+        self.connection.call("send-offsets", *group, *_offset_words(offsets))
+
+    def commit(self) -> None:
+        self.connection.call("commit")
+
+    def abort(self) -> None:
+        self.connection.call("abort")
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+class JavaMember(Member):
+    """A KafkaConsumer that subscribes."""
+
+    def __init__(self, agent: Agent, bootstrap_servers: str, group_id: str, topic: str) -> None:
+        settings = {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": group_id,
+            "isolation.level": "read_committed",
+            "enable.auto.commit": "false",
+            "auto.offset.reset": "earliest",
+        }
+        self.connection = agent.connect()
+        self.connection.call("consumer", *_words(settings))
+        self.connection.call("subscribe", topic)
+
+    def read(self, count: int) -> list[Received]:
+        return read(self.connection, count)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        self.connection.call("seek", *partition, offset)
+
+    def committed(self, partition: TopicPartition) -> int | None:
+        (found,) = self.connection.call("committed", *partition)
+        return None if found is None else int(found)
 
     def close(self) -> None:
         self.connection.close()
@@ -165,7 +253,7 @@ class JavaAdmin(Admin):
         self.connection.close()
 
 
-class Java(Driver):
+class Java(TransactionalDriver):
     """The driver."""
 
     name = "java"
@@ -183,3 +271,13 @@ class Java(Driver):
 
     def admin(self) -> Admin:
         return JavaAdmin(self.agent, self.bootstrap_servers)
+
+    def transactional_producer(
+        self, transactional_id: str, timeout_ms: int = TRANSACTION_TIMEOUT_MS
+    ) -> TransactionalProducer:
+        return JavaTransactionalProducer(
+            self.agent, self.bootstrap_servers, transactional_id, timeout_ms
+        )
+
+    def member(self, group_id: str, topic: str) -> Member:
+        return JavaMember(self.agent, self.bootstrap_servers, group_id, topic)

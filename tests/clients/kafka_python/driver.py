@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import kafka
@@ -14,19 +15,25 @@ from tests.clients.driver import (
     DEFAULT_CONSUMER,
     DEFAULT_PRODUCER,
     READ_SECONDS,
+    TRANSACTION_TIMEOUT_MS,
     Admin,
     Bounds,
     Consumer,
     ConsumerOptions,
-    Driver,
+    Member,
     Producer,
     ProducerOptions,
     RefusedError,
+    TransactionalDriver,
+    TransactionalProducer,
 )
 from tests.clients.messages import Message, Received
 
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
+
+# A step of a transaction takes milliseconds.
+STEP_SECONDS = READ_SECONDS / 2
 
 
 @contextmanager
@@ -38,6 +45,8 @@ def translated() -> Iterator[None]:
         raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
     except errors.BrokerResponseError as error:
         raise RefusedError(error.errno, str(error)) from error
+    except errors.KafkaError as error:
+        raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)) from error
 
 
 def options_of(options: ProducerOptions) -> dict[str, Any]:
@@ -63,6 +72,68 @@ def options_of(options: ProducerOptions) -> dict[str, Any]:
     return {name: value for name, value in chosen.items() if value is not None}
 
 
+def in_time(step: Callable[[], None]) -> None:
+    """Gives up in the end, which the client does not: it forgets a request whose connection is refused."""
+    found: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            step()
+        except BaseException as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(STEP_SECONDS)
+    if thread.is_alive():
+        raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, f"nothing came of it in {STEP_SECONDS} s")
+    with translated():
+        for error in found:
+            raise error
+
+
+def send(
+    client: kafka.KafkaProducer, topic: str, messages: Sequence[Message], partition: int
+) -> list[int]:
+    """The offsets, when all are acknowledged."""
+    with translated():
+        futures = [
+            client.send(
+                topic,
+                value=message.value,
+                key=message.key,
+                headers=list(message.headers),
+                partition=partition,
+                timestamp_ms=message.timestamp_ms,
+            )
+            for message in messages
+        ]
+        client.flush(READ_SECONDS)
+        return [future.get(timeout=READ_SECONDS).offset for future in futures]
+
+
+def read(client: kafka.KafkaConsumer, count: int) -> list[Received]:
+    """The next records; fewer when they do not come in time."""
+    received: list[Received] = []
+    deadline = time.monotonic() + READ_SECONDS
+    while len(received) < count and time.monotonic() < deadline:
+        with translated():
+            found = client.poll(timeout_ms=10_000, max_records=count - len(received))
+        received += [
+            Received(
+                record.partition,
+                record.offset,
+                record.timestamp,
+                record.key,
+                record.value,
+                tuple(record.headers),
+            )
+            for records in found.values()
+            for record in records
+        ]
+    return received
+
+
 class PythonProducer(Producer):
     """A KafkaProducer."""
 
@@ -72,20 +143,7 @@ class PythonProducer(Producer):
         )
 
     def send(self, topic: str, messages: Sequence[Message], partition: int = 0) -> list[int]:
-        with translated():
-            futures = [
-                self.client.send(
-                    topic,
-                    value=message.value,
-                    key=message.key,
-                    headers=list(message.headers),
-                    partition=partition,
-                    timestamp_ms=message.timestamp_ms,
-                )
-                for message in messages
-            ]
-            self.client.flush(READ_SECONDS)
-            return [future.get(timeout=READ_SECONDS).offset for future in futures]
+        return send(self.client, topic, messages, partition)
 
     def close(self) -> None:
         self.client.close(timeout=1)
@@ -114,24 +172,7 @@ class PythonConsumer(Consumer):
             self.client.seek(kafka.TopicPartition(*partition), offset)
 
     def read(self, count: int) -> list[Received]:
-        received: list[Received] = []
-        deadline = time.monotonic() + READ_SECONDS
-        while len(received) < count and time.monotonic() < deadline:
-            with translated():
-                found = self.client.poll(timeout_ms=10_000, max_records=count - len(received))
-            received += [
-                Received(
-                    record.partition,
-                    record.offset,
-                    record.timestamp,
-                    record.key,
-                    record.value,
-                    tuple(record.headers),
-                )
-                for records in found.values()
-                for record in records
-            ]
-        return received
+        return read(self.client, count)
 
     def offset_at(self, partition: TopicPartition, timestamp_ms: int) -> int | None:
         asked = kafka.TopicPartition(*partition)
@@ -143,6 +184,82 @@ class PythonConsumer(Consumer):
         return Bounds(
             self.client.beginning_offsets([asked])[asked], self.client.end_offsets([asked])[asked]
         )
+
+    def close(self) -> None:
+        self.client.close(autocommit=False)
+
+
+class PythonTransactionalProducer(TransactionalProducer):
+    """A KafkaProducer with a transactional id."""
+
+    def __init__(self, bootstrap_servers: str, transactional_id: str, timeout_ms: int) -> None:
+        self.client = kafka.KafkaProducer(
+            bootstrap_servers=bootstrap_servers,
+            transactional_id=transactional_id,
+            transaction_timeout_ms=timeout_ms,
+            max_block_ms=READ_SECONDS * 1000,
+        )
+        try:
+            with translated():
+                self.client.init_transactions()
+        except BaseException:
+            self.close()
+            raise
+
+    def begin(self) -> None:
+        with translated():
+            self.client.begin_transaction()
+
+    def send(self, topic: str, messages: Sequence[Message], partition: int = 0) -> list[int]:
+        return send(self.client, topic, messages, partition)
+
+    def send_offsets(self, offsets: Mapping[TopicPartition, int], member: Member) -> None:
+        assert isinstance(member, PythonMember)
+        places = {
+            kafka.TopicPartition(*partition): kafka.OffsetAndMetadata(offset, "", -1)
+            for partition, offset in offsets.items()
+        }
+        group = member.client.group_metadata()
+        in_time(lambda: self.client.send_offsets_to_transaction(places, group))
+
+    def commit(self) -> None:
+        in_time(self.client.commit_transaction)
+
+    def abort(self) -> None:
+        in_time(self.client.abort_transaction)
+
+    def close(self) -> None:
+        # It would wait for what it has forgotten.
+        with suppress(errors.KafkaError):
+            self.client.close(timeout=0)
+
+
+class PythonMember(Member):
+    """A KafkaConsumer that subscribes."""
+
+    def __init__(self, bootstrap_servers: str, group_id: str, topic: str) -> None:
+        self.client = kafka.KafkaConsumer(
+            topic,
+            bootstrap_servers=bootstrap_servers,
+            group_id=group_id,
+            isolation_level="read_committed",
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            # One that could not leave holds its successor up for so long.
+            session_timeout_ms=6_000,
+            heartbeat_interval_ms=500,
+        )
+
+    def read(self, count: int) -> list[Received]:
+        return read(self.client, count)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        self.client.seek(kafka.TopicPartition(*partition), offset)
+
+    def committed(self, partition: TopicPartition) -> int | None:
+        with translated():
+            found: int | None = self.client.committed(kafka.TopicPartition(*partition))
+        return found
 
     def close(self) -> None:
         self.client.close(autocommit=False)
@@ -208,7 +325,7 @@ class PythonAdmin(Admin):
         self.client.close()
 
 
-class KafkaPython(Driver):
+class KafkaPython(TransactionalDriver):
     """The driver."""
 
     name = "kafka-python"
@@ -222,6 +339,14 @@ class KafkaPython(Driver):
 
     def admin(self) -> Admin:
         return PythonAdmin(self.bootstrap_servers)
+
+    def transactional_producer(
+        self, transactional_id: str, timeout_ms: int = TRANSACTION_TIMEOUT_MS
+    ) -> TransactionalProducer:
+        return PythonTransactionalProducer(self.bootstrap_servers, transactional_id, timeout_ms)
+
+    def member(self, group_id: str, topic: str) -> Member:
+        return PythonMember(self.bootstrap_servers, group_id, topic)
 
     def codecs(self) -> list[str]:
         present = {
