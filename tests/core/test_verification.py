@@ -153,11 +153,12 @@ def test_the_epoch_is_checked_before_the_guard() -> None:
     assert log.append(None, 0, epoch=4) is OLD_EPOCH
 
 
-def test_a_repeated_batch_is_recognised_without_asking() -> None:
+def test_a_repeated_batch_is_recognised_without_asking_while_its_transaction_is_open() -> None:
     log = Log()
     log.send(0)
-    log.mark(0)
     assert log.ask(0) is None
+    log.mark(0)
+    assert isinstance(log.ask(0), Verification)
     assert log.append(None, 0) == Sent(0, 0, 0, NOW_MS)
 
 
