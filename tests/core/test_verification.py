@@ -157,9 +157,10 @@ def test_a_repeated_batch_is_recognised_without_asking_while_its_transaction_is_
     log = Log()
     log.send(0)
     assert log.ask(0) is None
+    assert log.append(None, 0) == Sent(0, 0, 0, NOW_MS)
     log.mark(0)
     assert isinstance(log.ask(0), Verification)
-    assert log.append(None, 0) == Sent(0, 0, 0, NOW_MS)
+    assert log.append(None, 0) is ErrorCode.INVALID_TXN_STATE
 
 
 def test_the_guard_is_not_durable() -> None:
