@@ -1,4 +1,4 @@
-# `make run` shows Ottla at work; `make test` runs all that CI runs; `make campaign` runs what takes long.
+# `make run` shows Ottla at work; `make test` runs all that CI runs; `make campaign` runs what takes longer.
 # All of them set up .venv first.
 # PYTHON=/path/to/python chooses the interpreter; pip's own settings choose where packages come from.
 
@@ -27,15 +27,13 @@ test: $(VENV)/installed-dev
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n $(WORKERS)
 
-# Against librdkafka's mock cluster and, where Java and Maven are installed, Apache Kafka: about five minutes.
+# Against librdkafka's mock cluster and, where Java and Maven are installed, Apache Kafka: about ten minutes.
 # BENCH_ROUNDS and BENCH_SECONDS say how many rounds and how long each measurement.
 bench: $(VENV)/installed-dev
 	$(BIN)/python -m benchmarks
 
-# The tests that take long, a quarter of an hour or more, then the fuzzers at length; tests/fuzz/campaign.py says which
-# variables adjust those.
+# The long runs; tests/fuzz/campaign.py says which variables adjust it.
 campaign: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -m campaign
 	$(BIN)/python -m tests.fuzz.campaign
 
 clean:

@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from benchmarks.run import run
 
-from benchmarks import bench_fetch, bench_latency, bench_produce, bench_start
+from benchmarks import (
+    bench_fetch,
+    bench_group_load,
+    bench_groups,
+    bench_latency,
+    bench_offset_commit,
+    bench_produce,
+    bench_start,
+)
 
 if __name__ == "__main__":
     rows = [*bench_produce.ROWS, *bench_fetch.ROWS, *bench_latency.ROWS]
     run("brokers", rows, starts=bench_start.STARTS)
+    # Groups have peers of their own, without the delay of first rebalances.
+    group_rows = [*bench_groups.ROWS, *bench_offset_commit.ROWS]
+    run("groups", group_rows, starts=1, find_peers=bench_groups.find_peers)
+    # And once more: a restart reads whatever was committed before.
+    run("group-load", bench_group_load.ROWS, starts=1, find_peers=bench_groups.find_peers)

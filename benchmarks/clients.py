@@ -16,6 +16,8 @@ STATISTICS_MS = 100
 CONSUMED_AT_ONCE = 1_000
 FLUSH_SECONDS = 60.0
 CONSUME_SECONDS = 10.0
+# So often that the coordinator's part of a rebalance is seen at all; the default is 3000.
+HEARTBEAT_MS = 100
 
 
 class Style(NamedTuple):
@@ -146,3 +148,59 @@ def consume(
     request_count = requests.settle(consumer.poll)
     consumer.close()
     return Load(request_count, records, records * value_bytes, elapsed)
+
+
+class Consumers:
+    """Consumers of one group, polled in turn by one thread: most of their work is done by threads of their own."""
+
+    def __init__(self, bootstrap_server: str, group_id: str, topic: str, count: int) -> None:
+        self.topic = topic
+        self.assigned: dict[int, list[TopicPartition]] = {}
+        self.consumers = [
+            Consumer(
+                {
+                    "bootstrap.servers": bootstrap_server,
+                    "group.id": group_id,
+                    "heartbeat.interval.ms": HEARTBEAT_MS,
+                    "enable.auto.commit": False,
+                    "log_level": 0,
+                }
+            )
+            for _ in range(count)
+        ]
+
+    def form(self) -> float:
+        """Everybody subscribes; seconds until every partition has an owner and every consumer was told."""
+        started = time.perf_counter()
+        for number, consumer in enumerate(self.consumers):
+            consumer.subscribe(
+                [self.topic], on_assign=self._note(number), on_revoke=self._drop(number)
+            )
+        while not self._is_complete():
+            for consumer in self.consumers:
+                consumer.poll(0.001)
+            if time.perf_counter() - started > FLUSH_SECONDS:
+                raise RefusedError("no complete assignment")
+        return time.perf_counter() - started
+
+    def _note(self, number: int) -> Callable[[Consumer, list[TopicPartition]], None]:
+        def assigned(_: Consumer, partitions: list[TopicPartition]) -> None:
+            self.assigned[number] = partitions
+
+        return assigned
+
+    def _drop(self, number: int) -> Callable[[Consumer, list[TopicPartition]], None]:
+        def revoked(_: Consumer, __: list[TopicPartition]) -> None:
+            del self.assigned[number]
+
+        return revoked
+
+    def _is_complete(self) -> bool:
+        owned = [partition.partition for each in self.assigned.values() for partition in each]
+        return len(self.assigned) == len(self.consumers) and sorted(owned) == list(
+            range(PARTITIONS_PER_TOPIC)
+        )
+
+    def close(self) -> None:
+        for consumer in self.consumers:
+            consumer.close()

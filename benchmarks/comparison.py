@@ -5,15 +5,19 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from statistics import median
 
 from benchmarks.measure import MEGABYTE, Load, Measurement
 from benchmarks.peers import Peer
 
+DURATION = "ms"
+
 
 @dataclass(frozen=True)
 class Row:
-    """One thing to measure; `unit` is what its throughput counts, empty for rows about latency."""
+    """One thing to measure; `unit` is what its throughput counts, DURATION, or empty for rows about latency."""
 
     question: str
     driver: str
@@ -50,11 +54,36 @@ def observed(peer: Peer, unit: str, run: Callable[[], Load]) -> tuple[Measuremen
     measurement = Measurement(
         throughput=amounts[unit] / load.seconds,
         cpu_us_per_request=cpu * 1e6 / max(1, load.requests),
-        cpu_ms_per_mb=cpu * 1e3 / max(1e-9, load.value_bytes / MEGABYTE),
+        cpu_ms_per_mb=cpu * 1e3 * MEGABYTE / load.value_bytes if load.value_bytes else None,
         broker_cores=cpu / load.seconds,
         generator_cores=own / load.seconds,
     )
     return measurement, load
+
+
+# What surrounds one measurement of a duration: it gives what is timed, which says how many seconds it took.
+Scenario = Callable[[], AbstractContextManager[Callable[[], float]]]
+
+
+def timed(peer: Peer, seconds: float, scenario: Scenario) -> Measurement:
+    """Runs a scenario again and again for some seconds, at least once; the median counts.
+
+    The kernel tells processor time in steps of ten milliseconds: only the mean of many says something.
+    """
+    durations: list[float] = []
+    cpu = own = 0.0
+    end = time.perf_counter() + seconds
+    while not durations or time.perf_counter() < end:
+        with scenario() as act:
+            cpu_before, own_before = peer.cpu_seconds(), time.process_time()
+            durations.append(act())
+            cpu += peer.cpu_seconds() - cpu_before
+            own += time.process_time() - own_before
+    return Measurement(
+        duration_ms=median(durations) * 1e3,
+        cpu_ms=cpu * 1e3 / len(durations),
+        generator_cores=own / sum(durations),
+    )
 
 
 def say(text: str) -> None:

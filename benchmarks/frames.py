@@ -5,10 +5,16 @@ from __future__ import annotations
 import time
 
 from ottla.client.raw import RawConnection
+from ottla.errors import ErrorCode
 from ottla.records.batch import build_batch
 from ottla.records.record import Record
 from ottla.wire.compile import decode_message
 from ottla.wire.framing import SIZE_BYTES, frame_request
+from ottla.wire.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.wire.messages.list_offsets import (
@@ -29,6 +35,7 @@ PRODUCE_VERSION = 9
 FETCH_VERSION = 12  # the last one that names topics by name
 METADATA_VERSION = 9
 LIST_OFFSETS_VERSION = 5
+CREATE_TOPICS_VERSION = 5
 DELETE_TOPICS_VERSION = 4
 CLIENT_ID = "bench"
 # Records of long ago would be removed by retention while they are measured.
@@ -121,6 +128,23 @@ def create_topic(bootstrap_server: str, topic: str) -> None:
                 return
             time.sleep(TRY_SECONDS)
     raise RefusedError(f"topic {topic} was not created: error {found.error_code}")
+
+
+def create_wide_topic(bootstrap_server: str, topic: str, partition_count: int) -> None:
+    """As `create_topic`, with a number of partitions of its own."""
+    wanted = CreatableTopic(
+        name=topic,
+        num_partitions=partition_count,
+        replication_factor=1,
+        assignments=[],
+        configs=[],
+    )
+    with RawConnection(bootstrap_server) as connection:
+        request = CreateTopicsRequest(topics=[wanted], timeout_ms=30_000)
+        answer = connection.call(request, CreateTopicsResponse, CREATE_TOPICS_VERSION)
+    if answer.topics[0].error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+        raise RefusedError(f"topic {topic} was not created: error {answer.topics[0].error_code}")
+    create_topic(bootstrap_server, topic)
 
 
 def delete_topic(bootstrap_server: str, topic: str) -> None:

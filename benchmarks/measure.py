@@ -58,6 +58,8 @@ class Measurement:
     broker_cores: float | None = None
     generator_cores: float | None = None
     latency_ms: dict[str, float] = field(default_factory=dict)
+    duration_ms: float | None = None
+    cpu_ms: float | None = None
 
 
 def percentiles_ms(seconds: list[float]) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
@@ -9,7 +10,9 @@ import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import confluent_kafka
 from benchmarks.frames import append_one, create_topic, delete_topic
@@ -25,16 +28,21 @@ STOP_SECONDS = 20.0
 PREPARE_SECONDS = 60.0
 POLL_SECONDS = 0.005
 FIRST_TOPIC = "first"
+NO_SETTINGS: Mapping[str, object] = MappingProxyType({})
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"  # any 16 bytes in base 64
 
 
 class Peer(ABC):
-    """A broker that can be started and stopped again and again, each time with an empty folder."""
+    """A broker that can be started and stopped again and again, each time with an empty folder.
+
+    `settings` are options by Kafka's names, the same for every peer that has options.
+    """
 
     name: str
     version: str
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Mapping[str, object] = NO_SETTINGS) -> None:
+        self.settings = settings
         self.folder = Path(tempfile.mkdtemp(prefix=f"bench-{self.name}-"))
         self.process: subprocess.Popen[str] | None = None
         self.bootstrap_server = ""
@@ -46,8 +54,20 @@ class Peer(ABC):
 
     def start(self) -> float:
         """Seconds from the start of the process to the first acknowledged record."""
-        assert self.process is None, f"{self.name} is running already"
         self.prepare()
+        started = self.launch()
+        assert self.process is not None
+        deadline = started + START_SECONDS
+        while not append_one(self.bootstrap_server, FIRST_TOPIC):
+            if time.perf_counter() > deadline or self.process.poll() is not None:
+                self.stop()
+                raise UnavailableError(f"it took no record within {START_SECONDS:.0f} s")
+            time.sleep(POLL_SECONDS)
+        return time.perf_counter() - started
+
+    def launch(self) -> float:
+        """Starts the process with whatever is in its folder; returns when that was (perf_counter)."""
+        assert self.process is None, f"{self.name} is running already"
         started = time.perf_counter()
         self.process = subprocess.Popen(
             self.command(),
@@ -57,13 +77,7 @@ class Peer(ABC):
             text=True,
         )
         self.bootstrap_server = self.address()
-        deadline = started + START_SECONDS
-        while not append_one(self.bootstrap_server, FIRST_TOPIC):
-            if time.perf_counter() > deadline or self.process.poll() is not None:
-                self.stop()
-                raise UnavailableError(f"it took no record within {START_SECONDS:.0f} s")
-            time.sleep(POLL_SECONDS)
-        return time.perf_counter() - started
+        return started
 
     def prepare(self) -> None:
         """What is done before the clock starts."""
@@ -84,6 +98,11 @@ class Peer(ABC):
 
     def stop(self) -> None:
         """Ends the process and removes its data."""
+        self.halt()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def halt(self) -> None:
+        """Ends the process in an orderly way; its data stay for the next launch."""
         if self.process is not None:
             self.process.terminate()
             try:
@@ -92,7 +111,6 @@ class Peer(ABC):
                 self.process.kill()
                 self.process.communicate()
             self.process = None
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     def cpu_seconds(self) -> float:
         return cpu_seconds(self.pid)
@@ -111,9 +129,11 @@ class Ottla(Peer):
     version = VERSION
 
     def command(self) -> list[str]:
+        settings = {"num.partitions": PARTITIONS_PER_TOPIC, **self.settings}
         return [
             *(sys.executable, "-m", "ottla", "serve", "--listen", "127.0.0.1:0"),
-            *("--data", str(self.folder), "--set", f"num.partitions={PARTITIONS_PER_TOPIC}"),
+            *("--data", str(self.folder)),
+            *(word for name, value in settings.items() for word in ("--set", f"{name}={value}")),
         ]
 
 
@@ -143,9 +163,9 @@ class ApacheKafka(Peer):
     name = "kafka"
     version = f"Apache Kafka {KAFKA_VERSION}"
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Mapping[str, object] = NO_SETTINGS) -> None:
         self.jars = kafka_jars()
-        super().__init__()
+        super().__init__(settings)
         self.port = 0
 
     def prepare(self) -> None:
@@ -165,6 +185,8 @@ class ApacheKafka(Peer):
             "transaction.state.log.min.isr": 1,
             # Deleted topics give their disk space back before the next row needs it.
             "log.segment.delete.delay.ms": 1000,
+            **self.settings,
+            **own_settings(),
         }
         text = "".join(f"{name}={value}\n" for name, value in settings.items())
         self.settings_file.write_text(text, encoding="utf-8")
@@ -198,6 +220,12 @@ class ApacheKafka(Peer):
         return f"127.0.0.1:{self.port}"
 
 
+def own_settings() -> dict[str, str]:
+    """Options for Kafka alone, from the variable BENCH_KAFKA_SET: name=value, and so on behind blanks."""
+    words = os.environ.get("BENCH_KAFKA_SET", "").split()
+    return {name: value for name, _, value in (word.partition("=") for word in words)}
+
+
 def free_ports(count: int) -> list[int]:
     """Ports that nobody listens on at this moment."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
@@ -209,10 +237,16 @@ def free_ports(count: int) -> list[int]:
 
 def available_peers() -> tuple[list[Peer], dict[str, str]]:
     """Ours first, then the peers that can run here, and why the others cannot."""
-    peers: list[Peer] = [Ottla(), MockCluster()]
+    peers, missing = peers_with_options(NO_SETTINGS)
+    return [peers[0], MockCluster(), *peers[1:]], missing
+
+
+def peers_with_options(settings: Mapping[str, object]) -> tuple[list[Peer], dict[str, str]]:
+    """As `available_peers`, with options set; the mock cluster has none and speaks old versions of the group APIs."""
+    peers: list[Peer] = [Ottla(settings)]
     missing = {}
     try:
-        peers.append(ApacheKafka())
+        peers.append(ApacheKafka(settings))
     except UnavailableError as error:
         missing[ApacheKafka.name] = str(error)
     return peers, missing

@@ -9,12 +9,18 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.comparison import Results, Row
+from benchmarks.comparison import DURATION, Results, Row
 from benchmarks.measure import Measurement, Memory, commit, machine
 
 OURS = "ottla"
 RESULTS = Path(__file__).with_name("results")
 NOT_MEASURED = "–"  # noqa: RUF001 (the sign for it)
+
+Cost = Callable[[Measurement], float | None]
+COSTS: dict[str, Cost] = {
+    "CPU µs/request": lambda each: each.cpu_us_per_request,
+    "CPU ms/MB": lambda each: each.cpu_ms_per_mb,
+}
 
 
 def number(value: float) -> str:
@@ -33,10 +39,14 @@ def median_of(
 
 
 def median_ratio(ours: list[Measurement], theirs: list[Measurement]) -> float:
-    """The median of the rounds' ratios: both were measured within seconds of each other."""
-    return median(
-        own.throughput / max(1e-9, peer.throughput) for own, peer in zip(ours, theirs, strict=True)
-    )
+    """The median of the rounds' ratios, above 1 where ours is faster; both were measured within seconds."""
+    return median(_ratio(own, peer) for own, peer in zip(ours, theirs, strict=True))
+
+
+def _ratio(own: Measurement, peer: Measurement) -> float:
+    if own.duration_ms is not None and peer.duration_ms is not None:
+        return peer.duration_ms / max(1e-9, own.duration_ms)
+    return own.throughput / max(1e-9, peer.throughput)
 
 
 @dataclass(frozen=True)
@@ -89,7 +99,10 @@ class Report:
         }
 
     def markdown(self) -> str:
-        tables = [self._heading(), self._throughput(), self._latency(), self._footprint()]
+        tables = [
+            *(self._heading(), self._throughput(), self._latency()),
+            *(self._durations(), self._footprint()),
+        ]
         return "\n\n".join(filter(None, tables))
 
     def _heading(self) -> str:
@@ -102,25 +115,34 @@ class Report:
         )
 
     def _throughput(self) -> str:
-        rows = [row for row in self.results.rounds if row.unit]
+        rows = [row for row in self.results.rounds if row.unit not in ("", DURATION)]
         if not rows:
             return ""
+        # Rows without records, as of offset commits, are about requests only.
+        costs = {
+            title: what
+            for title, what in COSTS.items()
+            if any(
+                median_of(measured, what) is not None
+                for row in rows
+                for measured in self.results.rounds[row].values()
+            )
+        }
         header = [
             *("row", "driver", "unit", OURS),
             *(column for name in self.others for column in (name, f"ours / {name}")),
-            *(f"CPU µs/request {name}" for name in self.versions),
-            *(f"CPU ms/MB {name}" for name in self.versions),
+            *(f"{title} {name}" for title in costs for name in self.versions),
         ]
-        return table(header, [self._throughput_cells(row) for row in rows])
+        return table(header, [self._throughput_cells(row, list(costs.values())) for row in rows])
 
-    def _throughput_cells(self, row: Row) -> list[str]:
+    def _throughput_cells(self, row: Row, costs: list[Cost]) -> list[str]:
         by_peer = self.results.rounds[row]
         cells = [row.title, row.driver, row.unit]
         cells.append(_cell(median_of(by_peer[OURS], lambda each: each.throughput)))
         for name in self.others:
             cells.append(_cell(median_of(by_peer[name], lambda each: each.throughput)))
             cells.append(f"{median_ratio(by_peer[OURS], by_peer[name]):.2f}")
-        for what in (_cpu_us_per_request, _cpu_ms_per_mb):
+        for what in costs:
             cells += [_cell(median_of(by_peer[name], what)) for name in self.versions]
         return cells
 
@@ -143,6 +165,28 @@ class Report:
         ]
         return table(["row", *header], lines)
 
+    def _durations(self) -> str:
+        rows = [row for row in self.results.rounds if row.unit == DURATION]
+        if not rows:
+            return ""
+        header = [
+            *("row", "driver", f"{OURS} ms"),
+            *(column for name in self.others for column in (f"{name} ms", f"{name} / ours")),
+            *(f"CPU ms {name}" for name in self.versions),
+        ]
+        return table(header, [self._duration_cells(row) for row in rows])
+
+    def _duration_cells(self, row: Row) -> list[str]:
+        by_peer = self.results.rounds[row]
+        cells = [row.title, row.driver, _cell(median_of(by_peer[OURS], _duration_ms))]
+        for name in self.others:
+            cells.append(_cell(median_of(by_peer[name], _duration_ms)))
+            cells.append(f"{median_ratio(by_peer[OURS], by_peer[name]):.2f}")
+        cells += [
+            _cell(median_of(by_peer[name], lambda each: each.cpu_ms)) for name in self.versions
+        ]
+        return cells
+
     def _footprint(self) -> str:
         lines = [
             ["start to first acknowledged record, s"]
@@ -159,12 +203,8 @@ class Report:
         return table(["", *self.versions], lines)
 
 
-def _cpu_us_per_request(measurement: Measurement) -> float | None:
-    return measurement.cpu_us_per_request
-
-
-def _cpu_ms_per_mb(measurement: Measurement) -> float | None:
-    return measurement.cpu_ms_per_mb
+def _duration_ms(measurement: Measurement) -> float | None:
+    return measurement.duration_ms
 
 
 def _cell(value: float | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.comparison import Results, Row, compare
@@ -13,6 +13,9 @@ from benchmarks.kafka_jars import UnavailableError
 from benchmarks.measure import Memory, memory_of, other_work
 from benchmarks.peers import Peer, available_peers
 from benchmarks.report import Report, write_json
+
+# Ours first, then the others that can run here, and why some cannot.
+FindPeers = Callable[[], tuple[list[Peer], dict[str, str]]]
 
 DEFAULT_ROUNDS = 3
 DEFAULT_SECONDS = 1.2
@@ -34,12 +37,14 @@ class Starts:
         self.idle = {peer.name: memory_of(peer.pid) for peer in peers}
 
 
-def run(name: str, rows: Sequence[Row], *, starts: int) -> None:
+def run(
+    name: str, rows: Sequence[Row], *, starts: int, find_peers: FindPeers = available_peers
+) -> None:
     """The whole course; `starts` is how often every peer is started, the last time for the load."""
     rounds = int(os.environ.get("BENCH_ROUNDS", DEFAULT_ROUNDS))
     seconds = float(os.environ.get("BENCH_SECONDS", DEFAULT_SECONDS))
     load_before = other_work()
-    peers, missing = available_peers()
+    peers, missing = find_peers()
     started = Starts()
     try:
         for _ in range(starts - 1):

@@ -53,7 +53,7 @@ def dump_log(jars: Path, files: Iterable[Path], *options: str) -> str:
 
 @contextmanager
 def running_kafka(
-    jars: Path, folder: Path, options: Mapping[str, str] = MappingProxyType({})
+    jars: Path, folder: Path, options: Mapping[str, object] = MappingProxyType({})
 ) -> Iterator[str]:
     """Kafka's broker with its data in `folder / "data"`; gives its address, and stops it cleanly."""
     with ExitStack() as stack:

@@ -6,14 +6,19 @@ from pathlib import Path
 
 from tests.broker.conftest import Starter
 from tests.broker.requests import (
+    FETCH_VERSION,
     create,
+    eventually,
     fetch,
+    fetch_request,
     fill,
     new_producer_id,
     now_ms,
     on_loop,
     records_of,
     session_with,
+    values_in,
+    waiter_count,
 )
 
 import ottla
@@ -25,6 +30,7 @@ from ottla.core.partition import READ_COMMITTED
 from ottla.errors import ErrorCode
 from ottla.records.batch import BatchFlag, build_batch
 from ottla.records.control import MarkerType
+from ottla.wire.messages.fetch import FetchResponse
 
 
 def send(broker: ottla.Broker, topic: str, producer_id: int, sequence: int, value: bytes) -> None:
@@ -104,3 +110,42 @@ def test_the_list_survives_restarts_of_both_kinds(start: Starter, tmp_path: Path
     broker.stop()
     with session_with(start(data_dir=tmp_path / "a")) as connection:
         assert aborted(connection, topic, 0) == expected
+
+
+def test_a_reader_that_waits_is_not_answered_for_records_of_an_open_transaction(
+    start: Starter, topic: str
+) -> None:
+    """It would ask again at once, for every batch that others write."""
+    broker = start()
+    with session_with(broker) as connection, session_with(broker) as reader:
+        create(connection, topic)
+        producer_id = new_producer_id(connection)
+        fill(connection, topic, b"plain")
+        wanted = {"max_wait_ms": 60_000, "isolation_level": READ_COMMITTED}
+        reader.send(fetch_request(topic, 1, **wanted), FETCH_VERSION)
+        assert eventually(lambda: waiter_count(broker) == 1)
+        for sequence in range(3):
+            send(broker, topic, producer_id, sequence, b"open")
+        fill(connection, topic, b"behind it")
+        assert waiter_count(broker) == 1
+        end(broker, topic, producer_id, MarkerType.COMMIT)
+        (found,) = reader.receive(FetchResponse, FETCH_VERSION).responses[0].partitions
+        assert values_in(found)[:4] == [b"open", b"open", b"open", b"behind it"]
+
+
+def test_a_reader_that_waits_for_many_bytes_counts_those_that_were_open(
+    start: Starter, topic: str
+) -> None:
+    broker = start()
+    with session_with(broker) as connection, session_with(broker) as reader:
+        create(connection, topic)
+        producer_id = new_producer_id(connection)
+        wanted = {"max_wait_ms": 60_000, "min_bytes": 1000, "isolation_level": READ_COMMITTED}
+        reader.send(fetch_request(topic, 0, **wanted), FETCH_VERSION)
+        assert eventually(lambda: waiter_count(broker) == 1)
+        fill(connection, topic, b"little")
+        assert waiter_count(broker) == 1
+        send(broker, topic, producer_id, 0, b"x" * 1000)
+        end(broker, topic, producer_id, MarkerType.COMMIT)
+        (found,) = reader.receive(FetchResponse, FETCH_VERSION).responses[0].partitions
+        assert values_in(found)[0] == b"little"

@@ -1,11 +1,12 @@
 """The long runs, which `make campaign` starts; a failure prints the command that repeats it.
 
 CAMPAIGN_SEED       the seed; random, and printed, unless given
-CAMPAIGN_PARTS      which parts to run: wire,batches,disk,torn,scale
+CAMPAIGN_PARTS      which parts to run: wire,batches,disk,torn,sim,scale,groups
 CAMPAIGN_FRAMES     mutated frames (1,000,000)
 CAMPAIGN_BATCHES    mutated record batches (200,000)
 CAMPAIGN_FOLDERS    damaged data folders (1,000)
 CAMPAIGN_FIRST      the first damaged folder, to repeat one (0)
+CAMPAIGN_WORLDS     simulated worlds of each scenario (5,000); their seeds follow the campaign's
 CAMPAIGN_SEGMENTS   segments of 1 GB in the large log (100)
 CAMPAIGN_TOPICS     topics of 100 partitions each in the run at scale (100)
 """
@@ -16,6 +17,7 @@ import logging
 import os
 import random
 import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -28,6 +30,7 @@ from tests.fuzz.torn import TEARS, run_torn
 from tests.fuzz.wire import run_wire
 from tests.scale.large_log import run_large_log
 from tests.scale.partitions import run_scale
+from tests.sim.run import SCENARIOS, play_seeds
 
 from ottla.records.compression import Codec
 
@@ -66,10 +69,31 @@ def torn(folder: Path, seed: int) -> str:
     return str(run_torn(folder, Codec, list(TEARS)))
 
 
+def sim(folder: Path, seed: int) -> str:
+    """A failure names the command that plays it alone."""
+    count, results = number("CAMPAIGN_WORLDS", 5_000), []
+    for name in SCENARIOS:
+        steps = play_seeds(name, range(seed, seed + count))
+        results.append(f"{count} worlds of {name}, {steps} steps")
+        print(f"  {results[-1]}", flush=True)
+    return ", ".join(results)
+
+
 def scale(folder: Path, seed: int) -> str:
     found = run_large_log(folder / "large", number("CAMPAIGN_SEGMENTS", 100), 2_000)
     print(f"  {found}", flush=True)
     return str(run_scale(folder, number("CAMPAIGN_TOPICS", 100), 100))
+
+
+def groups(folder: Path, seed: int) -> str:
+    """What the tests of groups do not do in `make test`: every client on three nodes, a minute of fifty members."""
+    command = [
+        *(sys.executable, "-m", "pytest", "-q", "-m", "campaign", "-n", "2"),
+        *("-p", "no:cacheprovider", f"--basetemp={folder / 'groups'}", "tests/groups"),
+    ]
+    done = subprocess.run(command, env={**os.environ, "OTTLA_FAULT_SEED": str(seed)}, check=False)
+    assert done.returncode == 0, f"pytest ended with {done.returncode}"
+    return "every test passed"
 
 
 PARTS: dict[str, Callable[[Path, int], str]] = {
@@ -77,7 +101,9 @@ PARTS: dict[str, Callable[[Path, int], str]] = {
     "batches": batches,
     "disk": disk,
     "torn": torn,
+    "sim": sim,
     "scale": scale,
+    "groups": groups,
 }
 
 

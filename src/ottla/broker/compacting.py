@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -23,6 +22,7 @@ from ottla.core.compaction import (
     last_of_producers,
 )
 from ottla.ports import (
+    Clock,
     DamagedError,
     Extent,
     FencedError,
@@ -50,9 +50,10 @@ class DirtyLog(NamedTuple):
 class Pace:
     """Shares the loop with requests, and obeys log.cleaner.io.max.bytes.per.second."""
 
-    def __init__(self, max_bytes_per_second: float) -> None:
+    def __init__(self, max_bytes_per_second: float, clock: Clock) -> None:
         self._max_bytes_per_second = max_bytes_per_second
-        self._began = time.monotonic()
+        self._clock = clock
+        self._began = clock.monotonic_seconds()
         self._slice_began = self._began
         self._bytes = 0
 
@@ -62,12 +63,12 @@ class Pace:
 
     async def rest(self) -> None:
         """Lets others work if the slice is over, or waits if too much was done in too little time."""
-        now = time.monotonic()
+        now = self._clock.monotonic_seconds()
         ahead_seconds = self._bytes / self._max_bytes_per_second - (now - self._began)
         if ahead_seconds <= 0 and now - self._slice_began < SLICE_SECONDS:
             return
         await asyncio.sleep(max(ahead_seconds, 0))
-        self._slice_began = time.monotonic()
+        self._slice_began = self._clock.monotonic_seconds()
 
 
 class Compactor:
@@ -75,6 +76,7 @@ class Compactor:
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._clock = node.cluster.clock
         # Logs with records that cannot be read: trying again would not help.
         self._uncleanable: dict[PartitionRef, None] = {}
         self._resting: dict[PartitionRef, float] = {}  # until when, after storage trouble
@@ -114,10 +116,10 @@ class Compactor:
             assert self._node.shard(ref.topic, ref.partition) is not dirtiest.shard
         except StorageFullError as error:
             logger.warning("%s-%d is not compacted now: %s", ref.topic, ref.partition, error)
-            self._resting[ref] = time.monotonic() + REST_SECONDS
+            self._resting[ref] = self._clock.monotonic_seconds() + REST_SECONDS
         except StorageError as error:
             dirtiest.shard.fail(error)
-            self._resting[ref] = time.monotonic() + REST_SECONDS
+            self._resting[ref] = self._clock.monotonic_seconds() + REST_SECONDS
         except Exception:
             # It would be the dirtiest again and again, and no other log would ever be cleaned.
             logger.exception("%s-%d cannot be compacted", ref.topic, ref.partition)
@@ -138,7 +140,10 @@ class Compactor:
                     yield shard
 
     def _may_clean(self, ref: PartitionRef) -> bool:
-        return ref not in self._uncleanable and time.monotonic() >= self._resting.get(ref, 0.0)
+        return (
+            ref not in self._uncleanable
+            and self._clock.monotonic_seconds() >= self._resting.get(ref, 0.0)
+        )
 
     def _look_at(self, shard: Shard) -> Cleanable | None:
         """What of a log may be cleaned, None if it is not worth it yet."""
@@ -165,8 +170,8 @@ class Compactor:
         shard, extent = dirty
         log, config = shard.log, shard.config
         now_ms = self._node.cluster.clock.now_ms()
-        pace = Pace(self._node.config.log_cleaner_io_max_bytes_per_second)
-        began, size_bytes = time.monotonic(), log.size_bytes
+        pace = Pace(self._node.config.log_cleaner_io_max_bytes_per_second, self._clock)
+        began, size_bytes = self._clock.monotonic_seconds(), log.size_bytes
         aborted = await self._find_aborted(shard, extent, pace)
         offsets = await self._map_keys(shard, extent, aborted, pace)
         cleaning = Cleaning(offsets, aborted, extent.end_offset, now_ms, config.delete_retention_ms)
@@ -185,7 +190,7 @@ class Compactor:
             log.ref.topic,
             log.ref.partition,
             offsets.end_offset,
-            time.monotonic() - began,
+            self._clock.monotonic_seconds() - began,
             len(offsets.by_key),
             size_bytes,
             log.size_bytes,

@@ -356,8 +356,14 @@ class Connection(asyncio.BufferedProtocol):
         except Exception:
             logger.exception("an answer to %s failed: this is a bug", self.peer)
             self._close("an internal error")
-        if not self._batching:
+        if not self._batching and not self._more_is_ready:
             self._send()
+
+    @property
+    def _more_is_ready(self) -> bool:
+        """Whether the next answer is there, too: its callback is on its way and sends both at once."""
+        following = self._unanswered[0].future if self._unanswered else None
+        return following is not None and following.done() and not self._is_closing
 
     def _queue(self, parts: list[Buffer]) -> None:
         """Adds an answer to what is sent next; small ones share a buffer."""

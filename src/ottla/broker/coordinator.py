@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from ottla.broker import crashpoints
@@ -332,6 +333,7 @@ class Coordinator(Generic[M]):
                 if done >= SLICE_RECORDS:
                     self._loop.call_soon(self._load_slice)
                     return
+            settled = self._flush_replayed()
         except (StorageError, CorruptRecordsError, MalformedMessageError) as error:
             self.shard.fail(error)
             return
@@ -341,7 +343,18 @@ class Coordinator(Generic[M]):
             return
         self._loading = None
         self.is_loaded = True
+        if settled is not None:
+            self._release_later(settled, [], [])
         self._take_turn(self.machine.start)
+
+    def _flush_replayed(self) -> asyncio.Future[None] | None:
+        """What answers have to wait for, if what was replayed is not durable yet.
+
+        A coordinator that gives up, because the disk is full, leaves the shard to the next one with what is on its way.
+        """
+        partition = self.shard.partition
+        is_durable = partition.high_watermark >= partition.end_offset
+        return None if is_durable else self.shard.log.flush()
 
     def _replay(self) -> Iterator[int]:
         """Applies the whole log, a batch at a time; yields how many records each has."""
@@ -375,7 +388,7 @@ class Coordinator(Generic[M]):
 
     # The end.
 
-    def grown(self, size_bytes: int) -> None:
+    def grown(self, shard: Shard, size_bytes: int) -> None:
         """Somebody who waits for records would read them now; a coordinator wrote them."""
 
     def gone(self) -> None:
@@ -405,7 +418,7 @@ class Coordinator(Generic[M]):
 
 def batches_of(turn: Turn, codec: EventCodec) -> Iterator[bytes]:
     """What a turn wrote as batches: one for what is in no transaction, and one for each that is."""
-    for producer, run in groupby(turn.written, key=lambda written: written.producer):
+    for producer, run in groupby(turn.written, key=attrgetter("producer")):
         records: list[Record] = []
         size_bytes = 0
         for written in run:

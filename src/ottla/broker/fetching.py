@@ -129,11 +129,15 @@ class ParkedFetch:
         for shard in self._shards:
             shard.waiters[self] = None
 
-    def grown(self, size_bytes: int) -> None:
+    def grown(self, shard: Shard, size_bytes: int) -> None:
         """A partition has more to read."""
         self._missing_bytes -= size_bytes
-        if self._missing_bytes <= 0:
+        if self._missing_bytes <= 0 and self._may_read(shard):
             self._finish_soon()
+
+    def _may_read(self, shard: Shard) -> bool:
+        """Whether there is more for this reader."""
+        return True
 
     def gone(self) -> None:
         """A partition will not be what it was: whatever there is must be answered."""
@@ -153,6 +157,28 @@ class ParkedFetch:
         self._timer.cancel()
         for shard in self._shards:
             shard.waiters.pop(self, None)
+
+
+class ParkedCommittedFetch(ParkedFetch):
+    """A fetch of committed records: those of open transactions are nothing to it until they end."""
+
+    def __init__(
+        self, node: Node, context: FetchContext, max_wait_ms: int, missing_bytes: int
+    ) -> None:
+        super().__init__(node, context, max_wait_ms, missing_bytes)
+        self._stable = {shard: shard.partition.last_stable_offset for shard in self._shards}
+        self._has_more = False
+
+    def _may_read(self, shard: Shard) -> bool:
+        self._has_more = self._has_more or shard.partition.last_stable_offset > self._stable[shard]
+        return self._has_more
+
+
+def park(node: Node, context: FetchContext, limits: Limits, missing_bytes: int) -> ParkedFetch:
+    """Waits until a reader of this isolation level has more to read."""
+    is_committed = limits.isolation_level == READ_COMMITTED
+    kind = ParkedCommittedFetch if is_committed else ParkedFetch
+    return kind(node, context, limits.max_wait_ms, missing_bytes)
 
 
 def _shards(node: Node, context: FetchContext) -> list[Shard]:

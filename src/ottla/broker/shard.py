@@ -57,7 +57,7 @@ class AlreadySo(NamedTuple):
 class Waiter(Protocol):
     """Somebody who waits for more to read."""
 
-    def grown(self, size_bytes: int) -> None: ...
+    def grown(self, shard: Shard, size_bytes: int) -> None: ...
 
     def gone(self) -> None: ...
 
@@ -214,7 +214,7 @@ class Shard:
         self.partition.advance_high_watermark(high_watermark)
         if self.waiters:
             for waiter in list(self.waiters):
-                waiter.grown(size_bytes)
+                waiter.grown(self, size_bytes)
 
     def fail(self, error: BaseException) -> None:
         """Gives the partition up until it is claimed again."""

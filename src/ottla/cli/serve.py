@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -17,6 +18,10 @@ from ottla.model import Endpoint
 
 logger = logging.getLogger("ottla")
 
+# How many new objects make Python look for unreachable cycles. A broker makes few cycles and keeps many objects: with
+# the default of 700 a start that replays 10,000 groups costs a fifth more processor time.
+COLLECTED_AFTER = 10_000
+
 
 def serve(arguments: argparse.Namespace) -> int:
     """Runs until told to stop; 0 after a clean stop."""
@@ -27,6 +32,7 @@ def serve(arguments: argparse.Namespace) -> int:
     )
     logging.getLogger("asyncio").setLevel(logging.WARNING)
     settings = settings_of(arguments)
+    gc.set_threshold(COLLECTED_AFTER)
     loop = new_event_loop()
     try:
         loop.run_until_complete(_serve(settings))

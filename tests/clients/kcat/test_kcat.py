@@ -74,3 +74,17 @@ def test_an_idempotent_producer_is_served(client: Kcat, ottla_topic: str) -> Non
     )
     received = client.read(ottla_topic, 100)
     assert b"\n".join(one.value or b"" for one in received) == stdin
+
+
+def test_a_group_reads_everything_once(client: Kcat, ottla_topic: str) -> None:
+    client.create_topic(ottla_topic, partitions=2)
+    for partition in range(2):
+        client.send(ottla_topic, numbered(5, start=5 * partition), partition)
+    group = ("-b", client.bootstrap_servers, "-G", f"group-{ottla_topic}", ottla_topic, "-e")
+    options = (*FORMAT, "-X", "auto.offset.reset=earliest")
+    received = parse(kcat(*group, *options))
+    assert sorted((one.partition, one.offset) for one in received) == [
+        (partition, offset) for partition in range(2) for offset in range(5)
+    ]
+    client.send(ottla_topic, numbered(1, start=10), 1)
+    assert [one.content for one in parse(kcat(*group, *options))] == numbered(1, start=10)

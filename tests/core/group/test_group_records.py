@@ -18,6 +18,8 @@ from ottla.core.group.events import (
     SavedMember,
 )
 from ottla.core.group.records import decode, encode
+from ottla.wire.compile import encode_stored
+from ottla.wire.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
 from ottla.wire.types import MalformedMessageError
 
 
@@ -41,6 +43,11 @@ COMMITTED = OffsetCommitted("g", "orders", 3, 42, 5, "where", 1234)
 
 CASES: list[tuple[Event, bytes, bytes | None]] = [
     (OffsetDeleted("g", "orders", 3), OFFSET_KEY, None),
+    (
+        COMMITTED._replace(metadata=""),
+        OFFSET_KEY,
+        struct.pack(">hqi", 3, 42, 5) + text("") + struct.pack(">q", 1234),
+    ),
     (
         COMMITTED,
         OFFSET_KEY,
@@ -92,6 +99,36 @@ def test_the_bytes_are_those_that_kafka_writes(
     assert decode(key, value) == event
     view = None if value is None else memoryview(value)
     assert decode(memoryview(key), view) == event
+
+
+@given(
+    group=st.text(max_size=6),
+    topic=st.text(max_size=6),
+    partition=st.integers(-(1 << 31), (1 << 31) - 1),
+    offset=st.integers(-(1 << 63), (1 << 63) - 1),
+    metadata=st.sampled_from(["", "where"]),
+    committed_at_ms=st.integers(-(1 << 63), (1 << 63) - 1),
+)
+def test_the_short_ways_for_offsets_lead_to_the_bytes_that_the_declarations_give(
+    group: str, topic: str, partition: int, offset: int, metadata: str, committed_at_ms: int
+) -> None:
+    event = OffsetCommitted(group, topic, partition, offset, 7, metadata, committed_at_ms)
+    key = encode_stored(OffsetCommitKey(group=group, topic=topic, partition=partition), 1)
+    value = encode_stored(
+        OffsetCommitValue(
+            offset=offset, leader_epoch=7, metadata=metadata, commit_timestamp=committed_at_ms
+        ),
+        3,
+    )
+    assert encode(event) == (key, value)
+    assert decode(key, value) == event
+
+
+@pytest.mark.parametrize("more", [b"\0", b"later", bytes(4), bytes(40)])
+def test_what_follows_a_key_is_not_taken_for_its_partition(more: bytes) -> None:
+    for version in (0, 1):
+        key = struct.pack(">h", version) + OFFSET_KEY[2:] + more
+        assert decode(key, None) == OffsetDeleted("g", "orders", 3)
 
 
 def test_the_oldest_key_of_an_offset_is_read() -> None:

@@ -124,6 +124,9 @@ class Desk:
         assert isinstance(found, TransactionSaved)
         return found
 
+    def is_in(self, state: State) -> bool:
+        return self.saved.state is state
+
     @property
     def state(self) -> State:
         return self.saved.state

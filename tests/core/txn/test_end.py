@@ -252,20 +252,20 @@ def test_a_marker_is_counted_once_and_only_for_its_own_transaction() -> None:
     (first,) = desk.sent
     desk.mark(first, [A, A])
     desk.mark(first, [A])
-    assert desk.state is State.PREPARE_COMMIT
+    assert desk.is_in(State.PREPARE_COMMIT)
     desk.mark(first, [B])
     after = desk.who
     desk.mark(first)
     assert desk.add(after, A, B) is ErrorCode.NONE
     desk.mark(first)
-    assert desk.state is State.ONGOING
+    assert desk.is_in(State.ONGOING)
     desk.end(after, ABORT)
     # Answers that were on their way since the first transaction.
     desk.mark(first)
-    assert desk.state is State.PREPARE_ABORT
+    assert desk.is_in(State.PREPARE_ABORT)
     desk.mark_all()
     desk.mark(first)
-    assert desk.state is State.COMPLETE_ABORT
+    assert desk.is_in(State.COMPLETE_ABORT)
 
 
 def test_markers_of_an_id_that_nobody_knows_are_ignored() -> None:
@@ -293,3 +293,29 @@ def test_every_decision_is_written_so_that_a_replay_gives_the_same() -> None:
         desk.restart()
         assert desk.snapshot() == before
     assert list(desk.machine._saved) == [ID]
+
+
+@BOTH
+def test_a_retry_over_the_change_of_ids_is_one_only_until_the_next_transaction(
+    result: Result,
+) -> None:
+    desk = Desk()
+    old = at_epoch(desk, LAST_EPOCH)
+    desk.add(old, A)
+    new = became(desk.end(old, result))
+    desk.mark_all()
+    desk.add(new, A)
+    last = became(desk.end(new, result))
+    mapping = Identity(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    assert desk.end(old, result) in (mapping, CONCURRENT)
+    desk.mark_all()
+    assert desk.end(old, result) == mapping
+    assert desk.who == last
+
+
+def test_a_retry_over_the_change_of_ids_is_none_after_somebody_else_came() -> None:
+    desk = Desk()
+    old = at_epoch(desk, LAST_EPOCH)
+    desk.end(old, ABORT)
+    desk.init()
+    assert desk.end(old, ABORT).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING

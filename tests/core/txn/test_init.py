@@ -244,3 +244,31 @@ def test_retries_after_a_restart_are_told_who_they_are_not() -> None:
     desk.restart()
     assert desk.init(who) == FENCED
     assert became(desk.init(bumped)).producer_epoch == bumped.producer_epoch + 1
+
+
+@pytest.mark.parametrize("ends", ["fenced", "timed out"])
+def test_a_retry_of_before_the_fencing_does_not_get_the_epoch_that_fenced(ends: str) -> None:
+    desk = Desk()
+    first = became(desk.init())
+    second = became(desk.init(first))
+    desk.add(second, A)
+    if ends == "fenced":
+        desk.init()
+    else:
+        desk.pass_time(TIMEOUT_MS + 1)
+        desk.decide(desk.machine.abort_timed_out)
+    desk.mark_all()
+    # The call that made the second, once more.
+    assert desk.init(first) == FENCED
+    assert desk.init(second) == FENCED
+
+
+def test_a_retry_of_before_the_end_does_not_get_the_epoch_of_after_a_later_end() -> None:
+    desk = Desk()
+    first = became(desk.init())
+    second = became(desk.init(first))
+    desk.add(second, A)
+    third = became(desk.end(second, COMMIT))
+    desk.mark_all()
+    assert desk.init(first) == FENCED
+    assert became(desk.init(second)) == third

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from ottla.broker.addresses import brokers_seen_by
-from ottla.broker.fetching import Fetched, FetchRead, Limits, ParkedFetch, read_all
+from ottla.broker.fetching import Fetched, FetchRead, Limits, park, read_all
 from ottla.broker.node import Node
 from ottla.broker.request import RequestContext
 from ottla.core.fetch_session import FetchContext, FetchTarget, Key
@@ -55,7 +55,7 @@ def handle(
         or not opened.targets
     ):
         return respond(read)
-    parked = ParkedFetch(node, opened, limits.max_wait_ms, limits.min_bytes - read.size_bytes)
+    parked = park(node, opened, limits, limits.min_bytes - read.size_bytes)
     return _after(parked.over, lambda: respond(read_all(node, opened, limits)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.broker.groups import find_group
 from ottla.broker.node import Node
 from ottla.broker.request import Answer, RequestContext
-from ottla.core.group.requests import JoinRequest, JoinResult
+from ottla.core.group.requests import NO_MEMBER_ID, JoinRequest, JoinResult
 from ottla.errors import ErrorCode
 from ottla.wire.messages.join_group import (
     JoinGroupRequest,
@@ -36,7 +36,6 @@ def handle(node: Node, request: JoinGroupRequest, context: RequestContext) -> An
 
 def _join(node: Node, request: JoinGroupRequest, context: RequestContext) -> JoinRequest:
     client_id = context.client_id or ""
-    name = request.group_instance_id or client_id
     # The first of two of the same name counts.
     protocols = {protocol.name: protocol.metadata for protocol in reversed(request.protocols)}
     known_since_v1 = request.rebalance_timeout_ms
@@ -50,11 +49,16 @@ def _join(node: Node, request: JoinGroupRequest, context: RequestContext) -> Joi
         request.session_timeout_ms if known_since_v1 < 0 else known_since_v1,
         request.protocol_type,
         dict(reversed(protocols.items())),
-        f"{name[:ID_PREFIX_CHARS]}-{node.cluster.ids.member_id()}",
+        NO_MEMBER_ID if request.member_id else _new_member_id(node, request, client_id),
         context.version >= FIRST_VERSION_WITH_HANDSHAKE,
         context.version >= FIRST_VERSION_WITH_SKIPPING,
         request.reason or "",
     )
+
+
+def _new_member_id(node: Node, request: JoinGroupRequest, client_id: str) -> str:
+    name = request.group_instance_id or client_id
+    return f"{name[:ID_PREFIX_CHARS]}-{node.cluster.ids.member_id()}"
 
 
 def _response(result: JoinResult, version: int) -> JoinGroupResponse:

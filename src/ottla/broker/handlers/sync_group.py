@@ -35,6 +35,10 @@ def handle(node: Node, request: SyncGroupRequest, context: RequestContext) -> An
 
 
 def _respond(result: SyncResult | ErrorCode) -> SyncGroupResponse:
+    # During a replay the rebalance is lost anyway: the member has to join again, and clients do not expect the truth
+    # here. The Java client takes it for a fatal error.
+    if result is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        result = ErrorCode.REBALANCE_IN_PROGRESS
     if isinstance(result, ErrorCode):
         result = SyncResult(result)
     return SyncGroupResponse(

@@ -53,15 +53,18 @@ class GroupMachine:
 
     def apply(self, event: Event, producer_id: int | None = None) -> None:
         """Takes an event of the log into account; with a producer it is part of a transaction."""
+        # Nearly all events are plain commits.
+        if isinstance(event, OffsetCommitted) and producer_id is None:
+            self.offsets.commit(event)
+            return
         match event:
             case GroupSaved(group_id=group_id):
                 self._saved[group_id] = event
             case GroupDeleted(group_id=group_id):
                 self._saved.pop(group_id, None)
-            case OffsetCommitted() if producer_id is not None:
-                self.offsets.commit_pending(event, producer_id)
             case OffsetCommitted():
-                self.offsets.commit(event)
+                assert producer_id is not None
+                self.offsets.commit_pending(event, producer_id)
             case OffsetDeleted(group_id, topic, partition):
                 self.offsets.delete(group_id, topic, partition)
 

@@ -31,9 +31,11 @@ class OffsetTable:
     # What changes it.
 
     def commit(self, commit: OffsetCommitted) -> None:
-        self._kept.setdefault(commit.group_id, {})[commit.topic, commit.partition] = self._next(
-            commit
-        )
+        offsets = self._kept.get(commit.group_id)
+        if offsets is None:
+            offsets = self._kept[commit.group_id] = {}
+        self._position += 1
+        offsets[commit.topic, commit.partition] = Kept(commit, self._position)
 
     def commit_pending(self, commit: OffsetCommitted, producer_id: int) -> None:
         """A commit that counts when the producer's transaction does."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import struct
+from functools import lru_cache
+
 from ottla.core.group.events import (
     NO_TIMESTAMP,
     Event,
@@ -17,6 +20,11 @@ from ottla.wire.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
 
 Buffer = bytes | bytearray | memoryview
 
+_INT32 = struct.Struct(">i")
+# An offset's value without metadata: version, offset, leader epoch, length of the metadata, time of the commit.
+_PLAIN_VALUE = struct.Struct(">hqihq")
+# A group commits many partitions of a topic at once, and a replay reads them one after the other.
+KEY_STARTS_KEPT = 1024
 OFFSET_KEY_VERSIONS = (0, 1)
 OFFSET_KEY_VERSION = 1
 GROUP_KEY_VERSION = 2
@@ -47,18 +55,29 @@ def decode(key: Buffer | None, value: Buffer | None) -> Event | None:
         return None
     version = stored_version(key)
     if version in OFFSET_KEY_VERSIONS:
-        return _offset_event(decode_stored(OffsetCommitKey, key), value)
+        return _offset_event(key, value)
     if version == GROUP_KEY_VERSION:
         return _group_event(decode_stored(GroupMetadataKey, key).group, value)
     return None
 
 
 def _offset_key(event: OffsetCommitted | OffsetDeleted) -> bytes:
-    key = OffsetCommitKey(group=event.group_id, topic=event.topic, partition=event.partition)
-    return encode_stored(key, OFFSET_KEY_VERSION)
+    return _key_start(event.group_id, event.topic) + _INT32.pack(event.partition)
+
+
+@lru_cache(KEY_STARTS_KEPT)
+def _key_start(group_id: str, topic: str) -> bytes:
+    """What the keys of a group's offsets for a topic have in common: all but the partition, which comes last."""
+    key = OffsetCommitKey(group=group_id, topic=topic, partition=0)
+    return encode_stored(key, OFFSET_KEY_VERSION)[: -_INT32.size]
 
 
 def _offset_value(event: OffsetCommitted) -> bytes:
+    expires = event.expires_at_ms != NO_TIMESTAMP
+    if not expires and not event.metadata:
+        return _PLAIN_VALUE.pack(
+            VALUE_VERSION, event.offset, event.leader_epoch, 0, event.committed_at_ms
+        )
     value = OffsetCommitValue(
         offset=event.offset,
         leader_epoch=event.leader_epoch,
@@ -66,18 +85,42 @@ def _offset_value(event: OffsetCommitted) -> bytes:
         commit_timestamp=event.committed_at_ms,
         expire_timestamp=event.expires_at_ms,
     )
-    expires = event.expires_at_ms != NO_TIMESTAMP
     return encode_stored(value, EXPIRING_VALUE_VERSION if expires else VALUE_VERSION)
 
 
-def _offset_event(key: OffsetCommitKey, data: Buffer | None) -> OffsetCommitted | OffsetDeleted:
+def _read_offset_key(data: Buffer) -> tuple[str, str, int]:
+    names = _read_key_start(bytes(data[: -_INT32.size]))
+    if names is not None:
+        return *names, _INT32.unpack_from(data, len(data) - _INT32.size)[0]
+    key = decode_stored(OffsetCommitKey, data)
+    return key.group, key.topic, key.partition
+
+
+@lru_cache(KEY_STARTS_KEPT)
+def _read_key_start(start: bytes) -> tuple[str, str] | None:
+    """The group and the topic of keys that are this and a partition; None if there is more in it than that."""
+    whole = start + bytes(_INT32.size)
+    key = decode_stored(OffsetCommitKey, whole)
+    if encode_stored(key, stored_version(start)) != whole:
+        return None
+    return key.group, key.topic
+
+
+def _offset_event(key: Buffer, data: Buffer | None) -> OffsetCommitted | OffsetDeleted:
+    group_id, topic, partition = _read_offset_key(key)
     if data is None:
-        return OffsetDeleted(key.group, key.topic, key.partition)
+        return OffsetDeleted(group_id, topic, partition)
+    if len(data) == _PLAIN_VALUE.size:
+        version, offset, leader_epoch, metadata_bytes, committed_at_ms = _PLAIN_VALUE.unpack(data)
+        if version == VALUE_VERSION and metadata_bytes == 0:
+            return OffsetCommitted(
+                group_id, topic, partition, offset, leader_epoch, "", committed_at_ms
+            )
     value = decode_stored(OffsetCommitValue, data)
     return OffsetCommitted(
-        key.group,
-        key.topic,
-        key.partition,
+        group_id,
+        topic,
+        partition,
         value.offset,
         value.leader_epoch,
         value.metadata,

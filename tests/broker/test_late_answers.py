@@ -1,0 +1,154 @@
+"""Answers that come later than their requests leave in order, and together where they can."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from ottla.broker.buffers import Buffers
+from ottla.broker.connection import Connection
+from ottla.broker.request import Api, CloseConnectionError, RequestContext
+from ottla.wire.compile import decode_message
+from ottla.wire.framing import SIZE_BYTES, frame_request, read_size
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+VERSION = 3
+HEADER_BYTES = 4
+
+
+class WrittenTransport(asyncio.Transport):
+    """Keeps every write by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[bytes] = []
+        self.closing = False
+
+    def write(self, data: Any) -> None:
+        self.writes.append(bytes(data))
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def close(self) -> None:
+        self.closing = True
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
+class LateHost:
+    """Serves one API, whose answers are given when the test wants it."""
+
+    node: Any = None
+
+    def __init__(self) -> None:
+        self.receive_buffer = memoryview(bytearray(1 << 16))
+        self.buffers = Buffers()
+        self.max_frame_bytes = 1 << 20
+        self.answers: list[asyncio.Future[Any]] = []
+        api = Api("Heartbeat", 12, HeartbeatRequest, 0, 0, 4, 4, self.handle)
+        self.apis: Mapping[int, Api] = {12: api}
+
+    def handle(self, node: Any, request: Any, context: RequestContext) -> asyncio.Future[Any]:
+        self.answers.append(asyncio.get_running_loop().create_future())
+        return self.answers[-1]
+
+    def admit(self, connection: Connection) -> None: ...
+
+    def forget(self, connection: Connection) -> None: ...
+
+    def now(self) -> float:
+        return 0.0
+
+
+class Client:
+    """A client that has sent some requests at once."""
+
+    def __init__(self, request_count: int) -> None:
+        self.host = LateHost()
+        self.transport = WrittenTransport()
+        self.connection = Connection(self.host)
+        self.connection.connection_made(self.transport)
+        request = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+        frames = b"".join(frame_request(request, VERSION, n, None) for n in range(request_count))
+        self.connection.get_buffer(-1)[: len(frames)] = frames
+        self.connection.buffer_updated(len(frames))
+
+    def answer(self, *numbers: int) -> None:
+        """Answers requests; the error code says which."""
+        for number in numbers:
+            self.host.answers[number].set_result(HeartbeatResponse(error_code=number))
+
+    def written(self) -> list[list[int]]:
+        """The requests that each write answers."""
+        return [list(answers_in(data)) for data in self.transport.writes]
+
+
+def answers_in(data: bytes) -> Iterator[int]:
+    while data:
+        end = SIZE_BYTES + read_size(data)[0]
+        answer = decode_message(HeartbeatResponse, VERSION, data, SIZE_BYTES + HEADER_BYTES)
+        yield answer.error_code
+        data = data[end:]
+
+
+async def settle() -> None:
+    """Lets every callback run that is due, and those that follow from them."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 1, 2, 0)])
+def test_answers_that_are_ready_together_leave_in_one_write(order: tuple[int, ...]) -> None:
+    async def scenario() -> list[list[int]]:
+        client = Client(4)
+        client.answer(*order)
+        await settle()
+        return client.written()
+
+    assert asyncio.run(scenario()) == [[0, 1, 2, 3]]
+
+
+def test_an_answer_does_not_wait_for_one_that_is_not_ready() -> None:
+    async def scenario() -> list[list[int]]:
+        client = Client(3)
+        client.answer(0)
+        await settle()
+        client.answer(2)
+        await settle()
+        client.answer(1)
+        await settle()
+        return client.written()
+
+    assert asyncio.run(scenario()) == [[0], [1, 2]]
+
+
+def test_what_was_answered_before_an_error_still_leaves() -> None:
+    async def scenario() -> tuple[list[list[int]], bool]:
+        client = Client(3)
+        client.answer(0)
+        client.host.answers[1].set_exception(CloseConnectionError("the end"))
+        client.answer(2)
+        await settle()
+        return client.written(), client.transport.closing
+
+    assert asyncio.run(scenario()) == ([[0]], True)
+
+
+def test_answers_wait_while_the_client_does_not_read() -> None:
+    async def scenario() -> tuple[list[list[int]], list[list[int]]]:
+        client = Client(3)
+        client.connection.pause_writing()
+        client.answer(0, 1, 2)
+        await settle()
+        before = client.written()
+        client.connection.resume_writing()
+        await settle()
+        return before, client.written()
+
+    assert asyncio.run(scenario()) == ([], [[0, 1, 2]])

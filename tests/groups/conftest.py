@@ -1,0 +1,191 @@
+"""Brokers and groups for the tests of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from _pytest.mark import ParameterSet
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from tests.groups.brokers import Running, one_node, three_nodes
+from tests.groups.members import CLIENTS, Client, Group, group_of
+from tests.groups.workers.java import java_is_here, java_worker
+
+from ottla.model import TopicPartition
+
+ADMIN_SECONDS = 20.0
+
+
+def _in_turn(now: list[str], in_campaigns: list[str]) -> list[ParameterSet]:
+    later = [pytest.param(name, marks=pytest.mark.campaign) for name in in_campaigns]
+    return [*map(pytest.param, now), *later]
+
+
+COOPERATIVE = _in_turn(["confluent-cooperative", "java-cooperative"], ["kafka-python-cooperative"])
+CLIENTS_IN_TURN = _in_turn(
+    [
+        "confluent-range",
+        "confluent-roundrobin",
+        "confluent-cooperative",
+        "kafka-python",
+        "aiokafka",
+    ],
+    ["java-range", "java-cooperative", "kafka-python-cooperative", "aiokafka-sticky"],
+)
+LIBRARIES_IN_TURN = _in_turn(
+    ["confluent-range", "kafka-python", "aiokafka"],
+    ["confluent-roundrobin", "confluent-cooperative", "java-cooperative", "aiokafka-sticky"],
+)
+# Versions of the messages that only Kafka's own client speaks make a difference to these.
+STATIC_IN_TURN = _in_turn(
+    ["confluent-range", "kafka-python", "aiokafka", "java-cooperative"],
+    ["confluent-roundrobin", "confluent-cooperative", "java-range"],
+)
+
+
+@pytest.fixture(scope="session")
+def single(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One node for the session."""
+    with one_node(tmp_path_factory.mktemp("single")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def triple() -> Iterator[Running]:
+    """Three nodes for the session."""
+    with three_nodes() as running:
+        yield running
+
+
+@pytest.fixture(
+    params=["one-node", pytest.param("three-nodes", marks=pytest.mark.campaign)],
+)
+def bootstrap(request: pytest.FixtureRequest) -> str:
+    """Where the clients begin: one node, and in a campaign three."""
+    running: Running = request.getfixturevalue(
+        "single" if request.param == "one-node" else "triple"
+    )
+    return running.bootstrap_servers
+
+
+@pytest.fixture(scope="session")
+def java_command(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    """The worker with Kafka's own client; skips where there cannot be one."""
+    shared_folder = tmp_path_factory.getbasetemp().parent
+    return java_worker(tmp_path_factory.mktemp("java-worker"), shared_folder)
+
+
+def _client(request: pytest.FixtureRequest) -> Client:
+    name: str = request.param
+    if name.startswith("java"):
+        command = request.getfixturevalue("java_command")
+        return replace(CLIENTS[name], command=command)
+    return CLIENTS[name]
+
+
+@pytest.fixture(params=CLIENTS_IN_TURN)
+def client(request: pytest.FixtureRequest) -> Client:
+    """Each client in turn."""
+    return _client(request)
+
+
+@pytest.fixture(params=LIBRARIES_IN_TURN)
+def library(request: pytest.FixtureRequest) -> Client:
+    """Each client library in turn, with one assignor; the others in a campaign."""
+    return _client(request)
+
+
+@pytest.fixture(params=STATIC_IN_TURN)
+def static_client(request: pytest.FixtureRequest) -> Client:
+    """Each client library in turn, for static members."""
+    return _client(request)
+
+
+# aiokafka gives its group.instance.id in JoinGroup only, so nobody can tell it that it is fenced.
+@pytest.fixture(params=_in_turn(["confluent-range", "kafka-python"], ["java-cooperative"]))
+def fenced_client(request: pytest.FixtureRequest) -> Client:
+    """Each client library in turn that hears of its fencing."""
+    return _client(request)
+
+
+@pytest.fixture
+def mixed_clients(request: pytest.FixtureRequest) -> list[Client]:
+    """Clients of all libraries that are here, with the assignor that all of them have."""
+    found = [CLIENTS[name] for name in ("confluent-range", "kafka-python")]
+    found.append(replace(CLIENTS["aiokafka"], assignor="range"))
+    if java_is_here():
+        command = request.getfixturevalue("java_command")
+        found.append(replace(CLIENTS["java-range"], command=command))
+    return found
+
+
+@pytest.fixture(params=COOPERATIVE)
+def cooperative_client(request: pytest.FixtureRequest) -> Client:
+    """Each client that rebalances cooperatively, in turn."""
+    return _client(request)
+
+
+MakeGroup = Callable[[str, Client], Group]
+
+
+@pytest.fixture
+def make_group(tmp_path: Path) -> Iterator[MakeGroup]:
+    """Makes groups whose processes end with the test."""
+    with ExitStack() as stack:
+        yield lambda bootstrap, client: stack.enter_context(group_of(bootstrap, client, tmp_path))
+
+
+class Described(NamedTuple):
+    state: str
+    assignment: dict[str, set[TopicPartition]]
+
+
+class Topics:
+    """Makes topics and partitions."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self.admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+
+    def create(self, name: str, count: int) -> list[TopicPartition]:
+        (made,) = self.admin.create_topics([NewTopic(name, count)]).values()
+        made.result(ADMIN_SECONDS)
+        return [TopicPartition(name, number) for number in range(count)]
+
+    def grow(self, name: str, count: int) -> list[TopicPartition]:
+        (made,) = self.admin.create_partitions([NewPartitions(name, count)]).values()
+        made.result(ADMIN_SECONDS)
+        return [TopicPartition(name, number) for number in range(count)]
+
+    def committed(self, group_id: str) -> dict[TopicPartition, int]:
+        """The offsets that a group committed."""
+        asked = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group_id)])
+        (found,) = asked.values()
+        return {
+            TopicPartition(one.topic, one.partition): one.offset
+            for one in found.result(ADMIN_SECONDS).topic_partitions
+        }
+
+    def describe(self, group_id: str) -> Described:
+        """What the broker says of a group."""
+        (asked,) = self.admin.describe_consumer_groups([group_id]).values()
+        found = asked.result(ADMIN_SECONDS)
+        return Described(
+            found.state.name,
+            {
+                member.member_id: {
+                    TopicPartition(one.topic, one.partition)
+                    for one in member.assignment.topic_partitions
+                }
+                for member in found.members
+            },
+        )
+
+
+@pytest.fixture
+def topics(bootstrap: str) -> Topics:
+    return Topics(bootstrap)

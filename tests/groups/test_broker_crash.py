@@ -1,0 +1,54 @@
+"""kill -9 of `ottla serve`: the group goes on, and what it committed is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.faults.processes import BrokerProcess
+from tests.groups.brokers import OPTIONS, WHICH
+from tests.groups.checker import problems
+from tests.groups.conftest import MakeGroup, Topics
+from tests.groups.feed import Feed
+from tests.groups.history import ASSIGNED, COMMITTED, RECORD
+from tests.groups.members import Client
+
+PARTITIONS = 4
+KILLS = 2
+
+
+@pytest.mark.skipif(WHICH != "ottla", reason="it kills `ottla serve`")
+def test_committed_offsets_survive_kills_of_the_broker_and_the_group_goes_on(
+    tmp_path: Path, library: Client, make_group: MakeGroup, ottla_topic: str
+) -> None:
+    options = {name.replace(".", "_"): value for name, value in OPTIONS.items()}
+    with BrokerProcess(tmp_path, **options) as broker:
+        topics = Topics(broker.address)
+        partitions = topics.create(ottla_topic, PARTITIONS)
+        group = make_group(broker.address, library)
+        with Feed(broker.address, partitions) as feed:
+            members = [group.start([ottla_topic]) for _ in range(2)]
+            group.settle(partitions, *members)
+            for _ in range(KILLS):
+                feed.flow()
+                broker.kill()
+                broker.start()
+            feed.flow()
+            feed.drain(group.history)
+            group.settle(partitions, *members)
+        group.leave(*members)
+        promised = {
+            partition: offset
+            for event in group.history
+            if event.kind == COMMITTED
+            for partition, offset in zip(event.partitions, event.offsets, strict=True)
+        }
+        broker.kill()
+        broker.start()
+        assert topics.committed(group.group_id) == promised
+        assert promised == {partition: len(values) for partition, values in feed.produced.items()}
+    # Nobody had to become a new member: the new process knows the members of the old one.
+    for member in members:
+        ids = {event.member_id for event in group.history.of(member.name, ASSIGNED, RECORD)}
+        assert len(ids) == 1
+    group.check(problems(group.history, feed.produced))

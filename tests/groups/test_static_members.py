@@ -1,0 +1,92 @@
+"""Members with a group.instance.id (KIP-345) that come back in time cause no rebalance."""
+
+from __future__ import annotations
+
+import time
+
+from tests.groups.checker import problems
+from tests.groups.conftest import MakeGroup, Topics
+from tests.groups.feed import Feed
+from tests.groups.history import ASSIGNED, COMMITTED, LOST, REVOKED
+from tests.groups.members import IMPATIENT_MS, Client
+
+PARTITIONS = 4
+
+
+def test_static_members_that_restart_in_time_cause_no_rebalance(
+    bootstrap: str, topics: Topics, static_client: Client, make_group: MakeGroup, ottla_topic: str
+) -> None:
+    partitions = topics.create(ottla_topic, PARTITIONS)
+    group = make_group(bootstrap, static_client)
+    with Feed(bootstrap, partitions) as feed:
+        one = group.start([ottla_topic], group_instance_id="one")
+        group.settle(partitions, one)
+        two = group.start([ottla_topic], group_instance_id="two")
+        group.settle(partitions, one, two)
+        owned = group.history.owners
+        generation = group.history.of(two.name, ASSIGNED)[-1].generation
+        began = time.monotonic()
+
+        # The leader stops as it should, which does not make a static member leave.
+        one.leave()
+        one_again = group.start([ottla_topic], group_instance_id="one")
+        group.settle(partitions, one_again, two)
+        # The other one is killed.
+        two.kill()
+        two_again = group.start([ottla_topic], group_instance_id="two")
+        group.settle(partitions, one_again, two_again)
+
+        assert group.history.owners == {
+            one_again.name: owned[one.name],
+            two_again.name: owned[two.name],
+        }
+        changes = group.history.since(began, ASSIGNED, REVOKED, LOST)
+        told = [event.worker for event in changes if event.kind == ASSIGNED]
+        assert told == [one_again.name, two_again.name]
+        # What is revoked is what a member that stops gives up itself.
+        assert {event.worker for event in changes if event.kind != ASSIGNED} == {one.name}
+        assert {event.generation for event in changes if event.kind == ASSIGNED} == {generation}
+        described = topics.describe(group.group_id)
+        assert described.state == "STABLE"
+        assert len(described.assignment) == 2
+        feed.drain(group.history)
+    group.check(problems(group.history, feed.produced))
+
+
+def test_a_static_member_that_stays_away_is_replaced_after_its_session(
+    bootstrap: str, topics: Topics, library: Client, make_group: MakeGroup, ottla_topic: str
+) -> None:
+    partitions = topics.create(ottla_topic, PARTITIONS)
+    group = make_group(bootstrap, library)
+    with Feed(bootstrap, partitions) as feed:
+        one = group.start([ottla_topic], group_instance_id="one")
+        two = group.start([ottla_topic], group_instance_id="two", session_timeout_ms=IMPATIENT_MS)
+        group.settle(partitions, one, two)
+        gone = time.monotonic()
+        two.leave()
+        group.settle(partitions, one)
+        (assigned,) = [event for event in group.history.since(gone, ASSIGNED) if event.partitions]
+        assert assigned.time - gone > IMPATIENT_MS / 1000 / 2
+        feed.drain(group.history)
+    group.check(problems(group.history, feed.produced))
+
+
+def test_a_second_process_with_the_same_instance_id_fences_the_first(
+    bootstrap: str, topics: Topics, fenced_client: Client, make_group: MakeGroup, ottla_topic: str
+) -> None:
+    partitions = topics.create(ottla_topic, PARTITIONS)
+    group = make_group(bootstrap, fenced_client)
+    with Feed(bootstrap, partitions) as feed:
+        old = group.start([ottla_topic], group_instance_id="it")
+        group.settle(partitions, old)
+        old.expect_end()
+        new = group.start([ottla_topic], group_instance_id="it")
+        assert old.wait_ended() != 0
+        group.settle(partitions, new)
+        feed.drain(group.history)
+    new.leave()
+    assert len(topics.describe(group.group_id).assignment) == 1
+    # For a moment both had the partitions; the old one was told when it spoke next.
+    began = group.history.of(new.name, ASSIGNED)[0].time
+    late = [event for event in group.history.of(old.name, COMMITTED) if event.began > began]
+    assert late == []

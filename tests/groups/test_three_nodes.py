@@ -1,0 +1,79 @@
+"""Groups over three nodes: coordinators and leaders move and die under them."""
+
+from __future__ import annotations
+
+import pytest
+from tests.groups.brokers import Running
+from tests.groups.checker import problems, problems_without_faults
+from tests.groups.conftest import MakeGroup, Topics
+from tests.groups.feed import Feed
+from tests.groups.members import IMPATIENT_MS, Client
+from tests.groups.moves import OFFSETS_PARTITIONS, OFFSETS_TOPIC, move, move_coordinator
+
+from ottla import Broker
+from ottla.model import coordinator_partition
+
+PARTITIONS = 6
+
+
+@pytest.fixture
+def broker(triple: Running) -> Broker:
+    assert triple.ottla is not None
+    return triple.ottla
+
+
+@pytest.mark.timeout(180)
+def test_a_group_goes_on_while_its_coordinator_and_its_leaders_move(
+    broker: Broker, client: Client, make_group: MakeGroup, ottla_topic: str
+) -> None:
+    partitions = Topics(broker.bootstrap_servers).create(ottla_topic, PARTITIONS)
+    group = make_group(broker.bootstrap_servers, client)
+    with Feed(broker.bootstrap_servers, partitions) as feed:
+        first, second = group.start([ottla_topic]), group.start([ottla_topic])
+        group.settle(partitions, first, second)
+        move_coordinator(broker, group.group_id)
+        feed.flow()
+        # In the middle of a rebalance, as likely as not.
+        third = group.start([ottla_topic])
+        feed.flow()
+        move_coordinator(broker, group.group_id)
+        group.settle(partitions, first, second, third)
+        for _, partition in partitions:
+            move(broker, ottla_topic, partition)
+        feed.flow()
+        # Not while the coordinator moves: a leave that only the old one heard is forgotten, as in
+        # Kafka, and the member is missed after its session.
+        first.leave()
+        group.settle(partitions, second, third)
+        move_coordinator(broker, group.group_id)
+        feed.flow()
+        feed.drain(group.history)
+    group.leave(second, third)
+    group.check(problems_without_faults(group.history, feed.produced))
+
+
+@pytest.mark.timeout(180)
+def test_a_group_survives_the_death_of_its_coordinator_and_of_a_member(
+    broker: Broker, library: Client, make_group: MakeGroup, ottla_topic: str
+) -> None:
+    partitions = Topics(broker.bootstrap_servers).create(ottla_topic, PARTITIONS)
+    group = make_group(broker.bootstrap_servers, library)
+    with Feed(broker.bootstrap_servers, partitions) as feed:
+        first, second = group.start([ottla_topic]), group.start([ottla_topic])
+        victim = group.start([ottla_topic], session_timeout_ms=IMPATIENT_MS)
+        group.settle(partitions, first, second, victim)
+        number = coordinator_partition(group.group_id, OFFSETS_PARTITIONS)
+        dying = broker.leader_of(OFFSETS_TOPIC, number)
+        broker.kill_node(dying)
+        try:
+            victim.kill()
+            group.settle(partitions, first, second)
+            feed.flow()
+        finally:
+            broker.start_node(dying)
+        third = group.start([ottla_topic])
+        broker.move_leader(OFFSETS_TOPIC, number, dying)
+        group.settle(partitions, first, second, third)
+        feed.drain(group.history)
+    group.leave(first, second, third)
+    group.check(problems(group.history, feed.produced))

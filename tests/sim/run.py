@@ -1,0 +1,106 @@
+"""Runs scenarios by their seeds.
+
+python -m tests.sim.run producers --seed 4711            once, with everything that happened
+python -m tests.sim.run producers --seed 0 --count 1000  many, telling of those that fail
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+import traceback
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, NamedTuple
+
+from tests.sim.deletions import deleting
+from tests.sim.groups import group_options, grouping
+from tests.sim.producers import producing
+from tests.sim.world import World, play
+
+MAX_FAILURES = 20
+
+
+class Scenario(NamedTuple):
+    """Something that can be played with any seed."""
+
+    play: Callable[[World], Coroutine[Any, Any, None]]
+    node_count: int
+    options: Callable[[random.Random], dict[str, object]]
+
+
+SCENARIOS = {
+    "producers": Scenario(producing, 3, lambda rng: {}),
+    "groups": Scenario(grouping, 3, group_options),
+    "deletions": Scenario(deleting, 3, lambda rng: {"offsets.topic.num.partitions": 3}),
+}
+
+
+class SeedFailedError(AssertionError):
+    """Names the command that repeats a failure."""
+
+
+def make_world(name: str, seed: int) -> World:
+    scenario = SCENARIOS[name]
+    options = scenario.options(random.Random(f"{seed} options"))
+    return World(seed, scenario.node_count, options)
+
+
+def play_seed(name: str, seed: int) -> World:
+    """Plays a scenario once; a failure says how to see it again."""
+    world = make_world(name, seed)
+    try:
+        play(world, SCENARIOS[name].play)
+    except Exception as error:
+        raise SeedFailedError(f"{error!r}; repeat it: {command(name, seed)}") from error
+    return world
+
+
+def command(name: str, seed: int) -> str:
+    return f"python -m tests.sim.run {name} --seed {seed}"
+
+
+def play_seeds(name: str, seeds: Iterable[int]) -> int:
+    """Plays many; says how many callbacks that took."""
+    return sum(play_seed(name, seed).loop.steps for seed in seeds)
+
+
+def _show(name: str, seed: int) -> int:
+    world = make_world(name, seed)
+    try:
+        play(world, SCENARIOS[name].play)
+    except Exception as error:
+        print("\n".join(world.trace.lines()))
+        traceback.print_exception(error)
+        print(f"FAILED: {error!r}")
+        return 1
+    print("\n".join(world.trace.lines()))
+    print(f"passed; digest {world.trace.digest()}")
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Plays simulated scenarios.")
+    parser.add_argument("scenario", choices=SCENARIOS)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--count", type=int, default=1)
+    given = parser.parse_args()
+    if given.count == 1:
+        return _show(given.scenario, given.seed)
+    failed, began = 0, time.monotonic()
+    for seed in range(given.seed, given.seed + given.count):
+        try:
+            play_seed(given.scenario, seed)
+        except SeedFailedError as error:
+            failed += 1
+            print(error, flush=True)
+            if failed == MAX_FAILURES:
+                print("and so on")
+                break
+    print(f"{given.count} seeds, {failed} failed, {time.monotonic() - began:.0f} s")
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

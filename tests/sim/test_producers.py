@@ -1,0 +1,93 @@
+"""Idempotent producers through crashes, moves and bad disks; and deliberate bugs, which have to be found."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.sim.run import SeedFailedError, play_seeds
+
+from ottla.broker.shard import Shard
+from ottla.core.partition import Partition
+from ottla.core.producer_state import ProducerStates
+from ottla.errors import ErrorCode
+
+CHUNKS = 5
+SEEDS_PER_CHUNK = 40
+MUTANT_SEEDS = 60
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_nothing_acknowledged_is_lost_or_doubled(chunk: int) -> None:
+    first = chunk * SEEDS_PER_CHUNK
+    play_seeds("producers", range(first, first + SEEDS_PER_CHUNK))
+
+
+def shown_before_durable(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Shard._settle_later
+
+    def settle_later(shard: Shard, end_offset: int, size_bytes: int, settled: Any) -> None:
+        shard._advance(end_offset, size_bytes)
+        original(shard, end_offset, size_bytes, settled)
+
+    monkeypatch.setattr(Shard, "_settle_later", settle_later)
+
+
+def acknowledged_before_durable(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Shard._append
+
+    def append(shard: Shard, *args: Any) -> Any:
+        appended = original(shard, *args)
+        return appended if isinstance(appended, ErrorCode) else appended._replace(settled=None)
+
+    monkeypatch.setattr(Shard, "_append", append)
+
+
+def repetitions_appended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Partition, "decide_append", lambda partition, header: ErrorCode.NONE)
+
+
+def producers_forgotten_by_a_replay(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ottla.broker import shard
+
+    original = shard.replay
+
+    def replay(log: Any, now_ms: int) -> Partition:
+        partition = original(log, now_ms)
+        partition.producers = ProducerStates()
+        return partition
+
+    monkeypatch.setattr(shard, "replay", replay)
+
+
+def failures_taken_for_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ottla.broker.handlers import produce
+
+    def after(waits: Any, response: Any) -> asyncio.Future[Any]:
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        waits[-1][1].add_done_callback(
+            lambda _: None if answer.done() else answer.set_result(response)
+        )
+        return answer
+
+    monkeypatch.setattr(produce, "_after", after)
+
+
+@pytest.mark.parametrize(
+    "bug",
+    [
+        shown_before_durable,
+        acknowledged_before_durable,
+        repetitions_appended,
+        producers_forgotten_by_a_replay,
+        failures_taken_for_success,
+    ],
+)
+def test_a_deliberate_bug_is_found(
+    bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bug(monkeypatch)
+    with pytest.raises(SeedFailedError, match=r"python -m tests\.sim\.run producers --seed \d"):
+        play_seeds("producers", range(MUTANT_SEEDS))
