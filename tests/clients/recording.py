@@ -6,7 +6,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from tests.faults.processes import free_port
 
@@ -52,9 +52,11 @@ class Recorder:
             self._spawn(self._requests, client, broker)
             self._spawn(self._answers, broker, client)
 
-    def _requests(self, source: socket.socket, target: socket.socket) -> None:
+    def _requests(self, client: socket.socket, broker: socket.socket) -> None:
         pending = bytearray()
-        for data in _received(source, target):
+
+        def note(data: bytes) -> None:
+            nonlocal pending
             pending += data
             while len(pending) >= _START.size:
                 size, api_key, version = _START.unpack_from(pending)
@@ -62,11 +64,11 @@ class Recorder:
                     break
                 self.seen.append((api_key, version))
                 del pending[: size + 4]
-            target.sendall(data)
 
-    def _answers(self, source: socket.socket, target: socket.socket) -> None:
-        for data in _received(source, target):
-            target.sendall(data)
+        _relay(client, broker, note)
+
+    def _answers(self, broker: socket.socket, client: socket.socket) -> None:
+        _relay(broker, client, lambda data: None)
 
     def close(self) -> None:
         self.listener.shutdown(socket.SHUT_RDWR)
@@ -77,18 +79,15 @@ class Recorder:
             thread.join(5)
 
 
-def _received(source: socket.socket, other: socket.socket) -> Iterator[bytes]:
+def _relay(source: socket.socket, target: socket.socket, note: Callable[[bytes], None]) -> None:
     """Until either side is gone; then both are."""
-    try:
+    with suppress(OSError):
         while data := source.recv(READ_BYTES):
-            yield data
-    except OSError:
-        pass
-    for one in (source, other):
-        try:
+            note(data)
+            target.sendall(data)
+    for one in (source, target):
+        with suppress(OSError):
             one.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            continue
 
 
 @contextmanager

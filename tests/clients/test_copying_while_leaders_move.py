@@ -16,10 +16,10 @@ from ottla import Broker
 from ottla.model import TopicPartition
 
 PARTITIONS = 2
-RECORDS = 10 * TURN_RECORDS
-MOVE_SECONDS = 0.1
+RECORDS = 7 * TURN_RECORDS
+MOVE_SECONDS = 0.2
 DOWN_SECONDS = 0.5
-PAUSE_SECONDS = 0.1
+PAUSE_SECONDS = 0.2
 # Every partition once, then a kill.
 LEAST_MOVES, LEAST_KILLS = 6, 1
 # Clients that take long over each do not have to suffer for ever.

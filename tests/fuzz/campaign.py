@@ -1,7 +1,7 @@
 """The long runs, which `make campaign` starts; a failure prints the command that repeats it.
 
 CAMPAIGN_SEED       the seed; random, and printed, unless given
-CAMPAIGN_PARTS      which parts to run: wire,batches,disk,torn,sim,scale,groups,history
+CAMPAIGN_PARTS      which parts to run: wire,batches,disk,torn,sim,scale,groups,faults,history
 CAMPAIGN_FRAMES     mutated frames (1,000,000)
 CAMPAIGN_BATCHES    mutated record batches (200,000)
 CAMPAIGN_FOLDERS    damaged data folders (1,000)
@@ -88,15 +88,25 @@ def scale(folder: Path, seed: int) -> str:
     return str(run_scale(folder, number("CAMPAIGN_TOPICS", 100), 100))
 
 
-def groups(folder: Path, seed: int) -> str:
-    """What the tests of groups do not do in `make test`: every client on three nodes, a minute of fifty members."""
+def marked(tests: str, folder: Path, seed: int) -> str:
+    """The tests of a folder that have the marker `campaign`."""
     command = [
         *(sys.executable, "-m", "pytest", "-q", "-m", "campaign", "-n", "2"),
-        *("-p", "no:cacheprovider", f"--basetemp={folder / 'groups'}", "tests/groups"),
+        *("-p", "no:cacheprovider", f"--basetemp={folder / 'marked'}", tests),
     ]
     done = subprocess.run(command, env={**os.environ, "OTTLA_FAULT_SEED": str(seed)}, check=False)
     assert done.returncode == 0, f"pytest ended with {done.returncode}"
     return "every test passed"
+
+
+def groups(folder: Path, seed: int) -> str:
+    """What the tests of groups do not do in `make test`: every client on three nodes, a minute of fifty members."""
+    return marked("tests/groups", folder, seed)
+
+
+def faults(folder: Path, seed: int) -> str:
+    """Every crash point with every client, and 100,000 records copied while copiers and the broker are killed."""
+    return marked("tests/faults", folder, seed)
 
 
 def history(folder: Path, seed: int) -> str:
@@ -115,6 +125,7 @@ PARTS: dict[str, Callable[[Path, int], str]] = {
     "sim": sim,
     "scale": scale,
     "groups": groups,
+    "faults": faults,
     "history": history,
 }
 

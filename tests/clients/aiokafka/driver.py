@@ -6,7 +6,8 @@ import asyncio
 import threading
 import time
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import aiokafka
@@ -221,7 +222,9 @@ class AioMember(Member):
 
     def close(self) -> None:
         try:
-            self._run(self.client.stop())
+            # It cancels itself when it stops while it looks for its coordinator.
+            with suppress(CancelledError):
+                self._run(self.client.stop())
         finally:
             self._end_loop()
 

@@ -6,8 +6,10 @@ import json
 import shutil
 
 import pytest
+from tests.clients.broker_side import batches_of
 from tests.clients.kcat.driver import Kcat, kcat, parse
 from tests.clients.messages import Message, numbered
+from tests.clients.transactions_seen import wait_until_stable
 
 from ottla import Broker
 from ottla.model import TopicPartition
@@ -88,3 +90,20 @@ def test_a_group_reads_everything_once(client: Kcat, ottla_topic: str) -> None:
     ]
     client.send(ottla_topic, numbered(1, start=10), 1)
     assert [one.content for one in parse(kcat(*group, *options))] == numbered(1, start=10)
+
+
+def test_what_it_sends_in_a_transaction_is_read_when_it_is_committed(
+    client: Kcat, ottla_topic: str
+) -> None:
+    servers = client.bootstrap_servers
+    options = ("-X", f"transactional.id={ottla_topic}")
+    kcat("-P", "-b", servers, "-t", ottla_topic, *options, stdin=b"one\ntwo\n")
+    wait_until_stable(servers, TopicPartition(ottla_topic, 0))
+    (batch, marker) = batches_of(servers, ottla_topic)
+    assert batch.header.is_transactional
+    assert marker.header.is_control
+    printed = kcat(
+        *("-C", "-b", servers, "-t", ottla_topic, "-e", "-q"),
+        *("-X", "isolation.level=read_committed"),
+    )
+    assert printed == b"one\ntwo\n"
