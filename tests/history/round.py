@@ -30,6 +30,7 @@ INTERNAL = {"__transaction_state": 5, "__consumer_offsets": 5}
 END_SECONDS = (TRANSACTION_TIMEOUT_MS + SWEEP_MS) / 1000 + 4.0
 START_SECONDS, DRAIN_SECONDS = 60.0, 40.0
 DIED_AT = "died "
+AT_INIT = (CrashPoint.BEFORE_EMPTY_APPEND, CrashPoint.AFTER_EMPTY_APPEND)
 
 
 @dataclass(frozen=True)
@@ -234,9 +235,11 @@ class Round:
 
     def _crash_broker(self) -> None:
         point = self._random.choice(list(CrashPoint))
-        crash = (point, self._random.randint(1, 12))
+        crash = (point, 1 if point in AT_INIT else self._random.randint(1, 12))
         self._did("crash point set", point=point.name, count=crash[1])
         self._restart(crash)
+        if point in AT_INIT:  # a broker gets there only with a new producer
+            self._kill_client()
 
     def _restart(self, crash: tuple[CrashPoint, int] | None) -> None:
         self._broker.kill()
