@@ -5,11 +5,12 @@ Run: python -m benchmarks.bench_transactions
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from itertools import count
 
 from benchmarks.comparison import Row, observed
-from benchmarks.frames import RefusedError, create_wide_topic
+from benchmarks.frames import RefusedError, append_first, create_wide_topic, produce_frame
 from benchmarks.measure import Load, Measurement
 from benchmarks.peers import NO_SETTINGS, Peer, peers_with_options
 from benchmarks.run import run
@@ -26,6 +27,7 @@ from benchmarks import clients
 
 UNIT = "requests/s"  # a transaction counts as one
 CONCURRENT = 8
+FIRST_RECORDS = 1
 
 _topic_numbers = count()
 
@@ -36,8 +38,11 @@ def find_peers() -> tuple[list[Peer], dict[str, str]]:
 
 
 def new_topic(peer: Peer, partition_count: int) -> str:
+    """A topic whose leaders know of it, because each has a first record."""
     topic = f"transactions-{next(_topic_numbers)}"
     create_wide_topic(peer.bootstrap_server, topic, partition_count)
+    for partition in range(partition_count):
+        append_first(peer.bootstrap_server, produce_frame(topic, FIRST_RECORDS, 100, partition))
     return topic
 
 
@@ -52,6 +57,7 @@ def raw(
     ]
     for producer in producers:
         producer.run(producer.transaction())
+        producer.put_off = 0
 
     def load() -> Load:
         before = sum(producer.committed for producer in producers)
@@ -64,10 +70,10 @@ def raw(
         producer.close()
     committed = sum(producer.committed for producer in producers)
     ends = await_stable(peer.bootstrap_server, topic, partition_count)
-    if ends != [2 * committed] * partition_count:
+    if ends != [FIRST_RECORDS + 2 * committed] * partition_count:
         raise RefusedError(f"{peer.name} answered {committed} commits and ends at {ends}")
     peer.delete_topic(topic)
-    return measurement
+    return replace(measurement, put_off=sum(producer.put_off for producer in producers))
 
 
 def librdkafka(partition_count: int, peer: Peer, seconds: float) -> Measurement:

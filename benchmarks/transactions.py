@@ -91,7 +91,11 @@ class Protocol:
     name: str
     produce_version: int
     end_version: int
-    registers: Callable[[Producer], bool]
+    registers_partitions: bool
+
+
+VERSION_1 = Protocol("version 1", 11, 4, registers_partitions=True)
+VERSION_2 = Protocol("version 2", 12, 5, registers_partitions=False)
 
 
 class ProduceFrame:
@@ -172,7 +176,7 @@ class Producer:
     transactional_id: str = field(default_factory=lambda: f"bench-{next(_id_numbers)}")
     sequence: int = 0
     committed: int = 0
-    # How often it was told that its last transaction is not complete yet.
+    # How often it was told to come again, because its last transaction is not complete yet.
     put_off: int = 0
 
     def __post_init__(self) -> None:
@@ -218,7 +222,7 @@ class Producer:
 
     def write(self) -> Steps:
         """Begins a transaction with the first batch for every partition."""
-        if self.protocol.registers(self):
+        if self.protocol.registers_partitions:
             yield from self._until_taken(self._add_partitions(), _registered)
         yield from self._until_taken(self.stamped(), self.frame.error)
         self.sequence += self.records_per_batch
@@ -258,6 +262,10 @@ class Producer:
     def end(self) -> Steps:
         """Commits; with version 2 the producer goes on under another epoch."""
         answer = yield self.end_frame()
+        self.ended(answer)
+
+    def ended(self, answer: bytes) -> None:
+        """What follows from the answer to a commit."""
         response = decode_message(
             EndTxnResponse, self.protocol.end_version, answer, FLEXIBLE_HEADER_BYTES
         )
@@ -295,10 +303,6 @@ def _registered(answer: bytes) -> ErrorCode:
         if partition.partition_error_code != ErrorCode.NONE:
             return ErrorCode(partition.partition_error_code)
     return ErrorCode.NONE
-
-
-VERSION_1 = Protocol("version 1", 11, 4, lambda producer: True)
-VERSION_2 = Protocol("version 2", 12, 5, lambda producer: False)
 
 
 class _Turn:
