@@ -105,9 +105,7 @@ ROWS = [
         for producer_count in (1, CONCURRENT)
     ),
     *(
-        Row(
-            "transactions", "librdkafka", f"{partitions}, 1 producer", UNIT, partial(librdkafka, n)
-        )
+        Row("transactions", "librdkafka", f"{partitions}, 1 producer", UNIT, partial(librdkafka, n))
         for n, partitions in ((1, "1 partition"), (10, "10 partitions"))
     ),
 ]

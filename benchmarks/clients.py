@@ -103,9 +103,7 @@ def produce(
     return Load(request_count, records, records * value_bytes, elapsed)
 
 
-def commit(
-    bootstrap_server: str, topic: str, *, partition_count: int, seconds: float
-) -> Load:
+def commit(bootstrap_server: str, topic: str, *, partition_count: int, seconds: float) -> Load:
     """Commits one transaction after the other, each with a record for every partition."""
     producer = Producer(
         {

@@ -161,9 +161,7 @@ class Report:
                 cells.append(f"{median_ratio(own, theirs):.2f}")
                 cells.append(_cell(_cost_ratio(own, theirs)))
             lines.append(cells)
-        header = [
-            column for name in self.versions for column in (name, f"CPU {name}")
-        ]
+        header = [column for name in self.versions for column in (name, f"CPU {name}")]
         return table(["row", "against", *header], lines) if lines else ""
 
     def _latency(self) -> str:
