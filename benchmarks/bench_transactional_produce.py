@@ -22,8 +22,6 @@ from benchmarks.writers import (
     write_for,
 )
 
-from benchmarks import clients
-
 UNIT = "records/s"
 PARTITION_COUNT = 4
 VALUE_BYTES = 100
@@ -59,19 +57,6 @@ def raw(kind: type[Writer], producer_count: int, peer: Peer, seconds: float) -> 
     return measurement
 
 
-def librdkafka(style: clients.Style, peer: Peer, seconds: float) -> Measurement:
-    topic = new_topic(peer, PARTITION_COUNT)
-
-    def load() -> Load:
-        return clients.produce(
-            peer.bootstrap_server, topic, value_bytes=VALUE_BYTES, seconds=seconds, style=style
-        )
-
-    measurement, _ = observed(peer, UNIT, load)
-    peer.delete_topic(topic)
-    return measurement
-
-
 def raw_rows(producer_count: int) -> list[Row]:
     producers = "1 producer" if producer_count == 1 else f"{producer_count} producers"
 
@@ -79,7 +64,7 @@ def raw_rows(producer_count: int) -> list[Row]:
         measure = partial(raw, kind, producer_count)
         title = f"{name}, {producers}"
         other = f"{against}, {producers}" if against else ""
-        return Row("commit every 100 ms", "raw", title, UNIT, measure, other)
+        return Row("produce", "raw", title, UNIT, measure, other)
 
     return [
         row("plain", Writer),

@@ -5,6 +5,7 @@ They are alike but for who they say they are and for the commits, so that the di
 
 from __future__ import annotations
 
+import os
 import select
 import time
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProd
 
 # As much as an idempotent producer may have unanswered.
 IN_FLIGHT = 5
-COMMIT_SECONDS = 0.1
+COMMIT_SECONDS = float(os.environ.get("BENCH_COMMIT_INTERVAL_MS", "100")) / 1000
 NOBODY = -1
 
 
