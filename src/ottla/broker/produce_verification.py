@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Coroutine, Sequence
+from typing import Any, NamedTuple
 
 from ottla.broker.node import Node
 from ottla.broker.shard import Shard
-from ottla.broker.verifying import confirm, for_produce
+from ottla.broker.verifying import Errors, confirm, for_produce
 from ottla.core.append import Prepared
 from ottla.core.producer_state import Verification
 from ottla.core.turn import Producer
@@ -47,30 +47,32 @@ def transaction_version(version: int) -> int:
 def unverified_batch(
     shard: Shard, prepared: Prepared, version: int, response: PartitionProduceResponse
 ) -> Unverified | None:
-    """What is to be confirmed of a batch that was not appended; None if it failed for another reason.
-
-    The records are copied: others receive into the same buffer while the coordinator is asked.
-    """
+    """What is to be confirmed of a batch that was not appended; None if it failed for another reason."""
     header = prepared.header
     if not header.is_transactional:
         return None
     verification = shard.partition.verification_for(header, transaction_version(version))
     if not isinstance(verification, Verification):
         return None
-    kept = prepared._replace(data=bytearray(prepared.data))
     producer = Producer(header.producer_id, header.producer_epoch)
     ref = shard.log.ref
     partition = TopicPartition(ref.topic, ref.partition)
-    return Unverified(partition, producer, verification, kept, response)
+    return Unverified(partition, producer, verification, prepared, response)
 
 
-async def verify(
+def kept(batch: Unverified) -> Unverified:
+    """As it was, with the records copied: others receive into the same buffer while the coordinator is asked."""
+    prepared = batch.prepared
+    return batch._replace(prepared=prepared._replace(data=bytearray(prepared.data)))
+
+
+def verify(
     node: Node,
     transactional_id: str,
     version: int,
     unverified: Sequence[Unverified],
-) -> dict[TopicPartition, ErrorCode]:
-    """Asks the coordinator about all of them at once; the errors are as Produce tells them."""
+) -> Errors | Coroutine[Any, Any, Errors]:
+    """What the coordinator says of all of them, who is asked once."""
     wanted = transaction_version(version)
     partitions = list(dict.fromkeys(batch.partition for batch in unverified))
     if wanted < VERSION_2 and not node.config.transaction_partition_verification_enable:
@@ -79,6 +81,9 @@ async def verify(
     if len(producers) > 1:
         return dict.fromkeys(partitions, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     (producer,) = producers
-    errors = await confirm(node, transactional_id, producer, partitions, wanted)
-    knows_abortable = version >= FIRST_VERSION_WITH_ABORTABLE
-    return {partition: for_produce(error, knows_abortable) for partition, error in errors.items()}
+    return confirm(node, transactional_id, producer, partitions, wanted)
+
+
+def error_for_client(error: ErrorCode, version: int) -> ErrorCode:
+    """An error of the coordinator as Produce tells it."""
+    return for_produce(error, version >= FIRST_VERSION_WITH_ABORTABLE)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
+from typing import Any
 
 from ottla.broker.addresses import brokers_seen_by
 from ottla.broker.node import Node
 from ottla.broker.produce_verification import (
     Unverified,
+    error_for_client,
+    kept,
     topic_name,
     unverified_batch,
     verify,
 )
 from ottla.broker.request import Answer, CloseConnectionError, RequestContext
 from ottla.broker.shard import Appended, Shard
+from ottla.broker.verifying import Errors
 from ottla.core.append import Rejected, prepare
 from ottla.core.catalog import INTERNAL_TOPICS
 from ottla.errors import ErrorCode
@@ -55,7 +59,13 @@ def handle(node: Node, request: ProduceRequest, context: RequestContext) -> Answ
     ]
     response = ProduceResponse(responses=responses)
     if unverified:
-        return _append_verified(node, request, context, response, unverified, waits)
+        # A transaction begins on some of the partitions: whether that is so, the coordinator knows (KIP-890).
+        assert request.transactional_id is not None
+        errors = verify(node, request.transactional_id, context.version, unverified)
+        if not isinstance(errors, dict):
+            batches = [kept(batch) for batch in unverified]
+            return _append_later(node, request, context, response, batches, errors, waits)
+        _append_verified(node, unverified, errors, context.version, waits)
     return _answer(node, request, context, response, waits)
 
 
@@ -76,29 +86,34 @@ def _answer(
     return response
 
 
-async def _append_verified(
+async def _append_later(
     node: Node,
     request: ProduceRequest,
     context: RequestContext,
     response: ProduceResponse,
-    unverified: list[Unverified],
+    unverified: Sequence[Unverified],
+    verified: Coroutine[Any, Any, Errors],
     waits: Waits,
 ) -> ProduceResponse | None:
-    """A transaction begins on some of the partitions: whether that is so, the coordinator knows (KIP-890)."""
-    assert request.transactional_id is not None
-    errors = await verify(node, request.transactional_id, context.version, unverified)
+    """The rest of a request whose coordinator has to be waited for."""
+    _append_verified(node, unverified, await verified, context.version, waits)
+    answer = _answer(node, request, context, response, waits)
+    if isinstance(answer, asyncio.Future):
+        answer = await answer
+    return answer
+
+
+def _append_verified(
+    node: Node, unverified: Sequence[Unverified], errors: Errors, version: int, waits: Waits
+) -> None:
     now_ms = node.cluster.clock.now_ms()
     for batch in unverified:
-        error = errors[batch.partition]
+        error = error_for_client(errors[batch.partition], version)
         appended = _append_batch(node, batch, now_ms) if error is ErrorCode.NONE else error
         if isinstance(appended, ErrorCode):
             _fail(batch.response, appended)
         elif appended.settled is not None:
             waits.append((batch.response, appended.settled))
-    answer = _answer(node, request, context, response, waits)
-    if isinstance(answer, asyncio.Future):
-        answer = await answer
-    return answer
 
 
 def _append_batch(node: Node, batch: Unverified, now_ms: int) -> Appended | ErrorCode:
