@@ -5,6 +5,7 @@ from __future__ import annotations
 from benchmarks.run import run
 
 from benchmarks import (
+    bench_commit_latency,
     bench_fetch,
     bench_group_load,
     bench_groups,
@@ -12,6 +13,8 @@ from benchmarks import (
     bench_offset_commit,
     bench_produce,
     bench_start,
+    bench_transactional_produce,
+    bench_transactions,
 )
 
 if __name__ == "__main__":
@@ -22,3 +25,9 @@ if __name__ == "__main__":
     run("groups", group_rows, starts=1, find_peers=bench_groups.find_peers)
     # And once more: a restart reads whatever was committed before.
     run("group-load", bench_group_load.ROWS, starts=1, find_peers=bench_groups.find_peers)
+    transaction_rows = [
+        *bench_transactions.ROWS,
+        *bench_transactional_produce.ROWS,
+        *bench_commit_latency.ROWS,
+    ]
+    run("transactions", transaction_rows, starts=1, find_peers=bench_transactions.find_peers)

@@ -16,6 +16,7 @@ STATISTICS_MS = 100
 CONSUMED_AT_ONCE = 1_000
 FLUSH_SECONDS = 60.0
 CONSUME_SECONDS = 10.0
+TRANSACTION_VALUE_BYTES = 100
 # So often that the coordinator's part of a rebalance is seen at all; the default is 3000.
 HEARTBEAT_MS = 100
 
@@ -100,6 +101,31 @@ def produce(
     if kept != records:
         raise RefusedError(f"{records} records were acknowledged and {kept} are there")
     return Load(request_count, records, records * value_bytes, elapsed)
+
+
+def commit(bootstrap_server: str, topic: str, *, partition_count: int, seconds: float) -> Load:
+    """Commits one transaction after the other, each with a record for every partition."""
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap_server,
+            "transactional.id": f"librdkafka-{topic}",
+            "log_level": 0,
+        }
+    )
+    producer.init_transactions(FLUSH_SECONDS)
+    value = b"x" * TRANSACTION_VALUE_BYTES
+    committed = 0
+    started = time.perf_counter()
+    end = started + seconds
+    while time.perf_counter() < end:
+        producer.begin_transaction()
+        for partition in range(partition_count):
+            producer.produce(topic, value, partition=partition)
+        producer.commit_transaction(FLUSH_SECONDS)
+        committed += 1
+    elapsed = time.perf_counter() - started
+    records = committed * partition_count
+    return Load(committed, records, 0, elapsed)
 
 
 def consume(

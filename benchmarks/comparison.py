@@ -24,6 +24,8 @@ class Row:
     name: str
     unit: str
     run: Callable[[Peer, float], Measurement]
+    # The name of the row that this one is also compared with, broker by broker.
+    against: str = ""
 
     @property
     def title(self) -> str:

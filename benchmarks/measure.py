@@ -60,6 +60,8 @@ class Measurement:
     latency_ms: dict[str, float] = field(default_factory=dict)
     duration_ms: float | None = None
     cpu_ms: float | None = None
+    # How many requests were answered with "come again".
+    put_off: int | None = None
 
 
 def percentiles_ms(seconds: list[float]) -> dict[str, float]:

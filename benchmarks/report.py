@@ -100,7 +100,7 @@ class Report:
 
     def markdown(self) -> str:
         tables = [
-            *(self._heading(), self._throughput(), self._latency()),
+            *(self._heading(), self._throughput(), self._between_rows(), self._latency()),
             *(self._durations(), self._footprint()),
         ]
         return "\n\n".join(filter(None, tables))
@@ -145,6 +145,24 @@ class Report:
         for what in costs:
             cells += [_cell(median_of(by_peer[name], what)) for name in self.versions]
         return cells
+
+    def _between_rows(self) -> str:
+        """Rows that are compared with another row of the same broker."""
+        lines = []
+        for row in self.results.rounds:
+            other = next(
+                (each for each in self.results.rounds if _is_compared_with(row, each)), None
+            )
+            if other is None:
+                continue
+            cells = [row.title, other.name]
+            for name in self.versions:
+                own, theirs = self.results.rounds[row][name], self.results.rounds[other][name]
+                cells.append(f"{median_ratio(own, theirs):.2f}")
+                cells.append(_cell(_cost_ratio(own, theirs)))
+            lines.append(cells)
+        header = [column for name in self.versions for column in (name, f"CPU {name}")]
+        return table(["row", "against", *header], lines) if lines else ""
 
     def _latency(self) -> str:
         rows = [row for row in self.results.rounds if not row.unit]
@@ -201,6 +219,20 @@ class Report:
                 ]
             )
         return table(["", *self.versions], lines)
+
+
+def _is_compared_with(row: Row, other: Row) -> bool:
+    return (row.against, row.driver, row.question) == (other.name, other.driver, other.question)
+
+
+def _cost_ratio(own: list[Measurement], other: list[Measurement]) -> float | None:
+    """Processor time per megabyte, of the rounds together: it is told in steps too large for one of them."""
+    own_cost, other_cost = (
+        median_of(rounds, lambda each: each.cpu_ms_per_mb) for rounds in (own, other)
+    )
+    if own_cost is None or not other_cost:
+        return None
+    return own_cost / other_cost
 
 
 def _duration_ms(measurement: Measurement) -> float | None:

@@ -5,20 +5,38 @@ from __future__ import annotations
 import threading
 from contextlib import ExitStack
 
-from tests.broker.requests import create, on_loop, read_values, session_with
+from tests.broker.requests import (
+    create,
+    fetch,
+    on_loop,
+    read_values,
+    records_in,
+    session_with,
+)
 from tests.broker.txn_requests import (
     PRODUCE_V2,
+    Identity,
     await_coordinator,
+    await_state,
     batch,
     become,
+    committed_values,
+    describe,
+    end_error,
     new_id,
+    send,
     send_request,
 )
 
 import ottla
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
-from ottla.wire.messages.produce import ProduceResponse
+from ottla.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 
 PRODUCERS = 4
 
@@ -51,3 +69,94 @@ def _check_together(broker: ottla.Broker, held: list[RawConnection], topic: str)
         (partition,) = answer.responses[0].partition_responses
         assert ErrorCode(partition.error_code) is ErrorCode.NONE
         assert read_values(connection, topic, number) == [b"of producer %d" % number]
+
+
+def _become_producer(connection: RawConnection) -> tuple[str, Identity]:
+    transactional_id = new_id()
+    await_coordinator(connection, transactional_id)
+    return transactional_id, become(connection, transactional_id)
+
+
+def _send_all(
+    connection: RawConnection, transactional_id: str, topic: str, batches: list[tuple[int, bytes]]
+) -> list[tuple[int, ErrorCode, int]]:
+    """Sends batches in one request; of each, the partition, the error and the base offset that were answered."""
+    data = [PartitionProduceData(index=partition, records=batch) for partition, batch in batches]
+    request = ProduceRequest(
+        transactional_id=transactional_id,
+        acks=-1,
+        timeout_ms=5000,
+        topic_data=[TopicProduceData(name=topic, partition_data=data)],
+    )
+    answer = connection.call(request, ProduceResponse, PRODUCE_V2)
+    return [
+        (each.index, ErrorCode(each.error_code), each.base_offset)
+        for each in answer.responses[0].partition_responses
+    ]
+
+
+def test_a_request_may_begin_a_transaction_on_some_partitions_and_go_on_with_it_on_others(
+    connection: RawConnection, topic: str
+) -> None:
+    create(connection, topic, 3)
+    transactional_id, who = _become_producer(connection)
+    assert send(connection, transactional_id, who, topic, 0, b"1", partition=1) is ErrorCode.NONE
+    answered = _send_all(
+        connection,
+        transactional_id,
+        topic,
+        [
+            (0, batch(who, 0, b"first of 0")),
+            (1, batch(who, 1, b"second of 1")),
+            (2, batch(who, 7, b"out of order")),
+        ],
+    )
+    assert answered == [
+        (0, ErrorCode.NONE, 0),
+        (1, ErrorCode.NONE, 1),
+        (2, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1),
+    ]
+    assert end_error(connection, transactional_id, who) is ErrorCode.NONE
+    await_state(connection, transactional_id, "CompleteCommit")
+    found = [committed_values(connection, topic, partition) for partition in range(3)]
+    assert found == [[b"first of 0"], [b"1", b"second of 1"], []]
+
+
+def test_two_batches_of_a_partition_in_one_request_may_begin_a_transaction(
+    connection: RawConnection, topic: str
+) -> None:
+    create(connection, topic)
+    transactional_id, who = _become_producer(connection)
+    batches = [(0, batch(who, 0, b"1")), (0, batch(who, 1, b"2"))]
+    answered = _send_all(connection, transactional_id, topic, batches)
+    assert answered == [(0, ErrorCode.NONE, 0), (0, ErrorCode.NONE, 1)]
+
+
+def test_the_first_batch_of_a_transaction_is_rewritten_once(
+    connection: RawConnection, topic: str
+) -> None:
+    # It is prepared before the coordinator is asked: a batch that has the broker's time already would be refused.
+    create(connection, topic, config={"message.timestamp.type": "LogAppendTime"})
+    transactional_id, who = _become_producer(connection)
+    request = send_request(transactional_id, topic, batch(who, 0, b"value"))
+    (partition,) = (
+        connection.call(request, ProduceResponse, PRODUCE_V2).responses[0].partition_responses
+    )
+    assert ErrorCode(partition.error_code) is ErrorCode.NONE
+    assert partition.log_append_time_ms > 0
+    (record,) = records_in(fetch(connection, topic, 0))
+    assert record.timestamp == partition.log_append_time_ms
+
+
+def test_a_batch_that_is_refused_does_not_join_the_transaction(
+    connection: RawConnection, topic: str
+) -> None:
+    create(connection, topic, 2)
+    transactional_id, who = _become_producer(connection)
+    damaged = bytearray(batch(who, 0, b"damaged"))
+    damaged[-1] ^= 1
+    batches = [(0, bytes(damaged)), (1, batch(who, 0, b"sound"))]
+    answered = _send_all(connection, transactional_id, topic, batches)
+    assert [error for _, error, _ in answered] == [ErrorCode.CORRUPT_MESSAGE, ErrorCode.NONE]
+    (found,) = describe(connection, transactional_id).topics
+    assert found.partitions == [1]

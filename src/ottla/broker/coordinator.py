@@ -173,25 +173,44 @@ class Coordinator(Generic[M]):
             lambda result: result,
         )
 
+    def ask_at_once(
+        self, decide: Callable[[M, Turn], Any], respond: Callable[[Any], Any]
+    ) -> asyncio.Future[Any] | Any:
+        """As `ask`, in a turn that is taken now, after what is in the queue: the response, if all of it is durable."""
+        if self.is_gone or not self.is_loaded:
+            return self.ask(decide, respond)
+        request = self._queue_up(
+            lambda machine, turn, ticket: turn.answer(ticket, decide(machine, turn)), respond
+        )
+        self._take_turn()
+        return request.future.result() if request.future.done() else request.future
+
     def _enqueue(
         self, decide: Callable[[M, Turn, Ticket], None], respond: Callable[[Any], Any]
     ) -> asyncio.Future[Any]:
-        request = Request(self._loop.create_future(), respond)
         if self.is_gone:
+            request = Request(self._loop.create_future(), respond)
             request.answer(ErrorCode.NOT_COORDINATOR)
             return request.future
-        self._waiting[request] = None
-        self._queue.append((request, lambda turn: decide(self.machine, turn, request)))
+        request = self._queue_up(decide, respond)
         if not self._drains_soon:
             self._drains_soon = True
             self._loop.call_soon(self._drain)
         return request.future
 
+    def _queue_up(
+        self, decide: Callable[[M, Turn, Ticket], None], respond: Callable[[Any], Any]
+    ) -> Request:
+        request = Request(self._loop.create_future(), respond)
+        self._waiting[request] = None
+        self._queue.append((request, lambda turn: decide(self.machine, turn, request)))
+        return request
+
     def _drain(self) -> None:
         self._drains_soon = False
-        if not self.is_loaded or self.is_gone:
-            return
-        self._take_turn()
+        # Somebody who could not wait may have taken the turn.
+        if self._queue and self.is_loaded and not self.is_gone:
+            self._take_turn()
 
     def _take_turn(self, *first: Decision) -> None:
         """Decides what is in the queue and applies it, then appends what was written."""

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine, Sequence
+from typing import Any, NamedTuple
+
 from ottla.broker.node import Node
 from ottla.broker.shard import Shard
-from ottla.broker.verifying import confirm, for_produce
+from ottla.broker.verifying import Errors, confirm, for_produce
+from ottla.core.append import Prepared
 from ottla.core.producer_state import Verification
 from ottla.core.turn import Producer
 from ottla.core.txn.events import VERSION_1, VERSION_2
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
-from ottla.records.batch import read_header
-from ottla.records.errors import CorruptRecordsError
-from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.messages.produce import PartitionProduceResponse, TopicProduceData
 
 FIRST_VERSION_WITH_ABORTABLE = 11
 FIRST_VERSION_OF_TRANSACTION_V2 = 12
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 
-# What has to be confirmed, and whose it is; and what came of it: the verification to append with, or the error.
-Verifications = dict[TopicPartition, tuple[Producer, Verification]]
-Verdicts = dict[tuple[str | None, int], Verification | ErrorCode]
+
+class Unverified(NamedTuple):
+    """A batch that would begin a transaction on its partition, and its answer, which waits for the coordinator's."""
+
+    partition: TopicPartition
+    producer: Producer
+    verification: Verification
+    prepared: Prepared
+    response: PartitionProduceResponse
 
 
 def topic_name(node: Node, topic: TopicProduceData, version: int) -> str | None:
@@ -36,62 +44,46 @@ def transaction_version(version: int) -> int:
     return VERSION_2 if version >= FIRST_VERSION_OF_TRANSACTION_V2 else VERSION_1
 
 
-def find_unverified(node: Node, request: ProduceRequest, version: int) -> Verifications:
-    """The partitions on which the append would open a transaction; other errors are the append's to find."""
-    found: Verifications = {}
-    for topic in request.topic_data:
-        name = topic_name(node, topic, version)
-        for data in topic.partition_data:
-            if name is not None:
-                unverified = _unverified(node, name, data, version)
-                if unverified is not None:
-                    found[TopicPartition(name, data.index)] = unverified
-    return found
-
-
-def _unverified(
-    node: Node, name: str, data: PartitionProduceData, version: int
-) -> tuple[Producer, Verification] | None:
-    shard = node.shard(name, data.index)
-    if not isinstance(shard, Shard) or data.records is None:
-        return None
-    try:
-        header = read_header(data.records, 0)
-    except CorruptRecordsError:
-        return None
+def unverified_batch(
+    shard: Shard, prepared: Prepared, version: int, response: PartitionProduceResponse
+) -> Unverified | None:
+    """What is to be confirmed of a batch that was not appended; None if it failed for another reason."""
+    header = prepared.header
     if not header.is_transactional:
         return None
     verification = shard.partition.verification_for(header, transaction_version(version))
     if not isinstance(verification, Verification):
         return None
-    return Producer(header.producer_id, header.producer_epoch), verification
+    producer = Producer(header.producer_id, header.producer_epoch)
+    ref = shard.log.ref
+    partition = TopicPartition(ref.topic, ref.partition)
+    return Unverified(partition, producer, verification, prepared, response)
 
 
-def keep_records(request: ProduceRequest) -> None:
-    """Copies the records out of the receive buffer."""
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            if data.records is not None:
-                data.records = memoryview(bytearray(data.records))
+def kept(batch: Unverified) -> Unverified:
+    """As it was, with the records copied: others receive into the same buffer while the coordinator is asked."""
+    prepared = batch.prepared
+    return batch._replace(prepared=prepared._replace(data=bytearray(prepared.data)))
 
 
-async def verify(
-    node: Node, request: ProduceRequest, version: int, unverified: Verifications
-) -> Verdicts:
-    """Asks the coordinator about all of them at once."""
+def verify(
+    node: Node,
+    transactional_id: str,
+    version: int,
+    unverified: Sequence[Unverified],
+) -> Errors | Coroutine[Any, Any, Errors]:
+    """What the coordinator says of all of them, who is asked once."""
     wanted = transaction_version(version)
+    partitions = list(dict.fromkeys(batch.partition for batch in unverified))
     if wanted < VERSION_2 and not node.config.transaction_partition_verification_enable:
-        return {partition: found for partition, (_, found) in unverified.items()}
-    producers = dict.fromkeys(producer for producer, _ in unverified.values())
+        return dict.fromkeys(partitions, ErrorCode.NONE)
+    producers = dict.fromkeys(batch.producer for batch in unverified)
     if len(producers) > 1:
-        return dict.fromkeys(unverified, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        return dict.fromkeys(partitions, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     (producer,) = producers
-    assert request.transactional_id is not None
-    errors = await confirm(node, request.transactional_id, producer, list(unverified), wanted)
-    knows_abortable = version >= FIRST_VERSION_WITH_ABORTABLE
-    return {
-        partition: unverified[partition][1]
-        if error is ErrorCode.NONE
-        else for_produce(error, knows_abortable)
-        for partition, error in errors.items()
-    }
+    return confirm(node, transactional_id, producer, partitions, wanted)
+
+
+def error_for_client(error: ErrorCode, version: int) -> ErrorCode:
+    """An error of the coordinator as Produce tells it."""
+    return for_produce(error, version >= FIRST_VERSION_WITH_ABORTABLE)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.crashpoints import CrashPoint, reach
 from ottla.broker.peers import UnreachableError
@@ -25,16 +25,17 @@ if TYPE_CHECKING:
 VERSION = 5
 
 Errors = dict[TopicPartition, ErrorCode]
+Answer = AddPartitionsToTxnResponse | UnreachableError
 
 
-async def confirm(
+def confirm(
     node: Node,
     transactional_id: str,
     producer: Producer,
     partitions: Sequence[TopicPartition],
     version: int,
-) -> Errors:
-    """What the coordinator says of each partition.
+) -> Errors | Coroutine[Any, Any, Errors]:
+    """What the coordinator says of each partition; one of this node may say it at once.
 
     A client of transaction version 2 does not register its partitions: what it writes to is part of its transaction.
     """
@@ -45,7 +46,17 @@ async def confirm(
     reach(CrashPoint.BEFORE_VERIFICATION)
     answer = node.cluster.peers.call(node, coordinator, request, VERSION)
     if isinstance(answer, asyncio.Future):
-        answer = await answer
+        return _confirmed_later(answer, partitions)
+    return _confirmed(answer, partitions)
+
+
+async def _confirmed_later(
+    answer: asyncio.Future[Answer], partitions: Sequence[TopicPartition]
+) -> Errors:
+    return _confirmed(await answer, partitions)
+
+
+def _confirmed(answer: Answer, partitions: Sequence[TopicPartition]) -> Errors:
     reach(CrashPoint.AFTER_VERIFICATION)
     if isinstance(answer, UnreachableError):
         return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -2,6 +2,7 @@
 
 import struct
 from enum import IntEnum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from ottla.records.batch import NO_LEADER_EPOCH, BatchFlag, build_batch
@@ -12,6 +13,8 @@ _KEY: Final = struct.Struct(">hh")
 _VALUE: Final = struct.Struct(">hi")
 _KEY_VERSION: Final = 0
 _VALUE_VERSION: Final = 0
+_MARKER_FLAGS: Final = BatchFlag.TRANSACTIONAL | BatchFlag.CONTROL
+MARKERS_KEPT: Final = 16
 
 
 class MarkerType(IntEnum):
@@ -64,6 +67,8 @@ def parse_marker(record: Record) -> EndTxnMarker | None:
     return EndTxnMarker(marker_type, coordinator_epoch)
 
 
+# The markers of a transaction are the same on all of its partitions.
+@lru_cache(maxsize=MARKERS_KEPT)
 def build_marker_batch(
     marker_type: MarkerType,
     *,
@@ -87,5 +92,5 @@ def build_marker_batch(
         leader_epoch=leader_epoch,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        flags=BatchFlag.TRANSACTIONAL | BatchFlag.CONTROL,
+        flags=_MARKER_FLAGS,
     )

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
+from typing import Any
 
 from ottla.broker.addresses import brokers_seen_by
 from ottla.broker.node import Node
 from ottla.broker.produce_verification import (
-    Verdicts,
-    Verifications,
-    find_unverified,
-    keep_records,
+    Unverified,
+    error_for_client,
+    kept,
     topic_name,
+    unverified_batch,
     verify,
 )
 from ottla.broker.request import Answer, CloseConnectionError, RequestContext
-from ottla.broker.shard import Shard
+from ottla.broker.shard import Appended, Shard
+from ottla.broker.verifying import Errors
 from ottla.core.append import Rejected, prepare
 from ottla.core.catalog import INTERNAL_TOPICS
-from ottla.core.producer_state import Verification
 from ottla.errors import ErrorCode
 from ottla.ports import FencedError
 from ottla.wire.messages.produce import (
@@ -43,43 +44,38 @@ Waits = list[tuple[PartitionProduceResponse, asyncio.Future[None]]]
 
 
 def handle(node: Node, request: ProduceRequest, context: RequestContext) -> Answer:
-    if request.transactional_id is not None:
-        verifications = find_unverified(node, request, context.version)
-        if verifications:
-            # Here and not in the coroutine, which begins after other connections have received into the same buffer.
-            keep_records(request)
-            return _verify_first(node, request, context, verifications)
-    return _append_request(node, request, context, {})
-
-
-async def _verify_first(
-    node: Node, request: ProduceRequest, context: RequestContext, unverified: Verifications
-) -> ProduceResponse | None:
-    """A transaction begins on some of the partitions: whether that is so, the coordinator knows (KIP-890)."""
-    verdicts = await verify(node, request, context.version, unverified)
-    answer = _append_request(node, request, context, verdicts)
-    if isinstance(answer, asyncio.Future):
-        answer = await answer
-    response: ProduceResponse | None = answer
-    return response
-
-
-def _append_request(
-    node: Node, request: ProduceRequest, context: RequestContext, verdicts: Verdicts
-) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
     waits: Waits = []
+    unverified: list[Unverified] = []
     now_ms = node.cluster.clock.now_ms()
     responses = [
         TopicProduceResponse(
             name=topic.name,
             topic_id=topic.topic_id,
             partition_responses=_append_all(
-                node, topic, request, context.version, now_ms, verdicts, waits
+                node, topic, request, context.version, now_ms, unverified, waits
             ),
         )
         for topic in request.topic_data
     ]
     response = ProduceResponse(responses=responses)
+    if unverified:
+        # A transaction begins on some of the partitions: whether that is so, the coordinator knows (KIP-890).
+        assert request.transactional_id is not None
+        errors = verify(node, request.transactional_id, context.version, unverified)
+        if not isinstance(errors, dict):
+            batches = [kept(batch) for batch in unverified]
+            return _append_later(node, request, context, response, batches, errors, waits)
+        _append_verified(node, unverified, errors, context.version, waits)
+    return _answer(node, request, context, response, waits)
+
+
+def _answer(
+    node: Node,
+    request: ProduceRequest,
+    context: RequestContext,
+    response: ProduceResponse,
+    waits: Waits,
+) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
     if request.acks == ACKS_NONE:
         _close_on_error(response)
         return None
@@ -90,18 +86,63 @@ def _append_request(
     return response
 
 
+async def _append_later(
+    node: Node,
+    request: ProduceRequest,
+    context: RequestContext,
+    response: ProduceResponse,
+    unverified: Sequence[Unverified],
+    verified: Coroutine[Any, Any, Errors],
+    waits: Waits,
+) -> ProduceResponse | None:
+    """The rest of a request whose coordinator has to be waited for."""
+    _append_verified(node, unverified, await verified, context.version, waits)
+    answer = _answer(node, request, context, response, waits)
+    if isinstance(answer, asyncio.Future):
+        answer = await answer
+    return answer
+
+
+def _append_verified(
+    node: Node, unverified: Sequence[Unverified], errors: Errors, version: int, waits: Waits
+) -> None:
+    now_ms = node.cluster.clock.now_ms()
+    for batch in unverified:
+        error = error_for_client(errors[batch.partition], version)
+        appended = _append_batch(node, batch, now_ms) if error is ErrorCode.NONE else error
+        if isinstance(appended, ErrorCode):
+            _fail(batch.response, appended)
+        elif appended.settled is not None:
+            waits.append((batch.response, appended.settled))
+
+
+def _append_batch(node: Node, batch: Unverified, now_ms: int) -> Appended | ErrorCode:
+    # Looked for again: it may have moved, or be that of another topic of the same name.
+    shard = node.shard(*batch.partition)
+    if not isinstance(shard, Shard):
+        return shard
+    appended = shard.append(batch.prepared, now_ms, batch.verification)
+    if isinstance(appended, Appended):
+        response = batch.response
+        response.error_code, response.error_message = ErrorCode.NONE, None
+        response.base_offset = appended.base_offset
+        response.log_append_time_ms = appended.append_time_ms
+        response.log_start_offset = shard.partition.start_offset
+    return appended
+
+
 def _append_all(
     node: Node,
     topic: TopicProduceData,
     request: ProduceRequest,
     version: int,
     now_ms: int,
-    verdicts: Verdicts,
+    unverified: list[Unverified],
     waits: Waits,
 ) -> list[PartitionProduceResponse]:
     name = topic_name(node, topic, version)
     return [
-        _append(node, name, data, request, version, now_ms, verdicts.get((name, data.index)), waits)
+        _append(node, name, data, request, version, now_ms, unverified, waits)
         for data in topic.partition_data
     ]
 
@@ -113,7 +154,7 @@ def _append(
     request: ProduceRequest,
     version: int,
     now_ms: int,
-    verdict: Verification | ErrorCode | None,
+    unverified: list[Unverified],
     waits: Waits,
 ) -> PartitionProduceResponse:
     if topic is None:
@@ -136,13 +177,16 @@ def _append(
     prepared = prepare(data.records, config, now_ms, version)
     if isinstance(prepared, Rejected):
         return _rejected(data.index, prepared)
-    if isinstance(verdict, ErrorCode):
-        return _failed(data.index, verdict)
     if prepared.header.is_transactional and request.transactional_id is None:
         return _failed(data.index, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    appended = shard.append(prepared, now_ms, verdict)
+    # Where its transaction is open already, a batch needs no confirmation: trying is the quickest way to know.
+    appended = shard.append(prepared, now_ms)
     if isinstance(appended, ErrorCode):
-        return _failed(data.index, appended)
+        response = _failed(data.index, appended)
+        found = unverified_batch(shard, prepared, version, response)
+        if found is not None:
+            unverified.append(found)
+        return response
     response = PartitionProduceResponse(
         index=data.index,
         error_code=ErrorCode.NONE,
@@ -164,6 +208,12 @@ def _failed(index: int, error: ErrorCode) -> PartitionProduceResponse:
     return PartitionProduceResponse(
         index=index, error_code=error, base_offset=-1, error_message=error.text
     )
+
+
+def _fail(response: PartitionProduceResponse, error: ErrorCode) -> None:
+    response.error_code = error
+    response.base_offset = -1
+    response.error_message = error.text
 
 
 def _rejected(index: int, rejected: Rejected) -> PartitionProduceResponse:
@@ -208,9 +258,7 @@ def _after(
                 if isinstance(failure, FencedError)
                 else ErrorCode.KAFKA_STORAGE_ERROR
             )
-            partition.error_code = error
-            partition.base_offset = -1
-            partition.error_message = error.text
+            _fail(partition, error)
         if left == 0 and not answer.done():
             finish()
             answer.set_result(response)

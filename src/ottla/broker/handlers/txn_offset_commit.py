@@ -78,9 +78,9 @@ async def _commit(
     if verification is not None and _must_ask(node, transaction_version):
         ref = coordinator.shard.log.ref
         mine = TopicPartition(ref.topic, ref.partition)
-        confirmed = await confirm(
-            node, request.transactional_id, producer, [mine], transaction_version
-        )
+        confirmed = confirm(node, request.transactional_id, producer, [mine], transaction_version)
+        if not isinstance(confirmed, dict):
+            confirmed = await confirmed
         if confirmed[mine] is not ErrorCode.NONE:
             return confirmed[mine]
     sender = CommitSender(
