@@ -6,13 +6,14 @@ python -m tests.history.mutants MUTANT serve ...
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from ottla.broker import produce_verification
 from ottla.broker.crashpoints import CrashPoint
 from ottla.broker.handlers import produce
 from ottla.broker.shard import AlreadySo, Shard
+from ottla.broker.verifying import Errors
 from ottla.core.group.events import OffsetCommitted
 from ottla.core.group.offsets import OffsetTable
 from ottla.core.partition import Partition
@@ -111,11 +112,16 @@ def ignore_verification() -> None:
     """What the coordinator says of a transaction's first batch on a partition is not heeded (KIP-890)."""
     verify = produce_verification.verify
 
-    async def careless(
-        node: Any, request: Any, version: int, unverified: produce_verification.Verifications
-    ) -> produce_verification.Verdicts:
-        await verify(node, request, version, unverified)
-        return {partition: found for partition, (_, found) in unverified.items()}
+    async def after(verdicts: Coroutine[Any, Any, Errors]) -> Errors:
+        return dict.fromkeys(await verdicts, ErrorCode.NONE)
+
+    def careless(
+        node: Any, transactional_id: str, version: int, unverified: Any
+    ) -> Errors | Coroutine[Any, Any, Errors]:
+        verdicts = verify(node, transactional_id, version, unverified)
+        if isinstance(verdicts, dict):
+            return dict.fromkeys(verdicts, ErrorCode.NONE)
+        return after(verdicts)
 
     _change(produce, "verify", careless)
 
