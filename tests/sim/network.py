@@ -67,6 +67,11 @@ class Exchange:
     is_abandoned: bool = False  # its connection is gone
 
     @property
+    def is_on_its_way(self) -> bool:
+        """Whether it may still have an effect."""
+        return self.answered_at is None and not self.is_abandoned and self.owner.is_alive
+
+    @property
     def name(self) -> str:
         return type(self.request).__name__.removesuffix("Request")
 
@@ -264,6 +269,8 @@ class Network:
         self.weather = CALM
         self.hosts: dict[int, Host] = {}
         self.exchanges: list[Exchange] = []
+        # Whether a request, in its version, may come a second time.
+        self.may_come_again: Callable[[Any, int], bool] = lambda request, version: True
         # Called with an exchange when its request reaches the node, and when the answer leaves it.
         self.on_arrival: list[Callable[[Exchange], None]] = []
         self.on_answer: list[Callable[[Exchange], None]] = []
@@ -303,7 +310,8 @@ class Network:
         )
         rng, weather = self.rng, self.weather
         if weather.doubled and rng.random() < weather.doubled:
-            self._send_ghost(exchange)
+            if self.may_come_again(request, version):
+                self._send_ghost(exchange)
         if weather.broken and rng.random() < weather.broken:
             self.loop.call_later(self._delay(), self._break, link)
         if weather.lost and rng.random() < weather.lost:

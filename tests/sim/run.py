@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from tests.sim.deletions import deleting
 from tests.sim.groups import group_options, grouping
 from tests.sim.producers import producing
+from tests.sim.transactions import transacting, txn_options
 from tests.sim.world import World, play
 
 MAX_FAILURES = 20
@@ -33,6 +34,7 @@ class Scenario(NamedTuple):
 SCENARIOS = {
     "producers": Scenario(producing, 3, lambda rng: {}),
     "groups": Scenario(grouping, 3, group_options),
+    "transactions": Scenario(transacting, 3, txn_options),
     "deletions": Scenario(deleting, 3, lambda rng: {"offsets.topic.num.partitions": 3}),
 }
 
