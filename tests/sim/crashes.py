@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.sim.loop import OWNER, NodeDiedError
+from tests.sim.network import NOBODY
 from tests.sim.world import World
 
 from ottla.broker import crashpoints
@@ -15,6 +16,7 @@ POINTS = list(CrashPoint)
 MAX_CRASHES = 4
 # How often a node passes the place that a seed is about before it dies there, at most.
 MAX_PASSED = 6
+MAX_AWAY_SECONDS = 2.0
 
 
 class Crashes:
@@ -39,7 +41,14 @@ class Crashes:
         self.world.trace.note("node {} is {}", node_id, point.value)
         self.world.crashes[point] = self.world.crashes.get(point, 0) + 1
         nodes.crash(node_id)
+        away_seconds = self.rng.uniform(0.05, MAX_AWAY_SECONDS)
+        loop = self.world.loop
+        loop.call_later(away_seconds, self._restart, node_id, context=NOBODY.context)
         raise NodeDiedError(point.value)
+
+    def _restart(self, node_id: int) -> None:
+        if node_id not in self.world.nodes.running:
+            self.world.nodes.start(node_id)
 
     def _is_due(self, point: CrashPoint) -> bool:
         if not self._left:

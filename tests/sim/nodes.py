@@ -209,11 +209,17 @@ class Nodes:
         self.cluster.move_leader(topic, partition, node_id)
 
 
-async def trouble(nodes: Nodes, rng: random.Random, seconds: float, topics: Sequence[str]) -> None:
+async def trouble(
+    nodes: Nodes,
+    rng: random.Random,
+    seconds: float,
+    topics: Sequence[str],
+    longest_peace_seconds: float = 6.0,
+) -> None:
     """Has nodes crash, restart, stand still and move their partitions for a while."""
     end = nodes.loop.time() + seconds
     while nodes.loop.time() < end:
-        await asyncio.sleep(rng.uniform(0.2, 6.0))
+        await asyncio.sleep(rng.uniform(0.2, longest_peace_seconds))
         down = [node_id for node_id in nodes.configs if node_id not in nodes.running]
         drawn = rng.random()
         if down and drawn < 0.4:

@@ -175,7 +175,7 @@ async def _play(world: World, rng: random.Random, crashes: Crashes) -> None:
     seconds = rng.uniform(4, 15)
     topics = [OUTPUT, GROUPS_TOPIC, TRANSACTIONS_TOPIC]
     lives = world.start(producers.live(setups, seconds))
-    await trouble(world.nodes, world.random("trouble"), seconds, topics)
+    await trouble(world.nodes, world.random("trouble"), seconds, topics, rng.choice([2.0, 8.0]))
     await lives
     crashes.is_active = False
     world.calm_down()

@@ -130,7 +130,7 @@ class TxnReader(TxnClient):
     async def run(self) -> None:
         while True:
             await self.read()
-            await self.pause(0.1, 2.0)
+            await self.pause(0.2, 3.0)
             if self.rng.random() < 0.05:
                 self.position = 0
 

@@ -125,7 +125,7 @@ class TxnProducer(TxnClient):
             await self._find_position()
         while True:
             await self._transact()
-            await self.pause(0, self.rng.choice([0.1, 1.0]))
+            await self.pause(0, self.rng.choice([0.01, 0.3]))
 
     async def _haunt(self) -> None:
         """Goes on although it was told that it is out."""
@@ -226,7 +226,10 @@ class TxnProducer(TxnClient):
         if error in (ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE):
             raise AbortError
         self.world.check(error in AGAIN, "{} is told {}", self.name, error.name)
-        await self.look_again(TRANSACTION, self.setup.transactional_id)
+        if error is ErrorCode.CONCURRENT_TRANSACTIONS:
+            await self.back_off()
+        else:
+            await self.look_again(TRANSACTION, self.setup.transactional_id)
 
     # Version 1: what belongs to a transaction is said before.
 
