@@ -15,7 +15,7 @@ from ottla.broker.crashpoints import CrashPoint
 POINTS = list(CrashPoint)
 MAX_CRASHES = 4
 # How often a node passes the place that a seed is about before it dies there, at most.
-MAX_PASSED = 6
+MAX_PASSED = 4
 MAX_AWAY_SECONDS = 2.0
 
 

@@ -32,6 +32,7 @@ RECEIVE_BUFFER_BYTES = 1 << 16
 PORT = 9092
 CORRELATION_END = SIZE_BYTES + 4
 GHOST_STAYS_SECONDS = 60.0
+OVER_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -309,9 +310,9 @@ class Network:
             request,
         )
         rng, weather = self.rng, self.weather
-        if weather.doubled and rng.random() < weather.doubled:
-            if self.may_come_again(request, version):
-                self._send_ghost(exchange)
+        is_doubled = weather.doubled and rng.random() < weather.doubled
+        if is_doubled and self.may_come_again(request, version):
+            self._send_ghost(exchange)
         if weather.broken and rng.random() < weather.broken:
             self.loop.call_later(self._delay(), self._break, link)
         if weather.lost and rng.random() < weather.lost:
@@ -408,6 +409,14 @@ class Network:
             and exchange.owner.is_alive
             and now - exchange.arrived_at > older_than_seconds
         ]
+
+    async def until_over(self, request: Any, first: int) -> None:
+        """Waits until nothing of a request is on its way; `first` is how many there were before it."""
+        while any(
+            exchange.request is request and exchange.is_on_its_way
+            for exchange in self.exchanges[first:]
+        ):
+            await asyncio.sleep(OVER_SECONDS)
 
     def _delay(self) -> float:
         weather = self.weather

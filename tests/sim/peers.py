@@ -14,8 +14,25 @@ from tests.sim.network import LinkBrokenError, Network
 from ottla.broker.cluster import Cluster
 from ottla.broker.node import Node
 from ottla.broker.peers import LocalPeers, UnreachableError
+from ottla.core.txn.events import VERSION_2
+from ottla.wire.messages.end_txn import EndTxnRequest
+from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
+from ottla.wire.messages.write_txn_markers import WriteTxnMarkersRequest
 
 TIMEOUT_SECONDS = 3.0
+# Of EndTxn and TxnOffsetCommit.
+FIRST_VERSION_OF_TRANSACTION_V2 = 5
+
+
+def can_be_told_apart(request: Any, version: int) -> bool:
+    """Whether brokers can tell that a request is a late one, of a transaction that is over.
+
+    In transactions of version 1 these carry nothing that tells one transaction of a producer from its next (KIP-890).
+    """
+    if isinstance(request, WriteTxnMarkersRequest):
+        return all(marker.transaction_version >= VERSION_2 for marker in request.markers)
+    is_of_one = isinstance(request, EndTxnRequest | TxnOffsetCommitRequest)
+    return not is_of_one or version >= FIRST_VERSION_OF_TRANSACTION_V2
 
 
 class SimulatedPeers:
@@ -36,6 +53,7 @@ class SimulatedPeers:
         )
 
     async def _ask(self, name: str, node_id: int, request: Any, version: int) -> Any:
+        first = len(self._network.exchanges)
         try:
             link = await self._network.connect(name, node_id)
         except LinkBrokenError as error:
@@ -43,6 +61,8 @@ class SimulatedPeers:
         try:
             return await link.call(request, version, TIMEOUT_SECONDS)
         except (TimeoutError, LinkBrokenError) as error:
+            if not can_be_told_apart(request, version):
+                await self._network.until_over(request, first)
             return UnreachableError(str(error))
         finally:
             link.close()

@@ -17,12 +17,14 @@ from tests.sim.disk import FINE, DiskWeather
 from tests.sim.groups import check_answers, check_leftovers, coordinators_work_in_slices
 from tests.sim.network import CALM, Weather
 from tests.sim.nodes import trouble
+from tests.sim.peers import can_be_told_apart
 from tests.sim.txn_clients import PlainProducer, TxnClient, TxnReader
 from tests.sim.txn_history import Place, TxnHistory
 from tests.sim.txn_invariants import Views, check_replays, unfinished
-from tests.sim.txn_producers import INPUT, Setup, TxnProducer, fetch_offset, may_come_again
+from tests.sim.txn_producers import INPUT, MAX_TRIES, Setup, TxnProducer, fetch_offset
 from tests.sim.world import World, every
 
+from ottla.broker.crashpoints import CrashPoint
 from ottla.core.catalog import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.core.partition import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.core.txn import machine
@@ -49,6 +51,7 @@ BAD_DISK = DiskWeather(
 BAD_DISKS = (FINE, BAD_DISK, replace(BAD_DISK, late=0.6, late_seconds=(0.1, 3.0)))
 # Epochs are used up soon in some worlds; 32766 is Kafka's last one.
 LAST_EPOCHS = (32766, 32766, 2, 6)
+GROUP_POINTS = (CrashPoint.BEFORE_GROUP_APPEND, CrashPoint.AFTER_GROUP_APPEND)
 CLOCK_SKEW_MS = 1000
 # The longest timeout of a transaction, the longest sweep, what was on its way, and a replay or two.
 SETTLES_WITHIN_SECONDS = 15 + 10 + 8 + 12
@@ -141,7 +144,7 @@ async def transacting(world: World) -> None:
 
 async def _play(world: World, rng: random.Random, crashes: Crashes) -> None:
     world.nodes.max_skew_ms = CLOCK_SKEW_MS
-    world.network.may_come_again = may_come_again
+    world.network.may_come_again = can_be_told_apart
     world.nodes.start_all()
     places: list[Place] = [(OUTPUT, number) for number in range(rng.randint(1, 3))]
     await create_topics(world, {OUTPUT: len(places), INPUT: 1})
@@ -153,16 +156,15 @@ async def _play(world: World, rng: random.Random, crashes: Crashes) -> None:
     ]
     doomed: list[Place] = []
     admin = Admin(world, "admin")
-    if rng.random() < 0.2:
+    needs_groups = crashes.favourite in GROUP_POINTS
+    if rng.random() < 0.2 and not needs_groups:
         await admin.make()
         doomed = [(DOOMED, number) for number in range(DOOMED_PARTITIONS)]
         background.append(world.start(admin.run()))
-    setups = [
-        Setup(
-            f"t{number}", places + doomed, f"g{number}" if rng.random() < 0.6 and not doomed else None
-        )
-        for number in range(rng.randint(1, 3))
-    ]
+    setups = []
+    for number in range(rng.randint(1, 3)):
+        copies = needs_groups or (rng.random() < 0.6 and not doomed)
+        setups.append(Setup(f"t{number}", places + doomed, f"g{number}" if copies else None))
     readers = [TxnReader(world, f"reader {at[1]}", at, READ_COMMITTED) for at in places]
     readers.append(TxnReader(world, "reader of all", places[0], READ_UNCOMMITTED))
     background += [world.start(reader.run()) for reader in readers]
@@ -172,7 +174,7 @@ async def _play(world: World, rng: random.Random, crashes: Crashes) -> None:
     world.network.weather = rng.choice(BAD_NETWORKS)
     world.nodes.store.weather = rng.choice(BAD_DISKS)
     crashes.is_active = True
-    seconds = rng.uniform(4, 15)
+    seconds = rng.uniform(3, 10)
     topics = [OUTPUT, GROUPS_TOPIC, TRANSACTIONS_TOPIC]
     lives = world.start(producers.live(setups, seconds))
     await trouble(world.nodes, world.random("trouble"), seconds, topics, rng.choice([2.0, 8.0]))
@@ -212,13 +214,13 @@ async def come_back(world: World, producers: Producers, setups: list[Setup]) -> 
     deadline = world.loop.time() + SETTLES_WITHIN_SECONDS
     for setup in setups:
         producer = producers.start(setup)
-        producer.pauses = 0
+        producer.pauses, producer.tries = 0, MAX_TRIES
         while not producer.committed:
             world.check(world.loop.time() < deadline, "{} commits nothing", producer.name)
             if producer.is_over:
                 # A call that was on its way since before has put it out.
                 producer = producers.start(setup)
-                producer.pauses = 0
+                producer.pauses, producer.tries = 0, MAX_TRIES
             await asyncio.sleep(0.5)
         producers.kill(producer)
 

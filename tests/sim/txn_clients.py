@@ -19,6 +19,8 @@ from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 GROUP, TRANSACTION = 0, 1
+# Less than what a slow request takes: those who ask again have their first request come later.
+TIMEOUT_SECONDS = 1.5
 LAST_FETCH_WITH_NAMES = 12
 LAST_PRODUCE_WITH_NAMES = 12
 # A reader that is told that there is more, and gets nothing, this many times is stuck.
@@ -33,6 +35,11 @@ class TxnClient(Client):
         self.leaders: dict[Place, int] = {}
         self.coordinators: dict[tuple[int, str], int] = {}
         self.first_versions[FindCoordinatorRequest] = 1
+
+    async def ask(
+        self, node_id: int, request: Any, timeout_seconds: float = TIMEOUT_SECONDS
+    ) -> Any | None:
+        return await super().ask(node_id, request, timeout_seconds)
 
     async def leader(self, place: Place) -> int:
         """The node to ask about a partition; any, if nobody knows."""

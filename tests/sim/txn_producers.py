@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from tests.sim.peers import can_be_told_apart
 from tests.sim.txn_clients import GROUP, TRANSACTION, TxnClient
 from tests.sim.txn_history import Identity, Place, Transaction, TxnHistory
 from tests.sim.world import World
@@ -63,14 +64,6 @@ FENCED = (
 )
 
 
-def may_come_again(request: Any, version: int) -> bool:
-    """Whether brokers can tell that a request is a late repetition.
-
-    Before version 5 these carry nothing that tells one transaction of a producer from the next (KIP-890).
-    """
-    return version >= 5 or not isinstance(request, EndTxnRequest | TxnOffsetCommitRequest)
-
-
 class FencedError(Exception):
     """The producer is told that it is out."""
 
@@ -100,7 +93,9 @@ class TxnProducer(TxnClient):
         self.version = version
         self.timeout_ms = self.rng.choice([3000, 6000, 15_000])
         self.is_stubborn = self.rng.random() < 0.3
-        self.pauses = self.rng.choice([0.0, 0.03, 0.15])
+        self.pauses = self.rng.choice([0.0, 0.05, 0.3])
+        # Those who give up soon end transactions while writes are on their way.
+        self.tries = self.rng.choice([1, MAX_TRIES])
         self.committed = 0
         self.is_over = False
         self._identity = Identity(-1, -1)
@@ -137,10 +132,10 @@ class TxnProducer(TxnClient):
                 continue
 
     async def _maybe_sleep(self) -> None:
-        """Stands still at times, for longer than its transaction lasts."""
+        """Stands still at times, which may be for longer than its transaction lasts."""
         if self.pauses and self.rng.random() < self.pauses:
             self.world.trace.note("{} falls asleep", self.name)
-            await self.pause(0.5, 2 * self.timeout_ms / 1000)
+            await self.pause(0.2, self.rng.choice([1.0, 2 * self.timeout_ms / 1000]))
 
     async def _transact(self) -> None:
         transaction = self.history.begin(self.name, self.setup.transactional_id, self._identity)
@@ -149,7 +144,7 @@ class TxnProducer(TxnClient):
         if self.version == VERSION_2:
             self._sequences.clear()
         copied = rng.randint(1, 3)
-        wants_commit, is_sent = rng.random() < 0.8, False
+        wants_commit, is_sent = rng.random() < 0.7, False
         try:
             await self._send_all(transaction, places, copied)
             is_sent = True
@@ -165,9 +160,7 @@ class TxnProducer(TxnClient):
         elif not is_sent and self.version == VERSION_1:
             await self._renew()
 
-    async def _send_all(
-        self, transaction: Transaction, places: list[Place], copied: int
-    ) -> None:
+    async def _send_all(self, transaction: Transaction, places: list[Place], copied: int) -> None:
         """Writes some values to each partition, to several of them at the same time."""
         number = transaction.number
         values: dict[Place, list[str]] = {place: [] for place in places}
@@ -295,7 +288,7 @@ class TxnProducer(TxnClient):
             base_sequence=sequence,
             flags=BatchFlag.TRANSACTIONAL,
         )
-        for _ in range(MAX_TRIES):
+        for _ in range(self.tries):
             error = await self.produce(place, batch, self.setup.transactional_id)
             if error is ErrorCode.NONE:
                 self._sequences[place] = sequence + len(values)
@@ -369,13 +362,8 @@ class TxnProducer(TxnClient):
 
     async def _until_over(self, request: Any, first: int) -> None:
         """Waits until nothing of a request is on its way, if brokers could not tell it from a later one."""
-        if may_come_again(request, self.version_of(type(request))):
-            return
-        while any(
-            exchange.request is request and exchange.is_on_its_way
-            for exchange in self.network.exchanges[first:]
-        ):
-            await asyncio.sleep(0.5)
+        if not can_be_told_apart(request, self.version_of(type(request))):
+            await self.network.until_over(request, first)
 
 
 async def fetch_offset(client: TxnClient, group_id: str) -> int:
