@@ -45,6 +45,9 @@ class Weather:
     lost: float = 0.0  # the connection is silent from then on
     broken: float = 0.0  # the connection ends
     doubled: float = 0.0  # a request comes a second time, by itself
+    between_nodes: float = (
+        1.0  # how much more often what nodes send to each other is slow, or doubled
+    )
 
 
 CALM = Weather()
@@ -216,6 +219,7 @@ class Link:
         self.inbound_at = 0.0
         self.outbound_at = 0.0
         self.is_silent = False
+        self.is_between_nodes = False
 
     async def call(self, request: Any, version: int, timeout_seconds: float) -> Any:
         """The answer; TimeoutError or LinkBrokenError if there is none, and then the link is of no more use."""
@@ -310,7 +314,8 @@ class Network:
             request,
         )
         rng, weather = self.rng, self.weather
-        is_doubled = weather.doubled and rng.random() < weather.doubled
+        worse = weather.between_nodes if link.is_between_nodes else 1.0
+        is_doubled = weather.doubled and rng.random() < worse * weather.doubled
         if is_doubled and self.may_come_again(request, version):
             self._send_ghost(exchange)
         if weather.broken and rng.random() < weather.broken:
@@ -321,7 +326,7 @@ class Network:
         if link.is_silent:
             exchange.is_abandoned = True
         else:
-            link.inbound_at = max(link.inbound_at, self.loop.time() + self._delay())
+            link.inbound_at = max(link.inbound_at, self.loop.time() + self._delay(worse))
             self._at_node(link.end, link.inbound_at, link.end.receive, frame, exchange)
         return exchange
 
@@ -394,7 +399,8 @@ class Network:
             self.trace.note("the answer to #{} is lost", exchange.number)
             link.is_silent = True
         if not link.is_silent:
-            link.outbound_at = max(link.outbound_at, self.loop.time() + self._delay())
+            worse = weather.between_nodes if link.is_between_nodes else 1.0
+            link.outbound_at = max(link.outbound_at, self.loop.time() + self._delay(worse))
             self.loop.call_at(link.outbound_at, link.answer, exchange, context=NOBODY.context)
 
     def unanswered(self, older_than_seconds: float) -> list[Exchange]:
@@ -418,9 +424,9 @@ class Network:
         ):
             await asyncio.sleep(OVER_SECONDS)
 
-    def _delay(self) -> float:
+    def _delay(self, worse: float = 1.0) -> float:
         weather = self.weather
-        if weather.slow and self.rng.random() < weather.slow:
+        if weather.slow and self.rng.random() < worse * weather.slow:
             return self._slow_delay()
         return self.rng.uniform(*weather.delay_seconds)
 

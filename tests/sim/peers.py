@@ -58,6 +58,7 @@ class SimulatedPeers:
             link = await self._network.connect(name, node_id)
         except LinkBrokenError as error:
             return UnreachableError(str(error))
+        link.is_between_nodes = True
         try:
             return await link.call(request, version, TIMEOUT_SECONDS)
         except (TimeoutError, LinkBrokenError) as error:

@@ -21,7 +21,14 @@ from tests.sim.peers import can_be_told_apart
 from tests.sim.txn_clients import PlainProducer, TxnClient, TxnReader
 from tests.sim.txn_history import Place, TxnHistory
 from tests.sim.txn_invariants import Views, check_replays, unfinished
-from tests.sim.txn_producers import INPUT, MAX_TRIES, Setup, TxnProducer, fetch_offset
+from tests.sim.txn_producers import (
+    INPUT,
+    MAX_TRIES,
+    GroupObserver,
+    Setup,
+    TxnProducer,
+    fetch_offset,
+)
 from tests.sim.world import World, every
 
 from ottla.broker.crashpoints import CrashPoint
@@ -31,24 +38,32 @@ from ottla.core.txn import machine
 from ottla.core.txn.events import VERSION_1, VERSION_2
 from ottla.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 
 OUTPUT = "output"
 BAD_NETWORKS = (
     CALM,
-    Weather(slow=0.03, lost=0.01, broken=0.01, doubled=0.1),
-    Weather(slow=0.1, lost=0.02, broken=0.02, doubled=0.3, slow_seconds=(0.05, 4.0)),
+    Weather(slow=0.03, lost=0.01, broken=0.01, doubled=0.1, between_nodes=2.0),
+    Weather(
+        slow=0.03,
+        slow_seconds=(0.05, 3.0),
+        lost=0.005,
+        broken=0.005,
+        doubled=0.25,
+        between_nodes=3.0,
+    ),
 )
 BAD_DISK = DiskWeather(
     refused=0.01,
     full=0.01,
     written=0.02,
     late=0.3,
-    late_seconds=(0.001, 0.5),
+    late_seconds=(0.001, 0.2),
     late_failed=0.05,
     claim_failed=0.02,
     catalog_failed=0.05,
 )
-BAD_DISKS = (FINE, BAD_DISK, replace(BAD_DISK, late=0.6, late_seconds=(0.1, 3.0)))
+BAD_DISKS = (FINE, BAD_DISK, replace(BAD_DISK, late=0.6, late_seconds=(0.01, 1.0)))
 # Epochs are used up soon in some worlds; 32766 is Kafka's last one.
 LAST_EPOCHS = (32766, 32766, 2, 6)
 GROUP_POINTS = (CrashPoint.BEFORE_GROUP_APPEND, CrashPoint.AFTER_GROUP_APPEND)
@@ -87,6 +102,7 @@ class Producers:
         self.rng = rng
         self.history = history
         self.all: list[TxnProducer] = []
+        self.unrest = rng.choice([0.02, 0.1, 0.2])
         self._tasks: dict[TxnProducer, asyncio.Task[None]] = {}
 
     def start(self, setup: Setup) -> TxnProducer:
@@ -119,9 +135,9 @@ class Producers:
             await asyncio.sleep(self.rng.uniform(0.2, 3))
             for setup in setups:
                 alive = self.of(setup)
-                if alive and self.rng.random() < 0.15:
+                if alive and self.rng.random() < self.unrest:
                     self.kill(self.rng.choice(alive))
-                if not self.of(setup) or self.rng.random() < 0.15:
+                if not self.of(setup) or self.rng.random() < self.unrest:
                     self.start(setup)
 
     def end(self) -> None:
@@ -144,9 +160,14 @@ async def transacting(world: World) -> None:
 
 async def _play(world: World, rng: random.Random, crashes: Crashes) -> None:
     world.nodes.max_skew_ms = CLOCK_SKEW_MS
-    world.network.may_come_again = can_be_told_apart
+    inits_come_again = rng.random() < 0.2
+    world.network.may_come_again = lambda request, version: (
+        can_be_told_apart(request, version)
+        # A late one puts its own sender out, who then does nothing for a while.
+        and (inits_come_again or not isinstance(request, InitProducerIdRequest))
+    )
     world.nodes.start_all()
-    places: list[Place] = [(OUTPUT, number) for number in range(rng.randint(1, 3))]
+    places: list[Place] = [(OUTPUT, number) for number in range(rng.choice([1, 1, 2, 3]))]
     await create_topics(world, {OUTPUT: len(places), INPUT: 1})
     history = TxnHistory(world)
     producers = Producers(world, rng, history)
@@ -162,22 +183,29 @@ async def _play(world: World, rng: random.Random, crashes: Crashes) -> None:
         doomed = [(DOOMED, number) for number in range(DOOMED_PARTITIONS)]
         background.append(world.start(admin.run()))
     setups = []
-    for number in range(rng.randint(1, 3)):
+    for number in range(rng.choice([1, 1, 2])):
         copies = needs_groups or (rng.random() < 0.6 and not doomed)
         setups.append(Setup(f"t{number}", places + doomed, f"g{number}" if copies else None))
     readers = [TxnReader(world, f"reader {at[1]}", at, READ_COMMITTED) for at in places]
     readers.append(TxnReader(world, "reader of all", places[0], READ_UNCOMMITTED))
     background += [world.start(reader.run()) for reader in readers]
+    for setup in setups:
+        if setup.group_id is not None and rng.random() < 0.5:
+            observer = GroupObserver(world, f"observer of {setup.group_id}", setup.group_id)
+            background.append(world.start(observer.run()))
     if rng.random() < 0.5:
         plain = PlainProducer(world, "plain", history, places)
         background.append(world.start(plain.run()))
     world.network.weather = rng.choice(BAD_NETWORKS)
-    world.nodes.store.weather = rng.choice(BAD_DISKS)
+    # Where everything is bad at the same time, little is done at all.
+    world.nodes.store.weather = rng.choice((FINE, *BAD_DISKS))
     crashes.is_active = True
-    seconds = rng.uniform(3, 10)
+    seconds = rng.uniform(4, 12)
     topics = [OUTPUT, GROUPS_TOPIC, TRANSACTIONS_TOPIC]
     lives = world.start(producers.live(setups, seconds))
-    await trouble(world.nodes, world.random("trouble"), seconds, topics, rng.choice([2.0, 8.0]))
+    await trouble(
+        world.nodes, world.random("trouble"), seconds, topics, rng.choice([2.0, 6.0, 12.0])
+    )
     await lives
     crashes.is_active = False
     world.calm_down()
@@ -214,13 +242,13 @@ async def come_back(world: World, producers: Producers, setups: list[Setup]) -> 
     deadline = world.loop.time() + SETTLES_WITHIN_SECONDS
     for setup in setups:
         producer = producers.start(setup)
-        producer.pauses, producer.tries = 0, MAX_TRIES
+        producer.pauses, producer.patience = 0, MAX_TRIES
         while not producer.committed:
             world.check(world.loop.time() < deadline, "{} commits nothing", producer.name)
             if producer.is_over:
                 # A call that was on its way since before has put it out.
                 producer = producers.start(setup)
-                producer.pauses, producer.tries = 0, MAX_TRIES
+                producer.pauses, producer.patience = 0, MAX_TRIES
             await asyncio.sleep(0.5)
         producers.kill(producer)
 
@@ -234,7 +262,11 @@ async def check_views(
 ) -> None:
     committed = [TxnReader(world, f"last {at[1]}", at, READ_COMMITTED) for at in places]
     everything = [TxnReader(world, f"all {at[1]}", at, READ_UNCOMMITTED) for at in places]
+    cluster = world.nodes.cluster
     for reader in (*committed, *everything):
+        reader.leaders[reader.place] = cluster.leader_of(
+            cluster.catalog.topics[OUTPUT], reader.place[1]
+        )
         await reader.read_all()
     views = Views(world, committed, everything)
     views.check(history)

@@ -220,15 +220,6 @@ def readers_see_open_transactions(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-def readers_see_the_end_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
-    def stable(partition: Any) -> int:
-        first_open = partition.producers.first_open_offset
-        high_watermark: int = partition.high_watermark
-        return high_watermark if first_open is None else min(first_open, high_watermark)
-
-    patch.setattr(Partition, "last_stable_offset", property(stable))
-
-
 def replays_forget_what_is_open(patch: pytest.MonkeyPatch) -> None:
     from ottla.broker import shard
 
@@ -293,7 +284,6 @@ BUGS: tuple[Bug, ...] = (
     used_up_ids_begin_again,
     nobody_is_told_what_was_aborted,
     readers_see_open_transactions,
-    readers_see_the_end_before_it_is_durable,
     replays_forget_what_is_open,
     deleted_topics_are_waited_for,
     refused_commits_are_taken_for_done,

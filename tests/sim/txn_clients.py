@@ -119,7 +119,7 @@ class PlainProducer(TxnClient):
             error = await self.produce(place, build_batch([self.record(0, value)]))
             if error is ErrorCode.NONE:
                 self.history.plain[value] = None
-            await self.pause(0.2, 2.0)
+            await self.wait_between(0.2, 2.0)
 
 
 class TxnReader(TxnClient):
@@ -137,7 +137,7 @@ class TxnReader(TxnClient):
     async def run(self) -> None:
         while True:
             await self.read()
-            await self.pause(0.2, 3.0)
+            await self.wait_between(0.2, 3.0)
             if self.rng.random() < 0.05:
                 self.position = 0
 

@@ -40,6 +40,8 @@ class Transaction:
     transactional_id: str
     identity: Identity
     values: dict[Place, list[str]] = field(default_factory=dict)
+    group_id: str | None = None
+    offset: int = 0  # that the group is at if it is committed
     commits: list[Exchange] = field(default_factory=list)  # that reached a node
 
     def outcome(self) -> str:
@@ -55,11 +57,17 @@ def _error(exchange: Exchange) -> ErrorCode | None:
     return None if exchange.response is None else ErrorCode(exchange.response.error_code)
 
 
-@dataclass
-class Given:
+class Given(NamedTuple):
     """An identity that a node has answered, and when."""
 
     identity: Identity
+    at: float
+
+
+class Told(NamedTuple):
+    """An offset that a group is at, since somebody was told of it or of the end of its transaction."""
+
+    offset: int
     at: float
 
 
@@ -75,6 +83,7 @@ class TxnHistory:
         self._given: dict[str, list[Given]] = {}
         self._inits: dict[str, list[Given]] = {}
         self._owners: dict[int, str] = {}
+        self._offsets: dict[str, list[Told]] = {}
         world.network.on_arrival.append(self._arrived)
         world.network.on_answer.append(self._answered)
 
@@ -98,6 +107,8 @@ class TxnHistory:
 
     def _answered(self, exchange: Exchange) -> None:
         name = exchange.name
+        if name == "OffsetFetch" and exchange.request.require_stable:
+            self._fetched(exchange)
         if name not in ("InitProducerId", "EndTxn"):
             return
         if exchange.response.error_code != ErrorCode.NONE:
@@ -129,6 +140,9 @@ class TxnHistory:
             self._check(
                 asked >= newer, exchange, "{} ends a transaction after {} was given", asked, newer
             )
+        transaction = self._ends.get(id(request))
+        if transaction is not None and transaction.group_id is not None:
+            self._tell(transaction.group_id, transaction.offset)
         given = identity_in(exchange.response)
         if given.producer_id < 0:
             return  # an older version
@@ -137,6 +151,31 @@ class TxnHistory:
             self._check(given >= earlier, exchange, "{} is given after {}", given, earlier)
         self._check(given > asked, exchange, "{} goes on as {}", asked, given)
         self._give(self._given, request.transactional_id, given)
+
+    def _fetched(self, exchange: Exchange) -> None:
+        """Whoever wants what is stable is told of everything that was committed before, or has to wait."""
+        answer = exchange.response
+        found = answer.groups[0] if answer.groups else answer
+        if found.error_code != ErrorCode.NONE:
+            return
+        partition = found.topics[0].partitions[0]
+        if partition.error_code != ErrorCode.NONE:
+            return
+        group_id = found.group_id if answer.groups else exchange.request.group_id
+        assert exchange.arrived_at is not None
+        for told in self._offsets.get(group_id, ()):
+            self._check(
+                told.at >= exchange.arrived_at or partition.committed_offset >= told.offset,
+                exchange,
+                "{} is at {} after {}",
+                group_id,
+                partition.committed_offset,
+                told.offset,
+            )
+        self._tell(group_id, partition.committed_offset)
+
+    def _tell(self, group_id: str, offset: int) -> None:
+        self._offsets.setdefault(group_id, []).append(Told(offset, self.world.loop.time()))
 
     def _own(self, given: Identity, transactional_id: str, exchange: Exchange) -> None:
         owner = self._owners.setdefault(given.producer_id, transactional_id)

@@ -34,7 +34,7 @@ from ottla.wire.messages.txn_offset_commit import (
 )
 
 INPUT = "input"
-MAX_TRIES = 6
+MAX_TRIES = 12
 FIRST_INIT_WITH_EPOCHS = 3
 # The versions that a client of transaction version 1 speaks, and one of version 2.
 VERSIONS: dict[int, dict[type[Any], tuple[int, int]]] = {
@@ -93,9 +93,9 @@ class TxnProducer(TxnClient):
         self.version = version
         self.timeout_ms = self.rng.choice([3000, 6000, 15_000])
         self.is_stubborn = self.rng.random() < 0.3
-        self.pauses = self.rng.choice([0.0, 0.05, 0.3])
+        self.pauses = self.rng.choice([0.0, 0.05, 0.2])
         # Those who give up soon end transactions while writes are on their way.
-        self.tries = self.rng.choice([1, MAX_TRIES])
+        self.patience = self.rng.choice([1, MAX_TRIES])
         self.committed = 0
         self.is_over = False
         self._identity = Identity(-1, -1)
@@ -120,12 +120,12 @@ class TxnProducer(TxnClient):
             await self._find_position()
         while True:
             await self._transact()
-            await self.pause(0, self.rng.choice([0.01, 0.3]))
+            await self.wait_between(0, self.rng.choice([0.01, 0.3]))
 
     async def _haunt(self) -> None:
         """Goes on although it was told that it is out."""
         for _ in range(3):
-            await self.pause(0.1, 3)
+            await self.wait_between(0.1, 3)
             try:
                 await self._transact()
             except FencedError:
@@ -135,7 +135,8 @@ class TxnProducer(TxnClient):
         """Stands still at times, which may be for longer than its transaction lasts."""
         if self.pauses and self.rng.random() < self.pauses:
             self.world.trace.note("{} falls asleep", self.name)
-            await self.pause(0.2, self.rng.choice([1.0, 2 * self.timeout_ms / 1000]))
+            longest = 2 * self.timeout_ms / 1000 if self.rng.random() < 0.2 else 1.0
+            await self.wait_between(0.1, longest)
 
     async def _transact(self) -> None:
         transaction = self.history.begin(self.name, self.setup.transactional_id, self._identity)
@@ -144,6 +145,7 @@ class TxnProducer(TxnClient):
         if self.version == VERSION_2:
             self._sequences.clear()
         copied = rng.randint(1, 3)
+        transaction.group_id, transaction.offset = self.setup.group_id, self._position + copied
         wants_commit, is_sent = rng.random() < 0.7, False
         try:
             await self._send_all(transaction, places, copied)
@@ -220,9 +222,13 @@ class TxnProducer(TxnClient):
             raise AbortError
         self.world.check(error in AGAIN, "{} is told {}", self.name, error.name)
         if error is ErrorCode.CONCURRENT_TRANSACTIONS:
-            await self.back_off()
+            await self._try_soon()
         else:
             await self.look_again(TRANSACTION, self.setup.transactional_id)
+
+    async def _try_soon(self) -> None:
+        """Markers are on their way, most probably, which takes but a moment."""
+        await self.wait_between(0.02, 0.3)
 
     # Version 1: what belongs to a transaction is said before.
 
@@ -288,14 +294,16 @@ class TxnProducer(TxnClient):
             base_sequence=sequence,
             flags=BatchFlag.TRANSACTIONAL,
         )
-        for _ in range(self.tries):
+        unanswered = 0
+        for _ in range(MAX_TRIES):
             error = await self.produce(place, batch, self.setup.transactional_id)
             if error is ErrorCode.NONE:
                 self._sequences[place] = sequence + len(values)
                 return
-            if error is not None and not error.retriable:
+            unanswered += error is None
+            if unanswered == self.patience or not (error is None or error.retriable):
                 break
-            await self.back_off()
+            await self._try_soon()
         raise AbortError
 
     # Offsets.
@@ -389,3 +397,16 @@ async def fetch_offset(client: TxnClient, group_id: str) -> int:
             if partition.error_code == ErrorCode.NONE:
                 return max(0, int(partition.committed_offset))
         await client.look_again(GROUP, group_id)
+
+
+class GroupObserver(TxnClient):
+    """Looks again and again where a group is."""
+
+    def __init__(self, world: World, name: str, group_id: str) -> None:
+        super().__init__(world, name)
+        self.group_id = group_id
+
+    async def run(self) -> None:
+        while True:
+            await fetch_offset(self, self.group_id)
+            await self.wait_between(0.1, 2)
