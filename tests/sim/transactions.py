@@ -73,15 +73,30 @@ SETTLES_WITHIN_SECONDS = 15 + 10 + 8 + 12
 
 
 def txn_options(rng: random.Random) -> dict[str, object]:
-    return {
+    options: dict[str, object] = {
         "offsets.topic.num.partitions": rng.choice([1, 2]),
         "transaction.state.log.num.partitions": rng.choice([1, 2]),
         "transaction.state.log.min.isr": rng.choice([1, 2]),
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": rng.choice([1000, 10_000]),
         "transaction.partition.verification.enable": True,
         "auto.create.topics.enable": False,
-        "log.cleaner.enable": False,
+        "log.segment.bytes": rng.choice([300, 1 << 20]),
+        "log.cleaner.enable": rng.random() < 0.15,
     }
+    if options["log.cleaner.enable"]:
+        options |= {
+            "offsets.topic.segment.bytes": 300,
+            "transaction.state.log.segment.bytes": 300,
+            "log.cleaner.backoff.ms": 500,
+            "log.cleaner.min.cleanable.ratio": 0,
+            "log.cleaner.delete.retention.ms": rng.choice([0, 3000]),
+        }
+    if rng.random() < 0.1:
+        options |= {
+            "transactional.id.expiration.ms": 2000,
+            "transaction.remove.expired.transaction.cleanup.interval.ms": 500,
+        }
+    return options
 
 
 @contextmanager
@@ -212,8 +227,8 @@ async def _play(world: World, rng: random.Random, crashes: Crashes) -> None:
     producers.end()
     for task in background[2:]:
         task.cancel()
-    if doomed:
-        await admin.make()
+    for setup in setups:
+        setup.places = places  # a deletion may still be on its way
     if rng.random() < 0.5:
         await settle(world)
     await come_back(world, producers, setups)
