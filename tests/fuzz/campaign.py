@@ -76,8 +76,9 @@ def sim(folder: Path, seed: int) -> str:
     """A failure names the command that plays it alone."""
     count, results = number("CAMPAIGN_WORLDS", 5_000), []
     for name in SCENARIOS:
-        steps = play_seeds(name, range(seed, seed + count))
-        results.append(f"{count} worlds of {name}, {steps} steps")
+        played = play_seeds(name, range(seed, seed + count))
+        played.check(name)
+        results.append(f"{count} worlds of {name}, {played.steps} steps")
         print(f"  {results[-1]}", flush=True)
     return ", ".join(results)
 

@@ -39,3 +39,6 @@ class Client(Caller):
 
     async def back_off(self) -> None:
         await asyncio.sleep(RETRY_SECONDS * self.rng.uniform(0.5, 1.5))
+
+    async def wait_between(self, shortest_seconds: float, longest_seconds: float) -> None:
+        await asyncio.sleep(self.rng.uniform(shortest_seconds, longest_seconds))

@@ -214,6 +214,8 @@ def cut_tail(partition: Partition, batch_count: int) -> None:
         segment.end_offset = last_offsets[-1] + 1 if last_offsets else segment.base_offset
         segment.max_timestamp_ms = max(segment.timestamps_ms, default=-1)
     end_offset = partition.segments[-1].end_offset
+    kept = [span for span in partition.segments[-1].aborted if span.last_offset < end_offset]
+    partition.segments[-1].aborted[:] = kept
     partition.epochs = [epoch for epoch in partition.epochs if epoch.start_offset < end_offset]
     for offset in [offset for offset in partition.snapshot_offsets if offset > end_offset]:
         partition.snapshot_offsets.remove(offset)

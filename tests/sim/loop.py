@@ -44,6 +44,10 @@ class Owner:
 OWNER: ContextVar[Owner | None] = ContextVar("owner", default=None)
 
 
+class NodeDiedError(BaseException):
+    """Ends what a node is doing at the moment of its death; no code of the broker catches it."""
+
+
 class NothingLeftToDoError(AssertionError):
     """Somebody waits, and there is no timer that could ever wake them."""
 
@@ -118,7 +122,7 @@ class VirtualLoop(_Loop):
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         # Without a handle it is about something that was garbage collected, whenever that was.
-        if "handle" in context:
+        if "handle" in context and not isinstance(context.get("exception"), NodeDiedError):
             self.failures.append(f"{context['message']}: {context.get('exception')!r}")
 
     def get_debug(self) -> bool:

@@ -32,6 +32,7 @@ RECEIVE_BUFFER_BYTES = 1 << 16
 PORT = 9092
 CORRELATION_END = SIZE_BYTES + 4
 GHOST_STAYS_SECONDS = 60.0
+OVER_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,9 @@ class Weather:
     lost: float = 0.0  # the connection is silent from then on
     broken: float = 0.0  # the connection ends
     doubled: float = 0.0  # a request comes a second time, by itself
+    between_nodes: float = (
+        1.0  # how much more often what nodes send to each other is slow, or doubled
+    )
 
 
 CALM = Weather()
@@ -65,6 +69,11 @@ class Exchange:
     answered_at: float | None = None
     response: Any = None
     is_abandoned: bool = False  # its connection is gone
+
+    @property
+    def is_on_its_way(self) -> bool:
+        """Whether it may still have an effect."""
+        return self.answered_at is None and not self.is_abandoned and self.owner.is_alive
 
     @property
     def name(self) -> str:
@@ -210,6 +219,7 @@ class Link:
         self.inbound_at = 0.0
         self.outbound_at = 0.0
         self.is_silent = False
+        self.is_between_nodes = False
 
     async def call(self, request: Any, version: int, timeout_seconds: float) -> Any:
         """The answer; TimeoutError or LinkBrokenError if there is none, and then the link is of no more use."""
@@ -264,6 +274,8 @@ class Network:
         self.weather = CALM
         self.hosts: dict[int, Host] = {}
         self.exchanges: list[Exchange] = []
+        # Whether a request, in its version, may come a second time.
+        self.may_come_again: Callable[[Any, int], bool] = lambda request, version: True
         # Called with an exchange when its request reaches the node, and when the answer leaves it.
         self.on_arrival: list[Callable[[Exchange], None]] = []
         self.on_answer: list[Callable[[Exchange], None]] = []
@@ -302,7 +314,9 @@ class Network:
             request,
         )
         rng, weather = self.rng, self.weather
-        if weather.doubled and rng.random() < weather.doubled:
+        worse = weather.between_nodes if link.is_between_nodes else 1.0
+        is_doubled = weather.doubled and rng.random() < worse * weather.doubled
+        if is_doubled and self.may_come_again(request, version):
             self._send_ghost(exchange)
         if weather.broken and rng.random() < weather.broken:
             self.loop.call_later(self._delay(), self._break, link)
@@ -312,7 +326,7 @@ class Network:
         if link.is_silent:
             exchange.is_abandoned = True
         else:
-            link.inbound_at = max(link.inbound_at, self.loop.time() + self._delay())
+            link.inbound_at = max(link.inbound_at, self.loop.time() + self._delay(worse))
             self._at_node(link.end, link.inbound_at, link.end.receive, frame, exchange)
         return exchange
 
@@ -385,7 +399,8 @@ class Network:
             self.trace.note("the answer to #{} is lost", exchange.number)
             link.is_silent = True
         if not link.is_silent:
-            link.outbound_at = max(link.outbound_at, self.loop.time() + self._delay())
+            worse = weather.between_nodes if link.is_between_nodes else 1.0
+            link.outbound_at = max(link.outbound_at, self.loop.time() + self._delay(worse))
             self.loop.call_at(link.outbound_at, link.answer, exchange, context=NOBODY.context)
 
     def unanswered(self, older_than_seconds: float) -> list[Exchange]:
@@ -401,9 +416,17 @@ class Network:
             and now - exchange.arrived_at > older_than_seconds
         ]
 
-    def _delay(self) -> float:
+    async def until_over(self, request: Any, first: int) -> None:
+        """Waits until nothing of a request is on its way; `first` is how many there were before it."""
+        while any(
+            exchange.request is request and exchange.is_on_its_way
+            for exchange in self.exchanges[first:]
+        ):
+            await asyncio.sleep(OVER_SECONDS)
+
+    def _delay(self, worse: float = 1.0) -> float:
         weather = self.weather
-        if weather.slow and self.rng.random() < weather.slow:
+        if weather.slow and self.rng.random() < worse * weather.slow:
             return self._slow_delay()
         return self.rng.uniform(*weather.delay_seconds)
 

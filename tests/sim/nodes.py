@@ -6,17 +6,19 @@ import asyncio
 import random
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 from tests.sim.disk import FaultyStore
-from tests.sim.loop import OWNER, Owner, VirtualLoop
+from tests.sim.loop import OWNER, NodeDiedError, Owner, VirtualLoop
 from tests.sim.network import NOBODY, Network, endpoint_of
+from tests.sim.peers import SimulatedPeers
 from tests.sim.trace import Trace
 
 from ottla.broker.cluster import Cluster
 from ottla.broker.compacting import Compactor
 from ottla.broker.node import Node
 from ottla.config.broker import BrokerConfig
+from ottla.errors import ErrorCode
 from ottla.model import topic_id_text
 from ottla.ports import PartitionRef
 
@@ -76,6 +78,21 @@ def at_home(owner: Owner, call: Callable[P, T]) -> Callable[P, T]:
     return inside
 
 
+def visited(owner: Owner, call: Callable[P, list[Any]]) -> Callable[P, list[Any]]:
+    """As `at_home`; if the owner dies of it, somebody else who called goes on with an error for an answer."""
+    inside = at_home(owner, call)
+
+    def outside(*args: P.args, **kwargs: P.kwargs) -> list[Any]:
+        if OWNER.get() is owner:
+            return call(*args, **kwargs)
+        try:
+            return inside(*args, **kwargs)
+        except NodeDiedError:
+            return [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+
+    return outside
+
+
 class Nodes:
     """Every node of the cluster, running or not."""
 
@@ -107,6 +124,7 @@ class Nodes:
 
     def _make_cluster(self) -> Cluster:
         cluster = Cluster(self.store, self.clock, self.ids)
+        cluster.peers = SimulatedPeers(cluster, self.network, self.rng)
         # What the cluster has begun goes on when the node dies that asked for it.
         forget = at_home(NOBODY, cluster.finish_deletions)
         cluster.finish_deletions = forget  # type: ignore[method-assign]
@@ -131,8 +149,8 @@ class Nodes:
         self.trace.note("{} starts", str(owner))
         node = Node(self.cluster, self.configs[node_id])
         # Others reach these as if they were in the same process; what comes of it belongs to this node.
-        node.groups.load_all = at_home(owner, node.groups.load_all)  # type: ignore[method-assign]
-        node.groups.ask_all = at_home(owner, node.groups.ask_all)  # type: ignore[method-assign]
+        node.groups.load_all = visited(owner, node.groups.load_all)  # type: ignore[method-assign]
+        node.groups.ask_all = visited(owner, node.groups.ask_all)  # type: ignore[method-assign]
         node.advertised = endpoint_of(node_id)
         node.uptime.watch()
         return node
@@ -165,6 +183,13 @@ class Nodes:
         self.network.detach(node_id)
         self.cluster.lose_node(node_id)
 
+    def node_of(self, owner: Owner) -> int | None:
+        """Which node this is, if it runs."""
+        for node_id, known in self._owners.items():
+            if known is owner and owner.is_alive:
+                return node_id
+        return None
+
     def freeze(self, node_id: int, seconds: float) -> None:
         """Stops a node for a while, as a suspended process is stopped; nobody else notices."""
         self.trace.note("node {} stands still for {} s", node_id, round(seconds, 1))
@@ -184,11 +209,17 @@ class Nodes:
         self.cluster.move_leader(topic, partition, node_id)
 
 
-async def trouble(nodes: Nodes, rng: random.Random, seconds: float, topics: Sequence[str]) -> None:
+async def trouble(
+    nodes: Nodes,
+    rng: random.Random,
+    seconds: float,
+    topics: Sequence[str],
+    longest_peace_seconds: float = 6.0,
+) -> None:
     """Has nodes crash, restart, stand still and move their partitions for a while."""
     end = nodes.loop.time() + seconds
     while nodes.loop.time() < end:
-        await asyncio.sleep(rng.uniform(0.2, 6.0))
+        await asyncio.sleep(rng.uniform(0.2, longest_peace_seconds))
         down = [node_id for node_id in nodes.configs if node_id not in nodes.running]
         drawn = rng.random()
         if down and drawn < 0.4:

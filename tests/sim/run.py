@@ -17,7 +17,10 @@ from typing import Any, NamedTuple
 from tests.sim.deletions import deleting
 from tests.sim.groups import group_options, grouping
 from tests.sim.producers import producing
+from tests.sim.transactions import transacting, txn_options
 from tests.sim.world import World, play
+
+from ottla.broker.crashpoints import CrashPoint
 
 MAX_FAILURES = 20
 
@@ -28,11 +31,13 @@ class Scenario(NamedTuple):
     play: Callable[[World], Coroutine[Any, Any, None]]
     node_count: int
     options: Callable[[random.Random], dict[str, object]]
+    places: tuple[CrashPoint, ...] = ()  # at which nodes die
 
 
 SCENARIOS = {
     "producers": Scenario(producing, 3, lambda rng: {}),
     "groups": Scenario(grouping, 3, group_options),
+    "transactions": Scenario(transacting, 3, txn_options, tuple(CrashPoint)),
     "deletions": Scenario(deleting, 3, lambda rng: {"offsets.topic.num.partitions": 3}),
 }
 
@@ -61,9 +66,27 @@ def command(name: str, seed: int) -> str:
     return f"python -m tests.sim.run {name} --seed {seed}"
 
 
-def play_seeds(name: str, seeds: Iterable[int]) -> int:
-    """Plays many; says how many callbacks that took."""
-    return sum(play_seed(name, seed).loop.steps for seed in seeds)
+class Played(NamedTuple):
+    """What it took to play many, and how often nodes died at which named place."""
+
+    steps: int
+    crashes: dict[CrashPoint, int]
+
+    def check(self, name: str) -> None:
+        """A scenario in which nodes die at named places leaves none of them out."""
+        missing = [point.name for point in SCENARIOS[name].places if not self.crashes.get(point)]
+        assert not missing, f"in {name} no node ever died at {', '.join(missing)}"
+
+
+def play_seeds(name: str, seeds: Iterable[int]) -> Played:
+    """Plays many."""
+    steps, crashes = 0, dict.fromkeys(SCENARIOS[name].places, 0)
+    for seed in seeds:
+        world = play_seed(name, seed)
+        steps += world.loop.steps
+        for point, count in world.crashes.items():
+            crashes[point] += count
+    return Played(steps, crashes)
 
 
 def _show(name: str, seed: int) -> int:
@@ -89,15 +112,19 @@ def main() -> int:
     if given.count == 1:
         return _show(given.scenario, given.seed)
     failed, began = 0, time.monotonic()
+    crashes: dict[CrashPoint, int] = {}
     for seed in range(given.seed, given.seed + given.count):
         try:
-            play_seed(given.scenario, seed)
+            for point, count in play_seed(given.scenario, seed).crashes.items():
+                crashes[point] = crashes.get(point, 0) + count
         except SeedFailedError as error:
             failed += 1
             print(error, flush=True)
             if failed == MAX_FAILURES:
                 print("and so on")
                 break
+    for point in SCENARIOS[given.scenario].places:
+        print(f"{crashes.get(point, 0):6} nodes died {point.value}")
     print(f"{given.count} seeds, {failed} failed, {time.monotonic() - began:.0f} s")
     return bool(failed)
 

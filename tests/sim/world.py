@@ -14,6 +14,7 @@ from tests.sim.network import CALM, Caller, Network
 from tests.sim.nodes import Nodes
 from tests.sim.trace import Trace, described
 
+from ottla.broker.crashpoints import CrashPoint
 from ottla.config.broker import BrokerConfig
 
 
@@ -34,6 +35,7 @@ class World:
             for node_id in range(1, node_count + 1)
         }
         self.partition_counts: dict[str, int] = {}  # of the topics that clients use
+        self.crashes: dict[CrashPoint, int] = {}  # at named places
         self._numbers = 0
         self.nodes = Nodes(self.loop, self.random("nodes"), self.trace, self.network, configs)
 

@@ -1,0 +1,69 @@
+"""How simulated nodes ask each other: over the same network as clients, with every call on a connection of its own.
+
+So a marker can be slow, be lost, come twice, or come after one that was sent later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+from tests.sim.network import LinkBrokenError, Network
+
+from ottla.broker.cluster import Cluster
+from ottla.broker.node import Node
+from ottla.broker.peers import LocalPeers, UnreachableError
+from ottla.core.txn.events import VERSION_2
+from ottla.wire.messages.end_txn import EndTxnRequest
+from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
+from ottla.wire.messages.write_txn_markers import WriteTxnMarkersRequest
+
+TIMEOUT_SECONDS = 3.0
+# Of EndTxn and TxnOffsetCommit.
+FIRST_VERSION_OF_TRANSACTION_V2 = 5
+
+
+def can_be_told_apart(request: Any, version: int) -> bool:
+    """Whether brokers can tell that a request is a late one, of a transaction that is over.
+
+    In transactions of version 1 these carry nothing that tells one transaction of a producer from its next (KIP-890).
+    """
+    if isinstance(request, WriteTxnMarkersRequest):
+        return all(marker.transaction_version >= VERSION_2 for marker in request.markers)
+    is_of_one = isinstance(request, EndTxnRequest | TxnOffsetCommitRequest)
+    return not is_of_one or version >= FIRST_VERSION_OF_TRANSACTION_V2
+
+
+class SimulatedPeers:
+    """Implements Peers; a node may reach itself without the network."""
+
+    def __init__(self, cluster: Cluster, network: Network, rng: random.Random) -> None:
+        self._network = network
+        self._rng = rng
+        self._at_once = LocalPeers(cluster)
+
+    def call(
+        self, sender: Node, node_id: int, request: Any, version: int
+    ) -> asyncio.Future[Any] | Any:
+        if node_id == sender.node_id and self._rng.random() < 0.5:
+            return self._at_once.call(sender, node_id, request, version)
+        return self._network.loop.create_task(
+            self._ask(f"node-{sender.node_id}", node_id, request, version)
+        )
+
+    async def _ask(self, name: str, node_id: int, request: Any, version: int) -> Any:
+        first = len(self._network.exchanges)
+        try:
+            link = await self._network.connect(name, node_id)
+        except LinkBrokenError as error:
+            return UnreachableError(str(error))
+        link.is_between_nodes = True
+        try:
+            return await link.call(request, version, TIMEOUT_SECONDS)
+        except (TimeoutError, LinkBrokenError) as error:
+            if not can_be_told_apart(request, version):
+                await self._network.until_over(request, first)
+            return UnreachableError(str(error))
+        finally:
+            link.close()

@@ -1,0 +1,32 @@
+"""Transactions through crashes at every named place, and deliberate bugs, which have to be found."""
+
+from __future__ import annotations
+
+import pytest
+from tests.sim.run import SeedFailedError, play_seed, play_seeds
+from tests.sim.txn_bugs import BUGS, Bug
+
+CHUNKS = 8
+SEEDS_PER_CHUNK = 250
+BUG_SEEDS = 300
+
+# Seeds that found something, and what that was.
+FOUND: dict[int, str] = {}
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_transactions_are_whole_and_nodes_die_at_every_place(chunk: int) -> None:
+    first = chunk * SEEDS_PER_CHUNK
+    play_seeds("transactions", range(first, first + SEEDS_PER_CHUNK)).check("transactions")
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_what_was_found_once_is_not_found_again(seed: int) -> None:
+    play_seed("transactions", seed)
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
+def test_a_deliberate_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug(monkeypatch)
+    with pytest.raises(SeedFailedError, match=r"python -m tests\.sim\.run transactions --seed \d"):
+        play_seeds("transactions", range(BUG_SEEDS))

@@ -1,0 +1,290 @@
+"""Deliberate bugs in transactions: the simulator has to find each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ottla.broker.coordinator import Coordinator
+from ottla.broker.handlers import txn_offset_commit
+from ottla.broker.markers import MarkerSender
+from ottla.broker.shard import Shard
+from ottla.core.group.machine import GroupMachine
+from ottla.core.partition import Partition
+from ottla.core.producer_state import NO_OFFSET, ProducerStates
+from ottla.core.turn import Turn
+from ottla.core.txn import machine
+from ottla.core.txn.machine import TransactionMachine
+from ottla.core.txn.requests import Identity
+from ottla.core.txn.states import State
+from ottla.errors import ErrorCode
+
+Bug = Callable[[pytest.MonkeyPatch], None]
+
+
+def late_requests_are_accepted(patch: pytest.MonkeyPatch) -> None:
+    """The check of the epoch is off by one."""
+    patch.setattr(
+        machine,
+        "_is_epoch_of",
+        lambda saved, producer: 0 <= saved.producer_epoch - producer.producer_epoch <= 1,
+    )
+
+
+def late_ends_are_accepted(patch: pytest.MonkeyPatch) -> None:
+    """An EndTxn that is a transaction late ends the one that is open."""
+    original = TransactionMachine._check_end
+
+    def check_end(found: Any, saved: Any, request: Any) -> Any:
+        verdict = original(found, saved, request)
+        is_late = request.producer == (saved.producer_id, saved.producer_epoch - 1)
+        return None if is_late and saved.state is State.ONGOING else verdict
+
+    patch.setattr(TransactionMachine, "_check_end", check_end)
+
+
+def verification_is_skipped(patch: pytest.MonkeyPatch) -> None:
+    def verify(found: Any, transactional_id: str, producer: Any, partitions: Any) -> Any:
+        return [ErrorCode.NONE] * len(partitions)
+
+    patch.setattr(TransactionMachine, "verify", verify)
+
+
+def first_appends_need_no_verification(patch: pytest.MonkeyPatch) -> None:
+    original = ProducerStates._check_transaction
+
+    def check(states: Any, batch: Any, verification: Any) -> ErrorCode:
+        error = original(states, batch, verification)
+        return ErrorCode.NONE if verification is None else error
+
+    patch.setattr(ProducerStates, "_check_transaction", check)
+    patch.setattr(ProducerStates, "verification_for", lambda states, batch, version: None)
+
+
+def verifications_outlive_markers(patch: pytest.MonkeyPatch) -> None:
+    original = ProducerStates.apply_marker
+
+    def apply(states: Any, producer_id: int, *args: Any) -> Any:
+        kept = states._verifications.get(producer_id)
+        ended = original(states, producer_id, *args)
+        if kept is not None:
+            states._verifications[producer_id] = kept
+        return ended
+
+    patch.setattr(ProducerStates, "apply_marker", apply)
+
+
+def offsets_are_not_verified(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(txn_offset_commit, "_must_ask", lambda node, version: False)
+
+
+def answered_before_durable(patch: pytest.MonkeyPatch) -> None:
+    original = Coordinator._release_later
+
+    def release_later(found: Any, settled: Any, answers: Any, effects: Any) -> None:
+        found._release(answers, [])
+        original(found, settled, [], effects)
+
+    patch.setattr(Coordinator, "_release_later", release_later)
+
+
+def markers_sent_before_durable(patch: pytest.MonkeyPatch) -> None:
+    original = Coordinator._release_later
+
+    def release_later(found: Any, settled: Any, answers: Any, effects: Any) -> None:
+        found._release([], effects)
+        original(found, settled, answers, [])
+
+    patch.setattr(Coordinator, "_release_later", release_later)
+
+
+def what_is_prepared_is_not_resumed(patch: pytest.MonkeyPatch) -> None:
+    original = TransactionMachine.start
+
+    def start(found: Any, turn: Turn) -> None:
+        original(found, turn)
+        turn.effects.clear()
+
+    patch.setattr(TransactionMachine, "start", start)
+
+
+def a_partition_gets_no_marker(patch: pytest.MonkeyPatch) -> None:
+    original = TransactionMachine._send_markers
+
+    def send(found: Any, turn: Turn, prepared: Any) -> None:
+        count = len(prepared.partitions)
+        original(
+            found, turn, prepared._replace(partitions=prepared.partitions[: max(count - 1, 1)])
+        )
+
+    patch.setattr(TransactionMachine, "_send_markers", send)
+
+
+def markers_are_not_sent_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MarkerSender, "_retry", lambda sender, errands: None)
+
+
+def markers_are_not_waited_for(patch: pytest.MonkeyPatch) -> None:
+    original = TransactionMachine._send_markers
+
+    def send(found: Any, turn: Turn, prepared: Any) -> None:
+        original(found, turn, prepared)
+        if prepared.partitions:
+            found._complete(turn, prepared)
+
+    patch.setattr(TransactionMachine, "_send_markers", send)
+
+
+def late_markers_are_accepted(patch: pytest.MonkeyPatch) -> None:
+    """A marker of the transaction before ends the next one, which has that epoch."""
+    original = ProducerStates.check_marker
+
+    def check(states: Any, producer_id: int, *args: Any) -> Any:
+        verdict = original(states, producer_id, *args)
+        known = states.get(producer_id)
+        is_late = verdict is ErrorCode.INVALID_PRODUCER_EPOCH and known.epoch == args[0]
+        return ErrorCode.NONE if is_late else verdict
+
+    patch.setattr(ProducerStates, "check_marker", check)
+
+
+def old_coordinators_write_markers(patch: pytest.MonkeyPatch) -> None:
+    original = ProducerStates.check_marker
+
+    def check(states: Any, producer_id: int, epoch: int, _: int, version: int) -> Any:
+        return original(states, producer_id, epoch, 1 << 30, version)
+
+    patch.setattr(ProducerStates, "check_marker", check)
+
+
+def pending_offsets_count_after_an_abort(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(GroupMachine, "apply_abort_marker", GroupMachine.apply_commit_marker)
+
+
+def pending_offsets_are_lost_by_a_commit(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(GroupMachine, "apply_commit_marker", GroupMachine.apply_abort_marker)
+
+
+def coordinators_miss_markers(patch: pytest.MonkeyPatch) -> None:
+    """What is pending is ended in the log, and not in memory."""
+    patch.setattr(Coordinator, "_apply_marker", lambda found, marker_type, producer_id: None)
+
+
+def unstable_offsets_are_told(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(GroupMachine, "fetch_stable", GroupMachine.fetch)
+
+
+def fencing_leaves_the_epoch(patch: pytest.MonkeyPatch) -> None:
+    original = TransactionMachine._fence
+
+    def fence(found: Any, turn: Turn, saved: Any) -> None:
+        original(found, turn, saved._replace(producer_epoch=saved.producer_epoch - 1))
+
+    patch.setattr(TransactionMachine, "_fence", fence)
+
+
+def a_new_producer_leaves_the_epoch(patch: pytest.MonkeyPatch) -> None:
+    def bump(found: Any, turn: Turn, saved: Any, request: Any) -> Identity:
+        found._begin_anew(turn, saved, request, saved)
+        return Identity(ErrorCode.NONE, saved.producer_id, saved.producer_epoch)
+
+    patch.setattr(TransactionMachine, "_bump", bump)
+
+
+def transactions_never_time_out(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(TransactionMachine, "abort_timed_out", lambda found, turn: None)
+
+
+def epochs_run_over(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(TransactionMachine, "_rotates", lambda found, saved, expected: False)
+
+
+def used_up_ids_begin_again(patch: pytest.MonkeyPatch) -> None:
+    def rotate(found: Any, turn: Turn, saved: Any, request: Any, producer_id: int) -> Identity:
+        renewed = saved._replace(producer_epoch=0, previous_producer_id=saved.producer_id)
+        found._begin_anew(turn, renewed, request, saved)
+        return Identity(ErrorCode.NONE, saved.producer_id, 0)
+
+    patch.setattr(TransactionMachine, "_rotate", rotate)
+
+
+def nobody_is_told_what_was_aborted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Shard, "aborted_in", lambda shard, records, offset, end_offset: ())
+
+
+def readers_see_open_transactions(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        Partition, "last_stable_offset", property(lambda partition: partition.high_watermark)
+    )
+
+
+def replays_forget_what_is_open(patch: pytest.MonkeyPatch) -> None:
+    from ottla.broker import shard
+
+    original = shard.replay
+
+    def replay(log: Any, now_ms: int) -> Partition:
+        partition = original(log, now_ms)
+        partition.producers._open.clear()
+        for producer in partition.producers:
+            producer.transaction_first_offset = NO_OFFSET
+        return partition
+
+    patch.setattr(shard, "replay", replay)
+
+
+def deleted_topics_are_waited_for(patch: pytest.MonkeyPatch) -> None:
+    original = MarkerSender._leaders
+
+    def leaders(sender: Any, errand: Any) -> Any:
+        topics = sender._node.cluster.catalog.topics
+        there = tuple(one for one in errand.partitions if one.topic in topics)
+        return original(sender, errand._replace(partitions=there))
+
+    patch.setattr(MarkerSender, "_leaders", leaders)
+
+
+def refused_commits_are_taken_for_done(patch: pytest.MonkeyPatch) -> None:
+    original = TransactionMachine.end
+
+    def end(found: Any, turn: Turn, request: Any, fresh: int) -> Identity:
+        identity = original(found, turn, request, fresh)
+        if identity.error is ErrorCode.PRODUCER_FENCED:
+            return Identity(ErrorCode.NONE, *request.producer)
+        return identity
+
+    patch.setattr(TransactionMachine, "end", end)
+
+
+BUGS: tuple[Bug, ...] = (
+    late_requests_are_accepted,
+    late_ends_are_accepted,
+    verification_is_skipped,
+    first_appends_need_no_verification,
+    verifications_outlive_markers,
+    offsets_are_not_verified,
+    answered_before_durable,
+    markers_sent_before_durable,
+    what_is_prepared_is_not_resumed,
+    a_partition_gets_no_marker,
+    markers_are_not_sent_again,
+    markers_are_not_waited_for,
+    late_markers_are_accepted,
+    old_coordinators_write_markers,
+    pending_offsets_count_after_an_abort,
+    pending_offsets_are_lost_by_a_commit,
+    coordinators_miss_markers,
+    unstable_offsets_are_told,
+    fencing_leaves_the_epoch,
+    a_new_producer_leaves_the_epoch,
+    transactions_never_time_out,
+    epochs_run_over,
+    used_up_ids_begin_again,
+    nobody_is_told_what_was_aborted,
+    readers_see_open_transactions,
+    replays_forget_what_is_open,
+    deleted_topics_are_waited_for,
+    refused_commits_are_taken_for_done,
+)
