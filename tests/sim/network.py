@@ -45,9 +45,9 @@ class Weather:
     lost: float = 0.0  # the connection is silent from then on
     broken: float = 0.0  # the connection ends
     doubled: float = 0.0  # a request comes a second time, by itself
-    between_nodes: float = (
-        1.0  # how much more often what nodes send to each other is slow, or doubled
-    )
+    late: float = 0.0  # of those that come a second time, how many only come then
+    # How much more often what nodes send to each other is slow, or doubled.
+    between_nodes: float = 1.0
 
 
 CALM = Weather()
@@ -318,6 +318,9 @@ class Network:
         is_doubled = weather.doubled and rng.random() < worse * weather.doubled
         if is_doubled and self.may_come_again(request, version):
             self._send_ghost(exchange)
+            if weather.late and rng.random() < weather.late:
+                self.trace.note("#{} is late", exchange.number)
+                link.is_silent = True
         if weather.broken and rng.random() < weather.broken:
             self.loop.call_later(self._delay(), self._break, link)
         if weather.lost and rng.random() < weather.lost:

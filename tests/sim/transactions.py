@@ -20,7 +20,7 @@ from tests.sim.nodes import trouble
 from tests.sim.peers import can_be_told_apart
 from tests.sim.txn_clients import PlainProducer, TxnClient, TxnReader
 from tests.sim.txn_history import Place, TxnHistory
-from tests.sim.txn_invariants import Views, check_replays, unfinished
+from tests.sim.txn_invariants import Views, check_open, check_replays, unfinished
 from tests.sim.txn_producers import (
     INPUT,
     MAX_TRIES,
@@ -43,16 +43,18 @@ from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 OUTPUT = "output"
 BAD_NETWORKS = (
     CALM,
-    Weather(slow=0.03, lost=0.01, broken=0.01, doubled=0.1, between_nodes=2.0),
+    Weather(slow=0.03, lost=0.01, broken=0.01, doubled=0.1, late=0.15, between_nodes=2.0),
     Weather(
         slow=0.03,
         slow_seconds=(0.05, 3.0),
         lost=0.005,
         broken=0.005,
         doubled=0.25,
+        late=0.1,
         between_nodes=3.0,
     ),
 )
+SLOW_MARKERS = Weather(slow=0.03, slow_seconds=(0.05, 3.0), doubled=0.05, between_nodes=12.0)
 BAD_DISK = DiskWeather(
     refused=0.01,
     full=0.01,
@@ -117,11 +119,12 @@ class Producers:
         self.rng = rng
         self.history = history
         self.all: list[TxnProducer] = []
+        self.versions = rng.choice(((VERSION_1,), (VERSION_2,), (VERSION_1, VERSION_2, VERSION_2)))
         self.unrest = rng.choice([0.02, 0.1, 0.2])
         self._tasks: dict[TxnProducer, asyncio.Task[None]] = {}
 
     def start(self, setup: Setup) -> TxnProducer:
-        version = self.rng.choice([VERSION_1, VERSION_2, VERSION_2])
+        version = self.rng.choice(self.versions)
         name = f"{setup.transactional_id}.{len(self.all)}"
         producer = TxnProducer(self.world, name, self.history, setup, version)
         self.world.trace.note("{} starts, with version {}", name, version)
@@ -189,6 +192,7 @@ async def _play(world: World, rng: random.Random, crashes: Crashes) -> None:
     background = [
         world.start(every(rng.uniform(3, 9), lambda: check_replays(world))),
         world.start(every(10.0, lambda: check_answers(world))),
+        world.start(every(0.3, lambda: check_open(world))),
     ]
     doomed: list[Place] = []
     admin = Admin(world, "admin")
@@ -212,6 +216,9 @@ async def _play(world: World, rng: random.Random, crashes: Crashes) -> None:
         plain = PlainProducer(world, "plain", history, places)
         background.append(world.start(plain.run()))
     world.network.weather = rng.choice(BAD_NETWORKS)
+    if crashes.favourite is CrashPoint.AFTER_MARKERS_SENT:
+        # Their coordinator is gone when they arrive, and somebody else has sent them again.
+        world.network.weather = SLOW_MARKERS
     # Where everything is bad at the same time, little is done at all.
     world.nodes.store.weather = rng.choice((FINE, *BAD_DISKS))
     crashes.is_active = True
@@ -225,7 +232,7 @@ async def _play(world: World, rng: random.Random, crashes: Crashes) -> None:
     crashes.is_active = False
     world.calm_down()
     producers.end()
-    for task in background[2:]:
+    for task in background[3:]:
         task.cancel()
     for setup in setups:
         setup.places = places  # a deletion may still be on its way
