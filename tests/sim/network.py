@@ -225,11 +225,18 @@ class Link:
         """The answer; TimeoutError or LinkBrokenError if there is none, and then the link is of no more use."""
         if self.is_broken:
             raise LinkBrokenError(f"no connection to node {self.node_id}")
-        loop = self._network.loop
-        answer: asyncio.Future[Any] = loop.create_future()
+        return await self.wait(self.send(request, version), timeout_seconds)
+
+    def send(self, request: Any, version: int) -> Exchange:
+        """Has a request on its way, whatever becomes of the sender."""
         exchange = self._network.send(self, request, version)
-        self._waiting[exchange.number] = answer
-        timer = loop.call_later(timeout_seconds, _expire, answer)
+        self._waiting[exchange.number] = self._network.loop.create_future()
+        return exchange
+
+    async def wait(self, exchange: Exchange, timeout_seconds: float) -> Any:
+        """The answer to what was sent."""
+        answer = self._waiting[exchange.number]
+        timer = self._network.loop.call_later(timeout_seconds, _expire, answer)
         try:
             return await answer
         except TimeoutError:
@@ -297,6 +304,9 @@ class Network:
 
     async def connect(self, client: str, node_id: int) -> Link:
         await asyncio.sleep(self._delay())
+        return self.connect_at_once(client, node_id)
+
+    def connect_at_once(self, client: str, node_id: int) -> Link:
         host = self.hosts.get(node_id)
         if host is None:
             raise LinkBrokenError(f"node {node_id} is down")

@@ -54,7 +54,7 @@ BAD_NETWORKS = (
         between_nodes=3.0,
     ),
 )
-SLOW_MARKERS = Weather(slow=0.03, slow_seconds=(0.05, 3.0), doubled=0.05, between_nodes=12.0)
+SLOW_MARKERS = Weather(slow=0.02, slow_seconds=(0.5, 3.0), doubled=0.02, between_nodes=12.0)
 BAD_DISK = DiskWeather(
     refused=0.01,
     full=0.01,
