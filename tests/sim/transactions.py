@@ -23,7 +23,6 @@ from tests.sim.txn_history import Place, TxnHistory
 from tests.sim.txn_invariants import Views, check_open, check_replays, unfinished
 from tests.sim.txn_producers import (
     INPUT,
-    MAX_TRIES,
     GroupObserver,
     Setup,
     TxnProducer,
@@ -264,13 +263,13 @@ async def come_back(world: World, producers: Producers, setups: list[Setup]) -> 
     deadline = world.loop.time() + SETTLES_WITHIN_SECONDS
     for setup in setups:
         producer = producers.start(setup)
-        producer.pauses, producer.patience = 0, MAX_TRIES
+        producer.pauses, producer.is_impatient = 0, False
         while not producer.committed:
             world.check(world.loop.time() < deadline, "{} commits nothing", producer.name)
             if producer.is_over:
                 # A call that was on its way since before has put it out.
                 producer = producers.start(setup)
-                producer.pauses, producer.patience = 0, MAX_TRIES
+                producer.pauses, producer.is_impatient = 0, False
             await asyncio.sleep(0.5)
         producers.kill(producer)
 

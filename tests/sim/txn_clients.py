@@ -35,7 +35,6 @@ class TxnClient(Client):
         self.leaders: dict[Place, int] = {}
         self.coordinators: dict[tuple[int, str], int] = {}
         self.first_versions[FindCoordinatorRequest] = 1
-        self.produce_timeout_seconds = TIMEOUT_SECONDS
 
     async def ask(
         self, node_id: int, request: Any, timeout_seconds: float = TIMEOUT_SECONDS
@@ -92,7 +91,7 @@ class TxnClient(Client):
         request = ProduceRequest(
             transactional_id=transactional_id, acks=-1, timeout_ms=1000, topic_data=[data]
         )
-        answer = await self.ask(await self.leader(place), request, self.produce_timeout_seconds)
+        answer = await self.ask(await self.leader(place), request)
         if answer is None:
             self.leaders.pop(place, None)
             return None

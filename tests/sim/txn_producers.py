@@ -96,9 +96,7 @@ class TxnProducer(TxnClient):
         self.is_stubborn = self.rng.random() < 0.3
         self.pauses = self.rng.choice([0.0, 0.05, 0.2])
         # Those who give up soon end transactions while writes are on their way.
-        self.patience = self.rng.choice([1, MAX_TRIES])
-        if self.patience == 1:
-            self.produce_timeout_seconds = IMPATIENT_SECONDS
+        self.is_impatient = self.rng.random() < 0.5
         self.committed = 0
         self.is_over = False
         self._identity = Identity(-1, -1)
@@ -299,13 +297,15 @@ class TxnProducer(TxnClient):
             base_sequence=sequence,
             flags=BatchFlag.TRANSACTIONAL,
         )
-        unanswered = 0
         for _ in range(MAX_TRIES):
-            error = await self.produce(place, batch, self.setup.transactional_id)
+            sent = asyncio.ensure_future(self.produce(place, batch, self.setup.transactional_id))
+            await asyncio.wait([sent], timeout=IMPATIENT_SECONDS if self.is_impatient else None)
+            if not sent.done():
+                break
+            error = sent.result()
             if error is ErrorCode.NONE:
                 return
-            unanswered += error is None
-            if unanswered == self.patience or not (error is None or error.retriable):
+            if not (error is None or error.retriable):
                 break
             await self._try_soon()
         raise AbortError
