@@ -53,7 +53,7 @@ BAD_NETWORKS = (
         between_nodes=3.0,
     ),
 )
-SLOW_MARKERS = Weather(slow=0.02, slow_seconds=(0.5, 3.0), doubled=0.02, between_nodes=12.0)
+SLOW_NODES = Weather(slow=0.02, slow_seconds=(0.5, 3.0), doubled=0.02, between_nodes=12.0)
 BAD_DISK = DiskWeather(
     refused=0.01,
     full=0.01,
@@ -67,6 +67,8 @@ BAD_DISK = DiskWeather(
 BAD_DISKS = (FINE, BAD_DISK, replace(BAD_DISK, late=0.6, late_seconds=(0.01, 1.0)))
 # Epochs are used up soon in some worlds; 32766 is Kafka's last one.
 LAST_EPOCHS = (32766, 32766, 2, 6)
+# Markers whose coordinator is gone when they arrive; answers about transactions that are over by then.
+SLOW_POINTS = (CrashPoint.AFTER_MARKERS_SENT, CrashPoint.BEFORE_VERIFICATION)
 GROUP_POINTS = (CrashPoint.BEFORE_GROUP_APPEND, CrashPoint.AFTER_GROUP_APPEND)
 CLOCK_SKEW_MS = 1000
 # The longest timeout of a transaction, the longest sweep, what was on its way, and a replay or two.
@@ -215,9 +217,8 @@ async def _play(world: World, rng: random.Random, crashes: Crashes) -> None:
         plain = PlainProducer(world, "plain", history, places)
         background.append(world.start(plain.run()))
     world.network.weather = rng.choice(BAD_NETWORKS)
-    if crashes.favourite is CrashPoint.AFTER_MARKERS_SENT:
-        # Their coordinator is gone when they arrive, and somebody else has sent them again.
-        world.network.weather = SLOW_MARKERS
+    if crashes.favourite in SLOW_POINTS:
+        world.network.weather = SLOW_NODES
     # Where everything is bad at the same time, little is done at all.
     world.nodes.store.weather = rng.choice((FINE, *BAD_DISKS))
     crashes.is_active = True

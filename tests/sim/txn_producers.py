@@ -36,6 +36,7 @@ from ottla.wire.messages.txn_offset_commit import (
 INPUT = "input"
 MAX_TRIES = 12
 IMPATIENT_SECONDS = 0.15
+PRODUCE_SECONDS = 3.0
 FIRST_INIT_WITH_EPOCHS = 3
 # The versions that a client of transaction version 1 speaks, and one of version 2.
 VERSIONS: dict[int, dict[type[Any], tuple[int, int]]] = {
@@ -298,7 +299,8 @@ class TxnProducer(TxnClient):
             flags=BatchFlag.TRANSACTIONAL,
         )
         for _ in range(MAX_TRIES):
-            sent = asyncio.ensure_future(self.produce(place, batch, self.setup.transactional_id))
+            produced = self.produce(place, batch, self.setup.transactional_id, PRODUCE_SECONDS)
+            sent = asyncio.ensure_future(produced)
             await asyncio.wait([sent], timeout=IMPATIENT_SECONDS if self.is_impatient else None)
             if not sent.done():
                 break
