@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from tests.sim.loop import Owner, VirtualLoop
 from tests.sim.trace import Trace
+from tests.sim.weather import CALM
 
 from ottla.broker.apis import SERVED
 from ottla.broker.buffers import Buffers
@@ -33,24 +34,6 @@ PORT = 9092
 CORRELATION_END = SIZE_BYTES + 4
 GHOST_STAYS_SECONDS = 60.0
 OVER_SECONDS = 0.5
-
-
-@dataclass(frozen=True)
-class Weather:
-    """How bad the network is; the numbers without a unit are probabilities, each for one message."""
-
-    delay_seconds: tuple[float, float] = (0.001, 0.02)
-    slow: float = 0.0
-    slow_seconds: tuple[float, float] = (0.1, 8.0)
-    lost: float = 0.0  # the connection is silent from then on
-    broken: float = 0.0  # the connection ends
-    doubled: float = 0.0  # a request comes a second time, by itself
-    late: float = 0.0  # of those that come a second time, how many only come then
-    # How much more often what nodes send to each other is slow, or doubled.
-    between_nodes: float = 1.0
-
-
-CALM = Weather()
 
 
 @dataclass(slots=True, eq=False)

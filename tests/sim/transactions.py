@@ -15,7 +15,6 @@ from tests.sim.deletions import TOPIC as DOOMED
 from tests.sim.deletions import Admin
 from tests.sim.disk import FINE, DiskWeather
 from tests.sim.groups import check_answers, check_leftovers, coordinators_work_in_slices
-from tests.sim.network import CALM, Weather
 from tests.sim.nodes import trouble
 from tests.sim.peers import can_be_told_apart
 from tests.sim.txn_clients import PlainProducer, TxnClient, TxnReader
@@ -28,6 +27,7 @@ from tests.sim.txn_producers import (
     TxnProducer,
     fetch_offset,
 )
+from tests.sim.weather import CALM, Weather
 from tests.sim.world import World, every
 
 from ottla.broker.crashpoints import CrashPoint
