@@ -8,8 +8,8 @@ import uuid
 from tests.sim.clients import Client
 from tests.sim.group_clients import GroupClient
 from tests.sim.groups import BAD_DISK, check_replays
-from tests.sim.network import Weather
 from tests.sim.nodes import trouble
+from tests.sim.weather import Weather
 from tests.sim.world import World, every
 
 from ottla.core.catalog import GROUPS_TOPIC

@@ -13,8 +13,8 @@ from tests.sim.disk import DiskWeather
 from tests.sim.group_clients import Observer, SimpleConsumer
 from tests.sim.invariants import GroupChecks
 from tests.sim.members import STATIC, Member, Setup, partitions_of
-from tests.sim.network import Weather
 from tests.sim.nodes import trouble
+from tests.sim.weather import Weather
 from tests.sim.world import World, every
 
 from ottla.broker import coordinator

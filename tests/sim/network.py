@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from tests.sim.loop import Owner, VirtualLoop
 from tests.sim.trace import Trace
+from tests.sim.weather import CALM
 
 from ottla.broker.apis import SERVED
 from ottla.broker.buffers import Buffers
@@ -33,24 +34,6 @@ PORT = 9092
 CORRELATION_END = SIZE_BYTES + 4
 GHOST_STAYS_SECONDS = 60.0
 OVER_SECONDS = 0.5
-
-
-@dataclass(frozen=True)
-class Weather:
-    """How bad the network is; the numbers without a unit are probabilities, each for one message."""
-
-    delay_seconds: tuple[float, float] = (0.001, 0.02)
-    slow: float = 0.0
-    slow_seconds: tuple[float, float] = (0.1, 8.0)
-    lost: float = 0.0  # the connection is silent from then on
-    broken: float = 0.0  # the connection ends
-    doubled: float = 0.0  # a request comes a second time, by itself
-    between_nodes: float = (
-        1.0  # how much more often what nodes send to each other is slow, or doubled
-    )
-
-
-CALM = Weather()
 
 
 @dataclass(slots=True, eq=False)
@@ -225,11 +208,18 @@ class Link:
         """The answer; TimeoutError or LinkBrokenError if there is none, and then the link is of no more use."""
         if self.is_broken:
             raise LinkBrokenError(f"no connection to node {self.node_id}")
-        loop = self._network.loop
-        answer: asyncio.Future[Any] = loop.create_future()
+        return await self.wait(self.send(request, version), timeout_seconds)
+
+    def send(self, request: Any, version: int) -> Exchange:
+        """Has a request on its way, whatever becomes of the sender."""
         exchange = self._network.send(self, request, version)
-        self._waiting[exchange.number] = answer
-        timer = loop.call_later(timeout_seconds, _expire, answer)
+        self._waiting[exchange.number] = self._network.loop.create_future()
+        return exchange
+
+    async def wait(self, exchange: Exchange, timeout_seconds: float) -> Any:
+        """The answer to what was sent."""
+        answer = self._waiting[exchange.number]
+        timer = self._network.loop.call_later(timeout_seconds, _expire, answer)
         try:
             return await answer
         except TimeoutError:
@@ -297,6 +287,9 @@ class Network:
 
     async def connect(self, client: str, node_id: int) -> Link:
         await asyncio.sleep(self._delay())
+        return self.connect_at_once(client, node_id)
+
+    def connect_at_once(self, client: str, node_id: int) -> Link:
         host = self.hosts.get(node_id)
         if host is None:
             raise LinkBrokenError(f"node {node_id} is down")
@@ -318,6 +311,9 @@ class Network:
         is_doubled = weather.doubled and rng.random() < worse * weather.doubled
         if is_doubled and self.may_come_again(request, version):
             self._send_ghost(exchange)
+            if weather.late and rng.random() < weather.late:
+                self.trace.note("#{} is late", exchange.number)
+                link.is_silent = True
         if weather.broken and rng.random() < weather.broken:
             self.loop.call_later(self._delay(), self._break, link)
         if weather.lost and rng.random() < weather.lost:

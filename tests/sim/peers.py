@@ -9,7 +9,7 @@ import asyncio
 import random
 from typing import Any
 
-from tests.sim.network import LinkBrokenError, Network
+from tests.sim.network import Exchange, Link, LinkBrokenError, Network
 
 from ottla.broker.cluster import Cluster
 from ottla.broker.node import Node
@@ -48,22 +48,21 @@ class SimulatedPeers:
     ) -> asyncio.Future[Any] | Any:
         if node_id == sender.node_id and self._rng.random() < 0.5:
             return self._at_once.call(sender, node_id, request, version)
-        return self._network.loop.create_task(
-            self._ask(f"node-{sender.node_id}", node_id, request, version)
-        )
-
-    async def _ask(self, name: str, node_id: int, request: Any, version: int) -> Any:
         first = len(self._network.exchanges)
         try:
-            link = await self._network.connect(name, node_id)
+            link = self._network.connect_at_once(f"node-{sender.node_id}", node_id)
         except LinkBrokenError as error:
             return UnreachableError(str(error))
         link.is_between_nodes = True
+        exchange = link.send(request, version)
+        return self._network.loop.create_task(self._wait(link, exchange, first))
+
+    async def _wait(self, link: Link, exchange: Exchange, first: int) -> Any:
         try:
-            return await link.call(request, version, TIMEOUT_SECONDS)
+            return await link.wait(exchange, TIMEOUT_SECONDS)
         except (TimeoutError, LinkBrokenError) as error:
-            if not can_be_told_apart(request, version):
-                await self._network.until_over(request, first)
+            if not can_be_told_apart(exchange.request, exchange.version):
+                await self._network.until_over(exchange.request, first)
             return UnreachableError(str(error))
         finally:
             link.close()

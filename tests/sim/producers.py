@@ -6,8 +6,8 @@ import asyncio
 
 from tests.sim.clients import Client
 from tests.sim.disk import DiskWeather
-from tests.sim.network import Weather
 from tests.sim.nodes import trouble
+from tests.sim.weather import Weather
 from tests.sim.world import World
 
 from ottla.errors import ErrorCode

@@ -15,20 +15,19 @@ from tests.sim.deletions import TOPIC as DOOMED
 from tests.sim.deletions import Admin
 from tests.sim.disk import FINE, DiskWeather
 from tests.sim.groups import check_answers, check_leftovers, coordinators_work_in_slices
-from tests.sim.network import CALM, Weather
 from tests.sim.nodes import trouble
 from tests.sim.peers import can_be_told_apart
 from tests.sim.txn_clients import PlainProducer, TxnClient, TxnReader
 from tests.sim.txn_history import Place, TxnHistory
-from tests.sim.txn_invariants import Views, check_replays, unfinished
+from tests.sim.txn_invariants import Views, check_open, check_replays, unfinished
 from tests.sim.txn_producers import (
     INPUT,
-    MAX_TRIES,
     GroupObserver,
     Setup,
     TxnProducer,
     fetch_offset,
 )
+from tests.sim.weather import CALM, Weather
 from tests.sim.world import World, every
 
 from ottla.broker.crashpoints import CrashPoint
@@ -43,16 +42,18 @@ from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 OUTPUT = "output"
 BAD_NETWORKS = (
     CALM,
-    Weather(slow=0.03, lost=0.01, broken=0.01, doubled=0.1, between_nodes=2.0),
+    Weather(slow=0.03, lost=0.01, broken=0.01, doubled=0.1, late=0.15, between_nodes=2.0),
     Weather(
         slow=0.03,
         slow_seconds=(0.05, 3.0),
         lost=0.005,
         broken=0.005,
         doubled=0.25,
+        late=0.1,
         between_nodes=3.0,
     ),
 )
+SLOW_NODES = Weather(slow=0.02, slow_seconds=(0.5, 3.0), doubled=0.02, between_nodes=12.0)
 BAD_DISK = DiskWeather(
     refused=0.01,
     full=0.01,
@@ -66,6 +67,8 @@ BAD_DISK = DiskWeather(
 BAD_DISKS = (FINE, BAD_DISK, replace(BAD_DISK, late=0.6, late_seconds=(0.01, 1.0)))
 # Epochs are used up soon in some worlds; 32766 is Kafka's last one.
 LAST_EPOCHS = (32766, 32766, 2, 6)
+# Markers whose coordinator is gone when they arrive; answers about transactions that are over by then.
+SLOW_POINTS = (CrashPoint.AFTER_MARKERS_SENT, CrashPoint.BEFORE_VERIFICATION)
 GROUP_POINTS = (CrashPoint.BEFORE_GROUP_APPEND, CrashPoint.AFTER_GROUP_APPEND)
 CLOCK_SKEW_MS = 1000
 # The longest timeout of a transaction, the longest sweep, what was on its way, and a replay or two.
@@ -117,11 +120,12 @@ class Producers:
         self.rng = rng
         self.history = history
         self.all: list[TxnProducer] = []
+        self.versions = rng.choice(((VERSION_1,), (VERSION_2,), (VERSION_1, VERSION_2, VERSION_2)))
         self.unrest = rng.choice([0.02, 0.1, 0.2])
         self._tasks: dict[TxnProducer, asyncio.Task[None]] = {}
 
     def start(self, setup: Setup) -> TxnProducer:
-        version = self.rng.choice([VERSION_1, VERSION_2, VERSION_2])
+        version = self.rng.choice(self.versions)
         name = f"{setup.transactional_id}.{len(self.all)}"
         producer = TxnProducer(self.world, name, self.history, setup, version)
         self.world.trace.note("{} starts, with version {}", name, version)
@@ -189,6 +193,7 @@ async def _play(world: World, rng: random.Random, crashes: Crashes) -> None:
     background = [
         world.start(every(rng.uniform(3, 9), lambda: check_replays(world))),
         world.start(every(10.0, lambda: check_answers(world))),
+        world.start(every(0.3, lambda: check_open(world))),
     ]
     doomed: list[Place] = []
     admin = Admin(world, "admin")
@@ -212,6 +217,8 @@ async def _play(world: World, rng: random.Random, crashes: Crashes) -> None:
         plain = PlainProducer(world, "plain", history, places)
         background.append(world.start(plain.run()))
     world.network.weather = rng.choice(BAD_NETWORKS)
+    if crashes.favourite in SLOW_POINTS:
+        world.network.weather = SLOW_NODES
     # Where everything is bad at the same time, little is done at all.
     world.nodes.store.weather = rng.choice((FINE, *BAD_DISKS))
     crashes.is_active = True
@@ -225,7 +232,7 @@ async def _play(world: World, rng: random.Random, crashes: Crashes) -> None:
     crashes.is_active = False
     world.calm_down()
     producers.end()
-    for task in background[2:]:
+    for task in background[3:]:
         task.cancel()
     for setup in setups:
         setup.places = places  # a deletion may still be on its way
@@ -257,13 +264,13 @@ async def come_back(world: World, producers: Producers, setups: list[Setup]) -> 
     deadline = world.loop.time() + SETTLES_WITHIN_SECONDS
     for setup in setups:
         producer = producers.start(setup)
-        producer.pauses, producer.patience = 0, MAX_TRIES
+        producer.pauses, producer.is_impatient = 0, False
         while not producer.committed:
             world.check(world.loop.time() < deadline, "{} commits nothing", producer.name)
             if producer.is_over:
                 # A call that was on its way since before has put it out.
                 producer = producers.start(setup)
-                producer.pauses, producer.patience = 0, MAX_TRIES
+                producer.pauses, producer.is_impatient = 0, False
             await asyncio.sleep(0.5)
         producers.kill(producer)
 

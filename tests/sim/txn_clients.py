@@ -76,7 +76,11 @@ class TxnClient(Client):
         await self.back_off()
 
     async def produce(
-        self, place: Place, batch: bytes, transactional_id: str | None = None
+        self,
+        place: Place,
+        batch: bytes,
+        transactional_id: str | None = None,
+        timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> ErrorCode | None:
         """Sends a batch once; None if there was no answer."""
         topic = self.world.nodes.cluster.catalog.topics.get(place[0])
@@ -91,7 +95,7 @@ class TxnClient(Client):
         request = ProduceRequest(
             transactional_id=transactional_id, acks=-1, timeout_ms=1000, topic_data=[data]
         )
-        answer = await self.ask(await self.leader(place), request)
+        answer = await self.ask(await self.leader(place), request, timeout_seconds)
         if answer is None:
             self.leaders.pop(place, None)
             return None

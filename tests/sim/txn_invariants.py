@@ -16,8 +16,10 @@ from ottla.core.group import records as group_records
 from ottla.core.group.machine import GroupMachine
 from ottla.core.producer_state import ProducerStates
 from ottla.core.txn import records as txn_records
+from ottla.core.txn.events import TransactionSaved
 from ottla.core.txn.machine import TransactionMachine
 from ottla.core.txn.states import AT_REST
+from ottla.model import TopicPartition
 from ottla.records.batch import read_batch, read_header
 from ottla.records.control import MarkerType, parse_marker
 
@@ -119,6 +121,42 @@ def _producers(states: ProducerStates) -> dict[int, tuple[Any, ...]]:
         )
         for producer in states
     }
+
+
+def check_open(world: World) -> None:
+    """A transaction that is open on a partition is one that a coordinator will end there (KIP-890)."""
+    saved = _saved(world)
+    if saved is None:
+        return
+    for node in world.nodes.running.values():
+        for shard in node.open_shards():
+            ref = shard.log.ref
+            for producer_id in shard.partition.producers._open.values():
+                found = saved.get(producer_id)
+                world.check(
+                    found is not None
+                    and found.state not in AT_REST
+                    and TopicPartition(ref.topic, ref.partition) in found.partitions,
+                    "nobody will end what producer {} has open on {}-{}: {}",
+                    producer_id,
+                    ref.topic,
+                    ref.partition,
+                    found,
+                )
+
+
+def _saved(world: World) -> dict[int, TransactionSaved] | None:
+    """What coordinators know, by producer id; None if not all of them are at work."""
+    topic = world.nodes.cluster.catalog.topics.get(TRANSACTIONS_TOPIC)
+    nodes = list(running(world))
+    if topic is None or len(nodes) < len(world.nodes.running):
+        return None
+    loaded = [
+        found for node in nodes for found in node.transactions._loaded.values() if found.is_loaded
+    ]
+    if len(loaded) < topic.partition_count:
+        return None
+    return {saved.producer_id: saved for found in loaded for saved in found.machine._saved.values()}
 
 
 def unfinished(world: World) -> str:

@@ -35,6 +35,8 @@ from ottla.wire.messages.txn_offset_commit import (
 
 INPUT = "input"
 MAX_TRIES = 12
+IMPATIENT_SECONDS = 0.15
+PRODUCE_SECONDS = 3.0
 FIRST_INIT_WITH_EPOCHS = 3
 # The versions that a client of transaction version 1 speaks, and one of version 2.
 VERSIONS: dict[int, dict[type[Any], tuple[int, int]]] = {
@@ -95,7 +97,7 @@ class TxnProducer(TxnClient):
         self.is_stubborn = self.rng.random() < 0.3
         self.pauses = self.rng.choice([0.0, 0.05, 0.2])
         # Those who give up soon end transactions while writes are on their way.
-        self.patience = self.rng.choice([1, MAX_TRIES])
+        self.is_impatient = self.rng.random() < 0.5
         self.committed = 0
         self.is_over = False
         self._identity = Identity(-1, -1)
@@ -287,6 +289,8 @@ class TxnProducer(TxnClient):
 
     async def _send_batch(self, place: Place, values: list[str]) -> None:
         sequence = self._sequences.get(place, 0)
+        # Whatever becomes of it, its numbers are not used for anything else.
+        self._sequences[place] = sequence + len(values)
         batch = build_batch(
             [self.record(delta, value) for delta, value in enumerate(values)],
             producer_id=self._identity.producer_id,
@@ -294,14 +298,16 @@ class TxnProducer(TxnClient):
             base_sequence=sequence,
             flags=BatchFlag.TRANSACTIONAL,
         )
-        unanswered = 0
         for _ in range(MAX_TRIES):
-            error = await self.produce(place, batch, self.setup.transactional_id)
+            produced = self.produce(place, batch, self.setup.transactional_id, PRODUCE_SECONDS)
+            sent = asyncio.ensure_future(produced)
+            await asyncio.wait([sent], timeout=IMPATIENT_SECONDS if self.is_impatient else None)
+            if not sent.done():
+                break
+            error = sent.result()
             if error is ErrorCode.NONE:
-                self._sequences[place] = sequence + len(values)
                 return
-            unanswered += error is None
-            if unanswered == self.patience or not (error is None or error.retriable):
+            if not (error is None or error.retriable):
                 break
             await self._try_soon()
         raise AbortError

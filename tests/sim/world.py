@@ -10,9 +10,10 @@ from typing import Any
 
 from tests.sim.disk import FINE
 from tests.sim.loop import VirtualLoop
-from tests.sim.network import CALM, Caller, Network
+from tests.sim.network import Caller, Network
 from tests.sim.nodes import Nodes
 from tests.sim.trace import Trace, described
+from tests.sim.weather import CALM
 
 from ottla.broker.crashpoints import CrashPoint
 from ottla.config.broker import BrokerConfig

@@ -109,7 +109,7 @@ class Coordinators(Generic[M]):
 
     def _load(self, partition: int) -> Coordinator[M] | ErrorCode:
         rest = self._rests.get(partition)
-        if rest is not None and self._node.cluster.clock.now_ms() < rest.until_ms:
+        if rest is not None and self._now_ms() < rest.until_ms:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         shard = self._node.shard(self.topic_name, partition)
         if not isinstance(shard, Shard):
@@ -134,12 +134,16 @@ class Coordinators(Generic[M]):
     def _rest(self, coordinator: Coordinator[M]) -> None:
         """Leaves a partition alone for a while, longer if it was no better after the last time."""
         partition = coordinator.shard.log.ref.partition
-        now_ms = self._node.cluster.clock.now_ms()
+        now_ms = self._now_ms()
         last = self._rests.get(partition)
         wait_ms = FIRST_REST_MS
         if last is not None and now_ms < last.until_ms + LAST_REST_MS:
             wait_ms = min(2 * last.wait_ms, LAST_REST_MS)
         self._rests[partition] = Rest(now_ms + wait_ms, wait_ms)
+
+    def _now_ms(self) -> int:
+        # Not the time of day, which somebody may set back.
+        return int(self._node.cluster.clock.monotonic_seconds() * 1000)
 
     def _discard(self, coordinator: Coordinator[M]) -> None:
         partition = coordinator.shard.log.ref.partition
