@@ -25,7 +25,7 @@ from benchmarks.transactions import (
 
 from benchmarks import clients
 
-UNIT = "requests/s"  # a transaction counts as one
+UNIT = "transactions/s"
 CONCURRENT = 8
 FIRST_RECORDS = 1
 

@@ -50,6 +50,7 @@ def observed(peer: Peer, unit: str, run: Callable[[], Load]) -> tuple[Measuremen
     own = time.process_time() - own_before
     amounts = {
         "requests/s": load.requests,
+        "transactions/s": load.requests,
         "records/s": load.records,
         "MB/s": load.value_bytes / MEGABYTE,
     }

@@ -90,6 +90,9 @@ class Bench:
     def ask(self, decide: Callable[[GroupMachine, Turn], Any]) -> Any:
         return self.coordinator.ask(decide, lambda result: result)
 
+    def ask_now(self, decide: Callable[[GroupMachine, Turn], Any]) -> Any:
+        return self.coordinator.ask_now(decide, lambda result: result)
+
     def commit(self, value: int, group: str = "g", count: int = 1, metadata: str = "") -> Any:
         offsets = [NewOffset("orders", at, value, -1, metadata) for at in range(count)]
         return self.ask(lambda machine, turn: machine.commit(turn, CommitSender(group), offsets))

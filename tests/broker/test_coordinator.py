@@ -13,7 +13,7 @@ import ottla.broker.coordinator as runtime
 from ottla.broker.coordinator import Coordinator
 from ottla.broker.shard import Shard
 from ottla.core.group.machine import GroupMachine
-from ottla.core.group.requests import JoinResult
+from ottla.core.group.requests import CommitSender, JoinResult, NewOffset
 from ottla.core.turn import Turn
 from ottla.errors import ErrorCode
 from ottla.ports import StorageError, StorageFullError
@@ -88,6 +88,50 @@ def test_what_is_asked_at_once_is_appended_once() -> None:
         asked = [bench.commit(value, group=f"g{value}") for value in range(5)]
         assert await asyncio.gather(*asked) == [[NONE]] * 5
         assert [count for _, count in bench.batches()] == [5]
+
+    run(scenario)
+
+
+def test_who_cannot_wait_is_answered_now_after_those_who_came_before() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        before = bench.commit(1)
+        found = bench.ask_now(lambda machine, turn: machine.fetch("g", "orders", 0).offset)
+        assert found == 1
+        assert before.done()
+        assert await bench.commit(2) == [NONE]
+        assert [count for _, count in bench.batches()] == [1, 1]
+
+    run(scenario)
+
+
+def test_who_cannot_wait_waits_nevertheless_for_what_is_not_durable() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        bench.log.is_slow = True
+        written = bench.commit(1)
+        read = bench.ask_now(lambda machine, turn: machine.fetch("g", "orders", 0).offset)
+        assert not written.done()
+        assert not read.done()
+        bench.log.appends[0].set_result(None)
+        assert await read == 1
+
+    run(scenario)
+
+
+def test_who_cannot_wait_is_told_when_the_coordinator_fails_or_is_gone() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        bench.log.error = StorageError("broken")
+        failed = bench.ask_now(
+            lambda machine, turn: machine.commit(
+                turn, CommitSender("g"), [NewOffset("orders", 0, 1, -1, "")]
+            )
+        )
+        assert isinstance(failed, ErrorCode)
+        assert failed is not NONE
+        assert bench.coordinator.is_gone
+        assert bench.ask_now(lambda machine, turn: 42) is ErrorCode.NOT_COORDINATOR
 
     run(scenario)
 

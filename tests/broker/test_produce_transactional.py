@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from contextlib import ExitStack
 
+from tests.broker.conftest import Starter
 from tests.broker.requests import (
     create,
     fetch,
@@ -46,6 +47,16 @@ def test_records_that_wait_for_verification_are_not_overwritten_by_the_next_rece
 ) -> None:
     # All connections receive into one buffer: A sends, B sends, the loop receives from A and then from B, and only
     # then goes on with A's request, which had to ask the coordinator first.
+    with ExitStack() as stack:
+        held = [stack.enter_context(session_with(broker)) for _ in range(PRODUCERS)]
+        _check_together(broker, held, topic)
+
+
+def test_records_that_wait_for_the_disk_of_the_coordinator_are_not_overwritten_either(
+    start: Starter, topic: str
+) -> None:
+    # There the coordinator of the same node has to be waited for as one of another node.
+    broker = start(log_flush_interval_messages=1)
     with ExitStack() as stack:
         held = [stack.enter_context(session_with(broker)) for _ in range(PRODUCERS)]
         _check_together(broker, held, topic)

@@ -173,7 +173,7 @@ class Coordinator(Generic[M]):
             lambda result: result,
         )
 
-    def ask_at_once(
+    def ask_now(
         self, decide: Callable[[M, Turn], Any], respond: Callable[[Any], Any]
     ) -> asyncio.Future[Any] | Any:
         """As `ask`, in a turn that is taken now, after what is in the queue: the response, if all of it is durable."""

@@ -98,9 +98,9 @@ def _answer(node: Node, transaction: AddPartitionsToTxnTransaction, version: int
         return respond(coordinator)
     transactional_id = transaction.transactional_id
     producer = Producer(transaction.producer_id, transaction.producer_epoch)
-    # At once, because the first batches of a transaction wait for it, and what else is on their connection.
+    # Now, because the first batches of a transaction wait for it, and what else is on their connection.
     if transaction.verify_only:
-        return coordinator.ask_at_once(
+        return coordinator.ask_now(
             lambda machine, turn: machine.verify(transactional_id, producer, partitions), respond
         )
     missing = [partition for partition in partitions if not _exists(node, partition)]
@@ -113,7 +113,7 @@ def _answer(node: Node, transaction: AddPartitionsToTxnTransaction, version: int
                 for partition in partitions
             ]
         )
-    return coordinator.ask_at_once(
+    return coordinator.ask_now(
         lambda machine, turn: machine.add_partitions(
             turn, transactional_id, producer, partitions, version
         ),
