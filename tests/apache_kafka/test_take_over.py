@@ -150,7 +150,9 @@ def test_aborted_records_of_kafkas_are_told(serving: ServeProcess) -> None:
     with RawConnection(serving.address) as connection:
         topic = "in.a-transaction_1"
         data = fetch(connection, topic, 0, isolation_level=READ_COMMITTED)
-        assert data.last_stable_offset == data.high_watermark == 18
+        # A Kafka that crashed may have left an end that was prepared: then its markers are written once more.
+        assert data.last_stable_offset == data.high_watermark
+        assert data.high_watermark in (18, 19)
         (aborted,) = data.aborted_transactions or []
         assert aborted.first_offset == 6
         assert (

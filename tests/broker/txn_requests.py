@@ -131,13 +131,21 @@ def init_error(connection: RawConnection, transactional_id: str, **details: Any)
     return ErrorCode(init(connection, transactional_id, **details).error_code)
 
 
+# What clients try again on; Kafka loads its coordinators after it has begun to answer.
+COME_AGAIN = (
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+)
+
+
 def become(connection: RawConnection, transactional_id: str, **details: Any) -> Identity:
     """Asks until there is no other transaction in the way, as clients do."""
     answers: list[Any] = []
 
     def is_done() -> bool:
         answers.append(init(connection, transactional_id, **details))
-        return bool(answers[-1].error_code != ErrorCode.CONCURRENT_TRANSACTIONS)
+        return answers[-1].error_code not in COME_AGAIN
 
     assert eventually(is_done, WAIT_SECONDS), answers[-1]
     assert answers[-1].error_code == ErrorCode.NONE, answers[-1]
