@@ -93,7 +93,7 @@ def test_every_node_lists_what_it_coordinates(cluster: Cluster) -> None:
 
 def test_a_first_write_is_verified_by_whoever_coordinates_wherever_it_is(cluster: Cluster) -> None:
     """Every pair of nodes: the leader asks the coordinator over the way that nodes have."""
-    asked = set()
+    asked: set[tuple[int, int]] = set()
     for _ in range(60):
         if len(asked) == 9:
             break

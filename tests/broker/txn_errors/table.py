@@ -153,7 +153,9 @@ def prepare(address: str) -> Ready:
     with RawConnection(address) as connection:
         create(connection, topic, PARTITIONS)
         await_coordinator(connection, group)
-        # Enough of them for every partition of the transactions topic.
-        for number in range(20):
-            ask.await_coordinator(connection, f"id-{number}")
+        ask.await_coordinator(connection, "id")
+        # One id for every partition of the transactions topic: Kafka loads each of them by itself.
+        ids = (f"id-{number}" for number in range(5000))
+        for transactional_id in {coordinator_partition(name, 50): name for name in ids}.values():
+            ask.become(connection, transactional_id)
     return Ready(address, topic, group)
