@@ -11,6 +11,7 @@ from tests.broker.requests import create
 from tests.broker.txn_errors.stage import REQUESTS, STATES, answers
 
 from ottla.client.raw import RawConnection
+from ottla.model import coordinator_partition
 
 PARTITIONS = 2
 MAPPING = "INVALID_PRODUCER_ID_MAPPING"
