@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 from tests.sim.run import SeedFailedError, play_seed, play_seeds
-from tests.sim.txn_bugs import BUGS, Bug
+from tests.sim.txn_bugs import BUGS, Bug, seeds_for
 
 CHUNKS = 8
 SEEDS_PER_CHUNK = 250
-BUG_SEEDS = 300
 
 # Seeds that found something, and what that was.
 FOUND: dict[int, str] = {}
@@ -29,4 +28,4 @@ def test_what_was_found_once_is_not_found_again(seed: int) -> None:
 def test_a_deliberate_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     bug(monkeypatch)
     with pytest.raises(SeedFailedError, match=r"python -m tests\.sim\.run transactions --seed \d"):
-        play_seeds("transactions", range(BUG_SEEDS))
+        play_seeds("transactions", seeds_for(bug))
