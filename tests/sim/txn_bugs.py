@@ -268,7 +268,7 @@ def seeds_for(bug: Bug) -> range:
 
 SEEDS = 400
 WORLDS_ABOUT = 400 * len(POINTS)
-SHOWS_AT = {
+SHOWS_AT: dict[Bug, CrashPoint] = {
     old_coordinators_write_markers: CrashPoint.AFTER_MARKERS_SENT,
     verifications_outlive_markers: CrashPoint.BEFORE_VERIFICATION,
 }
