@@ -17,6 +17,8 @@ MAX_CRASHES = 4
 # How often a node passes the place that a seed is about before it dies there, at most.
 MAX_PASSED = 4
 MAX_AWAY_SECONDS = 2.0
+MAX_HELD_SECONDS = 2.5
+LAST_WORDS = 20
 
 
 class Crashes:
@@ -41,10 +43,19 @@ class Crashes:
         self.world.trace.note("node {} is {}", node_id, point.value)
         self.world.crashes[point] = self.world.crashes.get(point, 0) + 1
         nodes.crash(node_id)
+        if point is CrashPoint.AFTER_MARKERS_SENT:
+            self._hold_back(f"node-{node_id}")
         away_seconds = self.rng.uniform(0.05, MAX_AWAY_SECONDS)
         loop = self.world.loop
         loop.call_later(away_seconds, self._restart, node_id, context=NOBODY.context)
         raise NodeDiedError(point.value)
+
+    def _hold_back(self, sender: str) -> None:
+        """What the dead node has sent arrives when another one has sent it again."""
+        network, now = self.world.network, self.world.loop.time()
+        for exchange in network.exchanges[-LAST_WORDS:]:
+            if exchange.client == sender and exchange.arrived_at is None:
+                exchange.held_until = now + self.rng.uniform(0.3, MAX_HELD_SECONDS)
 
     def _restart(self, node_id: int) -> None:
         if node_id not in self.world.nodes.running:

@@ -52,6 +52,7 @@ class Exchange:
     answered_at: float | None = None
     response: Any = None
     is_abandoned: bool = False  # its connection is gone
+    held_until: float = 0.0
 
     @property
     def is_on_its_way(self) -> bool:
@@ -115,6 +116,9 @@ class _ServerEnd(asyncio.Transport):
     def receive(self, frame: bytes, exchange: Exchange) -> None:
         if self._is_gone or not self.host.owner.is_alive:
             exchange.is_abandoned = True
+            return
+        if exchange.held_until > self._network.loop.time():
+            self._network.at_node(self, exchange.held_until, self.receive, frame, exchange)
             return
         self.exchanges[exchange.number] = exchange
         self._unread.append(frame)
@@ -323,7 +327,7 @@ class Network:
             exchange.is_abandoned = True
         else:
             link.inbound_at = max(link.inbound_at, self.loop.time() + self._delay(worse))
-            self._at_node(link.end, link.inbound_at, link.end.receive, frame, exchange)
+            self.at_node(link.end, link.inbound_at, link.end.receive, frame, exchange)
         return exchange
 
     def _exchange(
@@ -354,22 +358,22 @@ class Network:
         end = _ServerEnd(self, host, None)
         arrives_at = self.loop.time() + self._delay() + self._slow_delay()
         self.trace.note("#{} will come again as #{}", first.number, ghost.number)
-        self._at_node(end, arrives_at, end.receive, frame, ghost)
+        self.at_node(end, arrives_at, end.receive, frame, ghost)
         gone_at = arrives_at + self.rng.uniform(0, GHOST_STAYS_SECONDS)
-        self._at_node(end, gone_at, end.lose)
+        self.at_node(end, gone_at, end.lose)
 
-    def _at_node(self, end: _ServerEnd, when: float, what: Callable[..., None], *args: Any) -> None:
+    def at_node(self, end: _ServerEnd, when: float, what: Callable[..., None], *args: Any) -> None:
         self.loop.call_at(when, what, *args, context=end.host.owner.context)
 
     def close_at_node(self, link: Link) -> None:
         if not link.is_silent or self.rng.random() < 0.5:
             when = max(link.inbound_at, self.loop.time() + self._delay())
-            self._at_node(link.end, when, link.end.lose)
+            self.at_node(link.end, when, link.end.lose)
 
     def _break(self, link: Link) -> None:
         self.trace.note("the connection of {} to node {} breaks", link.client, link.node_id)
         link.fail()
-        self._at_node(link.end, self.loop.time() + self._delay(), link.end.lose)
+        self.at_node(link.end, self.loop.time() + self._delay(), link.end.lose)
 
     def broken_by_node(self, end: _ServerEnd) -> None:
         if end.link is not None:

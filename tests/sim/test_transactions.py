@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.sim.run import SeedFailedError, play_seed, play_seeds
-from tests.sim.txn_bugs import BUGS, Bug
+from tests.sim.run import SeedFailedError, play_seeds
+from tests.sim.txn_bugs import BUGS, Bug, seeds_for
 
 CHUNKS = 8
 SEEDS_PER_CHUNK = 250
-BUG_SEEDS = 300
-
-# Seeds that found something, and what that was.
-FOUND: dict[int, str] = {}
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -20,13 +16,8 @@ def test_transactions_are_whole_and_nodes_die_at_every_place(chunk: int) -> None
     play_seeds("transactions", range(first, first + SEEDS_PER_CHUNK)).check("transactions")
 
 
-@pytest.mark.parametrize("seed", FOUND)
-def test_what_was_found_once_is_not_found_again(seed: int) -> None:
-    play_seed("transactions", seed)
-
-
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
 def test_a_deliberate_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     bug(monkeypatch)
     with pytest.raises(SeedFailedError, match=r"python -m tests\.sim\.run transactions --seed \d"):
-        play_seeds("transactions", range(BUG_SEEDS))
+        play_seeds("transactions", seeds_for(bug))

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.sim.crashes import POINTS
 
 from ottla.broker.coordinator import Coordinator
+from ottla.broker.crashpoints import CrashPoint
 from ottla.broker.handlers import txn_offset_commit
 from ottla.broker.markers import MarkerSender
 from ottla.broker.shard import Shard
@@ -258,6 +260,18 @@ def refused_commits_are_taken_for_done(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TransactionMachine, "end", end)
 
 
+def seeds_for(bug: Bug) -> range:
+    """Where a bug has to be found; some show only in worlds that are about one place."""
+    place = SHOWS_AT.get(bug)
+    return range(SEEDS) if place is None else range(POINTS.index(place), WORLDS_ABOUT, len(POINTS))
+
+
+SEEDS = 400
+WORLDS_ABOUT = 400 * len(POINTS)
+SHOWS_AT: dict[Bug, CrashPoint] = {
+    old_coordinators_write_markers: CrashPoint.AFTER_MARKERS_SENT,
+    verifications_outlive_markers: CrashPoint.BEFORE_VERIFICATION,
+}
 BUGS: tuple[Bug, ...] = (
     late_requests_are_accepted,
     late_ends_are_accepted,
