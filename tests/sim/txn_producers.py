@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 from tests.sim.peers import can_be_told_apart
@@ -70,6 +71,10 @@ class FencedError(Exception):
     """The producer is told that it is out."""
 
 
+class OverError(Exception):
+    """The producer cannot go on, although it may not be out: what it sent is on its way under an epoch that is good."""
+
+
 class AbortError(Exception):
     """The transaction cannot go on."""
 
@@ -109,11 +114,12 @@ class TxnProducer(TxnClient):
     # Its life.
 
     async def run(self) -> None:
-        try:
-            await self._work()
-        except FencedError:
-            if self.is_stubborn and self._identity.producer_id >= 0:
-                await self._haunt()
+        with suppress(OverError):
+            try:
+                await self._work()
+            except FencedError:
+                if self.is_stubborn and self._identity.producer_id >= 0:
+                    await self._haunt()
         self.is_over = True
 
     async def _work(self) -> None:
@@ -209,7 +215,7 @@ class TxnProducer(TxnClient):
     async def _renew(self) -> None:
         """After a failed write the sequence numbers begin anew, under another epoch (KIP-360)."""
         if self.version_of(InitProducerIdRequest) < FIRST_INIT_WITH_EPOCHS:
-            raise FencedError
+            raise OverError
         await self._init(self._identity)
 
     async def _ask(self, request: Any) -> Any | None:
@@ -372,7 +378,7 @@ class TxnProducer(TxnClient):
                 await self._sort_out(answer.error_code)
             except AbortError as error:
                 # Nothing had begun, or a repetition of a request has ended it otherwise: no client goes on after that.
-                raise FencedError from error
+                raise OverError from error
 
     async def _until_over(self, request: Any, first: int) -> None:
         """Waits until nothing of a request is on its way, if brokers could not tell it from a later one."""
