@@ -94,7 +94,7 @@ def long_metadata(bench: Bench) -> object:
 
 def commit_on_a_slow_disk(bench: Bench) -> object:
     # The first one makes what there is to make; how long this machine's disk takes for it does not matter here.
-    with mock.patch.object(sync, "_sync_data", lambda fd: None):
+    with mock.patch.object(sync, "_sync_data", return_value=None):
         assert commit(bench) is ErrorCode.NONE
 
     def slow(fd: int) -> None:
