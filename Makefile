@@ -5,7 +5,7 @@
 SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
-WORKERS ?= 2
+WORKERS ?= 3
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
 ifndef PYTHON
