@@ -15,6 +15,7 @@ from ottla.core.txn.machine import TransactionMachine
 from ottla.core.txn.requests import TransactionConfig
 from ottla.core.txn.states import State
 from ottla.errors import ErrorCode
+from ottla.ports import StorageError
 from ottla.records.compression import Codec
 
 if TYPE_CHECKING:
@@ -68,6 +69,21 @@ def transaction_kind(config: BrokerConfig) -> Kind[TransactionMachine]:
 
 def _crash_points(event: Event) -> tuple[CrashPoint, CrashPoint]:
     return CRASH_POINTS[event.state if isinstance(event, TransactionSaved) else State.EMPTY]
+
+
+def reserve_producer_id(node: Node) -> int | None:
+    """A producer id that nobody has had; None if none can be reserved now."""
+    try:
+        return node.cluster.next_producer_id()
+    except StorageError:
+        return None
+
+
+def fenced_before(first_version: int, version: int, error: ErrorCode) -> ErrorCode:
+    """Older clients know of a producer that is out only as one with an old epoch (KIP-588)."""
+    if error is ErrorCode.PRODUCER_FENCED and version < first_version:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return error
 
 
 def find_transaction(

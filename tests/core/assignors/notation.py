@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import pytest
+
 from ottla.core.assignors.model import (
     Assignment,
     Cluster,
@@ -91,3 +93,14 @@ def settled(
             return shares
         subscriptions = after
     raise AssertionError("the group does not settle")
+
+
+# Group, partitions per topic, shares: what every assignor makes of groups that leave it no choice.
+PLAIN_CASES = [
+    pytest.param({"a": ""}, {}, {"a": ""}, id="no-topic"),
+    pytest.param({"a": "t"}, {}, {"a": ""}, id="topic-does-not-exist"),
+    pytest.param({"a": "t"}, {"t": 3, "u": 3}, {"a": "t-0 t-1 t-2"}, id="only-what-it-wants"),
+    pytest.param({"a": "t u"}, {"t": 1, "u": 2}, {"a": "t-0 u-0 u-1"}, id="all-it-wants"),
+    pytest.param({"a": "t", "b": "t"}, {"t": 1}, {"a": "t-0", "b": ""}, id="too-few"),
+    pytest.param({"a": "t", "b": "t"}, {"t": 2}, {"a": "t-0", "b": "t-1"}, id="one-each"),
+]

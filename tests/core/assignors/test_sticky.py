@@ -7,6 +7,7 @@ from itertools import permutations
 
 import pytest
 from tests.core.assignors.notation import (
+    PLAIN_CASES,
     STICKY_NAMES,
     assign,
     claims,
@@ -25,12 +26,7 @@ pytestmark = pytest.mark.parametrize("name", STICKY_NAMES)
 @pytest.mark.parametrize(
     ("group", "counts", "shares"),
     [
-        pytest.param({"a": ""}, {}, {"a": ""}, id="no-topic"),
-        pytest.param({"a": "t"}, {}, {"a": ""}, id="topic-does-not-exist"),
-        pytest.param({"a": "t"}, {"t": 3, "u": 3}, {"a": "t-0 t-1 t-2"}, id="only-what-it-wants"),
-        pytest.param({"a": "t u"}, {"t": 1, "u": 2}, {"a": "t-0 u-0 u-1"}, id="all-it-wants"),
-        pytest.param({"a": "t", "b": "t"}, {"t": 1}, {"a": "t-0", "b": ""}, id="too-few"),
-        pytest.param({"a": "t", "b": "t"}, {"t": 2}, {"a": "t-0", "b": "t-1"}, id="one-each"),
+        *PLAIN_CASES,
         pytest.param(
             {"a": "t", "b": "t u", "c": "t"},
             {"t": 3, "u": 2},

@@ -6,7 +6,7 @@ from functools import partial
 
 from ottla.broker.node import Node
 from ottla.broker.request import Answer, RequestContext
-from ottla.broker.transactions import find_transaction
+from ottla.broker.transactions import fenced_before, find_transaction
 from ottla.core.catalog import Refused
 from ottla.core.turn import Producer
 from ottla.core.txn.events import VERSION_1
@@ -38,6 +38,6 @@ def handle(node: Node, request: AddOffsetsToTxnRequest, context: RequestContext)
 
 
 def _respond(version: int, error: ErrorCode) -> AddOffsetsToTxnResponse:
-    if error is ErrorCode.PRODUCER_FENCED and version < FIRST_VERSION_WITH_PRODUCER_FENCED:
-        error = ErrorCode.INVALID_PRODUCER_EPOCH
-    return AddOffsetsToTxnResponse(error_code=error)
+    return AddOffsetsToTxnResponse(
+        error_code=fenced_before(FIRST_VERSION_WITH_PRODUCER_FENCED, version, error)
+    )

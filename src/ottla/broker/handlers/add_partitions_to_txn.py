@@ -8,7 +8,7 @@ from functools import partial
 from ottla.broker.node import Node
 from ottla.broker.request import Answer, RequestContext
 from ottla.broker.together import together
-from ottla.broker.transactions import find_transaction
+from ottla.broker.transactions import fenced_before, find_transaction
 from ottla.core.catalog import INTERNAL_TOPICS
 from ottla.core.turn import Producer
 from ottla.core.txn.events import VERSION_1, VERSION_2
@@ -52,17 +52,13 @@ def _response_of_one(
     version: int, results: list[AddPartitionsToTxnResult]
 ) -> AddPartitionsToTxnResponse:
     (result,) = results
-    if version < FIRST_VERSION_WITH_PRODUCER_FENCED:
-        _say_it_as_before(result)
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results)
-
-
-def _say_it_as_before(result: AddPartitionsToTxnResult) -> None:
-    """Older clients know of a producer that is out only as one with an old epoch (KIP-588)."""
     for topic in result.topic_results:
         for partition in topic.results_by_partition:
-            if partition.partition_error_code == ErrorCode.PRODUCER_FENCED:
-                partition.partition_error_code = ErrorCode.INVALID_PRODUCER_EPOCH
+            error = ErrorCode(partition.partition_error_code)
+            partition.partition_error_code = fenced_before(
+                FIRST_VERSION_WITH_PRODUCER_FENCED, version, error
+            )
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results)
 
 
 def _answer_client(node: Node, transaction: AddPartitionsToTxnTransaction) -> Answer:

@@ -6,14 +6,13 @@ from functools import partial
 
 from ottla.broker.node import Node
 from ottla.broker.request import Answer, RequestContext
-from ottla.broker.transactions import find_transaction
+from ottla.broker.transactions import fenced_before, find_transaction, reserve_producer_id
 from ottla.core.turn import Producer, Turn
 from ottla.core.txn.events import NO_PRODUCER_ID, VERSION_1, VERSION_2
 from ottla.core.txn.machine import TransactionMachine
 from ottla.core.txn.requests import EndRequest, Identity
 from ottla.core.txn.states import Result
 from ottla.errors import ErrorCode
-from ottla.ports import StorageError
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 REQUEST = EndTxnRequest
@@ -36,21 +35,18 @@ def handle(node: Node, request: EndTxnRequest, context: RequestContext) -> Answe
 
 
 def _end(node: Node, machine: TransactionMachine, turn: Turn, end: EndRequest) -> Identity:
-    fresh = NO_PRODUCER_ID
-    if machine.wants_next_producer_id(end):
-        try:
-            fresh = node.cluster.next_producer_id()
-        except StorageError:
-            return Identity(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    wants_one = machine.wants_next_producer_id(end)
+    fresh = reserve_producer_id(node) if wants_one else NO_PRODUCER_ID
+    if fresh is None:
+        return Identity(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return machine.end(turn, end, fresh)
 
 
 def _respond(version: int, result: Identity | ErrorCode) -> EndTxnResponse:
     if isinstance(result, ErrorCode):
         result = Identity(result)
-    error = result.error
-    if error is ErrorCode.PRODUCER_FENCED and version < FIRST_VERSION_WITH_PRODUCER_FENCED:
-        error = ErrorCode.INVALID_PRODUCER_EPOCH
     return EndTxnResponse(
-        error_code=error, producer_id=result.producer_id, producer_epoch=result.producer_epoch
+        error_code=fenced_before(FIRST_VERSION_WITH_PRODUCER_FENCED, version, result.error),
+        producer_id=result.producer_id,
+        producer_epoch=result.producer_epoch,
     )

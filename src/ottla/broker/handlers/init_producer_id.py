@@ -6,12 +6,11 @@ from functools import partial
 
 from ottla.broker.node import Node
 from ottla.broker.request import Answer, RequestContext
-from ottla.broker.transactions import find_transaction
+from ottla.broker.transactions import fenced_before, find_transaction, reserve_producer_id
 from ottla.core.turn import Producer, Turn
 from ottla.core.txn.machine import TransactionMachine
 from ottla.core.txn.requests import Identity, InitRequest
 from ottla.errors import ErrorCode
-from ottla.ports import StorageError
 from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -48,31 +47,24 @@ def _refuse(request: InitProducerIdRequest) -> ErrorCode | None:
 
 
 def _idempotent(node: Node) -> Identity:
-    try:
-        return Identity(ErrorCode.NONE, node.cluster.next_producer_id(), 0)
-    except StorageError:
+    fresh = reserve_producer_id(node)
+    if fresh is None:
         return Identity(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return Identity(ErrorCode.NONE, fresh, 0)
 
 
 def _init(node: Node, machine: TransactionMachine, turn: Turn, init: InitRequest) -> Identity:
-    fresh = NO_PRODUCER_ID
-    if machine.wants_producer_id(init):
-        try:
-            fresh = node.cluster.next_producer_id()
-        except StorageError:
-            return Identity(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    fresh = reserve_producer_id(node) if machine.wants_producer_id(init) else NO_PRODUCER_ID
+    if fresh is None:
+        return Identity(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return machine.init(turn, init, fresh)
 
 
 def _respond(version: int, result: Identity | ErrorCode) -> InitProducerIdResponse:
     if isinstance(result, ErrorCode):
         result = Identity(result)
-    error = result.error
-    # Older clients know of a producer that is out only as one with an old epoch (KIP-588).
-    if error is ErrorCode.PRODUCER_FENCED and version < FIRST_VERSION_WITH_PRODUCER_FENCED:
-        error = ErrorCode.INVALID_PRODUCER_EPOCH
     return InitProducerIdResponse(
-        error_code=error,
+        error_code=fenced_before(FIRST_VERSION_WITH_PRODUCER_FENCED, version, result.error),
         producer_id=result.producer_id,
         producer_epoch=result.producer_epoch,
     )
