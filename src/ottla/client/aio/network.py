@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Callable
@@ -108,7 +109,7 @@ class Network:
             raise self._fatal
         try:
             await asyncio.wait_for(asyncio.shield(self._answer), timeout_ms / 1000)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             raise self._no_metadata(timeout_ms) from None
 
     async def topic(self, name: str, timeout_ms: float) -> Topic:
@@ -153,10 +154,8 @@ class Network:
             wait_ms = self.metadata.due_in_ms(self._now_ms())
             if wait_ms > 0:
                 self._wake.clear()
-                try:
+                with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._wake.wait(), wait_ms / 1000)
-                except asyncio.TimeoutError:
-                    pass
                 continue
             await self._refresh()
 

@@ -93,7 +93,7 @@ class Peer:
             return await self._open(self.endpoint, self.node_id, limit_ms)
         except KafkaError:
             raise
-        except (OSError, asyncio.TimeoutError) as error:
+        except (TimeoutError, OSError) as error:
             why = str(error) or f"no connection within {round(limit_ms)} ms"
             raise exception_for(
                 ErrorCode.NETWORK_EXCEPTION, f"Cannot connect: {why}.", broker=str(self.endpoint)
