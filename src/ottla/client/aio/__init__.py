@@ -1,1 +1,1 @@
-"""The clients on asyncio."""
+"""The asyncio side of the client: connections, and the three clients."""
