@@ -63,7 +63,7 @@ class Measured:
     def _recent(self) -> list[_Sample]:
         oldest_ms = self._clock_ms() - WINDOW_MS * SAMPLES
         kept = (*self._past, self._current)
-        return [each for each in kept if each.start_ms + WINDOW_MS > oldest_ms]
+        return [each for each in kept if each.start_ms > oldest_ms]
 
     @property
     def rate(self) -> float:
