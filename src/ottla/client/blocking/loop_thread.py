@@ -23,7 +23,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ottla.client.aio import user_code
-from ottla.errors import IllegalStateError
+from ottla.errors import IllegalStateError, TimedOutError
 from ottla.event_loop import new_event_loop
 
 logger = logging.getLogger(__name__)
@@ -67,6 +67,7 @@ class _Call(Generic[T]):
         """On the loop: starts the coroutine, whose user code comes back to us."""
         if self._is_over:
             self._coroutine.close()
+            self._told.put(None)
             return
         context = Context()
         context.run(user_code.runner.set, self._run_user_code)
@@ -99,14 +100,19 @@ class _Call(Generic[T]):
         except BaseException as error:
             self._cancel()
             if isinstance(error, Empty):
-                raise TimeoutError(f"no result within {timeout_seconds} s") from None
+                message = f"{self._running.name} had no result within {timeout_seconds} s"
+                raise TimedOutError(message=message) from None
             raise
         finally:
             self._is_over = True
-        assert self._task is not None
-        if self._task.cancelled():
+        task, self._task = self._task, None
+        assert task is not None
+        if task.cancelled():
             raise IllegalStateError(f"{self._running.name} was closed while this call waited")
-        return self._task.result()
+        try:
+            return task.result()
+        finally:
+            del task  # an exception refers to this frame, which must not refer to the exception
 
     def _run_here(self, told: _UserCall) -> None:
         try:
@@ -133,6 +139,8 @@ class _Call(Generic[T]):
     def _cancel(self) -> None:
         """After Ctrl-C: ends the coroutine, and gives it a moment to clean up, so that the next call finds order."""
         self._is_over = True
+        if self._task is not None and self._task.done():
+            return
 
         def cancel() -> None:
             if self._task is not None:
