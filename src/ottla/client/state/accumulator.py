@@ -81,7 +81,7 @@ class Ready:
 class Accumulator:
     """All queues of a producer."""
 
-    def __init__(self, settings: AccumulatorSettings, random_unit: Callable[[], float]) -> None:
+    def __init__(self, settings: AccumulatorSettings) -> None:
         self.settings = settings
         self.lock = Lock()
         self.memory = Memory(settings.memory_bytes)
@@ -93,10 +93,23 @@ class Accumulator:
         """Batches that wait or are in flight."""
         self.flushing = 0
         """How many wait for all batches to go: while somebody does, none lingers."""
+        self.plain_limit_bytes = capacity_bytes(settings, 1.0)
+        """What a batch takes where nothing is known of its compression."""
         self.next_expiry_ms = FOREVER
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._active: dict[PartitionQueue, None] = {}
-        self._random_unit = random_unit
+        self._is_closed = False
+
+    def refuse(self, refusal: Callable[[], BaseException] | None) -> None:
+        """Keep records out from now on, or let them in; the lock is held, or all is on one thread."""
+        if not self._is_closed:
+            self.refusal = refusal
+
+    def close(self, refusal: Callable[[], BaseException]) -> None:
+        """Keep records out for ever."""
+        with self.lock:
+            self.refusal = refusal
+            self._is_closed = True
 
     # Appending
 
@@ -104,8 +117,7 @@ class Accumulator:
         """The queue of a partition."""
         found = self._queues.get(key)
         if found is None:
-            limit_bytes = capacity_bytes(self.settings, 1.0)
-            found = self._queues.setdefault(key, PartitionQueue(key, limit_bytes))
+            found = self._queues.setdefault(key, PartitionQueue(key, self.plain_limit_bytes))
         return found
 
     def append(

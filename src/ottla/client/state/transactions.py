@@ -261,7 +261,10 @@ class Transactions:
         """A record of the transaction was not written."""
         if error.code in DEADLY:
             self.die(error)
-        elif self.has_open and not self.is_aborting:
+        elif self.is_aborting:
+            # It is being aborted anyway; its numbers may be missing in the next transaction.
+            self.needs_init = self.needs_init or (self.can_bump and not self.is_version_2)
+        elif self.has_open:
             self.must_abort(error, Verdict.BUMP)
 
     @property
