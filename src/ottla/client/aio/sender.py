@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from threading import Event
 from typing import Any, Final, Protocol
 from uuid import UUID
 
@@ -109,6 +110,7 @@ class Sender:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = FOREVER
         self._idle: Completion | None = None
+        self._waiting_for_pass: list[Event] = []
 
     # Waking
 
@@ -138,6 +140,17 @@ class Sender:
         except Exception:
             log.exception("the sender failed; it goes on")
         self._tell_idle()
+        if self._waiting_for_pass:
+            waiting, self._waiting_for_pass = self._waiting_for_pass, []
+            for each in waiting:
+                each.set()
+
+    def let_pass(self, limit_seconds: float) -> None:
+        """Block the calling thread until there has been a pass: it hands the interpreter to the loop."""
+        event = Event()
+        self._waiting_for_pass.append(event)
+        self.wake_from_anywhere()
+        event.wait(limit_seconds)
 
     def now_ms(self) -> float:
         return self._loop.time() * 1000

@@ -93,6 +93,8 @@ class Accumulator:
         """Batches that wait or are in flight."""
         self.flushing = 0
         """How many wait for all batches to go: while somebody does, none lingers."""
+        self.full_bytes = 0
+        """How much is in batches that take no more records and have not been sent."""
         self.plain_limit_bytes = capacity_bytes(settings, 1.0)
         """What a batch takes where nothing is known of its compression."""
         self.next_expiry_ms = FOREVER
@@ -281,6 +283,7 @@ class Accumulator:
         queue.open = None
         if batch is not None:
             batch.close()
+            self.full_bytes += batch.size_bytes
 
     def _note_callback(
         self, batch: ProducerBatch, future: RecordFuture, on_delivery: OnDelivery
@@ -362,6 +365,7 @@ class Accumulator:
                 queue.batches.popleft()
                 if queue.open is batch:
                     self._close_open(queue)
+                self.full_bytes -= batch.size_bytes
                 batch.drained_ms = now_ms
                 drained.append(batch)
                 del self._active[queue]
@@ -415,6 +419,7 @@ class Accumulator:
         while at < len(batches) and batches[at].order < batch.order:
             at += 1
         batches.insert(at, batch)
+        self.full_bytes += batch.size_bytes
         self._active[queue] = None
 
     # The end of batches
@@ -465,6 +470,7 @@ class Accumulator:
             queue.batches.remove(batch)
             if queue.open is batch:
                 self._close_open(queue)
+            self.full_bytes -= batch.size_bytes
             if not queue.batches:
                 self._active.pop(queue, None)
 
