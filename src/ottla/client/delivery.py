@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, overload
 
-from ottla.client.model import NO_OFFSET, RecordMetadata
+from ottla.client.model import RecordMetadata
 from ottla.errors import IllegalStateError, TimedOutError
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Event
 from typing import Any, Final, Protocol
@@ -18,12 +19,12 @@ from ottla.client.aio.connection import Connection
 from ottla.client.aio.network import Network
 from ottla.client.aio.produce_answers import Answer, read_answers
 from ottla.client.delivery import Completion
+from ottla.client.producer_metrics import ProducerMetrics
 from ottla.client.state.accumulator import FOREVER, Accumulator
 from ottla.client.state.producer_batch import ProducerBatch
 from ottla.client.state.sequences import Sequences
 from ottla.client.state.sticky import Sticky
 from ottla.client.state.transactions import DEADLY, Transactions, as_abortable, as_fatal
-from ottla.client.producer_metrics import ProducerMetrics
 from ottla.config.producer import ProducerConfig
 from ottla.errors import ErrorCode, KafkaError, RetriableError, TimedOutError, exception_for
 from ottla.model import NO_TOPIC_ID
@@ -124,10 +125,8 @@ class Sender:
         """Make a pass soon; from any thread."""
         if not self._is_woken:
             self._is_woken = True
-            try:
+            with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._run)
-            except RuntimeError:
-                pass  # the loop is closed
 
     def _run(self) -> None:
         self._is_scheduled = False
@@ -285,9 +284,10 @@ class Sender:
 
     def _not_connected(self, node_id: int, error: BaseException) -> None:
         self._network.request_update()
-        if isinstance(error, KafkaError) and not isinstance(error, RetriableError):
-            if error.code is not ErrorCode.BROKER_NOT_AVAILABLE:
-                self.fail(error)
+        # A broker that has left the metadata; others lead its partitions soon.
+        is_gone = isinstance(error, KafkaError) and error.code is ErrorCode.BROKER_NOT_AVAILABLE
+        if isinstance(error, KafkaError) and not isinstance(error, RetriableError) and not is_gone:
+            self.fail(error)
 
     def _send(self, connection: Connection, batches: list[ProducerBatch], now_ms: float) -> None:
         by_partition: dict[tuple[str, int], ProducerBatch] = {}
@@ -402,7 +402,11 @@ class Sender:
             return
         if answer.leader_id >= 0:
             self._network.update_leader(
-                batch.topic, batch.partition, answer.leader_id, answer.leader_epoch, answer.nodes
+                batch.topic,
+                batch.partition,
+                answer.leader_id,
+                answer.leader_epoch,
+                dict(answer.nodes),
             )
         if batch.is_done:
             # Given up meanwhile; what it means for the sequence is noted already.

@@ -236,7 +236,9 @@ async def _create(
     given = {**(config or {})}
     given.pop("client_id", None)
     given["client.id"] = client_id
-    rest = {name: value for name, value in options.items() if name not in ("client_id", "client.id")}
+    rest = {
+        name: value for name, value in options.items() if name not in ("client_id", "client.id")
+    }
     return AsyncProducer(given, **rest)
 
 

@@ -225,9 +225,7 @@ class ProducerBatch(Completion):
         self._end()
         return True
 
-    def fail(
-        self, error: BaseException, record_errors: Mapping[int, str] | None = None
-    ) -> bool:
+    def fail(self, error: BaseException, record_errors: Mapping[int, str] | None = None) -> bool:
         """The records are not written, or nobody knows; False if the outcome is already known."""
         if self.is_done:
             return False
