@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
@@ -21,6 +22,8 @@ from ottla.config.options import (
 from ottla.config.security import SecurityConfig
 from ottla.errors import ConfigError
 from ottla.model import Endpoint
+
+logger = logging.getLogger("ottla.client")
 
 _CLIENTS = {
     "producers": "ottla.config.producer:ProducerConfig",
@@ -241,7 +244,8 @@ def read_client_config(
 ) -> C:
     """The config of a client from a dict with Kafka's names and keywords with underscores.
 
-    An option that is None counts as not given. A client without client.id gets one.
+    An option that is None counts as not given. A client without client.id gets one. What gave way is
+    logged, so this is called once per client.
     """
     given = {}
     for source in (config or {}, options):
@@ -255,7 +259,9 @@ def read_client_config(
             given[name] = value
     given = {name: value for name, value in given.items() if value is not None}
     read = config_class.read(given)
-    if read.client_id:
-        return read
-    number = next(_NUMBERS.setdefault(config_class, itertools.count(1)))
-    return config_class.read({**given, "client.id": read.default_client_id(number)})
+    if not read.client_id:
+        number = next(_NUMBERS.setdefault(config_class, itertools.count(1)))
+        read = config_class.read({**given, "client.id": read.default_client_id(number)})
+    for note in read.notes:
+        logger.warning("%s: %s", read.client_id, note)
+    return read

@@ -51,6 +51,17 @@ def test_default_idempotence_gives_way_and_says_why(options: dict[str, Any], obs
     assert config.notes == (f"enable.idempotence is false: it would need {obstacle}",)
 
 
+def test_what_gives_way_is_in_the_log_once(caplog: pytest.LogCaptureFixture) -> None:
+    producer(acks=1, client_id="till")
+    assert [record.getMessage() for record in caplog.records] == [
+        "till: enable.idempotence is false: it would need acks=all: change acks, which is 1"
+    ]
+    caplog.clear()
+    producer(acks="all")
+    producer(acks=1)
+    assert len(caplog.records) == 1
+
+
 @pytest.mark.parametrize(("options", "obstacle"), CONFLICTS)
 def test_explicit_idempotence_does_not_give_way(options: dict[str, Any], obstacle: str) -> None:
     with pytest.raises(ConfigError) as caught:
