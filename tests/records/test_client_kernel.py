@@ -211,6 +211,49 @@ def test_nothing_is_added_if_one_of_many_is_refused(kernel: Any) -> None:
     assert builder.base_timestamp == 4
 
 
+def sent_class(kernel: Any) -> Any:
+    class Sent(kernel.SentRecord):  # type: ignore[misc]
+        __slots__ = ()
+
+    return Sent
+
+
+@both_kernels
+@given(records=appended, limit_bytes=st.integers(0, 1000))
+def test_what_was_sent_is_told_with_its_place(
+    kernel: Any, records: list[Any], limit_bytes: int
+) -> None:
+    kind, batch = sent_class(kernel), object()
+    telling, plain = kernel.RecordsBuilder(limit_bytes), kernel.RecordsBuilder(limit_bytes)
+    for timestamp, key, value, header in records:
+        index = plain.record_count
+        fits = plain.append(timestamp, key, value, header) >= 0
+        sent = telling.append_sent(kind, batch, timestamp, key, value, header)
+        assert telling.section() == plain.section()
+        assert fits == (sent is not None)
+        if sent is not None:
+            assert type(sent) is kind
+            assert sent._batch is batch
+            assert (sent._index, sent._timestamp) == (index, timestamp)
+            assert (sent._key_size, sent._value_size) == (size_of(key), size_of(value))
+
+
+@both_kernels
+def test_what_tells_of_a_record_can_be_made_by_hand(kernel: Any) -> None:
+    sent = sent_class(kernel)("batch", 5, 7, -1, 3)
+    assert (sent._batch, sent._index, sent._timestamp) == ("batch", 5, 7)
+    assert (sent._key_size, sent._value_size) == (-1, 3)
+
+
+@both_kernels
+def test_a_refused_record_is_not_told_of(kernel: Any) -> None:
+    builder = kernel.RecordsBuilder(NO_LIMIT)
+    for fields, error in REFUSED:
+        with pytest.raises(error, match="record 0: "):
+            builder.append_sent(sent_class(kernel), None, *fields)
+    assert builder.record_count == 0
+
+
 REFUSED: list[Any] = [
     (("5", None, None), TypeError),
     ((None, None, None), TypeError),
@@ -426,8 +469,8 @@ def test_a_corrupt_record_is_not_passed(kernel: Any) -> None:
             source.peek()
 
 
-def upper(topic: str, data: bytes) -> str:
-    assert topic == "orders"
+def upper(topic: str, headers: object, data: bytes) -> str:
+    assert (topic, headers) == ("orders", ())
     return data.decode("ascii").upper()
 
 
@@ -442,6 +485,22 @@ def test_keys_and_values_are_deserialized_unless_null(kernel: Any) -> None:
     assert both[1].serialized_key_size == both[1].serialized_value_size == -1
     one = reader(kernel, payload, 2, value_of=upper).read(1)
     assert (one[0].key, one[0].value) == (b"k", "V")
+
+
+@both_kernels
+def test_deserializers_see_the_headers(kernel: Any) -> None:
+    headers = (("a", b"1"), ("b", None))
+    record = Record(BASE_OFFSET, BASE_TIMESTAMP, b"k", b"v", headers)
+    payload = _kernel_py.encode_records([record], BASE_OFFSET, BASE_TIMESTAMP)
+    seen: list[object] = []
+
+    def note(*arguments: object) -> int:
+        seen.append(arguments)
+        return len(seen)
+
+    (read,) = reader(kernel, payload, 1, key_of=note, value_of=note).read(1)
+    assert seen == [("orders", headers, b"k"), ("orders", headers, b"v")]
+    assert (read.key, read.value, read.headers) == (1, 2, headers)
 
 
 @both_kernels
@@ -475,7 +534,7 @@ def test_records_in_a_cycle_are_collected(kernel: Any) -> None:
             Node.alive -= 1
 
     source = kernel.RecordsReader(
-        Row, payload, 1, 0, 0, None, "t", 0, None, value_of=lambda _topic, _data: Node()
+        Row, payload, 1, 0, 0, None, "t", 0, None, value_of=lambda _topic, _headers, _data: Node()
     )
     record = source.read(1)[0]
     record.value.append(record)

@@ -45,6 +45,16 @@ cdef extern from *:
         object key_size, object value_size, int tracked
     )
 
+cdef extern from *:
+    """
+    static PyObject *ottla_new_object(PyObject *type, PyObject *no_arguments, void *no_keywords) {
+        return ((PyTypeObject *)type)->tp_new((PyTypeObject *)type, no_arguments, no_keywords);
+    }
+    """
+    object PyType_New "ottla_new_object" (object type, object no_arguments, void *no_keywords)
+
+cdef tuple EMPTY = ()
+
 cdef enum:
     DOES_NOT_FIT = -1
     NO_TIMESTAMP = -1
@@ -56,6 +66,25 @@ cdef int64_t MOST_BYTES = <int64_t> INT32_MAX - 49
 
 
 # ---------------------------------------------------------------- building
+
+cdef class SentRecord:
+    """Which record of a batch it is, and what is known of it before it is sent."""
+
+    cdef readonly object _batch
+    cdef readonly int64_t _index
+    cdef readonly object _timestamp
+    cdef readonly int64_t _key_size
+    cdef readonly int64_t _value_size
+
+    def __init__(
+        self, batch, int64_t index, timestamp, int64_t key_size, int64_t value_size
+    ):
+        self._batch = batch
+        self._index = index
+        self._timestamp = timestamp
+        self._key_size = key_size
+        self._value_size = value_size
+
 
 cdef class RecordsBuilder:
     """A records section that grows record by record up to a limit."""
@@ -142,6 +171,24 @@ cdef class RecordsBuilder:
         self.take_headers(headers)
         return self.put(number, key, value)
 
+    def append_sent(self, sent_class, batch, timestamp, key, value, headers=()):
+        """As `append`; what tells of the record, for the batch that this is the builder of, or None."""
+        cdef int64_t number = self.check_timestamp(timestamp)
+        cdef SentRecord sent
+        # Before anything is written: making it may fail. Its __init__ is not needed.
+        if not isinstance(sent_class, type) or not issubclass(sent_class, SentRecord):
+            raise TypeError("what tells of a record has to be a SentRecord")
+        sent = PyType_New(sent_class, EMPTY, NULL)
+        self.take_headers(headers)
+        if self.put(number, key, value) < 0:
+            return None
+        sent._batch = batch
+        sent._index = self.record_count - 1
+        sent._timestamp = timestamp
+        sent._key_size = -1 if key is None else PyBytes_GET_SIZE(key)
+        sent._value_size = -1 if value is None else PyBytes_GET_SIZE(value)
+        return sent
+
     def extend(self, timestamp, values, keys=None, headers=(), Py_ssize_t start=0):
         """Add records of one timestamp from `values[start]` on: how many the limit let in.
 
@@ -202,7 +249,8 @@ cdef class RecordsReader:
 
     Its fields are those of ConsumerRecord: topic, partition, offset, timestamp, timestamp type, key,
     value, headers, leader epoch, and the sizes of key and value as they were sent (-1 for null).
-    `key_of(topic, bytes)` and `value_of(topic, bytes)` make the keys and values that are not null.
+    `key_of(topic, headers, bytes)` and `value_of(topic, headers, bytes)` make the keys and values that
+    are not null.
     """
 
     cdef Py_buffer view
@@ -300,9 +348,9 @@ cdef class RecordsReader:
         if fields.value_bytes >= 0:
             value = PyBytes_FromStringAndSize(<char *> fields.value, fields.value_bytes)
         if key_of is not None and key is not None:
-            key = key_of(self.topic, key)
+            key = key_of(self.topic, headers, key)
         if value_of is not None and value is not None:
-            value = value_of(self.topic, value)
+            value = value_of(self.topic, headers, value)
         return ottla_new_consumer_record(
             self.record_class,
             self.topic,

@@ -5,7 +5,7 @@ a few at a time; keys are hashed as Java's client hashes them.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from ottla.records._kernel_py import (
     _check_count,
@@ -23,11 +23,28 @@ from ottla.records.errors import CorruptRecordsError
 from ottla.records.record import INT32_MAX, INT64_MAX, INT64_MIN, Buffer, Header
 
 R = TypeVar("R", bound=tuple[Any, ...])
+S = TypeVar("S", bound="SentRecord")
+Deserialize: TypeAlias = Callable[[str, tuple[Header, ...], bytes], object]
 
 _NO_TIMESTAMP: Final = -1
 # A batch has a length of 32 bits, which also counts 49 bytes of its header.
 _MOST_BYTES: Final = INT32_MAX - 49
 _DOES_NOT_FIT: Final = -1
+
+
+class SentRecord:
+    """Which record of a batch it is, and what is known of it before it is sent."""
+
+    __slots__ = ("_batch", "_index", "_key_size", "_timestamp", "_value_size")
+
+    def __init__(
+        self, batch: Any, index: int, timestamp: int, key_size: int, value_size: int
+    ) -> None:
+        self._batch = batch
+        self._index = index
+        self._timestamp = timestamp
+        self._key_size = key_size
+        self._value_size = value_size
 
 
 class RecordsBuilder:
@@ -93,6 +110,22 @@ class RecordsBuilder:
         self.record_count = index + 1
         return size_bytes
 
+    def append_sent(
+        self,
+        sent_class: type[S],
+        batch: object,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[Header] = (),
+    ) -> S | None:
+        """As `append`; what tells of the record, for the batch that this is the builder of, or None."""
+        if self.append(timestamp, key, value, headers) < 0:
+            return None
+        key_size = -1 if key is None else len(key)
+        value_size = -1 if value is None else len(value)
+        return sent_class(batch, self.record_count - 1, timestamp, key_size, value_size)
+
     def extend(
         self,
         timestamp: int,
@@ -136,7 +169,8 @@ class RecordsReader(Generic[R]):
 
     Its fields are those of ConsumerRecord: topic, partition, offset, timestamp, timestamp type, key,
     value, headers, leader epoch, and the sizes of key and value as they were sent (-1 for null).
-    `key_of(topic, bytes)` and `value_of(topic, bytes)` make the keys and values that are not null.
+    `key_of(topic, headers, bytes)` and `value_of(topic, headers, bytes)` make the keys and values that
+    are not null.
     """
 
     def __init__(
@@ -151,8 +185,8 @@ class RecordsReader(Generic[R]):
         partition: int,
         leader_epoch: int | None,
         start_offset: int = 0,
-        key_of: Callable[[str, bytes], object] | None = None,
-        value_of: Callable[[str, bytes], object] | None = None,
+        key_of: Deserialize | None = None,
+        value_of: Deserialize | None = None,
     ) -> None:
         _check_int64(count, base_offset, base_timestamp, append_time_ms or 0, start_offset)
         self._data = bytes(payload)
@@ -229,21 +263,20 @@ class RecordsReader(Generic[R]):
     def _record(
         self,
         fields: _Fields,
-        key_of: Callable[[str, bytes], object] | None,
-        value_of: Callable[[str, bytes], object] | None,
+        key_of: Deserialize | None,
+        value_of: Deserialize | None,
     ) -> R:
         timestamp, offset, key_at, key_bytes, value_at, value_bytes, header_at, count, end = fields
         data = self._data
+        headers = _read_headers(data, header_at, end, count) if count else ()
         key: object = None
         if key_bytes >= 0:
-            key = data[key_at : key_at + key_bytes]
-            if key_of is not None:
-                key = key_of(self._topic, data[key_at : key_at + key_bytes])
+            key_data = data[key_at : key_at + key_bytes]
+            key = key_data if key_of is None else key_of(self._topic, headers, key_data)
         value: object = None
         if value_bytes >= 0:
-            value = data[value_at : value_at + value_bytes]
-            if value_of is not None:
-                value = value_of(self._topic, data[value_at : value_at + value_bytes])
+            value_data = data[value_at : value_at + value_bytes]
+            value = value_data if value_of is None else value_of(self._topic, headers, value_data)
         return tuple.__new__(
             self._record_class,
             (
@@ -254,7 +287,7 @@ class RecordsReader(Generic[R]):
                 0 if self._append_time_ms is None else 1,
                 key,
                 value,
-                _read_headers(data, header_at, end, count) if count else (),
+                headers,
                 self._leader_epoch,
                 key_bytes,
                 value_bytes,

@@ -16,6 +16,7 @@ COMPILED: Final[bool] = _chosen.__name__ == "ottla.records._client_kernel"
 
 RecordsBuilder = _chosen.RecordsBuilder
 RecordsReader = _chosen.RecordsReader
+SentRecord = _chosen.SentRecord
 murmur2 = _chosen.murmur2
 partition_of_key = _chosen.partition_of_key
 partitions_of_keys = _chosen.partitions_of_keys
