@@ -93,7 +93,7 @@ def run_question(question: Question) -> None:
     finally:
         for peer in peers:
             peer.stop()
-    report = _Report(question, programs, started, rounds, seconds, load_before, results)
+    report = ClientReport(question, programs, started, rounds, seconds, load_before, results)
     print(report.markdown())
     print(f"written to {report.write(missing)}", file=sys.stderr)
 
@@ -111,7 +111,9 @@ def _measured(question: Question, program: str, peer: Peer, seconds: float) -> D
 
 
 @dataclass(frozen=True)
-class _Report:
+class ClientReport:
+    """The table of one question, and everything that was measured as JSON."""
+
     question: Question
     programs: Sequence[str]
     peers: Sequence[Peer]
