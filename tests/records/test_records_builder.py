@@ -1,5 +1,6 @@
 """Records are built one by one or many at once, by both kernels alike, and keys are hashed."""
 
+from time import time_ns
 from typing import Any
 
 import pytest
@@ -175,9 +176,46 @@ def test_a_refused_record_is_not_told_of(kernel: Any) -> None:
     assert builder.record_count == 0
 
 
+@both_kernels
+def test_a_closed_builder_takes_no_more(kernel: Any) -> None:
+    for records in (0, 2):
+        builder = kernel.RecordsBuilder(NO_LIMIT)
+        builder.extend(5, [b"v"] * records)
+        assert not builder.is_closed
+        section = builder.section()
+        builder.close()
+        assert builder.is_closed
+        assert builder.append(5, None, b"") == -1
+        assert builder.append_sent(sent_class(kernel), None, 5, None, b"") is None
+        assert builder.extend(5, [b"", b""]) == 0
+        assert (builder.record_count, builder.section()) == (records, section)
+
+
+@both_kernels
+def test_without_a_timestamp_it_is_now(kernel: Any) -> None:
+    before = time_ns() // 1_000_000
+    appended, extended = kernel.RecordsBuilder(NO_LIMIT), kernel.RecordsBuilder(NO_LIMIT)
+    appended.append(None, None, b"")
+    extended.extend(None, [b"", b""])
+    sent = appended.append_sent(sent_class(kernel), None, None, None, b"")
+    after = time_ns() // 1_000_000
+    assert before <= appended.base_timestamp <= sent._timestamp == appended.max_timestamp <= after
+    assert before <= extended.base_timestamp == extended.max_timestamp <= after
+
+
+@both_kernels
+def test_the_longest_of_many(kernel: Any) -> None:
+    assert kernel.longest_bytes([]) == kernel.longest_bytes((None, None)) == -1
+    assert kernel.longest_bytes([b"", None]) == 0
+    assert kernel.longest_bytes((b"1", b"333", None, b"22")) == 3
+    for other in ("text", 5, bytearray(b"1"), memoryview(b"1")):
+        assert kernel.longest_bytes([b"1", other]) is None
+    with pytest.raises(TypeError):
+        kernel.longest_bytes(iter([b""]))
+
+
 REFUSED: list[Any] = [
     (("5", None, None), TypeError),
-    ((None, None, None), TypeError),
     ((5.0, None, None), TypeError),
     ((2**63, None, None), ValueError),
     ((-(2**63) - 1, None, None), ValueError),

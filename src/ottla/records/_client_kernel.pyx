@@ -6,6 +6,7 @@ from cpython.list cimport PyList_GET_ITEM
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM
 from libc.stdint cimport int32_t, uint32_t
+from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 include "_one_record.pxi"
 
@@ -55,6 +56,14 @@ cdef extern from *:
 
 cdef tuple EMPTY = ()
 
+
+cdef inline int64_t now_ms() noexcept nogil:
+    """The time of the clock, as time.time_ns has it."""
+    cdef timespec now
+    clock_gettime(CLOCK_REALTIME, &now)
+    return <int64_t> now.tv_sec * 1000 + now.tv_nsec // 1_000_000
+
+
 cdef enum:
     DOES_NOT_FIT = -1
     NO_TIMESTAMP = -1
@@ -72,12 +81,12 @@ cdef class SentRecord:
 
     cdef readonly object _batch
     cdef readonly int64_t _index
-    cdef readonly object _timestamp
+    cdef readonly int64_t _timestamp
     cdef readonly int64_t _key_size
     cdef readonly int64_t _value_size
 
     def __init__(
-        self, batch, int64_t index, timestamp, int64_t key_size, int64_t value_size
+        self, batch, int64_t index, int64_t timestamp, int64_t key_size, int64_t value_size
     ):
         self._batch = batch
         self._index = index
@@ -87,7 +96,11 @@ cdef class SentRecord:
 
 
 cdef class RecordsBuilder:
-    """A records section that grows record by record up to a limit."""
+    """A records section that grows record by record up to a limit.
+
+    A timestamp of None is the time of the clock. Once it is closed, it takes no more: threads that
+    still append are told that their record does not fit.
+    """
 
     cdef Output output
     cdef Output headers_output
@@ -95,6 +108,7 @@ cdef class RecordsBuilder:
     cdef readonly int64_t record_count
     cdef readonly int64_t base_timestamp
     cdef readonly int64_t max_timestamp
+    cdef readonly bint is_closed
 
     def __cinit__(self, int64_t limit_bytes):
         self.output = Output(NULL, 0, 0)
@@ -103,6 +117,7 @@ cdef class RecordsBuilder:
         self.record_count = 0
         self.base_timestamp = NO_TIMESTAMP
         self.max_timestamp = NO_TIMESTAMP
+        self.is_closed = False
 
     def __dealloc__(self):
         free(self.output.start)
@@ -129,12 +144,14 @@ cdef class RecordsBuilder:
                     f"record {index}: its timestamp is too far from the base timestamp"
                 )
             limit_bytes = min(limit_bytes, self.limit_bytes)
+        if self.is_closed:
+            limit_bytes = 0
         elif self.output.size == 0:
             reserve(&self.output, FIRST_ROOM_BYTES)
         if not put_fields(
             &self.output, &self.headers_output, index, delta, index, key, value, limit_bytes
         ):
-            if not index:
+            if not index and not self.is_closed:
                 raise ValueError(f"record {index}: it is larger than 2 GiB")
             return DOES_NOT_FIT
         if not index:
@@ -147,6 +164,8 @@ cdef class RecordsBuilder:
     cdef int64_t check_timestamp(self, object timestamp) except? -1:
         cdef int overflow = 0
         cdef int64_t number
+        if timestamp is None:
+            return now_ms()
         if not isinstance(timestamp, int):
             raise TypeError(f"record {self.record_count}: timestamp has to be int")
         number = PyLong_AsLongLongAndOverflow(timestamp, &overflow)
@@ -184,7 +203,7 @@ cdef class RecordsBuilder:
             return None
         sent._batch = batch
         sent._index = self.record_count - 1
-        sent._timestamp = timestamp
+        sent._timestamp = number
         sent._key_size = -1 if key is None else PyBytes_GET_SIZE(key)
         sent._value_size = -1 if value is None else PyBytes_GET_SIZE(value)
         return sent
@@ -227,6 +246,10 @@ cdef class RecordsBuilder:
             self.output.used = used_before
             raise
         return self.record_count - count_before
+
+    def close(self):
+        """Take no more records."""
+        self.is_closed = True
 
     def section(self):
         """A copy of the section."""
@@ -426,6 +449,20 @@ cdef inline uint32_t hash_of(object key) except? 0:
     if not isinstance(key, bytes):
         raise TypeError("a key has to be bytes")
     return murmur2_of(<const uint8_t *> PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
+
+
+def longest_bytes(items):
+    """The size of the largest, where None has -1; None if something is neither bytes nor None."""
+    cdef Py_ssize_t longest = -1
+    cdef object item
+    if not isinstance(items, (list, tuple)):
+        raise TypeError("what is measured has to be a list or a tuple")
+    for item in items:
+        if item is not None:
+            if not isinstance(item, bytes):
+                return None
+            longest = max(longest, PyBytes_GET_SIZE(item))
+    return longest
 
 
 def murmur2(data):

@@ -5,6 +5,7 @@ a few at a time; keys are hashed as Java's client hashes them.
 """
 
 from collections.abc import Callable, Sequence
+from time import time_ns
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from ottla.records._kernel_py import (
@@ -48,13 +49,18 @@ class SentRecord:
 
 
 class RecordsBuilder:
-    """A records section that grows record by record up to a limit."""
+    """A records section that grows record by record up to a limit.
+
+    A timestamp of None is the time of the clock. Once it is closed, it takes no more: threads that
+    still append are told that their record does not fit.
+    """
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.record_count = 0
         self.base_timestamp = _NO_TIMESTAMP
         self.max_timestamp = _NO_TIMESTAMP
+        self.is_closed = False
         self._section = bytearray()
 
     @property
@@ -69,7 +75,7 @@ class RecordsBuilder:
 
     def append(
         self,
-        timestamp: int,
+        timestamp: int | None,
         key: bytes | None,
         value: bytes | None,
         headers: Sequence[Header] = (),
@@ -79,6 +85,8 @@ class RecordsBuilder:
         The first record is taken whatever its size: it gets a batch of its own.
         """
         index = self.record_count
+        if timestamp is None:
+            timestamp = _now_ms()
         if not isinstance(timestamp, int):
             raise TypeError(f"record {index}: timestamp has to be int")
         timestamp_delta = timestamp - self.base_timestamp if index else 0
@@ -99,7 +107,7 @@ class RecordsBuilder:
         size_bytes = len(self._section) + len(length) + len(body)
         if size_bytes > _MOST_BYTES and not index:
             raise ValueError(f"record {index}: it is larger than 2 GiB")
-        if size_bytes > min(self.limit_bytes, _MOST_BYTES) and index:
+        if self.is_closed or (size_bytes > min(self.limit_bytes, _MOST_BYTES) and index):
             return _DOES_NOT_FIT
         self._section += length
         self._section += body
@@ -114,12 +122,14 @@ class RecordsBuilder:
         self,
         sent_class: type[S],
         batch: object,
-        timestamp: int,
+        timestamp: int | None,
         key: bytes | None,
         value: bytes | None,
         headers: Sequence[Header] = (),
     ) -> S | None:
         """As `append`; what tells of the record, for the batch that this is the builder of, or None."""
+        if timestamp is None:
+            timestamp = _now_ms()
         if self.append(timestamp, key, value, headers) < 0:
             return None
         key_size = -1 if key is None else len(key)
@@ -128,7 +138,7 @@ class RecordsBuilder:
 
     def extend(
         self,
-        timestamp: int,
+        timestamp: int | None,
         values: Sequence[bytes | None],
         keys: Sequence[bytes | None] | None = None,
         headers: Sequence[Header] = (),
@@ -146,6 +156,8 @@ class RecordsBuilder:
             raise ValueError(f"there are {len(keys)} keys for {len(values)} values")
         if start < 0:
             raise ValueError("start cannot be negative")
+        if timestamp is None:
+            timestamp = _now_ms()
         before = (self.record_count, self.base_timestamp, self.max_timestamp)
         size_bytes = len(self._section)
         try:
@@ -159,9 +171,17 @@ class RecordsBuilder:
             raise
         return self.record_count - before[0]
 
+    def close(self) -> None:
+        """Take no more records."""
+        self.is_closed = True
+
     def section(self) -> bytes:
         """A copy of the section."""
         return bytes(self._section)
+
+
+def _now_ms() -> int:
+    return time_ns() // 1_000_000
 
 
 class RecordsReader(Generic[R]):
@@ -293,6 +313,19 @@ class RecordsReader(Generic[R]):
                 value_bytes,
             ),
         )
+
+
+def longest_bytes(items: Sequence[object]) -> int | None:
+    """The size of the largest, where None has -1; None if something is neither bytes nor None."""
+    if not isinstance(items, list | tuple):
+        raise TypeError("what is measured has to be a list or a tuple")
+    longest = -1
+    for item in items:
+        if item is not None:
+            if not isinstance(item, bytes):
+                return None
+            longest = max(longest, len(item))
+    return longest
 
 
 def murmur2(data: bytes) -> int:
