@@ -233,6 +233,26 @@ def test_records_in_a_cycle_are_collected(kernel: Any) -> None:
     assert Node.alive == 0
 
 
+class Roomy(tuple[Any, ...]):
+    """Its objects have attributes besides the items."""
+
+
+@both_kernels
+@pytest.mark.parametrize("wrong", [Roomy, list, dict])
+def test_records_are_named_tuples(kernel: Any, wrong: Any) -> None:
+    with pytest.raises(TypeError, match="has to be a named tuple"):
+        kernel.RecordsReader(wrong, b"", 0, 0, 0, None, "t", 0, None)
+
+
+@both_kernels
+def test_records_can_be_hashed_and_compared(kernel: Any) -> None:
+    payload = _kernel_py.encode_records([Record(0, 5, b"k", b"v")] * 1, 0, 5)
+    made = (kernel.RecordsReader(Row, payload, 1, 0, 5, None, "t", 0, None) for _ in range(2))
+    first, second = (source.read(1)[0] for source in made)
+    assert first == second
+    assert hash(first) == hash(second) == hash(tuple(first))
+
+
 @both_kernels
 def test_numbers_beyond_64_bits_are_refused_as_arguments(kernel: Any) -> None:
     good: list[Any] = [Row, b"", 0, 0, 0, None, "t", 0, None, 0]

@@ -12,15 +12,24 @@ include "_one_record.pxi"
 
 cdef extern from *:
     """
+    /* Whether objects of the type are tuples and nothing else, as those of named tuples are. */
+    static int ottla_is_plain_tuple(PyObject *type) {
+        PyTypeObject *found = (PyTypeObject *)type;
+        return PyType_Check(type) && PyType_IsSubtype(found, &PyTuple_Type)
+            && found->tp_basicsize == PyTuple_Type.tp_basicsize && found->tp_dictoffset == 0
+            && found->tp_weaklistoffset == 0;
+    }
+
     /* The eleven fields of a ConsumerRecord, in order. One whose key and value are bytes cannot be
-       part of a cycle, and the collector need not know of it; see ottla_new_record in _kernel.pyx. */
+       part of a cycle, and the collector need not know of it; see ottla_new_record in _kernel.pyx.
+       All of the memory is set here, so that it need not be cleared first as tp_alloc does. */
     static PyObject *ottla_new_consumer_record(PyObject *type, PyObject *topic, PyObject *partition,
                                                PyObject *offset, PyObject *timestamp,
                                                PyObject *timestamp_type, PyObject *key,
                                                PyObject *value, PyObject *headers,
                                                PyObject *leader_epoch, PyObject *key_size,
                                                PyObject *value_size, int tracked) {
-        PyObject *record = ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, 11);
+        PyObject *record = (PyObject *)PyObject_GC_NewVar(PyTupleObject, (PyTypeObject *)type, 11);
         if (record == NULL) return NULL;
     #if PY_VERSION_HEX >= 0x030E0000
         ((PyTupleObject *)record)->ob_hash = -1;
@@ -36,10 +45,11 @@ cdef extern from *:
         Py_INCREF(leader_epoch); PyTuple_SET_ITEM(record, 8, leader_epoch);
         Py_INCREF(key_size); PyTuple_SET_ITEM(record, 9, key_size);
         Py_INCREF(value_size); PyTuple_SET_ITEM(record, 10, value_size);
-        if (!tracked) PyObject_GC_UnTrack(record);
+        if (tracked) PyObject_GC_Track(record);
         return record;
     }
     """
+    bint ottla_is_plain_tuple(object type)
     object ottla_new_consumer_record(
         object type, object topic, object partition, object offset, object timestamp,
         object timestamp_type, object key, object value, object headers, object leader_epoch,
@@ -301,7 +311,7 @@ cdef class RecordsReader:
         append_time_ms, topic, partition, leader_epoch, int64_t start_offset=0, key_of=None,
         value_of=None,
     ):
-        if not isinstance(record_class, type) or not issubclass(record_class, tuple):
+        if not ottla_is_plain_tuple(record_class):
             raise TypeError("the record class has to be a named tuple")
         self.appended = append_time_ms is not None
         self.last_timestamp = append_time_ms if self.appended else 0
