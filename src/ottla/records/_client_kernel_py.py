@@ -209,8 +209,9 @@ class RecordsReader(Generic[R]):
         value_of: Deserialize | None = None,
     ) -> None:
         _check_int64(count, base_offset, base_timestamp, append_time_ms or 0, start_offset)
-        # The compiled kernel makes plain tuples only.
-        if not issubclass(record_class, tuple) or record_class.__dictoffset__:
+        # The compiled kernel makes plain tuples only, and has to check that.
+        unchecked: Any = record_class
+        if not issubclass(unchecked, tuple) or unchecked.__dictoffset__:
             raise TypeError("the record class has to be a named tuple")
         self._data = bytes(payload)
         _check_count(count, len(self._data))
