@@ -11,7 +11,9 @@ The same clients for asyncio are in `ottla.aio`.
 
 # What type checkers read is in __init__.pyi.
 
-from ottla.version import VERSION as __version__  # noqa: F401
+from ottla.version import VERSION
+
+__version__ = VERSION
 
 # Where names live. They are imported on first use, so that `import ottla` and the command line start quickly.
 _NAMES = {
