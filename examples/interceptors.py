@@ -1,6 +1,6 @@
 """Interceptors: how long records are on their way, measured without a change to the code that sends and receives.
 
-    python examples/interceptors.py HOST:PORT TOPIC
+python examples/interceptors.py HOST:PORT TOPIC
 """
 
 from __future__ import annotations
@@ -47,9 +47,7 @@ class MeasureTravelTime:
                     self.travel_ms.append((now_ns - int(value)) / 1e6)
         return records
 
-    def on_commit(
-        self, offsets: Mapping[ottla.TopicPartition, ottla.OffsetAndMetadata]
-    ) -> None:
+    def on_commit(self, offsets: Mapping[ottla.TopicPartition, ottla.OffsetAndMetadata]) -> None:
         self.committed.update({partition: each.offset for partition, each in offsets.items()})
 
 
