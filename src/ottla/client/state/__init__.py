@@ -1,0 +1,1 @@
+"""What clients know and decide, without IO: time and randomness are arguments."""
