@@ -1,1 +1,0 @@
-"""What clients know and decide, without IO: time and randomness are arguments."""
