@@ -63,7 +63,7 @@ class SubscriptionState:
         self.listener = listener
         self.pattern = pattern
 
-    def topics_of_pattern(self, topics: Iterable[str]) -> bool:
+    def subscribe_from_pattern(self, topics: Iterable[str]) -> bool:
         """The topics that match at the moment; true if they differ from before."""
         if self.kind is not SubscriptionKind.PATTERN:
             raise IllegalStateError("there is no subscription by pattern")
@@ -82,18 +82,22 @@ class SubscriptionState:
         self.assignment_id += 1
 
     @property
-    def is_group_managed(self) -> bool:
+    def uses_group(self) -> bool:
         """Whether the group assigns the partitions."""
         return self.kind in (SubscriptionKind.TOPICS, SubscriptionKind.PATTERN)
 
     @property
-    def subscribed_topics(self) -> tuple[str, ...]:
+    def has_pattern(self) -> bool:
+        """Whether the topics follow from a pattern."""
+        return self.kind is SubscriptionKind.PATTERN
+
+    def subscription(self) -> tuple[str, ...]:
         """The topics of a subscription; none where the user assigns partitions himself."""
-        return tuple(self._topics) if self.is_group_managed else ()
+        return tuple(self._topics) if self.uses_group else ()
 
     def group_subscribe(self, topics: Iterable[str]) -> bool:
         """As leader of the group: the topics of all members; true if some are not our own."""
-        if not self.is_group_managed:
+        if not self.uses_group:
             raise IllegalStateError("only a subscribed consumer leads a group")
         self._group_topics = dict.fromkeys(topics)
         return any(topic not in self._topics for topic in self._group_topics)
@@ -135,7 +139,7 @@ class SubscriptionState:
 
     def assign_from_group(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, as the group decided; those that stay keep their state."""
-        if not self.is_group_managed:
+        if not self.uses_group:
             raise IllegalStateError("the group cannot assign partitions without a subscription")
         self._assign(dict.fromkeys(partitions))
 
