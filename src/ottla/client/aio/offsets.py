@@ -15,11 +15,11 @@ from ottla.client.state.positions import (
     NO_EPOCH,
     FetchPosition,
     LeaderAndEpoch,
-    OffsetReset,
-    ResetKind,
     Truncation,
+    reset_timestamp_ms,
 )
 from ottla.client.state.subscriptions import SubscriptionState
+from ottla.config.consumer import OffsetReset, OffsetResetKind
 from ottla.errors import (
     ErrorCode,
     KafkaError,
@@ -204,7 +204,7 @@ class Offsets:
         for partition in partitions:
             reset = self._subscriptions.state(partition).reset
             assert reset is not None
-            if reset.kind is ResetKind.NONE:
+            if reset.kind is OffsetResetKind.NONE:
                 raise NoOffsetError([partition])
             wanted[partition] = reset
         by_leader = self._by_leader(wanted)
@@ -216,7 +216,7 @@ class Offsets:
 
     async def _reset(self, leader: int, resets: Mapping[TopicPartition, OffsetReset]) -> None:
         wall_clock_ms = round(time.time() * 1000)
-        asked = {p: reset.timestamp_ms(wall_clock_ms) for p, reset in resets.items()}
+        asked = {p: reset_timestamp_ms(reset, wall_clock_ms) for p, reset in resets.items()}
         found, errors = await self._list(leader, asked)
         # Nothing is as new as the duration says: then the end is the place to wait (KIP-1106).
         ends = {p: LATEST_TIMESTAMP for p, listed in found.items() if listed.offset == NO_OFFSET}

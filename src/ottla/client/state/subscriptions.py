@@ -14,9 +14,8 @@ from ottla.client.state.positions import (
     FetchPosition,
     FetchState,
     LeaderAndEpoch,
-    OffsetReset,
-    ResetKind,
 )
+from ottla.config.consumer import OffsetReset, OffsetResetKind
 from ottla.errors import IllegalStateError
 from ottla.model import TopicPartition
 
@@ -233,7 +232,7 @@ class SubscriptionState:
     def reset_without_position(self) -> list[TopicPartition]:
         """Let auto.offset.reset decide for those; returns them if it is `none`."""
         partitions = self.needs_position()
-        if self.default_reset.kind is ResetKind.NONE:
+        if self.default_reset.kind is OffsetResetKind.NONE:
             return partitions
         for partition in partitions:
             self._assigned[partition].request_reset(self.default_reset)
