@@ -12,8 +12,8 @@ from typing import NamedTuple
 from ottla.client.aio.connection import Connection
 from ottla.client.aio.network import Network
 from ottla.client.aio.user_code import call_user
+from ottla.client.consumer_metrics import ConsumerMetrics
 from ottla.client.model import ConsumerRecord, Node, OffsetAndMetadata
-from ottla.client.state.consumer_metrics import ConsumerMetrics
 from ottla.client.state.fetch_buffer import FetchBuffer
 from ottla.client.state.fetch_session import (
     FetchSession,
@@ -22,7 +22,7 @@ from ottla.client.state.fetch_session import (
     WantedPartition,
 )
 from ottla.client.state.fetched import Fetched, ReadSettings
-from ottla.client.state.positions import NO_EPOCH, AssignedPartition
+from ottla.client.state.positions import NO_EPOCH, AssignedPartition, FetchPosition
 from ottla.client.state.subscriptions import SubscriptionState
 from ottla.errors import ErrorCode, FatalError, KafkaError
 from ottla.model import NO_LEADER, TopicPartition
@@ -53,6 +53,7 @@ class Collected(NamedTuple):
 
     records: dict[TopicPartition, list[ConsumerRecord]]
     next_offsets: dict[TopicPartition, OffsetAndMetadata]
+    before: dict[TopicPartition, FetchPosition]
 
 
 class Fetcher:
@@ -65,6 +66,7 @@ class Fetcher:
         settings: FetchSettings,
         reading: ReadSettings,
         *,
+        deserializes_in_user_code: bool,
         metadata_max_age_ms: float,
         metrics: ConsumerMetrics,
         on_change: Callable[[], None],
@@ -73,8 +75,8 @@ class Fetcher:
         self._subscriptions = subscriptions
         self._settings = settings
         self._reading = reading
-        # User code: it runs where the consumer's other user code does, not on the loop.
-        self._has_user_code = reading.key_of is not None or reading.value_of is not None
+        # It runs where the consumer's other user code does, which may be slow.
+        self._has_user_code = deserializes_in_user_code
         self._metadata_max_age_ms = metadata_max_age_ms
         self._metrics = metrics
         self._on_change = on_change
@@ -88,6 +90,8 @@ class Fetcher:
         self._not_before: dict[TopicPartition | int, float] = {}
         self._failures: dict[TopicPartition | int, int] = {}
         self._error: KafkaError | None = None
+        self.troubles: dict[TopicPartition, str] = {}
+        """Why the last fetch of a partition brought nothing, for those who look for reasons."""
         self._closed = False
 
     def raise_error(self) -> None:
@@ -103,40 +107,56 @@ class Fetcher:
 
         An error behind records that were already taken waits for the next call.
         """
-        records: dict[TopicPartition, list[ConsumerRecord]] = {}
-        next_offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        collected = Collected({}, {}, {})
         left = max_records
         while left > 0:
             try:
                 fetched = self.buffer.next_in_line()
                 if fetched is None:
                     break
-                start_offset = fetched.next_offset
+                before = self._subscriptions.state(fetched.partition).position
+                assert before is not None
                 if self._has_user_code:
                     taken = await call_user(fetched.take, left)
                 else:
                     taken = fetched.take(left)
             except Exception:
-                if next_offsets:
+                if collected.next_offsets:
                     break
                 raise
-            if not self.buffer.taken(fetched, start_offset):
-                continue
-            partition = fetched.partition
-            if taken:
+            except BaseException:
+                self.give_back(collected)
+                raise
+            if self.buffer.taken(fetched, before.offset):
                 left -= len(taken)
-                if partition in records:
-                    records[partition] = records[partition] + taken
-                else:
-                    records[partition] = taken
-            if fetched.is_consumed:
-                self._metrics.fetch_consumed(partition, fetched.size_bytes, fetched.record_count)
-            if fetched.next_offset != start_offset:
-                epoch = None if fetched.last_epoch == NO_EPOCH else fetched.last_epoch
-                next_offsets[partition] = OffsetAndMetadata(fetched.next_offset, "", epoch)
-        if not next_offsets:
-            return None
-        return Collected(records, next_offsets)
+                self._add(collected, fetched, before, taken)
+        return collected if collected.next_offsets else None
+
+    def _add(
+        self,
+        collected: Collected,
+        fetched: Fetched,
+        before: FetchPosition,
+        taken: list[ConsumerRecord],
+    ) -> None:
+        partition = fetched.partition
+        if taken:
+            first = collected.records.get(partition)
+            collected.records[partition] = taken if first is None else first + taken
+        if fetched.is_consumed:
+            self._metrics.consumed(fetched.record_count, fetched.size_bytes)
+        if fetched.next_offset != before.offset:
+            epoch = None if fetched.last_epoch == NO_EPOCH else fetched.last_epoch
+            collected.next_offsets[partition] = OffsetAndMetadata(fetched.next_offset, "", epoch)
+            collected.before.setdefault(partition, before)
+
+    def give_back(self, collected: Collected) -> None:
+        """The user did not get these records, because his call was cancelled: positions go back."""
+        for partition, position in collected.before.items():
+            state = self._subscriptions.find(partition)
+            if state is not None and state.has_valid_position and state.position is not None:
+                offset, epoch, _ = position
+                state.seek_validated(FetchPosition(offset, epoch, state.position.leader))
 
     # To the brokers
 
@@ -249,9 +269,9 @@ class Fetcher:
             self._failed(node, session, error)
         else:
             response = answer.result()
-            self._metrics.fetch_answered(
-                self._loop.time() - sent, response.throttle_time_ms, node
-            )
+            latency_ms = (self._loop.time() - sent) * 1000
+            size_bytes = sum(len(p.records or b"") for t in response.responses for p in t.partitions)
+            self._metrics.fetched(latency_ms, response.throttle_time_ms, size_bytes)
             has_records = self._handle(node, session, fetch, version, response)
         if self.is_wanted or has_records:
             self.send_fetches()
@@ -312,6 +332,7 @@ class Fetcher:
         if self.buffer.fetch_offset(partition, state.position.offset) != want.fetch_offset:
             return False  # the user sought elsewhere meanwhile
         self._failures.pop(partition, None)
+        self.troubles.pop(partition, None)
         if code is ErrorCode.NONE:
             self._learn(state, data)
             if not data.records:
@@ -339,6 +360,7 @@ class Fetcher:
         nodes: dict[int, Node],
     ) -> None:
         log.debug("fetch of %s: %s", partition, code.name)
+        self.troubles[partition] = f"{code.name}: {code.text}"
         self._subscriptions.move_to_end(partition)
         hint = data.current_leader
         if code in _LEADER_HINTS and hint.leader_id >= 0 and hint.leader_epoch >= 0:
@@ -376,9 +398,9 @@ class Fetcher:
         """After a change of the assignment: what was kept of partitions that went."""
         self.buffer.retain()
         states = self._subscriptions.states()
-        for kept in (self._not_before, self._failures):
+        for kept in (self._not_before, self._failures, self.troubles):
             for what in [w for w in kept if isinstance(w, tuple) and w not in states]:
-                del kept[what]
+                del kept[what]  # type: ignore[attr-defined]
 
     async def close(self, timeout_ms: float) -> None:
         """Tells the brokers to forget our sessions, as far as there is time."""
