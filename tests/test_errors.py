@@ -10,15 +10,20 @@ from kio.schema.errors import ErrorCode as KioErrorCode
 from ottla.errors import (
     AbortableError,
     Action,
+    CommitFailedError,
     ConfigError,
+    DeserializationError,
     ErrorCode,
     FatalError,
     IllegalStateError,
     KafkaError,
+    NoOffsetError,
     OttlaError,
     RetriableError,
+    TimedOutError,
     exception_for,
 )
+from ottla.model import TopicPartition
 
 # kafka-python's older names, and one flag in which it differs from the Java client.
 KAFKA_PYTHON_NAMES = {
@@ -88,7 +93,7 @@ def test_what_is_no_16_bit_number_is_no_code(number: Any) -> None:
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
-        (ErrorCode.REQUEST_TIMED_OUT, RetriableError),
+        (ErrorCode.REQUEST_TIMED_OUT, TimedOutError),
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, RetriableError),
         (ErrorCode.TRANSACTION_ABORTABLE, AbortableError),
         (ErrorCode.REBALANCE_IN_PROGRESS, AbortableError),
@@ -116,6 +121,42 @@ def test_exceptions_survive_pickling() -> None:
     error = exception_for(90, "fenced", api="EndTxn")
     copy = pickle.loads(pickle.dumps(error))
     assert (type(copy), str(copy), copy.context) == (FatalError, str(error), {"api": "EndTxn"})
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TimedOutError(message="late", context={"api": "Fetch"}),
+        CommitFailedError(ErrorCode.ILLEGAL_GENERATION, "moved on", {"group": "g"}),
+        NoOffsetError([TopicPartition("a", 1)]),
+        DeserializationError("bad JSON", TopicPartition("a", 1), 7, b"{"),
+    ],
+)
+def test_exceptions_with_more_fields_survive_pickling(error: Exception) -> None:
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is type(error)
+    assert str(copy) == str(error)
+    assert vars(copy) == vars(error)
+
+
+def test_a_timeout_is_pythons_timeout_too() -> None:
+    error = exception_for(ErrorCode.REQUEST_TIMED_OUT, api="Produce")
+    assert isinstance(error, TimeoutError)
+    assert isinstance(error, RetriableError)
+    assert str(error) == "REQUEST_TIMED_OUT (7): The request timed out. [api=Produce]"
+    assert (error.errno, error.filename) == (None, None)
+
+
+def test_a_missing_offset_names_partitions_and_what_to_do() -> None:
+    error = NoOffsetError([("a", 1), ("b", 0)])
+    assert error.partitions == (("a", 1), ("b", 0))
+    assert "a-1, b-0" in str(error)
+    assert "auto.offset.reset" in str(error)
+
+
+def test_a_deserialization_error_says_which_record() -> None:
+    assert str(DeserializationError("bad", ("a", 1), 7)) == "bad [partition=a-1, offset=7]"
+    assert str(DeserializationError("bad")) == "bad"
 
 
 def test_all_exceptions_are_ottla_errors() -> None:

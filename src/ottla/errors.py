@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING
 
@@ -308,6 +308,36 @@ class IllegalStateError(OttlaError, RuntimeError):
     """A call came out of order, such as sending before a transaction has begun."""
 
 
+class WakeupError(OttlaError):
+    """Another thread called `wakeup` while this one was waiting in the consumer."""
+
+
+class SerializationError(OttlaError):
+    """A key or value could not be turned into bytes."""
+
+
+class DeserializationError(SerializationError):
+    """The bytes of a key or value could not be read; seek past `offset` to skip the record."""
+
+    def __init__(
+        self,
+        message: str,
+        partition: tuple[str, int] | None = None,
+        offset: int | None = None,
+        raw: bytes | None = None,
+    ) -> None:
+        self.message = message
+        self.partition = partition
+        self.offset = offset
+        self.raw = raw
+        super().__init__(message, partition, offset, raw)
+
+    def __str__(self) -> str:
+        if self.partition is None:
+            return self.message
+        return f"{self.message} [partition={_partition_text(self.partition)}, offset={self.offset}]"
+
+
 class KafkaError(OttlaError):
     """An error code that a Kafka broker answered, with what was being done at the time."""
 
@@ -347,6 +377,79 @@ class FatalError(KafkaError):
     """The client that raised this can do nothing more; close it."""
 
 
+class TimedOutError(RetriableError, TimeoutError):
+    """Nothing came of a call in the time that it had; `except TimeoutError` catches it too."""
+
+    def __init__(
+        self,
+        code: int = ErrorCode.REQUEST_TIMED_OUT,
+        message: str | None = None,
+        context: Mapping[str, object] | None = None,
+    ) -> None:
+        super().__init__(code, message, context)
+        # OSError takes the first argument for an errno and the third for a file's name.
+        self.errno = self.strerror = self.filename = None
+        self.args = (int(self.code), self.message, self.context)
+
+
+class CommitFailedError(AbortableError):
+    """The group has given the partitions to others, so the offsets were not committed."""
+
+
+class NoOffsetError(AbortableError):
+    """Partitions have no position, no committed offset and no auto.offset.reset to go by."""
+
+    def __init__(self, partitions: Iterable[tuple[str, int]], message: str | None = None) -> None:
+        self.partitions = tuple(partitions)
+        names = ", ".join(_partition_text(partition) for partition in self.partitions)
+        reason = message or (
+            f"There is no offset to start from for {names}: "
+            "seek, or set auto.offset.reset to earliest or latest."
+        )
+        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, reason)
+        self.args = (self.partitions, reason)
+
+
+class OffsetOutOfRangeError(AbortableError):
+    """Positions are outside what the partitions hold, and auto.offset.reset is none."""
+
+    def __init__(self, offsets: Mapping[tuple[str, int], int], message: str | None = None) -> None:
+        self.offsets = dict(offsets)
+        names = ", ".join(f"{_partition_text(p)} at {offset}" for p, offset in offsets.items())
+        reason = message or (
+            f"The positions are out of range: {names}. "
+            "Seek, or set auto.offset.reset to earliest or latest."
+        )
+        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, reason)
+        self.args = (self.offsets, reason)
+
+
+class LogTruncationError(OffsetOutOfRangeError):
+    """Records that were read before are gone after a change of leaders (KIP-320).
+
+    `diverging_offsets` says up to where the logs agree, for those partitions where that is known.
+    """
+
+    def __init__(
+        self,
+        offsets: Mapping[tuple[str, int], int],
+        diverging_offsets: Mapping[tuple[str, int], int],
+        message: str | None = None,
+    ) -> None:
+        names = ", ".join(f"{_partition_text(p)} at {offset}" for p, offset in offsets.items())
+        reason = message or (
+            f"The log was truncated below the positions: {names}. "
+            "Seek, or set auto.offset.reset to earliest or latest."
+        )
+        super().__init__(offsets, reason)
+        self.diverging_offsets = dict(diverging_offsets)
+        self.args = (self.offsets, self.diverging_offsets, reason)
+
+
+def _partition_text(partition: tuple[str, int]) -> str:
+    return f"{partition[0]}-{partition[1]}"
+
+
 _EXCEPTIONS: Mapping[Action, type[KafkaError]] = {
     Action.NONE: KafkaError,
     Action.RETRY: RetriableError,
@@ -360,4 +463,6 @@ _EXCEPTIONS: Mapping[Action, type[KafkaError]] = {
 
 def exception_for(code: int, message: str | None = None, **context: object) -> KafkaError:
     """The exception of the class that says what to do about `code`."""
+    if code == ErrorCode.REQUEST_TIMED_OUT:
+        return TimedOutError(code, message, context)
     return _EXCEPTIONS[ErrorCode(code).action](code, message, context)

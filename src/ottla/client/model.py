@@ -1,0 +1,157 @@
+"""The values that the clients take and give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, overload
+
+from ottla.model import TopicPartition
+
+Headers = tuple[tuple[str, bytes | None], ...]
+"""Names with values, in order; a name may occur more than once."""
+
+CREATE_TIME = 0
+"""The timestamp type of a time that the producer set."""
+
+LOG_APPEND_TIME = 1
+"""The timestamp type of a time that the broker set."""
+
+NO_TIMESTAMP = -1
+NO_OFFSET = -1
+
+
+class Node(NamedTuple):
+    """A broker and where to reach it."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class PartitionInfo(NamedTuple):
+    """What the cluster's metadata says about a partition."""
+
+    topic: str
+    partition: int
+    leader: Node | None
+    replicas: tuple[Node, ...]
+    in_sync_replicas: tuple[Node, ...]
+    offline_replicas: tuple[Node, ...] = ()
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record was written; `offset` is -1 with acks=0, sizes are -1 for None."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    serialized_key_size: int
+    serialized_value_size: int
+
+
+class ConsumerRecord(NamedTuple):
+    """One record as a consumer gets it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: Any
+    value: Any
+    headers: Headers
+    leader_epoch: int | None
+    serialized_key_size: int
+    serialized_value_size: int
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A committed position: the next offset to read, with a note of the application's."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int | None = None
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """The first record at or after a time that was asked for."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int | None = None
+
+
+class ConsumerGroupMetadata(NamedTuple):
+    """Who commits: lets a transaction commit a consumer's offsets safely (KIP-447)."""
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+class ConsumerRecords(Sequence[ConsumerRecord]):
+    """The records of one poll, partition after partition, each in the order of its log."""
+
+    __slots__ = ("_by_partition", "_flat", "next_offsets")
+
+    def __init__(
+        self,
+        by_partition: Mapping[TopicPartition, Sequence[ConsumerRecord]] | None = None,
+        next_offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
+    ) -> None:
+        self._by_partition = by_partition or {}
+        self.next_offsets: Mapping[TopicPartition, OffsetAndMetadata] = next_offsets or {}
+        """What to commit once these records are processed."""
+        self._flat: Sequence[ConsumerRecord] | None = None
+
+    def partitions(self) -> list[TopicPartition]:
+        """The partitions that have records here."""
+        return list(self._by_partition)
+
+    def records(self, partition: tuple[str, int] | str) -> Sequence[ConsumerRecord]:
+        """The records of a partition, or of all partitions of a topic."""
+        if isinstance(partition, str):
+            return [record for record in self if record.topic == partition]
+        return self._by_partition.get(TopicPartition(*partition), ())
+
+    def count(self, record: object = None) -> int:
+        """How many records there are, or how many are equal to `record`."""
+        return len(self) if record is None else super().count(record)
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_partition.values()))
+
+    @overload
+    def __getitem__(self, index: int) -> ConsumerRecord: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[ConsumerRecord]: ...
+    def __getitem__(self, index: int | slice) -> ConsumerRecord | Sequence[ConsumerRecord]:
+        return self._all()[index]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ConsumerRecords):
+            return NotImplemented
+        return self._by_partition == other._by_partition
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"ConsumerRecords({len(self)} of {len(self._by_partition)} partitions)"
+
+    def _all(self) -> Sequence[ConsumerRecord]:
+        """The records in one sequence, made when it is first needed."""
+        if self._flat is None:
+            parts = list(self._by_partition.values())
+            # A poll that returns one partition's records is common: nothing to join then.
+            self._flat = parts[0] if len(parts) == 1 else [r for part in parts for r in part]
+        return self._flat
+
+
+EMPTY_RECORDS = ConsumerRecords()
+"""What a poll returns that found nothing."""
