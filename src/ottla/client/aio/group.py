@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Protocol
 
+from ottla.client.aio.commits import OnCommit
 from ottla.client.model import ConsumerGroupMetadata, OffsetAndMetadata
+from ottla.client.state.group_offsets import Offsets
 from ottla.model import TopicPartition
-
-Offsets = Mapping[TopicPartition, OffsetAndMetadata]
-OnCommit = Callable[[Offsets, Exception | None], Any]
-"""Called with the offsets of an asynchronous commit and with what went wrong; may be a coroutine function."""
 
 Wake = Callable[[], None]
 """Called on the loop when `GroupMember.poll` has something to do: the consumer's poll waits for it."""
@@ -30,55 +28,6 @@ class RebalanceListener(Protocol):
 
     def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None:
         """These partitions belong to others already; without this method, they count as revoked."""
-
-
-class Subscriptions(Protocol):
-    """What a group member needs of the consumer's subscription state."""
-
-    @property
-    def uses_group(self) -> bool:
-        """Whether topics or a pattern are subscribed: the group assigns the partitions."""
-
-    @property
-    def has_pattern(self) -> bool:
-        """Whether the topics follow from a pattern."""
-
-    @property
-    def listener(self) -> RebalanceListener | None:
-        """Who is told about the partitions."""
-
-    def subscription(self) -> Collection[str]:
-        """The subscribed topics: of a pattern, those that match now."""
-
-    def matches_pattern(self, topic: str) -> bool:
-        """Whether a topic belongs to the pattern."""
-
-    def subscribe_from_pattern(self, topics: Collection[str]) -> bool:
-        """Set what matches; says whether that is something else than before."""
-
-    def matches_subscription(self, partitions: Collection[TopicPartition]) -> bool:
-        """Whether the topics of all these partitions are subscribed."""
-
-    def group_subscribe(self, topics: Collection[str]) -> bool:
-        """The leader watches the topics of the whole group; says whether some are not its own."""
-
-    def reset_group_subscription(self) -> None:
-        """The topics of others need no watching any more."""
-
-    def metadata_topics(self) -> Collection[str]:
-        """The topics whose metadata is needed: its own, and those of the group that it leads."""
-
-    def assigned(self) -> Collection[TopicPartition]:
-        """The partitions that the member has."""
-
-    def assign_from_group(self, partitions: Collection[TopicPartition]) -> None:
-        """Set what the member has; partitions that stay keep their positions."""
-
-    def mark_pending_revocation(self, partitions: Collection[TopicPartition]) -> None:
-        """Neither fetch these partitions nor hand out what was fetched of them (eager protocol)."""
-
-    def all_consumed(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """The positions of the assigned partitions that have one, behind what poll returned."""
 
 
 class GroupMember(Protocol):
