@@ -67,6 +67,7 @@ class RecordsBuilder:
         timestamp_delta = timestamp - self.base_timestamp if index else 0
         if not (INT64_MIN <= timestamp <= INT64_MAX and INT64_MIN <= timestamp_delta <= INT64_MAX):
             raise ValueError(f"record {index}: its timestamp is too far from the base timestamp")
+        encoded_headers = _encode_headers(headers, index) if headers != () else b"\x00"
         body = b"".join(
             (
                 b"\x00",
@@ -74,7 +75,7 @@ class RecordsBuilder:
                 _quick_varint(index),
                 _encode_bytes(key, "key", index),
                 _encode_bytes(value, "value", index),
-                _encode_headers(headers, index) if headers != () else b"\x00",
+                encoded_headers,
             )
         )
         length = _quick_varint(len(body))

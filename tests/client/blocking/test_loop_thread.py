@@ -259,11 +259,12 @@ def test_a_client_that_is_forgotten_warns_and_its_thread_ends() -> None:
 
     loop_thread.on_abandon(abandon)
     tasks: list[asyncio.Task[None]] = []
-    loop_thread.call_soon(lambda loop: tasks.append(loop.create_task(background())), loop_thread.loop)
+    loop_thread.call_soon(
+        lambda loop: tasks.append(loop.create_task(background())), loop_thread.loop
+    )
     is_collected = weakref.ref(loop_thread)
     with pytest.warns(ResourceWarning, match="unclosed a forgotten client"):
         del loop_thread
-        gc.collect()
     assert is_collected() is None
     thread.join(WAIT_SECONDS)
     assert not thread.is_alive()
