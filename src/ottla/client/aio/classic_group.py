@@ -17,9 +17,16 @@ from ottla.client.aio.network import Network
 from ottla.client.aio.user_code import call_user
 from ottla.client.model import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.state.group_offsets import Offsets
-from ottla.client.state.leading import Racks, elected_assignor, rebalance_protocol, snapshot
+from ottla.client.state.leading import (
+    Racks,
+    elected_assignor,
+    on_assignment_of,
+    rebalance_protocol,
+    snapshot,
+    user_data_of,
+)
+from ottla.client.state.membership import Membership, MemberState, Next, truncated_reason
 from ottla.client.state.metadata import Cluster
-from ottla.client.state.membership import MemberState, Membership, Next, truncated_reason
 from ottla.client.state.subscriptions import SubscriptionState
 from ottla.config.consumer import ConsumerConfig
 from ottla.core.assignors.model import Assignment, Assignor, RebalanceProtocol, Subscription
@@ -126,9 +133,7 @@ class ClassicMember(GroupMember):
         due_ms = [self._commits.next_auto_commit_ms, self._not_before_ms, self._prepare_end_ms]
         now_ms = self._now_ms()
         future = [at_ms for at_ms in due_ms if at_ms is not None and at_ms > now_ms]
-        self._alarm = (
-            self._loop.call_at(min(future) / 1000, self._wake) if future else None
-        )
+        self._alarm = self._loop.call_at(min(future) / 1000, self._wake) if future else None
 
     # Topics
 
@@ -223,7 +228,7 @@ class ClassicMember(GroupMember):
         for assignor in self._assignors:
             subscription = Subscription(
                 topics=tuple(topics),
-                user_data=await call_user(assignor.subscription_user_data, tuple(topics)),
+                user_data=await call_user(user_data_of(assignor), tuple(topics)),
                 owned_partitions=self._subscriptions.assigned(),
                 generation_id=self._membership.generation.generation_id,
                 rack_id=self._config.client_rack or None,
@@ -359,7 +364,7 @@ class ClassicMember(GroupMember):
                 self._membership.request_rejoin("need to revoke partitions and re-join")
         self._add_topics(assigned)
         try:
-            await call_user(assignor.on_assignment, assignment, generation.generation_id)
+            await call_user(on_assignment_of(assignor), assignment, generation.generation_id)
         except Exception as error:
             self._listener.note(error)
         self._commits.restart_auto_commit()
@@ -486,4 +491,3 @@ class ClassicMember(GroupMember):
 
     def _now_ms(self) -> float:
         return self._loop.time() * 1000
-

@@ -231,9 +231,7 @@ class Commits:
             {"group": self._group_id},
         )
 
-    def _read_commit(
-        self, response: OffsetCommitResponse, sent: Generation, ids: TopicIds
-    ) -> None:
+    def _read_commit(self, response: OffsetCommitResponse, sent: Generation, ids: TopicIds) -> None:
         unauthorized: list[TopicPartition] = []
         for partition, code in commit_errors(response, ids):
             if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:

@@ -82,12 +82,15 @@ class CoordinatorLink:
             if left_s > 0:
                 await asyncio.wait([self._lookup], timeout=left_s)
             self.raise_refusal()
-            if not self.is_known and self._loop.time() * 1000 >= deadline_ms:
-                why = "" if self._last_error is None else f" The last attempt failed: {self._last_error}"
-                raise TimedOutError(
-                    message=f"The coordinator of group {self._group_id} was not found in time.{why}",
-                    context={"api": "FindCoordinator", "group": self._group_id},
-                )
+            if left_s <= 0:
+                raise self._not_found_in_time()
+
+    def _not_found_in_time(self) -> TimedOutError:
+        why = "" if self._last_error is None else f" The last attempt failed: {self._last_error}"
+        return TimedOutError(
+            message=f"The coordinator of group {self._group_id} was not found in time.{why}",
+            context={"api": "FindCoordinator", "group": self._group_id},
+        )
 
     async def _find(self) -> None:
         pause = self._not_before - self._loop.time()
@@ -113,7 +116,9 @@ class CoordinatorLink:
 
     def _not_found(self, error: BaseException) -> None:
         if not isinstance(error, KafkaError):
-            log.error("looking for the coordinator of group %s failed", self._group_id, exc_info=error)
+            log.error(
+                "looking for the coordinator of group %s failed", self._group_id, exc_info=error
+            )
             error = _not_available(self._group_id)
         log.debug("group %s: no coordinator: %s", self._group_id, error)
         self._last_error = error

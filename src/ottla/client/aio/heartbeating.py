@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Callable
@@ -114,10 +115,8 @@ class HeartbeatTask:
 
     async def _wait(self, delay_ms: float | None) -> None:
         timeout = None if delay_ms is None else max(delay_ms, 0) / 1000
-        try:
+        with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), timeout)
-        except asyncio.TimeoutError:
-            pass
 
     def _send(self) -> None:
         membership = self._membership

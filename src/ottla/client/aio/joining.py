@@ -171,12 +171,8 @@ class JoinAttempt:
             step = self._membership.join_failed(response.error_code, sent, response.member_id)
             raise self._refused("JoinGroup", response.error_code, step)
         if response.protocol_type not in (None, PROTOCOL_TYPE):
-            raise self._refused(
-                "JoinGroup", ErrorCode.INCONSISTENT_GROUP_PROTOCOL, Next.TELL
-            )
-        generation = Generation(
-            response.generation_id, response.member_id, response.protocol_name
-        )
+            raise self._refused("JoinGroup", ErrorCode.INCONSISTENT_GROUP_PROTOCOL, Next.TELL)
+        generation = Generation(response.generation_id, response.member_id, response.protocol_name)
         if not self._membership.joined(generation):
             # The member has left since: it must not go on with this generation.
             raise self._refused("JoinGroup", ErrorCode.UNKNOWN_MEMBER_ID, Next.JOIN_AGAIN)

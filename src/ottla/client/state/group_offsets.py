@@ -171,9 +171,7 @@ def fetched_offsets(
 
 def _fetched_partitions(
     response: OffsetFetchResponse, group_id: str, ids: TopicIds
-) -> Iterator[
-    tuple[TopicPartition, OffsetFetchResponsePartition | OffsetFetchResponsePartitions]
-]:
+) -> Iterator[tuple[TopicPartition, OffsetFetchResponsePartition | OffsetFetchResponsePartitions]]:
     for topic in response.topics:
         for old in topic.partitions:
             yield TopicPartition(topic.name, old.partition_index), old

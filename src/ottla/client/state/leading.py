@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from ottla.client.state.metadata import Cluster
@@ -34,7 +34,7 @@ def rebalance_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
     shared = [
         protocol
         for protocol in RebalanceProtocol
-        if all(protocol in assignor.protocols for assignor in assignors)
+        if all(protocol in _protocols(assignor) for assignor in assignors)
     ]
     if not assignors or not shared:
         names = ", ".join(assignor.name for assignor in assignors) or "nothing"
@@ -43,6 +43,21 @@ def rebalance_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
             "there must be an assignor, and a rebalance protocol that all of them work with"
         )
     return max(shared)
+
+
+def _protocols(assignor: Assignor) -> Collection[RebalanceProtocol]:
+    # An assignor of the application's need not inherit what it does not care about.
+    return getattr(assignor, "protocols", (RebalanceProtocol.EAGER,))
+
+
+def user_data_of(assignor: Assignor) -> Callable[[Collection[str]], bytes | None]:
+    """What makes the user data of a subscription."""
+    return getattr(assignor, "subscription_user_data", lambda topics: None)
+
+
+def on_assignment_of(assignor: Assignor) -> Callable[[Assignment, int], None]:
+    """What the assignor does when its member got a share."""
+    return getattr(assignor, "on_assignment", lambda assignment, generation_id: None)
 
 
 def elected_assignor(assignors: Sequence[Assignor], name: str | None) -> Assignor:
@@ -64,9 +79,7 @@ def subscriptions_of(members: Sequence[JoinGroupResponseMember]) -> dict[str, Su
     found = {}
     for member in members:
         try:
-            found[member.member_id] = decode_subscription(
-                member.metadata, member.group_instance_id
-            )
+            found[member.member_id] = decode_subscription(member.metadata, member.group_instance_id)
         except (MalformedMessageError, ValueError) as error:
             raise FatalError(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
@@ -78,9 +91,7 @@ def subscriptions_of(members: Sequence[JoinGroupResponseMember]) -> dict[str, Su
 
 def topics_of(subscriptions: Mapping[str, Subscription]) -> list[str]:
     """All topics that somebody in the group wants."""
-    return list(
-        dict.fromkeys(topic for each in subscriptions.values() for topic in each.topics)
-    )
+    return list(dict.fromkeys(topic for each in subscriptions.values() for topic in each.topics))
 
 
 def topics_to_watch(
