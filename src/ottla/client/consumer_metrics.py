@@ -20,7 +20,7 @@ class ConsumerMetrics(Metrics):
         clock_ms: Clock = monotonic_ms,
     ) -> None:
         super().__init__(clock_ms)
-        self._now_ms = clock_ms
+        self.now_ms = clock_ms
         self._subscriptions = subscriptions
         self._reads_committed = reads_committed
         self.last_poll_ms: float | None = None
@@ -38,7 +38,7 @@ class ConsumerMetrics(Metrics):
 
     def polled(self) -> None:
         """The user asked for records."""
-        now_ms = self._now_ms()
+        now_ms = self.now_ms()
         if self.last_poll_ms is not None:
             self._between_polls.record(now_ms - self.last_poll_ms)
         self.last_poll_ms = now_ms
@@ -79,4 +79,4 @@ class ConsumerMetrics(Metrics):
     def _last_poll_seconds(self) -> float:
         if self.last_poll_ms is None:
             return -1.0  # as Kafka has it
-        return (self._now_ms() - self.last_poll_ms) / 1000
+        return (self.now_ms() - self.last_poll_ms) / 1000
