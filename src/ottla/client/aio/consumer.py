@@ -7,20 +7,27 @@ import logging
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, Self
 
-from ottla.client.aio.classic_group import ClassicMember
 from ottla.client.aio.commits import OnCommit
 from ottla.client.aio.fetcher import Fetcher
-from ottla.client.aio.group import GroupMember, RebalanceListener
+from ottla.client.aio.group import RebalanceListener
+from ottla.client.aio.membership import member_for
 from ottla.client.aio.network import Network
 from ottla.client.aio.offsets import NO_OFFSET, Offsets
 from ottla.client.aio.polling import Polling
 from ottla.client.aio.single_user import SingleUser
 from ottla.client.aio.topics import list_topics
-from ottla.client.aio.ungrouped import Ungrouped
 from ottla.client.aio.user_code import call_user
 from ottla.client.aio.watching import Watchdog
+from ottla.client.arguments import (
+    Partition,
+    offsets_of,
+    partition_of,
+    partitions_of,
+    pattern_of,
+    topic_names,
+)
 from ottla.client.consumer_metrics import ConsumerMetrics
 from ottla.client.health import ConsumerHealth
 from ottla.client.model import (
@@ -51,9 +58,6 @@ from ottla.errors import IllegalStateError
 from ottla.model import TopicPartition
 
 log = logging.getLogger("ottla.client")
-
-Partition: TypeAlias = TopicPartition | tuple[str, int]
-"""A partition; a plain tuple of topic and number will do."""
 
 CLOSE_TIMEOUT_SECONDS: Final = 30.0
 # How long iteration waits before it looks around; it goes on waiting then.
@@ -87,16 +91,14 @@ class Consumer:
         self._polling = Polling(
             self._config, self._network, self._subscriptions, self._interceptors, self._metrics
         )
-        self._group: GroupMember = Ungrouped()
-        if self._config.group_id is not None:
-            self._group = ClassicMember(
-                self._network,
-                self._config,
-                self._subscriptions,
-                assignors,
-                self._interceptors,
-                self._polling.wake,
-            )
+        self._group = member_for(
+            self._network,
+            self._config,
+            self._subscriptions,
+            assignors,
+            self._interceptors,
+            self._polling.wake,
+        )
         self._offsets = Offsets(
             self._network,
             self._subscriptions,
@@ -132,8 +134,8 @@ class Consumer:
         matches, those that come later too. No topics at all is the same as `unsubscribe`.
         """
         with self._use():
-            pattern = _pattern(topics)
-            names = [] if pattern is not None else _topic_names(topics)
+            pattern = pattern_of(topics)
+            names = [] if pattern is not None else topic_names(topics)
             if pattern is None and not names:
                 await self._unsubscribe()
                 return
@@ -148,7 +150,7 @@ class Consumer:
     async def assign(self, partitions: Iterable[Partition]) -> None:
         """Read exactly these partitions, without a group's doing; none is the same as `unsubscribe`."""
         with self._use():
-            wanted = _partitions(partitions)
+            wanted = partitions_of(partitions)
             if not wanted:
                 await self._unsubscribe()
                 return
@@ -241,7 +243,7 @@ class Consumer:
     async def position(self, partition: Partition, timeout: float | None = None) -> int:
         """The offset of the next record of this partition that `poll` returns."""
         with self._use():
-            wanted = _partition(partition)
+            wanted = partition_of(partition)
             self._subscriptions.state(wanted)
             await self._polling.until(
                 lambda: self._subscriptions.has_position(wanted),
@@ -255,7 +257,7 @@ class Consumer:
     def seek(self, partition: Partition, offset: int | OffsetAndMetadata) -> None:
         """Go on at this offset in the next `poll`."""
         with self._use():
-            wanted = _partition(partition)
+            wanted = partition_of(partition)
             to = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
             if to.offset < 0:
                 raise ValueError(f"an offset cannot be negative: {to.offset}")
@@ -283,7 +285,7 @@ class Consumer:
     def current_lag(self, partition: Partition) -> int | None:
         """How many offsets are behind the position, as of the last fetch; None if that is not known."""
         with self._use():
-            state = self._subscriptions.state(_partition(partition))
+            state = self._subscriptions.state(partition_of(partition))
             return state.lag(committed_only=self._config.reads_committed)
 
     async def offsets_for_times(
@@ -291,7 +293,7 @@ class Consumer:
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first offset of each partition whose record is not older than the time in milliseconds."""
         with self._use():
-            wanted = {_partition(partition): at for partition, at in timestamps.items()}
+            wanted = {partition_of(partition): at for partition, at in timestamps.items()}
             for partition, at in wanted.items():
                 if at < 0:
                     raise ValueError(f"the time of {partition} is negative: {at}")
@@ -338,7 +340,7 @@ class Consumer:
     ) -> None:
         """Commit these offsets, or behind everything that `poll` has returned; waits until it is done."""
         with self._use():
-            await self._group.commit(_offsets(offsets), self._limit_ms(timeout))
+            await self._group.commit(offsets_of(offsets), self._limit_ms(timeout))
 
     async def commit_async(
         self,
@@ -347,16 +349,14 @@ class Consumer:
     ) -> None:
         """Commit without waiting; `callback(offsets, error)` is called in a later poll, commit or close."""
         with self._use():
-            await self._group.commit_async(_offsets(offsets), callback)
+            await self._group.commit_async(offsets_of(offsets), callback)
 
     async def committed(
         self, partitions: Iterable[Partition] | None = None, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed for these partitions (for the assigned ones)."""
         with self._use():
-            return await self._group.committed(
-                self._chosen(partitions), self._limit_ms(timeout)
-            )
+            return await self._group.committed(self._chosen(partitions), self._limit_ms(timeout))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """What `Producer.send_offsets_to_transaction` needs to know of the group (KIP-447)."""
@@ -471,7 +471,7 @@ class Consumer:
         """These partitions, or all assigned ones."""
         if partitions is None:
             return list(self._subscriptions.assigned())
-        return _partitions(partitions)
+        return partitions_of(partitions)
 
     def _limit_ms(self, timeout: float | None) -> float:
         return self._config.default_api_timeout_ms if timeout is None else timeout * 1000
@@ -484,49 +484,6 @@ def _network(config: ConsumerConfig) -> Network:
         creates_topics=config.allow_auto_create_topics,
     )
     return Network(config, metadata)
-
-
-def _pattern(topics: Iterable[str] | str | re.Pattern[str]) -> re.Pattern[str] | None:
-    if isinstance(topics, re.Pattern):
-        return topics
-    if isinstance(topics, str) and topics.startswith("^"):
-        return re.compile(topics)
-    return None
-
-
-def _topic_names(topics: Iterable[str] | str | re.Pattern[str]) -> list[str]:
-    assert not isinstance(topics, re.Pattern)
-    if isinstance(topics, str):
-        raise ValueError(
-            f"{topics!r} is neither a list nor a pattern: write [{topics!r}], or ^ in front"
-        )
-    names = list(topics)
-    for name in names:
-        if not isinstance(name, str) or not name.strip():
-            raise ValueError(f"{name!r} is no name of a topic")
-    return names
-
-
-def _partition(partition: Partition) -> TopicPartition:
-    topic, number = partition
-    if not isinstance(topic, str) or not isinstance(number, int):
-        raise TypeError(f"{partition!r} is no partition: write (topic, number)")
-    return TopicPartition(topic, number)
-
-
-def _partitions(partitions: Iterable[Partition]) -> list[TopicPartition]:
-    return [_partition(partition) for partition in partitions]
-
-
-def _offsets(
-    offsets: Mapping[Partition, int | OffsetAndMetadata] | None,
-) -> dict[TopicPartition, OffsetAndMetadata] | None:
-    if offsets is None:
-        return None
-    return {
-        _partition(partition): OffsetAndMetadata(to) if isinstance(to, int) else to
-        for partition, to in offsets.items()
-    }
 
 
 def _deserialize(deserializer: Deserializer) -> Deserialize | None:

@@ -270,7 +270,9 @@ class Fetcher:
         else:
             response = answer.result()
             latency_ms = (self._loop.time() - sent) * 1000
-            size_bytes = sum(len(p.records or b"") for t in response.responses for p in t.partitions)
+            size_bytes = sum(
+                len(p.records or b"") for t in response.responses for p in t.partitions
+            )
             self._metrics.fetched(latency_ms, response.throttle_time_ms, size_bytes)
             has_records = self._handle(node, session, fetch, version, response)
         if self.is_wanted or has_records:
@@ -308,7 +310,9 @@ class Fetcher:
             self._pause(node)
             return False
         self._failures.pop(node, None)
-        nodes = {n.node_id: Node(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints}
+        nodes = {
+            n.node_id: Node(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints
+        }
         has_records = False
         for partition, data in found.items():
             want = fetch.partitions[partition]
@@ -400,7 +404,7 @@ class Fetcher:
         states = self._subscriptions.states()
         for kept in (self._not_before, self._failures, self.troubles):
             for what in [w for w in kept if isinstance(w, tuple) and w not in states]:
-                del kept[what]  # type: ignore[attr-defined]
+                del kept[what]
 
     async def close(self, timeout_ms: float) -> None:
         """Tells the brokers to forget our sessions, as far as there is time."""

@@ -175,7 +175,9 @@ class Offsets:
     def leader_of(self, partition: TopicPartition) -> LeaderAndEpoch:
         """The leader as the newest metadata has it."""
         found = self._network.cluster.partition(*partition)
-        return LeaderAndEpoch() if found is None else LeaderAndEpoch(found.leader, found.leader_epoch)
+        return (
+            LeaderAndEpoch() if found is None else LeaderAndEpoch(found.leader, found.leader_epoch)
+        )
 
     def follow_leaders(self) -> None:
         """After a metadata update: positions are to be validated where the leader has changed."""
@@ -244,7 +246,9 @@ class Offsets:
             self._subscriptions.retry_after(positions, self._now_ms() + self._request_timeout_ms)
             self._spawn(self._validate(leader, positions))
 
-    async def _validate(self, leader: int, positions: Mapping[TopicPartition, FetchPosition]) -> None:
+    async def _validate(
+        self, leader: int, positions: Mapping[TopicPartition, FetchPosition]
+    ) -> None:
         try:
             connection = await self._network.connection(leader)
             version = connection.version_of(OffsetForLeaderEpochRequest)
@@ -274,7 +278,9 @@ class Offsets:
     ) -> None:
         errors: dict[TopicPartition, KafkaError] = {}
         truncations: dict[TopicPartition, Truncation] = {}
-        answered = {TopicPartition(t.topic, p.partition): p for t in response.topics for p in t.partitions}
+        answered = {
+            TopicPartition(t.topic, p.partition): p for t in response.topics for p in t.partitions
+        }
         for partition, asked in positions.items():
             end = answered.get(partition)
             state = self._subscriptions.find(partition)
@@ -310,7 +316,10 @@ class Offsets:
         self._loop.call_later(delay_ms / 1000, self._on_change)
         for error in errors.values():
             log.debug("will ask again for an offset: %s", error)
-            if error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED or error.code.action.name == "FATAL":
+            if (
+                error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                or error.code.action.name == "FATAL"
+            ):
                 self._error = self._error or error
 
     def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:

@@ -57,7 +57,7 @@ class Watchdog:
         failure = self._network.failure
         if failure is not None:
             reasons += (f"the cluster refuses this client: {failure}",)
-        since_heartbeat = self._group.seconds_since_heartbeat()
+        since_heartbeat = self._seconds_since(self._group.last_heartbeat_ms)
         if since_heartbeat is not None and since_heartbeat * 1000 > self._config.session_timeout_ms:
             reasons += (f"no heartbeat was answered for {round(since_heartbeat)} s",)
         return ConsumerHealth(
@@ -104,7 +104,7 @@ class Watchdog:
             return f"poll() was last called {round(since_poll)} s ago"
         if self._network.failure is not None:
             return str(self._network.failure)
-        if self._subscriptions.uses_group and not self._group.has_coordinator():
+        if self._subscriptions.uses_group and not self._group.has_coordinator:
             return f"the coordinator of group {self._group.group_id} cannot be found"
         leader = self._network.cluster.leader_of(*partition)
         if leader == NO_LEADER:

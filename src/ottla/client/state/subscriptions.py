@@ -305,7 +305,9 @@ class SubscriptionState:
             offset, epoch, _ = state.position
             if partition in undelivered:
                 offset, epoch = undelivered[partition], NO_EPOCH
-            consumed[partition] = OffsetAndMetadata(offset, "", None if epoch == NO_EPOCH else epoch)
+            consumed[partition] = OffsetAndMetadata(
+                offset, "", None if epoch == NO_EPOCH else epoch
+            )
         return consumed
 
     def _where(self, holds: Callable[[AssignedPartition], bool]) -> list[TopicPartition]:
