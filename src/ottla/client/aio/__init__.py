@@ -1,0 +1,1 @@
+"""The asyncio side of the client: connections, and the three clients."""

@@ -1,0 +1,333 @@
+"""One connection to a broker: frames out, answers in, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any, NamedTuple, cast
+
+from ottla.errors import ErrorCode, KafkaError, TimedOutError, exception_for
+from ottla.model import Endpoint
+from ottla.wire.compile import decode_message
+from ottla.wire.declare import info_of
+from ottla.wire.framing import SIZE_BYTES, frame_request, read_size, response_header_is_flexible
+from ottla.wire.primitives import read_uvarint, skip_tagged
+from ottla.wire.types import MalformedMessageError
+
+_CORRELATION_ID = struct.Struct(">i")
+_SMALL_BUFFER_BYTES = 64 * 1024
+_SHORTEST_ANSWER_BYTES = 4
+# As in Kafka's client, which takes any size; a peer that speaks no Kafka asks for more.
+_LONGEST_ANSWER_BYTES = 2**31 - 1
+_CORRELATION_IDS = 2**31 - 1
+
+Decode = Callable[[memoryview], Any]
+
+
+class VersionRange(NamedTuple):
+    """The versions of an API that a broker speaks, both included."""
+
+    lowest: int
+    highest: int
+
+
+class _Waiting(NamedTuple):
+    """A request whose answer has not come."""
+
+    correlation_id: int
+    api: str
+    decode: Decode
+    answer: asyncio.Future[Any]
+    deadline: float
+    sent: float
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Sends requests in the order of the calls and gives each its answer.
+
+    An answer owns the bytes that it refers to. When the connection breaks, or a request is not answered
+    in time, all that wait are told, and nothing more can be sent.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        node_id: int,
+        client_id: str | None,
+        request_timeout_ms: float,
+        on_lost: Callable[[Connection, KafkaError], None],
+    ) -> None:
+        self.endpoint = endpoint
+        self.node_id = node_id
+        self.versions: Mapping[int, VersionRange] = {}
+        self.closed: KafkaError | None = None
+        """Why the connection is no more."""
+        self.last_used = 0.0
+        self.throttled_until = 0.0
+        """The loop's time before which the broker wants no requests (KIP-219)."""
+        self._client_id = client_id
+        self._request_timeout_ms = request_timeout_ms
+        self._on_lost = on_lost
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._waiting: deque[_Waiting] = deque()
+        self._next_id = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._buffer = bytearray(_SMALL_BUFFER_BYTES)
+        self._view = memoryview(self._buffer)
+        self._filled = 0
+        self._large: bytearray | None = None
+        self._large_filled = 0
+
+    # What is sent
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests wait for their answers."""
+        return len(self._waiting)
+
+    def version_of(self, request_class: type[Any], at_most: int | None = None) -> int:
+        """The newest version of a request that both sides speak."""
+        info = info_of(request_class)
+        spoken = self.versions.get(info.api_key)
+        highest = info.versions.last if at_most is None else min(info.versions.last, at_most)
+        if spoken is not None:
+            highest = min(highest, spoken.highest)
+            if highest >= max(spoken.lowest, info.versions.first):
+                return highest
+        theirs = "none" if spoken is None else f"{spoken.lowest} to {spoken.highest}"
+        raise exception_for(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"The broker speaks {theirs} of the versions {info.versions.first} to "
+            f"{info.versions.last if at_most is None else at_most} that are needed.",
+            **self._context(_api_name(request_class)),
+        )
+
+    def send(
+        self, request: Any, version: int, timeout_ms: float | None = None
+    ) -> asyncio.Future[Any]:
+        """Send now; the future gets the answer, or the error that kept it from coming."""
+        return self.send_decoding(request, version, decoder_of(type(request), version), timeout_ms)
+
+    def send_decoding(
+        self, request: Any, version: int, decode: Decode, timeout_ms: float | None = None
+    ) -> asyncio.Future[Any]:
+        """As `send`, for answers that need a reading of their own."""
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        api = _api_name(type(request))
+        if self.closed is not None:
+            answer.set_exception(self._lost_error(api))
+            return answer
+        now = self._loop.time()
+        limit_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
+        correlation_id = self._write(request, version)
+        deadline = now + limit_ms / 1000
+        self._waiting.append(_Waiting(correlation_id, api, decode, answer, deadline, now))
+        self.last_used = now
+        if self._timer is None or deadline < self._timer_at:
+            self._set_timer(deadline)
+        return answer
+
+    def send_unanswered(self, request: Any, version: int) -> None:
+        """Send a request that the broker will not answer: Produce with acks=0."""
+        if self.closed is not None:
+            raise self._lost_error(_api_name(type(request)))
+        self._write(request, version)
+        self.last_used = self._loop.time()
+
+    def _write(self, request: Any, version: int) -> int:
+        correlation_id = self._next_id
+        self._next_id = (correlation_id + 1) % _CORRELATION_IDS
+        frame = frame_request(request, version, correlation_id, self._client_id)
+        assert self._transport is not None, "requests are sent after the connection was made"
+        self._transport.write(frame)
+        return correlation_id
+
+    @property
+    def tcp_socket(self) -> socket.socket:
+        """The socket below, for its options."""
+        assert self._transport is not None
+        found: socket.socket = self._transport.get_extra_info("socket")
+        return found
+
+    # What is received
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self.last_used = self._loop.time()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        del sizehint
+        if self._large is not None:
+            return memoryview(self._large)[self._large_filled :]
+        return self._view[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._large is not None:
+            self._large_filled += nbytes
+            if self._large_filled == len(self._large):
+                frame, self._large = self._large, None
+                self._answered(memoryview(frame))
+            return
+        end = self._filled + nbytes
+        at = 0
+        while end - at >= SIZE_BYTES:
+            (size,) = read_size(self._view, at)
+            if not _SHORTEST_ANSWER_BYTES <= size <= _LONGEST_ANSWER_BYTES:
+                self._broken(f"it sent a frame of {size} bytes: it does not seem to speak Kafka")
+                return
+            start = at + SIZE_BYTES
+            if start + size > end:
+                if SIZE_BYTES + size > _SMALL_BUFFER_BYTES:
+                    # Received in place from here on: an answer with records is not copied again.
+                    self._large = bytearray(size)
+                    self._large_filled = end - start
+                    self._large[: self._large_filled] = self._view[start:end]
+                    at = end
+                break
+            self._answered(memoryview(bytes(self._view[start : start + size])))
+            if self.closed is not None:
+                return
+            at = start + size
+        self._filled = end - at
+        if at and self._filled:
+            self._buffer[: self._filled] = self._buffer[at:end]
+
+    def _answered(self, frame: memoryview) -> None:
+        if not self._waiting:
+            self._broken("it answered a request that was not sent")
+            return
+        (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
+        waiting = self._waiting[0]
+        if correlation_id != waiting.correlation_id:
+            self._broken(f"it answered {correlation_id} where {waiting.correlation_id} was next")
+            return
+        try:
+            response = waiting.decode(frame)
+        except (MalformedMessageError, struct.error, IndexError) as error:
+            self._broken(f"its answer to {waiting.api} makes no sense: {error}")
+            return
+        self._waiting.popleft()
+        throttle_ms = getattr(response, "throttle_time_ms", 0)
+        if throttle_ms > 0:
+            self.throttled_until = self._loop.time() + throttle_ms / 1000
+        if not waiting.answer.done():
+            waiting.answer.set_result(response)
+
+    # How it ends
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        why = f"the connection broke: {exc}" if exc else "the broker closed the connection"
+        self._broken(why)
+
+    def close(self, why: str = "the client was closed") -> None:
+        """Close, telling all that wait."""
+        self._broken(why)
+
+    def _broken(self, why: str) -> None:
+        self._end(
+            exception_for(
+                ErrorCode.NETWORK_EXCEPTION, f"No answer: {why}.", broker=self._broker_name()
+            )
+        )
+
+    def _end(self, error: KafkaError) -> None:
+        if self.closed is not None:
+            return
+        self.closed = error
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._transport is not None:
+            self._transport.abort()
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            if not waiting.answer.done():
+                waiting.answer.set_exception(self._lost_error(waiting.api))
+                # Whoever sent the request may have gone: that is no error of its own.
+                waiting.answer.exception()
+        self._on_lost(self, error)
+
+    def _set_timer(self, deadline: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = deadline
+        self._timer = self._loop.call_at(deadline, self._check_timeouts)
+
+    def _check_timeouts(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        late = [waiting for waiting in self._waiting if waiting.deadline <= now]
+        if late:
+            waited_ms = round((now - late[0].sent) * 1000)
+            message = f"{late[0].api} was not answered within {waited_ms} ms."
+            # As in Kafka's client: what comes later could not be told from answers to newer requests
+            # by the time, and the broker may be stuck.
+            self._end(TimedOutError(message=message, context={"broker": self._broker_name()}))
+        elif self._waiting:
+            self._set_timer(min(waiting.deadline for waiting in self._waiting))
+
+    def _lost_error(self, api: str) -> KafkaError:
+        assert self.closed is not None
+        if isinstance(self.closed, TimedOutError):
+            return TimedOutError(message=self.closed.message, context=self._context(api))
+        return exception_for(self.closed.code, self.closed.message, **self._context(api))
+
+    def _context(self, api: str) -> dict[str, object]:
+        return {"api": api, "broker": self._broker_name()}
+
+    def _broker_name(self) -> str:
+        return f"{self.node_id} at {self.endpoint}" if self.node_id >= 0 else str(self.endpoint)
+
+
+def _api_name(request_class: type[Any]) -> str:
+    return request_class.__name__.removesuffix("Request")
+
+
+_DECODERS: dict[tuple[type[Any], int], Decode] = {}
+
+
+def decoder_of(request_class: type[Any], version: int) -> Decode:
+    """Reads the answer to a request of this version from its frame."""
+    found = _DECODERS.get((request_class, version))
+    if found is None:
+        response_class = response_class_of(request_class)
+        info = info_of(response_class)
+        flexible = response_header_is_flexible(info.api_key, version >= info.flexible_since)
+        make = _flexible_decoder if flexible else _plain_decoder
+        found = make(response_class, version)
+        _DECODERS[request_class, version] = found
+    return found
+
+
+def _plain_decoder(response_class: type[Any], version: int) -> Decode:
+    def decode(frame: memoryview) -> Any:
+        return decode_message(response_class, version, frame, _CORRELATION_ID.size)
+
+    return decode
+
+
+def _flexible_decoder(response_class: type[Any], version: int) -> Decode:
+    start = _CORRELATION_ID.size
+
+    def decode(frame: memoryview) -> Any:
+        position = start + 1
+        if frame[start]:
+            # A later Kafka may put something into the header's tagged fields.
+            count, position = read_uvarint(frame, start)
+            position = skip_tagged(frame, position, count)
+        return decode_message(response_class, version, frame, position)
+
+    return decode
+
+
+def response_class_of(request_class: type[Any]) -> type[Any]:
+    """XResponse of XRequest: both are declared in one module."""
+    name = f"{_api_name(request_class)}Response"
+    found: type[Any] = getattr(import_module(request_class.__module__), name)
+    return found

@@ -1,0 +1,1 @@
+"""What the client knows and decides, without IO: metadata, batches, sequences, membership, positions."""

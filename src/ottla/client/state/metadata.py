@@ -1,0 +1,318 @@
+"""What the client knows of the cluster, and when it has to ask again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
+from uuid import UUID
+
+from ottla.client.model import Node, PartitionInfo
+from ottla.client.state.backoff import Backoff
+from ottla.errors import ErrorCode
+from ottla.model import NO_LEADER, NO_TOPIC_ID
+from ottla.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+NO_EPOCH = -1
+NO_CONTROLLER = -1
+
+
+class PartitionState(NamedTuple):
+    """Who leads a partition and who has copies of it, by node id."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline: tuple[int, ...]
+    error_code: int
+
+
+class Topic(NamedTuple):
+    """A topic with all its partitions, in order."""
+
+    name: str
+    topic_id: UUID
+    is_internal: bool
+    partitions: tuple[PartitionState, ...]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A snapshot that never changes."""
+
+    cluster_id: str | None = None
+    controller_id: int = NO_CONTROLLER
+    nodes: Mapping[int, Node] = field(default_factory=lambda: MappingProxyType({}))
+    topics: Mapping[str, Topic] = field(default_factory=lambda: MappingProxyType({}))
+    errors: Mapping[str, ErrorCode] = field(default_factory=lambda: MappingProxyType({}))
+    """Why a topic that was asked for is not among `topics`."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_names", {t.topic_id: t.name for t in self.topics.values()})
+        object.__setattr__(self, "_available", {})
+
+    _names: dict[UUID, str] = field(init=False, repr=False, compare=False)
+    _available: dict[str, tuple[int, ...]] = field(init=False, repr=False, compare=False)
+
+    def partition(self, topic: str, partition: int) -> PartitionState | None:
+        """What is known of a partition."""
+        found = self.topics.get(topic)
+        if found is None or not 0 <= partition < len(found.partitions):
+            return None
+        return found.partitions[partition]
+
+    def leader_of(self, topic: str, partition: int) -> int:
+        """The node id of the leader; NO_LEADER if there is none or the partition is not known."""
+        found = self.partition(topic, partition)
+        return NO_LEADER if found is None else found.leader
+
+    def available(self, topic: str) -> tuple[int, ...]:
+        """The partitions of a topic that have a leader."""
+        found = self._available.get(topic)
+        if found is None:
+            known = self.topics.get(topic)
+            partitions = () if known is None else known.partitions
+            found = tuple(p.partition for p in partitions if p.leader != NO_LEADER)
+            self._available[topic] = found
+        return found
+
+    def topic_id(self, topic: str) -> UUID:
+        """The id of a topic; zeros where the broker told none."""
+        found = self.topics.get(topic)
+        return NO_TOPIC_ID if found is None else found.topic_id
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """The name of the topic with this id."""
+        return self._names.get(topic_id)
+
+    def partitions_for(self, topic: str) -> list[PartitionInfo]:
+        """The partitions of a topic, for users."""
+        known = self.topics.get(topic)
+        return [] if known is None else [self._info(topic, p) for p in known.partitions]
+
+    def _info(self, topic: str, state: PartitionState) -> PartitionInfo:
+        def nodes(ids: tuple[int, ...]) -> tuple[Node, ...]:
+            return tuple(self.nodes.get(i) or Node(i, "", -1, None) for i in ids)
+
+        return PartitionInfo(
+            topic,
+            state.partition,
+            self.nodes.get(state.leader),
+            nodes(state.replicas),
+            nodes(state.isr),
+            nodes(state.offline),
+        )
+
+
+class MetadataState:
+    """Which topics are wanted, the newest snapshot, and when the next request is due."""
+
+    def __init__(
+        self,
+        *,
+        max_age_ms: float,
+        backoff: Backoff,
+        creates_topics: bool = True,
+        max_idle_ms: float | None = None,
+    ) -> None:
+        self.cluster = Cluster()
+        self.version = 0
+        """How many answers have been applied."""
+        self._max_age_ms = max_age_ms
+        self._max_idle_ms = max_idle_ms
+        self._backoff = backoff
+        self._creates_topics = creates_topics
+        self._wanted: dict[str, float] = {}
+        self._wants_all = False
+        self._update_requested = True
+        self._attempts = 0
+        self._refreshed_ms: float | None = None
+        self._not_before_ms = 0.0
+
+    @property
+    def wants_all(self) -> bool:
+        """Whether all topics of the cluster are followed."""
+        return self._wants_all
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """The topics that are followed."""
+        return tuple(self._wanted)
+
+    def want(self, topic: str, now_ms: float) -> None:
+        """Follow a topic from now on; a new one has to be asked for at once."""
+        if topic not in self._wanted:
+            self._ask_soon()
+        self._wanted[topic] = now_ms
+
+    def want_only(self, topics: Mapping[str, float] | list[str], now_ms: float) -> None:
+        """Follow these topics and no others."""
+        before = self._wanted
+        self._wanted = dict.fromkeys(topics, now_ms)
+        self._wants_all = False
+        if any(topic not in before for topic in self._wanted):
+            self._ask_soon()
+
+    def want_all(self) -> None:
+        """Follow all topics, those that come later too."""
+        if not self._wants_all:
+            self._wants_all = True
+            self._ask_soon()
+
+    def request_update(self) -> None:
+        """Ask again as soon as the backoff allows."""
+        self._update_requested = True
+
+    def due_in_ms(self, now_ms: float) -> float:
+        """How long until the next request has to be sent; 0 if it is due."""
+        if self._update_requested or self._refreshed_ms is None:
+            wait = 0.0
+        else:
+            wait = self._refreshed_ms + self._max_age_ms - now_ms
+        return max(wait, self._not_before_ms - now_ms, 0.0)
+
+    def next_request(self, now_ms: float) -> MetadataRequest:
+        """The request for everything that is wanted."""
+        self._drop_idle(now_ms)
+        self._update_requested = False
+        if self._wants_all:
+            return MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        return MetadataRequest(
+            topics=[MetadataRequestTopic(name=topic) for topic in self._wanted],
+            allow_auto_topic_creation=self._creates_topics,
+        )
+
+    def failed(self, now_ms: float, random_unit: float) -> None:
+        """No answer came: try again after a pause."""
+        self._update_requested = True
+        self._pause(now_ms, random_unit)
+
+    def apply(
+        self,
+        request: MetadataRequest,
+        response: MetadataResponse,
+        now_ms: float,
+        random_unit: float,
+    ) -> None:
+        """Take an answer in; topics with errors that may pass are asked for again."""
+        nodes = {
+            b.node_id: Node(b.node_id, b.host, b.port, b.rack or None) for b in response.brokers
+        }
+        topics: dict[str, Topic] = {}
+        errors: dict[str, ErrorCode] = {}
+        again = False
+        if request.topics is not None:
+            for name in self._wanted:
+                if name in self.cluster.topics:
+                    topics[name] = self.cluster.topics[name]
+                elif name in self.cluster.errors:
+                    errors[name] = self.cluster.errors[name]
+        for found in response.topics:
+            name = found.name
+            if name is None:
+                continue
+            error = ErrorCode(found.error_code)
+            if error is ErrorCode.NONE:
+                errors.pop(name, None)
+                topics[name] = self._read_topic(name, found)
+                again |= any(p.leader == NO_LEADER for p in topics[name].partitions)
+            else:
+                # What was known goes, so that a topic which vanished does not look alive.
+                topics.pop(name, None)
+                errors[name] = error
+                again |= error.retriable and name in self._wanted
+        self.cluster = Cluster(
+            cluster_id=response.cluster_id,
+            controller_id=response.controller_id,
+            nodes=MappingProxyType(nodes),
+            topics=MappingProxyType(topics),
+            errors=MappingProxyType(errors),
+        )
+        self.version += 1
+        self._refreshed_ms = now_ms
+        if again:
+            self._update_requested = True
+            self._pause(now_ms, random_unit)
+        else:
+            self._attempts = 0
+            # Requests that come in bursts share one answer.
+            self._not_before_ms = now_ms + self._backoff.initial_ms * (0.8 + 0.4 * random_unit)
+            if any(name not in topics and name not in errors for name in self._wanted):
+                # Wanted since the request was sent.
+                self._update_requested = True
+                self._not_before_ms = now_ms
+
+    def update_leader(
+        self, topic: str, partition: int, leader: int, leader_epoch: int, nodes: Mapping[int, Node]
+    ) -> bool:
+        """A broker said who leads a partition now (KIP-951); False if that is nothing new."""
+        known = self.cluster.partition(topic, partition)
+        if known is None or leader < 0 or leader_epoch <= known.leader_epoch:
+            return False
+        all_nodes = {**self.cluster.nodes, **nodes}
+        if leader not in all_nodes:
+            return False
+        old = self.cluster.topics[topic]
+        changed = known._replace(leader=leader, leader_epoch=leader_epoch, error_code=0)
+        partitions = (*old.partitions[:partition], changed, *old.partitions[partition + 1 :])
+        self.cluster = Cluster(
+            cluster_id=self.cluster.cluster_id,
+            controller_id=self.cluster.controller_id,
+            nodes=MappingProxyType(all_nodes),
+            topics=MappingProxyType(
+                {**self.cluster.topics, topic: old._replace(partitions=partitions)}
+            ),
+            errors=self.cluster.errors,
+        )
+        return True
+
+    def _ask_soon(self) -> None:
+        """Something new is wanted: the pause between answers is not for that, the one after failures is."""
+        self._update_requested = True
+        if not self._attempts:
+            self._not_before_ms = 0.0
+
+    def _pause(self, now_ms: float, random_unit: float) -> None:
+        self._not_before_ms = now_ms + self._backoff.delay_ms(self._attempts, random_unit)
+        self._attempts += 1
+
+    def _drop_idle(self, now_ms: float) -> None:
+        """Forget topics that nobody has used for a while (metadata.max.idle.ms)."""
+        if self._max_idle_ms is not None:
+            oldest_ms = now_ms - self._max_idle_ms
+            self._wanted = {t: used for t, used in self._wanted.items() if used >= oldest_ms}
+
+    def _read_topic(self, name: str, found: MetadataResponseTopic) -> Topic:
+        before = self.cluster.topics.get(name)
+        same = before is not None and before.topic_id == found.topic_id
+        known = before.partitions if before is not None and same else ()
+        ordered = sorted(found.partitions, key=lambda p: p.partition_index)
+        partitions = tuple(_read_partition(p, known) for p in ordered)
+        return Topic(name, found.topic_id, found.is_internal, partitions)
+
+
+def _read_partition(
+    found: MetadataResponsePartition, known: tuple[PartitionState, ...]
+) -> PartitionState:
+    index = found.partition_index
+    # A broker that is behind must not take us back to a former leader (KIP-320).
+    if index < len(known) and NO_EPOCH < found.leader_epoch < known[index].leader_epoch:
+        return known[index]
+    return PartitionState(
+        index,
+        found.leader_id if found.leader_id >= 0 else NO_LEADER,
+        found.leader_epoch,
+        tuple(found.replica_nodes),
+        tuple(found.isr_nodes),
+        tuple(found.offline_replicas),
+        found.error_code,
+    )
