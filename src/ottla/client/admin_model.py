@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum
+from enum import IntEnum, StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
@@ -248,7 +248,7 @@ class AlterConfig:
 # Groups
 
 
-class GroupState(str, Enum):
+class GroupState(StrEnum):
     """The state of a group, as brokers write it."""
 
     UNKNOWN = "Unknown"
@@ -261,11 +261,8 @@ class GroupState(str, Enum):
     RECONCILING = "Reconciling"
     NOT_READY = "NotReady"
 
-    def __str__(self) -> str:
-        return self.value
 
-
-class GroupType(str, Enum):
+class GroupType(StrEnum):
     """Which protocol a group follows (KIP-848), as brokers write it."""
 
     UNKNOWN = "Unknown"
@@ -273,9 +270,6 @@ class GroupType(str, Enum):
     CONSUMER = "Consumer"
     SHARE = "Share"
     STREAMS = "Streams"
-
-    def __str__(self) -> str:
-        return self.value
 
 
 @dataclass(frozen=True)
@@ -373,7 +367,7 @@ class EpochEnd:
 # Transactions and producers
 
 
-class TransactionState(str, Enum):
+class TransactionState(StrEnum):
     """The state of a transactional id, as brokers write it."""
 
     UNKNOWN = "Unknown"
@@ -384,9 +378,6 @@ class TransactionState(str, Enum):
     COMPLETE_COMMIT = "CompleteCommit"
     COMPLETE_ABORT = "CompleteAbort"
     PREPARE_EPOCH_FENCE = "PrepareEpochFence"
-
-    def __str__(self) -> str:
-        return self.value
 
 
 @dataclass(frozen=True)

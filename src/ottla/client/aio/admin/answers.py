@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from ottla.errors import AbortableError, ErrorCode, KafkaError, PartialFailureError, exception_for
-from ottla.model import TopicPartition
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -64,8 +63,10 @@ class Answers(Generic[K, V]):
     """What one node answered, or what was found out, about each of some things."""
 
     def __init__(
-        self, api: str, what: str, broker: int | None = None, verdicts: Verdicts = ANYWHERE
+        self, api: str, what: str, broker: str | None = None, verdicts: Verdicts = ANYWHERE
     ) -> None:
+        self.asked: list[K] = []
+        """What this node was asked about."""
         self.api = api
         self.broker = broker
         self.results: dict[K, V] = {}
@@ -111,7 +112,7 @@ class Answers(Generic[K, V]):
         context: dict[str, object] = {"api": self.api}
         if self.broker is not None:
             context["broker"] = self.broker
-        context[self._what] = TopicPartition(*key) if isinstance(key, tuple) else key
+        context[self._what] = key
         return exception_for(code, message, **context)
 
     def mentions(self, key: K) -> bool:
@@ -119,9 +120,7 @@ class Answers(Generic[K, V]):
         return any(key in part for part in (self.results, self.errors, self.again, self.moved))
 
 
-def results_or_raise(
-    results: Mapping[K, V], errors: Mapping[K, KafkaError], of: str
-) -> dict[K, V]:
+def results_or_raise(results: Mapping[K, V], errors: Mapping[K, KafkaError], of: str) -> dict[K, V]:
     """The convention of all calls: everything succeeded, or an exception that has all there is to know."""
     if not errors:
         return dict(results)

@@ -21,7 +21,15 @@ from ottla.client.aio.connection import Connection
 from ottla.client.aio.network import Network
 from ottla.client.state.backoff import Backoff
 from ottla.config.admin import AdminConfig
-from ottla.errors import ErrorCode, IllegalStateError, KafkaError, RetriableError, TimedOutError
+from ottla.errors import (
+    AbortableError,
+    ErrorCode,
+    FatalError,
+    IllegalStateError,
+    KafkaError,
+    RetriableError,
+    TimedOutError,
+)
 from ottla.wire.declare import info_of
 
 T = TypeVar("T")
@@ -69,6 +77,14 @@ class ApiStatistics:
 def name_of(request: type[Any]) -> str:
     """The name of an API as Kafka has it."""
     return info_of(request).name.removesuffix("Request")
+
+
+def version_at(connection: Connection, request: type[Any], at_most: int | None = None) -> int:
+    """The newest version that both speak; a broker without the API fails this call, not the client."""
+    try:
+        return connection.version_of(request, at_most)
+    except FatalError as error:
+        raise AbortableError(error.code, error.message, error.context) from None
 
 
 class Calls:
@@ -156,7 +172,9 @@ class Calls:
             asked = verdicts if verdicts is not None else place.verdicts
             parts += await asyncio.gather(
                 *(
-                    self._ask_node(node, some, ask, Answers(api, place.what, node, asked), deadline)
+                    self._ask_node(
+                        node, some, ask, Answers(api, place.what, self._name(node), asked), deadline
+                    )
                     for node, some in by_node.items()
                 )
             )
@@ -178,6 +196,13 @@ class Calls:
         found.errors = {key: found.errors[key] for key in wanted if key in found.errors}
         return found
 
+    async def know_nodes(self, nodes: Iterable[int], timeout_ms: float) -> None:
+        """Refreshes the metadata once if there is none or it lacks any of the nodes."""
+        known = self._network.cluster.nodes
+        if not known or any(node not in known for node in nodes):
+            self._network.request_update()
+            await self._network.updated(timeout_ms)
+
     async def _find(self, keys: list[K], place: Place[K], deadline: float) -> Answers[K, int]:
         limit_ms = self._limit_ms(deadline)
         answers: Answers[K, int] = Answers("", place.what)
@@ -194,6 +219,7 @@ class Calls:
         self, node: int, keys: list[K], ask: Ask[K, V], answers: Answers[K, V], deadline: float
     ) -> Answers[K, V]:
         limit_ms = self._limit_ms(deadline)
+        answers.asked = keys
         try:
             async with asyncio.timeout(max(deadline - time.monotonic(), 0)):
                 await ask(node, keys, limit_ms, answers)
@@ -202,7 +228,7 @@ class Calls:
         except TimeoutError:
             late = TimedOutError(
                 message="The broker did not answer in time.",
-                context={"api": answers.api, "broker": node},
+                context={"api": answers.api, "broker": self._name(node)},
             )
             _refuse_all(answers, [key for key in keys if not answers.mentions(key)], late)
         for key in keys:
@@ -210,6 +236,9 @@ class Calls:
                 reason = "The broker's answer does not mention it."
                 answers.refuse(key, ErrorCode.UNKNOWN_SERVER_ERROR, reason)
         return answers
+
+    def _name(self, node: int) -> str:
+        return self._network.name_of(node)
 
     def _limit_ms(self, deadline: float) -> float:
         """How long one request may take."""
@@ -226,7 +255,7 @@ class Calls:
     ) -> Any:
         """One request to one node, at the newest version that both speak."""
         connection = await self._network.connection(node)
-        version = connection.version_of(request, at_most)
+        version = version_at(connection, request, at_most)
         return await self.send(connection, build(version), version, timeout_ms)
 
     async def send(
