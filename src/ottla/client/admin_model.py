@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
 
 from ottla.client.model import Node
 from ottla.errors import KafkaError
 from ottla.model import TopicPartition
-
-NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 
 
 class AclOperation(IntEnum):
@@ -47,7 +44,7 @@ class NewTopic:
     name: str
     num_partitions: int | None = None
     replication_factor: int | None = None
-    configs: Mapping[str, str | None] = NO_CONFIGS
+    configs: Mapping[str, str | None] = field(default_factory=dict)
     replicas_assignments: Mapping[int, Sequence[int]] | None = None
 
     def __post_init__(self) -> None:

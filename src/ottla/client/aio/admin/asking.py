@@ -6,11 +6,10 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from ottla.client.aio.admin.answers import (
-    ANYWHERE,
     Answers,
     K,
     V,
@@ -19,6 +18,7 @@ from ottla.client.aio.admin.answers import (
 )
 from ottla.client.aio.connection import Connection
 from ottla.client.aio.network import Network
+from ottla.client.metrics import Metrics
 from ottla.client.state.backoff import Backoff
 from ottla.config.admin import AdminConfig
 from ottla.errors import (
@@ -32,7 +32,8 @@ from ottla.errors import (
 )
 from ottla.wire.declare import info_of
 
-T = TypeVar("T")
+# A TopicPartition, or a plain tuple: the keys of a Mapping have to be of one type.
+Partition = TypeVar("Partition", bound=tuple[str, int])
 
 
 class Place(Protocol[K]):
@@ -61,17 +62,8 @@ class Question(Generic[K, V]):
     """The request at a version, about some things, with a time limit in ms."""
     read: Callable[[Any, Answers[K, V]], None]
     at_most: int | None = None
-    verdicts: Verdicts = ANYWHERE
+    verdicts: Verdicts = field(default_factory=dict)
     """What codes mean in this API, beyond what they mean at its place."""
-
-
-@dataclass
-class ApiStatistics:
-    """How often an API was called."""
-
-    requests: int = 0
-    failures: int = 0
-    total_ms: float = 0.0
 
 
 def name_of(request: type[Any]) -> str:
@@ -94,8 +86,7 @@ class Calls:
         self._network = network
         self._config = config
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self._statistics: dict[str, ApiStatistics] = {}
-        self._retries = 0
+        self._metrics = Metrics()
         self._closed = False
 
     @property
@@ -190,7 +181,7 @@ class Calls:
                 for key, last in waiting.items():
                     found.errors[key] = _timed_out(found.error(key, 0), limit_ms, attempt, last)
                 break
-            self._retries += 1
+            self._metrics.meter("retry").record()
             await asyncio.sleep(pause_ms / 1000)
         found.results = {key: found.results[key] for key in wanted if key in found.results}
         found.errors = {key: found.errors[key] for key in wanted if key in found.errors}
@@ -258,30 +249,29 @@ class Calls:
         version = version_at(connection, request, at_most)
         return await self.send(connection, build(version), version, timeout_ms)
 
+    async def call_with(self, node: int, request: Any, timeout_ms: float) -> Any:
+        """As `call`, for requests that are the same at every version."""
+        return await self.call(node, type(request), lambda version: request, timeout_ms)
+
     async def send(
         self, connection: Connection, request: Any, version: int, timeout_ms: float
     ) -> Any:
         """Sends a request and waits for its answer, and counts it."""
-        statistics = self._statistics.setdefault(name_of(type(request)), ApiStatistics())
-        statistics.requests += 1
+        api = name_of(type(request))
+        self._metrics.meter("request", api=api).record()
         started = time.monotonic()
         try:
             return await connection.send(request, version, timeout_ms)
         except KafkaError:
-            statistics.failures += 1
+            self._metrics.meter("request-error", api=api).record()
             raise
         finally:
-            statistics.total_ms += (time.monotonic() - started) * 1000
+            took_ms = (time.monotonic() - started) * 1000
+            self._metrics.distribution("request-latency", api=api).record(took_ms)
 
     def metrics(self) -> dict[str, float]:
-        """Counts since the client was made: requests and failures of each API, and how long they took."""
-        self._check_open()
-        found: dict[str, float] = {"retries": self._retries}
-        for api, statistics in self._statistics.items():
-            found[f"{api}.requests"] = statistics.requests
-            found[f"{api}.failures"] = statistics.failures
-            found[f"{api}.mean_ms"] = statistics.total_ms / statistics.requests
-        return found
+        """Counts, rates and latencies of the requests to each API, as `request-total{api=Metadata}`."""
+        return self._metrics.snapshot()
 
     def _check_open(self) -> None:
         if self._closed:

@@ -41,8 +41,14 @@ class Admin(
     that thing's own error. Calls are repeated until `default.api.timeout.ms`, or `timeout_ms`, is over.
     """
 
-    def __init__(self, config: Mapping[str, object] | None = None, **options: Any) -> None:
-        settings = read_client_config(AdminConfig, config, options)
+    def __init__(
+        self, config: Mapping[str, object] | AdminConfig | None = None, **options: Any
+    ) -> None:
+        settings = (
+            config
+            if isinstance(config, AdminConfig)
+            else read_client_config(AdminConfig, config, options)
+        )
         try:
             asyncio.get_running_loop()
         except RuntimeError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ottla.client.admin_model import (
     AlterConfig,
@@ -136,7 +136,7 @@ def is_of_one_broker(resource: ConfigResource) -> bool:
     return resource.type in _OF_ONE_BROKER and resource.name != ""
 
 
-def _resources(resources: Iterable[ConfigResource]) -> list[ConfigResource]:
+def _resources(resources: Iterable[Any]) -> list[ConfigResource]:
     if isinstance(resources, ConfigResource):
         # One alone is a tuple, which would be taken for two resources.
         return [resources]

@@ -106,7 +106,9 @@ class GroupCalls(ClusterCalls):
         timeout_ms: int | None = None,
     ) -> dict[str, GroupDescription]:
         """The state and the members of classic groups, whatever protocol they use."""
-        return await self._describe(group_ids, include_authorized_operations, timeout_ms, _any)
+        return await self._describe_groups(
+            group_ids, include_authorized_operations, timeout_ms, _any
+        )
 
     async def describe_consumer_groups(
         self,
@@ -116,11 +118,11 @@ class GroupCalls(ClusterCalls):
         timeout_ms: int | None = None,
     ) -> dict[str, GroupDescription]:
         """As `describe_groups`, for groups of consumers; one of another kind is an error."""
-        return await self._describe(
+        return await self._describe_groups(
             group_ids, include_authorized_operations, timeout_ms, not_of_consumers
         )
 
-    async def _describe(
+    async def _describe_groups(
         self,
         group_ids: Iterable[str],
         include_authorized_operations: bool,

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from ottla.client.admin_model import EpochEnd, IsolationLevel, ListedOffset, OffsetSpec
 from ottla.client.aio.admin.answers import Answers, Verdict, results_or_raise, unsupported
-from ottla.client.aio.admin.asking import Calls, Question, by_topic, name_of
+from ottla.client.aio.admin.asking import Calls, Partition, Question, by_topic, name_of
 from ottla.client.aio.admin.group_offsets import (
     GroupOffsets,
     PartitionErrors,
@@ -58,7 +58,7 @@ class OffsetCalls(Calls):
 
     async def list_offsets(
         self,
-        specs: Mapping[tuple[str, int], OffsetSpec | int],
+        specs: Mapping[Partition, OffsetSpec | int],
         *,
         isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         timeout_ms: int | None = None,
@@ -91,7 +91,7 @@ class OffsetCalls(Calls):
         return await self.ask_by(wanted, Leaders(), api, ask, timeout_ms)
 
     async def offsets_for_leader_epochs(
-        self, epochs: Mapping[tuple[str, int], int], *, timeout_ms: int | None = None
+        self, epochs: Mapping[Partition, int], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, EpochEnd]:
         """Where the records of leader epochs end: what comes behind that was written by later leaders."""
         wanted = {TopicPartition(*partition): epoch for partition, epoch in epochs.items()}
@@ -159,7 +159,7 @@ class OffsetCalls(Calls):
     async def alter_consumer_group_offsets(
         self,
         group_id: str,
-        offsets: Mapping[tuple[str, int], OffsetAndMetadata | int],
+        offsets: Mapping[Partition, OffsetAndMetadata | int],
         *,
         timeout_ms: int | None = None,
     ) -> None:

@@ -189,7 +189,7 @@ class Leaders:
             ],
             allow_auto_topic_creation=False,
         )
-        response = await calls.call(node, MetadataRequest, lambda version: request, timeout_ms)
+        response = await calls.call_with(node, request, timeout_ms)
         read_leaders(response, keys, answers)
         await place_at_known_nodes(answers, calls, timeout_ms, ErrorCode.LEADER_NOT_AVAILABLE)
         return answers

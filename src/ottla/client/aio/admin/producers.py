@@ -61,12 +61,7 @@ class ProducerCalls(Calls):
         ) -> None:
             for transactional_id in some:
                 request = fencing(transactional_id, int(limit_ms))
-                response = await self.call(
-                    node,
-                    InitProducerIdRequest,
-                    lambda version, request=request: request,  # type: ignore[misc]
-                    limit_ms,
-                )
+                response = await self.call_with(node, request, limit_ms)
                 read_fenced(response, transactional_id, answers)
 
         place = transaction_coordinators()

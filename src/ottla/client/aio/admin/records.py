@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ottla.client.aio.admin.answers import Answers
-from ottla.client.aio.admin.asking import Calls, Question, by_topic
+from ottla.client.aio.admin.asking import Calls, Partition, Question, by_topic
 from ottla.client.aio.admin.places import Leaders
 from ottla.model import TopicPartition
 from ottla.wire.messages.delete_records import (
@@ -20,7 +20,7 @@ class RecordCalls(Calls):
     """The calls about records."""
 
     async def delete_records(
-        self, before_offsets: Mapping[tuple[str, int], int], *, timeout_ms: int | None = None
+        self, before_offsets: Mapping[Partition, int], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
         """Deletes the records before an offset, -1 for all there are; gives the new start offsets."""
         wanted = {

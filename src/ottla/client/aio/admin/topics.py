@@ -117,24 +117,34 @@ class TopicCalls(Calls):
         Of named topics it comes in pages (KIP-966) where the broker can do that.
         """
 
+        wanted = named(topics)
+        found = await self._describe_topics(
+            wanted,
+            include_authorized_operations,
+            partition_size_limit_per_response,
+            timeout_ms,
+        )
+        return {topic: found[topic] for topic in wanted}
+
+    async def _describe_topics(
+        self,
+        topics: Iterable[str | UUID],
+        include_authorized_operations: bool,
+        partitions_per_response: int,
+        timeout_ms: int | None,
+    ) -> dict[str | UUID, TopicDescription]:
         async def ask(
             node: int,
-            some: list[TopicName],
+            some: list[str | UUID],
             limit_ms: float,
-            answers: Answers[TopicName, TopicDescription],
+            answers: Answers[str | UUID, TopicDescription],
         ) -> None:
             names = [topic for topic in some if isinstance(topic, str)]
             rest = some
             if names and await self._pages(node):
-                pages = TopicPages(names, partition_size_limit_per_response)
+                pages = TopicPages(names, partitions_per_response)
                 while (request := pages.next_request()) is not None:
-                    response = await self.call(
-                        node,
-                        DescribeTopicPartitionsRequest,
-                        lambda version, request=request: request,  # type: ignore[misc]
-                        limit_ms,
-                    )
-                    pages.add(response)
+                    pages.add(await self.call_with(node, request, limit_ms))
                 pages.finish(answers, self._network.cluster.nodes, include_authorized_operations)
                 rest = [topic for topic in some if isinstance(topic, UUID)]
             if rest:
@@ -146,8 +156,8 @@ class TopicCalls(Calls):
                 )
                 described_by_metadata(response, rest, answers)
 
-        place: AnyNode[TopicName] = AnyNode("topic", "topics")
-        return await self.ask_by(named(topics), place, "DescribeTopics", ask, timeout_ms)
+        place: AnyNode[str | UUID] = AnyNode("topic", "topics")
+        return await self.ask_by(topics, place, "DescribeTopics", ask, timeout_ms)
 
     async def _pages(self, node: int) -> bool:
         """Whether the node speaks DescribeTopicPartitions."""

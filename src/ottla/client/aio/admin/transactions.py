@@ -84,12 +84,8 @@ class TransactionCalls(ClusterCalls):
             limit_ms: float,
             answers: Answers[str, TransactionDescription],
         ) -> None:
-            response = await self.call(
-                node,
-                DescribeTransactionsRequest,
-                lambda version: DescribeTransactionsRequest(transactional_ids=some),
-                limit_ms,
-            )
+            request = DescribeTransactionsRequest(transactional_ids=some)
+            response = await self.call_with(node, request, limit_ms)
             read_described(response, node, answers)
 
         return await self.ask_by(
