@@ -22,7 +22,7 @@ from contextvars import Context
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from ottla.client.aio import user_code
+from ottla.client.aio import single_user, user_code
 from ottla.errors import IllegalStateError, TimedOutError
 from ottla.event_loop import new_event_loop
 
@@ -64,6 +64,7 @@ class _Call(Generic[T]):
         self._loop = running.loop
         self._coroutine = coroutine
         self._unclaimed = unclaimed
+        self._caller = threading.get_ident()
         self._task: asyncio.Task[T] | None = None
         # None: the task is done. A SimpleQueue may be used from signal handlers, and Ctrl-C ends a wait for it.
         self._told: SimpleQueue[_UserCall | None] = SimpleQueue()
@@ -77,6 +78,7 @@ class _Call(Generic[T]):
             return
         context = Context()
         context.run(user_code.runner.set, self._run_user_code)
+        context.run(single_user.caller.set, self._caller)
         self._task = self._loop.create_task(self._coroutine, context=context)
         self._task.add_done_callback(self._finish)
 
@@ -283,8 +285,12 @@ class LoopThread:
         )
 
     def call_soon(self, function: Callable[..., object], *args: Any) -> None:
-        """Runs a function on the loop, without waiting; from any thread and from signal handlers."""
-        self._running.call_soon(function, *args)
+        """Runs a function on the loop, without waiting; from any thread and from signal handlers.
+
+        Nothing happens once the client is closed.
+        """
+        if self._running.refusal is None:
+            self._running.call_soon(function, *args)
 
     def close(
         self,
@@ -300,12 +306,15 @@ class LoopThread:
             running.refusal = CLOSED.format(name=running.name)
             running.stop_forgotten()
             return
+        stop = running.stop_forgotten
         try:
             if closing is not None:
                 self.run(closing(), timeout_seconds)
+            stop = running.stop
         finally:
+            # What failed or was interrupted is at least ended as a forgotten client is.
             running.refusal = CLOSED.format(name=running.name)
-            running.stop()
+            stop()
             running.thread.join(EXIT_SECONDS)
 
     def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
