@@ -240,13 +240,17 @@ _NUMBERS: dict[type[ClientConfig], itertools.count[int]] = {}
 
 
 def read_client_config(
-    config_class: type[C], config: Mapping[str, object] | None, options: Mapping[str, object]
+    config_class: type[C], config: Mapping[str, object] | C | None, options: Mapping[str, object]
 ) -> C:
     """The config of a client from a dict with Kafka's names and keywords with underscores.
 
     An option that is None counts as not given. A client without client.id gets one. What gave way is
-    logged, so this is called once per client.
+    logged, so this is called once per client; a config that was read already stays as it is.
     """
+    if isinstance(config, config_class):
+        assert not options
+        return config
+    assert config is None or isinstance(config, Mapping)
     given = {}
     for source in (config or {}, options):
         for name in source:
