@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ottla.client.admin_model import NewTopic
+from ottla.client.admin_model import NewTopic, OffsetSpec
 from ottla.client.blocking.admin import Admin
 from ottla.client.raw import RawConnection
 
@@ -21,9 +21,10 @@ class Stage:
     name: str
 
     def topic(self, partitions: int = 1) -> str:
-        """A new topic."""
+        """A new topic, that the broker leads already: Kafka needs a moment for that."""
         name = self.new_name()
         self.admin.create_topics([NewTopic(name, partitions, 1)])
+        self.admin.list_offsets({(name, number): OffsetSpec.LATEST for number in range(partitions)})
         return name
 
     def new_name(self) -> str:

@@ -31,20 +31,20 @@ def value(stage: Stage, topic: str, name: str) -> str | None:
 @essential
 def test_configs_say_where_they_come_from(stage: Stage) -> None:
     resource = ConfigResource.topic(stage.topic())
-    stage.admin.incremental_alter_configs({resource: [AlterConfig("retention.ms", "777")]})
+    stage.admin.incremental_alter_configs({resource: [AlterConfig("segment.bytes", "7777777")]})
     plain = stage.admin.describe_configs([resource])[resource]
-    assert (plain["retention.ms"].value, plain["retention.ms"].is_default) == ("777", False)
-    assert plain["retention.ms"].source is ConfigSource.DYNAMIC_TOPIC_CONFIG
-    assert plain["retention.ms"].synonyms == ()
+    assert (plain["segment.bytes"].value, plain["segment.bytes"].is_default) == ("7777777", False)
+    assert plain["segment.bytes"].source is ConfigSource.DYNAMIC_TOPIC_CONFIG
+    assert plain["segment.bytes"].synonyms == ()
     assert plain["segment.ms"].is_default
     assert plain["segment.ms"].documentation is None
     full = stage.admin.describe_configs(
         [resource], include_synonyms=True, include_documentation=True
     )[resource]
-    entry = full["retention.ms"]
-    assert entry.type is ConfigType.LONG
+    entry = full["segment.bytes"]
+    assert entry.type is ConfigType.INT
     assert entry.documentation
-    assert (entry.synonyms[0].name, entry.synonyms[0].value) == ("retention.ms", "777")
+    assert (entry.synonyms[0].name, entry.synonyms[0].value) == ("segment.bytes", "7777777")
     assert entry.synonyms[-1].source is ConfigSource.DEFAULT_CONFIG
     assert not entry.is_sensitive
 

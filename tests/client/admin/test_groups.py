@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.broker import group_requests as ask
 from tests.client.admin.stage import Stage, essential
@@ -20,7 +22,7 @@ from ottla.errors import ErrorCode, KafkaError, PartialFailureError
 from ottla.model import TopicPartition
 
 
-def enter(stage: Stage, group: str, **details: object) -> ask.Joined:
+def enter(stage: Stage, group: str, **details: Any) -> ask.Joined:
     """A group with one member that has both partitions of a topic."""
     ask.await_coordinator(stage.connection, group)
     given = Assignment((TopicPartition("of-tests", 0), TopicPartition("of-tests", 1)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 from tests.broker import txn_requests as ask
@@ -109,7 +110,11 @@ def test_producers_of_partitions_are_described(stage: Stage) -> None:
 def test_a_hanging_transaction_is_aborted_on_its_partition(stage: Stage) -> None:
     topic = stage.topic()
     fill(stage.connection, topic, b"plain")
-    transactional_id, who = begin(stage, topic)
+    transactional_id = ask.new_id()
+    ask.await_coordinator(stage.connection, transactional_id)
+    ask.become(stage.connection, transactional_id)
+    who = ask.become(stage.connection, transactional_id)
+    assert ask.send(stage.connection, transactional_id, who, topic) is ErrorCode.NONE
     (state,) = (
         one
         for one in stage.admin.describe_producers([(topic, 0)])[TopicPartition(topic, 0)]
@@ -126,7 +131,7 @@ def test_a_hanging_transaction_is_aborted_on_its_partition(stage: Stage) -> None
     stage.admin.abort_transaction(spec)
     assert ask.last_stable_offset(stage.connection, topic) == 3
     assert ask.committed_values(stage.connection, topic) == [b"plain"]
-    older = AbortTransactionSpec(spec.topic_partition, state.producer_id, -1, 0)
+    older = replace(spec, producer_epoch=state.producer_epoch - 1)
     with pytest.raises(KafkaError) as error:
         stage.admin.abort_transaction(older)
     assert error.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
