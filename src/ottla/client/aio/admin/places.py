@@ -62,6 +62,7 @@ class Controller(Generic[K]):
         if self._is_stale:
             calls.network.request_update()
             await calls.network.updated(timeout_ms)
+        await calls.know_nodes((), timeout_ms)
         self._is_stale = True
         answers.results = dict.fromkeys(keys, await calls.network.controller())
         return answers
