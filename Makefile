@@ -14,7 +14,7 @@ PYTHON := $(shell for candidate in python3 python3.14 python3.13 python3.12 pyth
 endif
 
 # What decides whether an installed environment is up to date.
-SOURCES_OF_INSTALL := pyproject.toml setup.py src/ottla/records/_kernel.pyx
+SOURCES_OF_INSTALL := pyproject.toml setup.py $(wildcard src/ottla/records/*.pyx src/ottla/records/*.pxi)
 
 .PHONY: run test bench campaign clean
 
@@ -38,7 +38,7 @@ campaign: $(VENV)/installed-dev
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	rm -f src/ottla/records/_kernel.c src/ottla/records/_kernel*.so
+	rm -f src/ottla/records/_*kernel.c src/ottla/records/_*kernel*.so
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -1,11 +1,17 @@
-"""Builds the compiled record kernel where it can; everything else is in pyproject.toml."""
+"""Builds the compiled record kernels where it can; everything else is in pyproject.toml."""
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-KERNEL = Extension(
-    "ottla.records._kernel", sources=["src/ottla/records/_kernel.pyx"], optional=True
-)
+KERNELS = [
+    Extension(
+        f"ottla.records.{name}",
+        sources=[f"src/ottla/records/{name}.pyx"],
+        depends=["src/ottla/records/_one_record.pxi"],
+        optional=True,
+    )
+    for name in ("_kernel", "_client_kernel")
+]
 
 
 class BuildKernel(build_ext):
@@ -27,4 +33,4 @@ class BuildKernel(build_ext):
             )
 
 
-setup(package_dir={"": "src"}, ext_modules=[KERNEL], cmdclass={"build_ext": BuildKernel})
+setup(package_dir={"": "src"}, ext_modules=KERNELS, cmdclass={"build_ext": BuildKernel})

@@ -140,7 +140,7 @@ def test_exceptions_with_more_fields_survive_pickling(error: Exception) -> None:
 
 
 def test_a_timeout_is_pythons_timeout_too() -> None:
-    error = exception_for(ErrorCode.REQUEST_TIMED_OUT, api="Produce")
+    error: Any = exception_for(ErrorCode.REQUEST_TIMED_OUT, api="Produce")
     assert isinstance(error, TimeoutError)
     assert isinstance(error, RetriableError)
     assert str(error) == "REQUEST_TIMED_OUT (7): The request timed out. [api=Produce]"

@@ -13,7 +13,7 @@ PACKAGE = ROOT / "src" / "ottla"
 
 # Imports point down only: from a later row to an earlier one.
 LAYERS = [
-    ["errors", "version"],
+    ["errors", "version", "event_loop"],
     ["model"],
     ["config"],
     ["wire", "records"],

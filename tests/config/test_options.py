@@ -138,10 +138,10 @@ def test_rules_between_options_are_checked() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("heat.degree", r"'heat.degree' is not a oven option: did you mean heat.degrees\?"),
+        ("heat.degree", r"'heat.degree' is not an oven option: did you mean heat.degrees\?"),
         ("heat_degrees", r"did you mean heat.degrees\?"),
         ("zzz", "remove it or check its spelling"),
-        ("grill.enable", "is a oven option of Kafka that Ottla does not have: open a window"),
+        ("grill.enable", "is an oven option of Kafka that Ottla does not have: open a window"),
         ("steam.pressure", "that Ottla does not have: use a pot"),
     ],
 )

@@ -14,10 +14,11 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from ottla.broker.runtime import BrokerSettings, RunningBroker, new_event_loop, start_broker
+from ottla.broker.runtime import BrokerSettings, RunningBroker, start_broker
 from ottla.config.broker import BrokerConfig
 from ottla.config.options import dotted
 from ottla.errors import ConfigError, IllegalStateError
+from ottla.event_loop import new_event_loop
 from ottla.model import Endpoint
 
 T = TypeVar("T")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from ottla.broker.clock import SystemClock, SystemIds
@@ -198,13 +196,3 @@ async def start_broker(settings: BrokerSettings) -> RunningBroker:
         store.close()
         raise
     return broker
-
-
-def new_event_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's where it is installed, else the standard one."""
-    make: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
-    with suppress(ImportError):
-        import uvloop
-
-        make = uvloop.new_event_loop
-    return make()

@@ -10,10 +10,11 @@ import signal
 import sys
 from pathlib import Path
 
-from ottla.broker.runtime import BrokerSettings, new_event_loop, start_broker
+from ottla.broker.runtime import BrokerSettings, start_broker
 from ottla.config import properties
 from ottla.config.broker import BrokerConfig
 from ottla.errors import ConfigError
+from ottla.event_loop import new_event_loop
 from ottla.model import Endpoint
 
 logger = logging.getLogger("ottla")

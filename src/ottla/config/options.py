@@ -64,6 +64,10 @@ class Option:
     """The broker options that give a topic option its value, the strongest first."""
     aliases: tuple[str, ...] = ()
     """Other names under which the same option is accepted."""
+    ignore_case: bool = False
+    """Whether a choice may be written in any case; the value is as the choices have it."""
+    many: bool = False
+    """Whether an option that names code takes a list of names and objects."""
 
     @property
     def field_name(self) -> str:
@@ -75,12 +79,15 @@ class Option:
         """Whether the value must not be shown."""
         return self.type is OptionType.PASSWORD
 
-    def read(self, raw: object) -> Value | None:
+    def read(self, raw: object) -> Any:
         """The checked value of `raw`: text as in a properties file, or a Python value."""
         return self.check(self._parse(raw) if isinstance(raw, str) else raw)
 
-    def check(self, value: object) -> Value | None:
-        """`value` if it has the option's type and lies in its range; else a ConfigError."""
+    def check(self, value: object) -> Any:
+        """`value` if it has the option's type and lies in its range; else a ConfigError.
+
+        It is a `Value`; only an option that names code may have any object.
+        """
         if value is None and self.default is None:
             return None
         match self.type:
@@ -96,15 +103,17 @@ class Option:
                 raise self._refuse(value, "a number")
             case OptionType.LIST:
                 return self._check_list(value)
+            case OptionType.CLASS:
+                return self._check_code(value)
             case _:
-                if isinstance(value, str) and (not self.choices or value in self.choices):
-                    return value
-                raise self._refuse(value, self._choices_text() or "text")
+                return self._check_text(value)
 
-    def render(self, value: Value | None) -> str | None:
+    def render(self, value: Any) -> str | None:
         """The value as Kafka prints it; an unset option has none."""
         if value is None:
             return None
+        if self.type is OptionType.CLASS:
+            return ",".join(map(code_name, value)) if self.many else code_name(value)
         if isinstance(value, bool):
             return "true" if value else "false"
         if isinstance(value, tuple):
@@ -128,6 +137,8 @@ class Option:
                     return text
             case OptionType.LIST:
                 return tuple(_LIST_SEPARATOR.split(text)) if text else ()
+            case OptionType.CLASS if self.many:
+                return tuple(_LIST_SEPARATOR.split(text)) if text else ()
             case _:
                 return text
 
@@ -150,6 +161,30 @@ class Option:
         if self.at_most is not None and number > self.at_most:
             raise self._refuse(number, self._range_text())
         return number
+
+    def _check_text(self, value: object) -> str:
+        # Python's users write acks=1 where Kafka's type is text.
+        if self.choices and isinstance(value, int) and not isinstance(value, bool):
+            value = str(value)
+        if not isinstance(value, str):
+            raise self._refuse(value, self._choices_text() or "text")
+        if self.ignore_case:
+            same = [choice for choice in self.choices if choice.lower() == value.lower()]
+            value = same[0] if same else value
+        if self.choices and value not in self.choices:
+            raise self._refuse(value, self._choices_text())
+        return value
+
+    def _check_code(self, value: object) -> object:
+        """One name or object, or a tuple of them; what they stand for is not looked up here."""
+        if not self.many:
+            if value in (None, "") or isinstance(value, list | tuple):
+                raise self._refuse(value, "one name or object")
+            return value
+        items = tuple(value) if isinstance(value, list | tuple) else (value,)
+        if any(item in (None, "") for item in items):
+            raise self._refuse(items, "a list of names or objects without empty parts")
+        return items
 
     def _check_list(self, value: object) -> tuple[str, ...]:
         if not isinstance(value, list | tuple):
@@ -184,10 +219,19 @@ class Option:
         return ConfigError(f"{self.name}={shown} is not valid: it must be {wanted}")
 
 
+def code_name(code: object) -> str:
+    """How an object, class or function that an option names is shown: by its name, or its class's."""
+    if isinstance(code, str):
+        return code
+    named = code if hasattr(code, "__qualname__") else type(code)
+    return f"{named.__module__}.{named.__qualname__}"
+
+
 def option(type: OptionType, default: Value | None, *, doc: str, **details: Any) -> Any:
     """Declare a field of a config class; its name with dots is the option's name."""
     return field(
         default=default,
+        repr=type is not OptionType.PASSWORD,
         metadata={_METADATA_KEY: {"type": type, "default": default, "doc": doc, **details}},
     )
 
@@ -212,10 +256,19 @@ class Config:
             if value != known.default:
                 changed.add(known.name)
         object.__setattr__(self, "given", self.given | changed)
+        self.settle()
         self.validate()
+
+    def settle(self) -> None:
+        """Change defaults that make no sense beside what was given."""
 
     def validate(self) -> None:
         """Check the rules between options; raise a ConfigError that says what to change."""
+
+    @classmethod
+    def place_of(cls, name: str) -> str | None:
+        """Where an option belongs that this class does not have, if that is known."""
+        return None
 
     @classmethod
     def read(cls, options: Mapping[str, object]) -> Self:
@@ -253,13 +306,15 @@ def find_option(config_class: type[Config], name: str) -> Option:
     for known in options.values():
         if name in known.aliases:
             return known
-    kind = config_class.kind
+    kind = f"{'an' if config_class.kind[0] in 'aeiou' else 'a'} {config_class.kind}"
     for absent, hint in config_class.not_served.items():
         if name == absent or (absent.endswith(".") and name.startswith(absent)):
-            raise ConfigError(f"{name} is a {kind} of Kafka that Ottla does not have: {hint}")
+            raise ConfigError(f"{name} is {kind} of Kafka that Ottla does not have: {hint}")
+    if (place := config_class.place_of(name)) is not None:
+        raise ConfigError(f"{name} is not {kind}: {place}")
     nearest = difflib.get_close_matches(name, options, n=1, cutoff=0.6)
     advice = f"did you mean {nearest[0]}?" if nearest else "remove it or check its spelling"
-    raise ConfigError(f"{name!r} is not a {kind}: {advice}")
+    raise ConfigError(f"{name!r} is not {kind}: {advice}")
 
 
 def read_options(
@@ -288,9 +343,9 @@ def dotted(keywords: Mapping[str, object]) -> dict[str, object]:
     return options
 
 
-def value_of(config: Config, name: str) -> Value | None:
+def value_of(config: Config, name: str) -> Any:
     """The value of the option `name`."""
-    value: Value | None = getattr(config, options_of(type(config))[name].field_name)
+    value = getattr(config, options_of(type(config))[name].field_name)
     return value
 
 

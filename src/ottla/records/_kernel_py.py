@@ -392,6 +392,7 @@ def encode_records(records: Sequence[Record], base_offset: int, base_timestamp: 
         timestamp_delta = timestamp - base_timestamp
         if not (INT64_MIN <= timestamp <= INT64_MAX and INT64_MIN <= timestamp_delta <= INT64_MAX):
             raise ValueError(f"record {index}: its timestamp is too far from the base timestamp")
+        encoded_headers = _encode_headers(headers, index) if headers != () else b"\x00"
         body = b"".join(
             (
                 b"\x00",
@@ -399,7 +400,7 @@ def encode_records(records: Sequence[Record], base_offset: int, base_timestamp: 
                 _quick_varint(offset_delta),
                 _encode_bytes(key, "key", index),
                 _encode_bytes(value, "value", index),
-                _encode_headers(headers, index) if headers != () else b"\x00",
+                encoded_headers,
             )
         )
         if len(body) > INT32_MAX:

@@ -6,6 +6,7 @@ from enum import IntEnum, IntFlag
 from operator import itemgetter
 from typing import Final, NamedTuple
 
+from ottla.records.client_kernel import RecordsBuilder
 from ottla.records.compression import Codec, compress, decompress
 from ottla.records.crc import crc32c
 from ottla.records.errors import CorruptRecordsError, UnsupportedMagicError
@@ -30,12 +31,15 @@ _INT32: Final = struct.Struct(">i")
 _UINT32: Final = struct.Struct(">I")
 _INT16: Final = struct.Struct(">h")
 _INT64: Final = struct.Struct(">q")
+# Producer id, producer epoch and base sequence.
+_PRODUCER: Final = struct.Struct(">qhi")
 
 _LEADER_EPOCH_AT: Final = 12
 MAGIC_AT: Final = 16
 _CRC_AT: Final = 17
 _ATTRIBUTES_AT: Final = 21
 _MAX_TIMESTAMP_AT: Final = 35
+_PRODUCER_AT: Final = 43
 
 _CODEC_MASK: Final = 0x07
 _APPEND_TIME_BIT: Final = 0x08
@@ -324,6 +328,57 @@ def build_batch(
         record_count=len(records),
     )
     return _assemble(header, section)
+
+
+def build_from(
+    builder: RecordsBuilder,
+    *,
+    codec: Codec = Codec.NONE,
+    level: int | None = None,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    flags: BatchFlag = BatchFlag.NONE,
+) -> bytes:
+    """A batch to produce, of the records that were appended to the builder."""
+    count = builder.record_count
+    if not count:
+        raise ValueError("a batch to produce needs a record")
+    section = builder.section()
+    if codec is not Codec.NONE:
+        section = compress(codec, section, level)
+    header = BatchHeader(
+        base_offset=0,
+        length=0,
+        partition_leader_epoch=NO_LEADER_EPOCH,
+        magic=MAGIC,
+        crc=0,
+        attributes=codec | flags,
+        last_offset_delta=count - 1,
+        base_timestamp=builder.base_timestamp,
+        max_timestamp=builder.max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=count,
+    )
+    return _assemble(header, section)
+
+
+def with_producer(
+    batch: Buffer, *, producer_id: int, producer_epoch: int, base_sequence: int
+) -> bytes:
+    """The same batch from another epoch of its producer (KIP-360), with its checksum renewed.
+
+    A new one, because the old one may still be on its way to a socket.
+    """
+    header = read_header(batch, 0)
+    if header.size_bytes != len(batch):
+        raise _truncated(header, len(batch))
+    stamped = bytearray(batch)
+    _PRODUCER.pack_into(stamped, _PRODUCER_AT, producer_id, producer_epoch, base_sequence)
+    _UINT32.pack_into(stamped, _CRC_AT, crc32c(memoryview(stamped)[_ATTRIBUTES_AT:]))
+    return bytes(stamped)
 
 
 def _assemble(header: BatchHeader, section: Buffer) -> bytes:

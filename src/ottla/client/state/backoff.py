@@ -20,5 +20,6 @@ class Backoff:
     def delay_ms(self, attempt: int, random_unit: float) -> float:
         """The pause after failure number `attempt` (from 0); `random_unit` is from [0, 1)."""
         longest = max(self.initial_ms, self.max_ms)
-        delay = min(self.initial_ms * GROWTH ** min(attempt, _MOST_DOUBLINGS), longest)
+        growth: int = GROWTH ** min(attempt, _MOST_DOUBLINGS)
+        delay = min(self.initial_ms * growth, longest)
         return delay * (1 - JITTER + 2 * JITTER * random_unit)

@@ -217,9 +217,7 @@ class MetadataState:
                 elif name in self.cluster.errors:
                     errors[name] = self.cluster.errors[name]
         for found in response.topics:
-            name = found.name
-            if name is None:
-                continue
+            name = found.name or ""
             error = ErrorCode(found.error_code)
             if error is ErrorCode.NONE:
                 errors.pop(name, None)

@@ -1,0 +1,40 @@
+"""At most once: a record may be lost, and is never handled twice.
+
+    python examples/at_most_once.py HOST:PORT TOPIC GROUP
+
+The position is committed before the records are handled. A crash in between loses them: whoever comes next
+starts behind them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import ottla
+
+
+def consume(
+    bootstrap_servers: str,
+    topic: str,
+    group: str,
+    handle: Callable[[bytes | None], None],
+    **options: object,
+) -> None:
+    """Handle what is in the topic, until nothing has come for a second; `options` are the consumer's."""
+    settings = {
+        "bootstrap.servers": bootstrap_servers,
+        "group.id": group,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+    }
+    with ottla.Consumer(settings, **options) as consumer:
+        consumer.subscribe([topic])
+        while records := consumer.poll(10.0 if not consumer.assignment() else 1.0):
+            consumer.commit()
+            for record in records:
+                handle(record.value)
+
+
+if __name__ == "__main__":
+    consume(*sys.argv[1:4], print)

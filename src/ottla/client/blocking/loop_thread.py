@@ -1,0 +1,334 @@
+"""The thread on which a blocking client does its network work, and how calls get there and back.
+
+A call starts a coroutine on the loop and waits in a queue for what comes back: user code to run on the calling thread
+(a trampoline: it may call the client again, and heartbeats go on meanwhile), and in the end the result.
+
+Whoever forks must create clients afterwards: threads do not survive a fork, so every call on a client that the child
+inherited is refused. The child touches neither the sockets nor the loops of its parent's clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import logging
+import os
+import threading
+import time
+import warnings
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from contextvars import Context
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from ottla.client.aio import user_code
+from ottla.errors import IllegalStateError, TimedOutError
+from ottla.event_loop import new_event_loop
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Abandon = Callable[[], Awaitable[object]]
+
+# How long the end of the program waits for clients that nobody closed.
+EXIT_SECONDS = 2.0
+# How long an interrupted call waits until the coroutine that it cancelled has cleaned up.
+CANCEL_SECONDS = 1.0
+
+FORKED = (
+    "{name} was created in another process, and its thread did not survive the fork: "
+    "create clients after the fork"
+)
+CLOSED = "{name} is closed"
+
+
+class _UserCall(NamedTuple):
+    """User code that the waiting thread is to run."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    answer: asyncio.Future[Any]
+
+
+class _Call(Generic[T]):
+    """A coroutine on the loop that a thread waits for."""
+
+    def __init__(self, running: _Running, coroutine: Coroutine[Any, Any, T]) -> None:
+        self._running = running
+        self._loop = running.loop
+        self._coroutine = coroutine
+        self._task: asyncio.Task[T] | None = None
+        # None: the task is done. A SimpleQueue may be used from signal handlers, and Ctrl-C ends a wait for it.
+        self._told: SimpleQueue[_UserCall | None] = SimpleQueue()
+        self._is_over = False
+
+    def start(self) -> None:
+        """On the loop: starts the coroutine, whose user code comes back to us."""
+        if self._is_over:
+            self._coroutine.close()
+            self._told.put(None)
+            return
+        context = Context()
+        context.run(user_code.runner.set, self._run_user_code)
+        self._task = self._loop.create_task(self._coroutine, context=context)
+        self._task.add_done_callback(self._finish)
+
+    def _finish(self, task: asyncio.Task[T]) -> None:
+        # Only daemon threads wait while the program ends: an error would be their last words, on stderr.
+        if not (self._running.is_exiting and task.cancelled()):
+            self._told.put(None)
+
+    async def _run_user_code(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        if self._is_over:
+            # Interrupted, and cleaning up: nobody is there to run it.
+            raise asyncio.CancelledError
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._told.put(_UserCall(function, args, answer))
+        return await answer
+
+    def wait(self, timeout_seconds: float | None) -> T:
+        """On the calling thread: runs user code until the coroutine is done."""
+        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        try:
+            while True:
+                left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                told = self._told.get(timeout=left)
+                if told is None:
+                    break
+                self._run_here(told)
+        except BaseException as error:
+            self._cancel()
+            if isinstance(error, Empty):
+                message = f"{self._running.name} had no result within {timeout_seconds} s"
+                raise TimedOutError(message=message) from None
+            raise
+        finally:
+            self._is_over = True
+        task, self._task = self._task, None
+        assert task is not None
+        if task.cancelled():
+            raise IllegalStateError(f"{self._running.name} was closed while this call waited")
+        try:
+            return task.result()
+        finally:
+            del task  # an exception refers to this frame, which must not refer to the exception
+
+    def _run_here(self, told: _UserCall) -> None:
+        try:
+            result = told.function(*told.args)
+        except Exception as error:
+            self._answer(told.answer, None, error)
+        else:
+            self._answer(told.answer, result, None)
+
+    def _answer(self, answer: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
+        def tell() -> None:
+            if answer.done():  # cancelled meanwhile, because the client was closed
+                return
+            if isinstance(error, StopIteration):
+                # A future refuses it, because a coroutine that raised it would seem to have returned.
+                answer.set_exception(RuntimeError("user code raised StopIteration"))
+            elif error is not None:
+                answer.set_exception(error)
+            else:
+                answer.set_result(result)
+
+        self._loop.call_soon_threadsafe(tell)
+
+    def _cancel(self) -> None:
+        """After Ctrl-C: ends the coroutine, and gives it a moment to clean up, so that the next call finds order."""
+        self._is_over = True
+        if self._task is not None and self._task.done():
+            return
+
+        def cancel() -> None:
+            if self._task is not None:
+                self._task.cancel()
+
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(cancel)
+            deadline = time.monotonic() + CANCEL_SECONDS
+            with suppress(Empty):
+                while self._told.get(timeout=max(0.0, deadline - time.monotonic())) is not None:
+                    pass  # user code that had not begun: it is dropped
+
+
+class _Running:
+    """A loop and its thread; it knows nothing of the client's face, so that a forgotten one can be collected."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.loop = new_event_loop()
+        self.is_exiting = False
+        self.refusal: str | None = None  # why calls are refused
+        self.abandon: Abandon | None = None
+        self._is_stopping = False
+        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_forever()
+        finally:
+            _open.pop(id(self), None)
+            asyncio.set_event_loop(None)
+            self.loop.close()
+
+    def call_soon(self, function: Callable[..., object], *args: Any) -> None:
+        """Runs it on the loop; nothing happens once the loop has ended."""
+        with suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(function, *args)
+
+    def stop(self) -> None:
+        """On any thread, without waiting: ends the loop's tasks, the loop and the thread."""
+        self.call_soon(self._begin_stop, None)
+
+    def stop_forgotten(self) -> None:
+        """Does the same after what the client can still do for those who forgot to close it."""
+        self.call_soon(self._begin_stop, self.abandon)
+
+    def _begin_stop(self, abandon: Abandon | None) -> None:
+        if not self._is_stopping:
+            self._is_stopping = True
+            self._stopping = self.loop.create_task(self._stop(abandon))
+
+    async def _stop(self, abandon: Abandon | None) -> None:
+        try:
+            if abandon is not None:
+                async with asyncio.timeout(EXIT_SECONDS):
+                    await abandon()
+        except Exception as error:
+            logger.warning("%s did not close cleanly: %r", self.name, error)
+        others = asyncio.all_tasks() - {self._stopping}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await self.loop.shutdown_asyncgens()
+        self.loop.stop()
+
+
+class LoopThread:
+    """The loop thread of one client."""
+
+    def __init__(self, name: str) -> None:
+        self._running = running = _Running(name)
+        _open[id(running)] = running
+        _register_exit()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self._running.loop
+
+    @property
+    def refusal(self) -> str | None:
+        """Why calls are refused: the client is closed, or this is a child of the process that made it."""
+        return self._running.refusal
+
+    def check(self) -> None:
+        """Raises where calls are refused."""
+        if self._running.refusal is not None:
+            raise IllegalStateError(self._running.refusal)
+
+    def on_abandon(self, abandon: Abandon) -> None:
+        """What is done (on the loop, within 2 s) at the end of the program, or when a client that is open is collected.
+
+        It must not refer to the client's face, or that is never collected.
+        """
+        self._running.abandon = abandon
+
+    def run(self, coroutine: Coroutine[Any, Any, T], timeout_seconds: float | None = None) -> T:
+        """Runs it on the loop and waits; its user code (`call_user`) runs here, on the calling thread.
+
+        An exception on this side (Ctrl-C, the timeout) cancels the coroutine and leaves the client usable.
+        """
+        running = self._running
+        if running.refusal is not None or threading.get_ident() == running.thread.ident:
+            coroutine.close()
+            raise IllegalStateError(running.refusal or self._own_thread())
+        call = _Call(running, coroutine)
+        try:
+            running.loop.call_soon_threadsafe(call.start)
+        except RuntimeError:
+            coroutine.close()
+            raise IllegalStateError(CLOSED.format(name=running.name)) from None
+        return call.wait(timeout_seconds)
+
+    def _own_thread(self) -> str:
+        return (
+            f"a callback of {self._running.name} waits for the client that runs it: "
+            "do it on another thread, or after the callback"
+        )
+
+    def call_soon(self, function: Callable[..., object], *args: Any) -> None:
+        """Runs a function on the loop, without waiting; from any thread and from signal handlers."""
+        self._running.call_soon(function, *args)
+
+    def close(
+        self,
+        closing: Callable[[], Coroutine[Any, Any, object]] | None = None,
+        timeout_seconds: float | None = None,
+    ) -> None:
+        """Runs `closing` as `run` does, then ends the thread; later calls are refused, another close does nothing."""
+        running = self._running
+        if running.refusal is not None:
+            return
+        if threading.get_ident() == running.thread.ident:
+            # As in Java, a callback may close its client, and does not wait for what waits for it.
+            running.refusal = CLOSED.format(name=running.name)
+            running.stop_forgotten()
+            return
+        try:
+            if closing is not None:
+                self.run(closing(), timeout_seconds)
+        finally:
+            running.refusal = CLOSED.format(name=running.name)
+            running.stop()
+            running.thread.join(EXIT_SECONDS)
+
+    def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
+        running: _Running | None = getattr(self, "_running", None)
+        if running is None or running.refusal is not None or running.is_exiting:
+            return
+        running.refusal = CLOSED.format(name=running.name)
+        running.stop_forgotten()
+        _warn(f"unclosed {running.name}", ResourceWarning, source=self)
+
+
+# Those whose threads run, by id: at the end of the program they are closed.
+_open: dict[int, _Running] = {}
+# A child process keeps its parent's as they are: to collect a loop would change what the parent's polls.
+_inherited: list[_Running] = []
+_is_registered = False
+
+
+def _register_exit() -> None:
+    # Late, so that it runs before what the program registered earlier, such as the stop of an embedded broker.
+    global _is_registered
+    if not _is_registered:
+        _is_registered = True
+        atexit.register(_close_all)
+
+
+def _close_all() -> None:
+    """At the end of the program: whoever is open has a moment to leave, all together."""
+    waiting = list(_open.values())
+    for running in waiting:
+        running.is_exiting = True
+        running.refusal = CLOSED.format(name=running.name)
+        running.stop_forgotten()
+    deadline = time.monotonic() + EXIT_SECONDS
+    for running in waiting:
+        running.thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def _forget_after_fork() -> None:
+    for running in _open.values():
+        running.refusal = FORKED.format(name=running.name)
+        _inherited.append(running)
+    _open.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_after_fork)

@@ -1,0 +1,140 @@
+"""Which partition a record goes to: the built-in answers, and what an own one has to be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import count
+from random import randrange
+from typing import Any, Final, Protocol
+
+from ottla.client.state.metadata import Cluster
+from ottla.records.client_kernel import partition_of_key
+
+
+class Partitioner(Protocol):
+    """What `partitioner.class` has to name; called in the thread that sends.
+
+    It may also have `configure(config)`, called once with the producer's options, and
+    `on_new_batch(topic, cluster, previous_partition)`, called when a record needs a new batch, after
+    which `partition` is asked again.
+    """
+
+    def partition(
+        self,
+        topic: str,
+        key: Any,
+        key_bytes: bytes | None,
+        value: Any,
+        value_bytes: bytes | None,
+        cluster: Cluster,
+    ) -> int | None:
+        """The partition of a record; None: choose as for a record without a key."""
+
+    def close(self) -> None:
+        """The producer is being closed."""
+
+
+class DefaultPartitioner:
+    """Equal keys go to one partition, as with Java's client; without a key, batches are filled."""
+
+    def partition(
+        self,
+        topic: str,
+        key: Any,
+        key_bytes: bytes | None,
+        value: Any,
+        value_bytes: bytes | None,
+        cluster: Cluster,
+    ) -> int | None:
+        """The partition of the key, whether it has a leader or not; None without a key."""
+        if key_bytes is None:
+            return None
+        return partition_of_key(key_bytes, len(cluster.topics[topic].partitions))
+
+    def close(self) -> None:
+        """Nothing has to be closed."""
+
+
+class StickyPartitioner:
+    """Keys do not count (`partitioner.ignore.keys`): batches are filled."""
+
+    def partition(
+        self,
+        topic: str,
+        key: Any,
+        key_bytes: bytes | None,
+        value: Any,
+        value_bytes: bytes | None,
+        cluster: Cluster,
+    ) -> int | None:
+        """Always None."""
+        return None
+
+    def close(self) -> None:
+        """Nothing has to be closed."""
+
+
+class RoundRobinPartitioner:
+    """One partition after another, whatever the key, among those with a leader."""
+
+    def __init__(self) -> None:
+        self._counters: dict[str, count[int]] = {}
+
+    def partition(
+        self,
+        topic: str,
+        key: Any,
+        key_bytes: bytes | None,
+        value: Any,
+        value_bytes: bytes | None,
+        cluster: Cluster,
+    ) -> int:
+        """The next partition of the topic."""
+        counter = self._counters.get(topic)
+        if counter is None:
+            # Another thread may have been first; then its counter is the one.
+            counter = self._counters.setdefault(topic, count())
+        return _among(topic, cluster, next(counter))
+
+    def close(self) -> None:
+        """Nothing has to be closed."""
+
+
+class RandomPartitioner:
+    """Any partition with a leader, whatever the key; drawn anew for every record."""
+
+    def partition(
+        self,
+        topic: str,
+        key: Any,
+        key_bytes: bytes | None,
+        value: Any,
+        value_bytes: bytes | None,
+        cluster: Cluster,
+    ) -> int:
+        """A partition of the topic."""
+        return _among(topic, cluster, randrange(1 << 31))
+
+    def close(self) -> None:
+        """Nothing has to be closed."""
+
+
+def _among(topic: str, cluster: Cluster, number: int) -> int:
+    """The partition with that number, modulo how many have a leader; if none has, of all."""
+    available = cluster.available(topic)
+    if available:
+        return available[number % len(available)]
+    return number % len(cluster.topics[topic].partitions)
+
+
+BUILT_IN: Final[Mapping[str, type[Partitioner]]] = {
+    "default": DefaultPartitioner,
+    "sticky": StickyPartitioner,
+    "round-robin": RoundRobinPartitioner,
+    "random": RandomPartitioner,
+    "org.apache.kafka.clients.producer.RoundRobinPartitioner": RoundRobinPartitioner,
+    # Kafka 4 has no classes for these any more: it does by itself what they did.
+    "org.apache.kafka.clients.producer.internals.DefaultPartitioner": DefaultPartitioner,
+    "org.apache.kafka.clients.producer.UniformStickyPartitioner": StickyPartitioner,
+}
+"""Short names, and Kafka's names for the same."""

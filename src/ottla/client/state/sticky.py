@@ -1,0 +1,156 @@
+"""Where records without a key go: one partition until it got a batch's worth (KIP-794).
+
+Nothing here is safe for threads by itself: the accumulator calls it under its lock.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from itertools import accumulate
+
+from ottla.client.state.metadata import Cluster
+from ottla.model import NO_LEADER
+
+NO_PARTITION = -1
+
+
+class StickyTopic:
+    """The partition of a topic that keyless records go to now, and what it has got so far."""
+
+    __slots__ = ("_limits", "_partitions", "partition", "produced_bytes")
+
+    def __init__(self) -> None:
+        self.partition = NO_PARTITION
+        self.produced_bytes = 0
+        # Of the partitions to choose from, the running sum of their weights; empty: all alike.
+        self._limits: list[int] = []
+        self._partitions: list[int] = []
+
+    def choose(self, available: tuple[int, ...], count: int, random_below: RandomBelow) -> None:
+        """Go on with another partition, or the same one if chance has it so."""
+        self.produced_bytes = 0
+        if self._limits:
+            drawn = random_below(self._limits[-1])
+            self.partition = self._partitions[bisect_right(self._limits, drawn)]
+        elif available:
+            self.partition = available[random_below(len(available))]
+        else:
+            # None has a leader: records wait in any until there is one.
+            self.partition = random_below(count)
+
+    def weigh(self, queue_lengths: Mapping[int, int], all_count: int) -> None:
+        """Prefer partitions with short queues; `all_count` also counts those not to choose from.
+
+        Queues of 0, 3 and 1 batches give weights 4, 1 and 3: the longest queue still gets some.
+        """
+        self._limits, self._partitions = [], []
+        if not queue_lengths or all_count < 2:
+            return
+        lengths = list(queue_lengths.values())
+        longest = max(lengths)
+        if min(lengths) == longest and len(lengths) == all_count:
+            return
+        self._partitions = list(queue_lengths)
+        self._limits = list(accumulate(longest + 1 - length for length in lengths))
+
+
+RandomBelow = Callable[[int], int]
+"""A random number from 0 up to, not including, its argument."""
+
+
+class Sticky:
+    """The sticky partitions of all topics.
+
+    A send without a partition is: `partition = current(topic, cluster)`; if the last batch of that
+    partition's queue is full or there is none, `partition = switch_if_due(topic, cluster)`; append;
+    `produced(topic, size_bytes, cluster)` if that batch is full now, else `produced_part(…)`.
+    """
+
+    def __init__(
+        self,
+        *,
+        batch_size_bytes: int,
+        random_below: RandomBelow,
+        is_adaptive: bool = True,
+        availability_timeout_ms: float = 0,
+    ) -> None:
+        self._limit_bytes = max(batch_size_bytes, 1)
+        self._random_below = random_below
+        self._is_adaptive = is_adaptive
+        self._availability_timeout_ms = availability_timeout_ms
+        self._topics: dict[str, StickyTopic] = {}
+        # Node id → when it last could take what was ready, and when something was last ready.
+        self._drained_ms: dict[int, float] = {}
+        self._ready_ms: dict[int, float] = {}
+
+    def current(self, topic: str, cluster: Cluster) -> int:
+        """The partition for the next record without a key."""
+        sticky = self._topics.get(topic)
+        if sticky is None:
+            sticky = self._topics[topic] = StickyTopic()
+            self._choose(sticky, topic, cluster)
+        return sticky.partition
+
+    def switch_if_due(self, topic: str, cluster: Cluster) -> int:
+        """The partition for the next record, when the current one has no batch with room left."""
+        sticky = self._topics[topic]
+        if sticky.produced_bytes >= self._limit_bytes:
+            self._choose(sticky, topic, cluster)
+        return sticky.partition
+
+    def produced(self, topic: str, size_bytes: int, cluster: Cluster) -> None:
+        """So much went to the current partition, and filled its batch."""
+        sticky = self._topics[topic]
+        sticky.produced_bytes += size_bytes
+        if sticky.produced_bytes >= self._limit_bytes:
+            self._choose(sticky, topic, cluster)
+
+    def produced_part(self, topic: str, size_bytes: int, cluster: Cluster) -> None:
+        """So much went to the current partition, whose batch has room left.
+
+        Switching now would send a part of a batch alone, so it waits for up to twice the size.
+        """
+        sticky = self._topics[topic]
+        sticky.produced_bytes += size_bytes
+        if sticky.produced_bytes >= 2 * self._limit_bytes:
+            self._choose(sticky, topic, cluster)
+
+    def _choose(self, sticky: StickyTopic, topic: str, cluster: Cluster) -> None:
+        count = len(cluster.topics[topic].partitions)
+        sticky.choose(cluster.available(topic), count, self._random_below)
+
+    # What is known of the load
+
+    def node_drained(self, node_id: int, now_ms: float) -> None:
+        """Something was ready for the node, and it could take it."""
+        self._drained_ms[node_id] = self._ready_ms[node_id] = now_ms
+
+    def node_not_ready(self, node_id: int, now_ms: float) -> None:
+        """Something was ready for the node, and it could not take it."""
+        self._drained_ms.setdefault(node_id, now_ms)
+        self._ready_ms[node_id] = now_ms
+
+    def _is_slow(self, node_id: int) -> bool:
+        if self._availability_timeout_ms <= 0 or node_id not in self._ready_ms:
+            return False
+        waited_ms = self._ready_ms[node_id] - self._drained_ms[node_id]
+        return waited_ms > self._availability_timeout_ms
+
+    def update_loads(self, topic: str, queue_lengths: Mapping[int, int], cluster: Cluster) -> None:
+        """How many batches wait for each partition that ever had one, empty queues included."""
+        sticky = self._topics.get(topic)
+        known = cluster.topics.get(topic)
+        if sticky is None or known is None or not self._is_adaptive:
+            return
+        # A partition that never had a batch would never get one.
+        if len(queue_lengths) < len(known.partitions):
+            sticky.weigh({}, 0)
+            return
+        usable = {}
+        for partition, length in queue_lengths.items():
+            leader = cluster.leader_of(topic, partition)
+            # A node that nothing waits for has no chance to show that it is quick again.
+            if leader != NO_LEADER and not (length and self._is_slow(leader)):
+                usable[partition] = length
+        sticky.weigh(usable, len(queue_lengths))

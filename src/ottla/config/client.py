@@ -1,0 +1,261 @@
+"""The options that producers, consumers and admin clients share."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeVar
+
+from ottla.config.client_not_served import LIBRDKAFKA_NAMES
+from ottla.config.options import (
+    Importance,
+    OptionType,
+    dotted,
+    find_option,
+    option,
+    options_of,
+    value_of,
+)
+from ottla.config.security import SecurityConfig
+from ottla.errors import ConfigError
+from ottla.model import Endpoint
+
+_CLIENTS = {
+    "producers": "ottla.config.producer:ProducerConfig",
+    "consumers": "ottla.config.consumer:ConsumerConfig",
+    "admin clients": "ottla.config.admin:AdminConfig",
+}
+
+
+@dataclass(frozen=True)
+class ClientConfig(SecurityConfig):
+    """What every client needs to find brokers and to talk to them.
+
+    A default that makes no sense beside what was given gives way: the fields have the values that
+    count, `given` says what was given, and `notes` why something gave way.
+    """
+
+    kind: ClassVar[str] = "client option"
+    id_prefix: ClassVar[str] = "client"
+
+    notes: tuple[str, ...] = field(default=(), init=False, compare=False, repr=False)
+    """Sentences for the log about defaults that gave way."""
+
+    bootstrap_servers: tuple[str, ...] = option(
+        OptionType.LIST,
+        (),
+        doc="Brokers to start from, as HOST:PORT; a few are enough, they name the others.",
+        importance=Importance.HIGH,
+    )
+    client_dns_lookup: str = option(
+        OptionType.STRING,
+        "use_all_dns_ips",
+        choices=("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
+        doc="What is done with a host name that has several addresses: try them one after the other, "
+        "or replace each bootstrap server by the names that its addresses have.",
+    )
+    client_id: str = option(
+        OptionType.STRING,
+        "",
+        doc="The name under which brokers log the client; without one it gets a name with a number.",
+    )
+    connections_max_idle_ms: int = option(
+        OptionType.LONG,
+        540_000,
+        at_least=-1,
+        doc="How long a connection may be idle before it is closed; -1 keeps it.",
+    )
+    enable_metrics_push: bool = option(
+        OptionType.BOOLEAN,
+        # Kafka's producers and consumers have true here.
+        False,
+        doc="Whether metrics are sent to the brokers (KIP-714), which is not available: false.",
+        importance=Importance.LOW,
+    )
+    metadata_max_age_ms: int = option(
+        OptionType.LONG,
+        300_000,
+        at_least=0,
+        doc="How old the metadata of the cluster may become before it is asked for again.",
+        importance=Importance.LOW,
+    )
+    metadata_recovery_rebootstrap_trigger_ms: int = option(
+        OptionType.LONG,
+        300_000,
+        at_least=0,
+        doc="How long no known broker may answer for metadata before the client starts again from "
+        "bootstrap.servers (KIP-1102).",
+        importance=Importance.LOW,
+    )
+    metadata_recovery_strategy: str = option(
+        OptionType.STRING,
+        "rebootstrap",
+        choices=("rebootstrap", "none"),
+        ignore_case=True,
+        doc="What happens when no known broker can be reached: rebootstrap starts again from "
+        "bootstrap.servers (KIP-899), none goes on trying.",
+        importance=Importance.LOW,
+    )
+    receive_buffer_bytes: int = option(
+        OptionType.INT,
+        65_536,
+        at_least=-1,
+        doc="The size of the receive buffer of sockets; -1 leaves it to the operating system.",
+    )
+    reconnect_backoff_max_ms: int = option(
+        OptionType.LONG,
+        1000,
+        at_least=0,
+        doc="The longest pause between attempts to connect to a broker; pauses double up to it.",
+        importance=Importance.LOW,
+    )
+    reconnect_backoff_ms: int = option(
+        OptionType.LONG,
+        50,
+        at_least=0,
+        doc="The first pause between attempts to connect to a broker.",
+        importance=Importance.LOW,
+    )
+    request_timeout_ms: int = option(
+        OptionType.INT,
+        30_000,
+        # Kafka takes 0 too, with which no request ever succeeds.
+        at_least=1,
+        doc="How long the client waits for the answer to a request before it tries again or fails.",
+    )
+    retry_backoff_max_ms: int = option(
+        OptionType.LONG,
+        1000,
+        at_least=0,
+        doc="The longest pause before a request is repeated; pauses double up to it.",
+        importance=Importance.LOW,
+    )
+    retry_backoff_ms: int = option(
+        OptionType.LONG,
+        100,
+        at_least=0,
+        doc="The first pause before a request is repeated.",
+        importance=Importance.LOW,
+    )
+    send_buffer_bytes: int = option(
+        OptionType.INT,
+        131_072,
+        at_least=-1,
+        doc="The size of the send buffer of sockets; -1 leaves it to the operating system.",
+    )
+    socket_connection_setup_timeout_max_ms: int = option(
+        OptionType.LONG,
+        30_000,
+        at_least=1,
+        doc="The longest time for a connection to be made; each failure in a row doubles it.",
+    )
+    socket_connection_setup_timeout_ms: int = option(
+        OptionType.LONG,
+        10_000,
+        at_least=1,
+        doc="How long the first attempt to make a connection may take.",
+    )
+
+    def settle(self) -> None:
+        """Let the default of a pair of limits follow the one that was given."""
+        for low in ("reconnect.backoff", "retry.backoff", "socket.connection.setup.timeout"):
+            self._settle_pair(f"{low}.ms", f"{low}.max.ms")
+
+    def validate(self) -> None:
+        """Check the rules between options."""
+        if not self.bootstrap_servers:
+            raise ConfigError(
+                "bootstrap.servers is missing: give the HOST:PORT of a broker or more"
+            )
+        for server in self.bootstrap_servers:
+            protocol, separator, address = server.rpartition("://")
+            if separator:
+                raise ConfigError(
+                    f"bootstrap.servers={server!r} begins with a protocol: write {address}, and "
+                    f"set security.protocol if {protocol} matters"
+                )
+        _ = self.bootstrap_endpoints
+        if self.enable_metrics_push:
+            raise ConfigError(
+                "enable.metrics.push=true is not available: remove it, and ask metrics()"
+            )
+        super().validate()
+
+    @property
+    def bootstrap_endpoints(self) -> tuple[Endpoint, ...]:
+        """The addresses of bootstrap.servers."""
+        try:
+            return tuple(Endpoint.parse(server) for server in self.bootstrap_servers)
+        except ConfigError as error:
+            raise ConfigError(f"bootstrap.servers is not valid: {error}") from error
+
+    def as_mapping(self) -> dict[str, Any]:
+        """All options by Kafka's names with the values that count, as `configure` gets them."""
+        return {name: value_of(self, name) for name in options_of(type(self))}
+
+    def default_client_id(self, number: int) -> str:
+        """The name of the `number`th client of a process that was not given one."""
+        return f"{self.id_prefix}-{number}"
+
+    @classmethod
+    def place_of(cls, name: str) -> str | None:
+        """Whose option it is, if another client of ours or librdkafka has one of this name."""
+        for clients, path in _CLIENTS.items():
+            module, _, class_name = path.partition(":")
+            other = getattr(importlib.import_module(module), class_name)
+            if other is not cls and name in options_of(other):
+                return f"it is an option of {clients}, remove it here"
+        instead = LIBRDKAFKA_NAMES.get(name) or LIBRDKAFKA_NAMES.get(name.replace(".", "_"))
+        return None if instead is None else f"it is librdkafka's name, use {instead}"
+
+    def _give_way(self, name: str, value: object, reason: str) -> None:
+        """Replace the default of an option, and note why."""
+        object.__setattr__(self, name.replace(".", "_"), value)
+        known = options_of(type(self))[name]
+        object.__setattr__(
+            self, "notes", (*self.notes, f"{name} is {known.render(value)}: {reason}")
+        )
+
+    def _settle_pair(self, low: str, high: str) -> None:
+        low_value, high_value = value_of(self, low), value_of(self, high)
+        if low_value <= high_value:
+            return
+        if low in self.given and high in self.given:
+            raise ConfigError(
+                f"{low} ({low_value}) is above {high} ({high_value}): lower it or raise the other"
+            )
+        if low in self.given:
+            self._give_way(high, low_value, f"{low} was given and is above the default")
+        else:
+            self._give_way(low, high_value, f"{high} was given and is below the default")
+
+
+C = TypeVar("C", bound=ClientConfig)
+_NUMBERS: dict[type[ClientConfig], itertools.count[int]] = {}
+
+
+def read_client_config(
+    config_class: type[C], config: Mapping[str, object] | None, options: Mapping[str, object]
+) -> C:
+    """The config of a client from a dict with Kafka's names and keywords with underscores.
+
+    An option that is None counts as not given. A client without client.id gets one.
+    """
+    given = {}
+    for source in (config or {}, options):
+        for name in source:
+            if not isinstance(name, str):
+                raise ConfigError(f"{name!r} is no name of an option: names are text")
+        for name, value in dotted(source).items():
+            if name in given:
+                raise ConfigError(f"{name} is given in the dict and as a keyword: give it once")
+            find_option(config_class, name)
+            given[name] = value
+    given = {name: value for name, value in given.items() if value is not None}
+    read = config_class.read(given)
+    if read.client_id:
+        return read
+    number = next(_NUMBERS.setdefault(config_class, itertools.count(1)))
+    return config_class.read({**given, "client.id": read.default_client_id(number)})

@@ -1,0 +1,86 @@
+"""Client options of Kafka that Ottla does not have, with what to do instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_JVM = "remove it, it chooses among classes of a JVM"
+_METRICS = "remove it, metrics() of the client tells what there is to know"
+_TOKENS = (
+    "give a callable that returns tokens as sasl.login.callback.handler.class, "
+    "and do there what the option did"
+)
+_KERBEROS = "remove it, GSSAPI is not offered: use SCRAM-SHA-512, PLAIN or OAUTHBEARER"
+_STORE_PASSWORD = (
+    "remove it, stores are PEM files, which have no password; an encrypted private key has its own, "
+    "ssl.key.password. `keytool -list -rfc -keystore STORE.jks` prints the certificates of a JKS "
+    "store as PEM"
+)
+
+SHARED_OPTIONS_NOT_SERVED: Mapping[str, str] = {
+    "auto.include.jmx.reporter": _METRICS,
+    "metric.reporters": _METRICS,
+    "metrics.": _METRICS,
+    "sasl.client.callback.handler.class": (
+        "give the credentials as sasl.jaas.config or as sasl.username and sasl.password"
+    ),
+    "sasl.kerberos.": _KERBEROS,
+    "sasl.login.": _TOKENS,
+    "sasl.oauthbearer.": _TOKENS,
+    "security.providers": _JVM,
+    "ssl.engine.factory.class": "give PEM stores, ssl.keystore.location and ssl.truststore.location",
+    "ssl.keymanager.algorithm": _JVM,
+    "ssl.keystore.password": _STORE_PASSWORD,
+    "ssl.provider": _JVM,
+    "ssl.secure.random.implementation": _JVM,
+    "ssl.trustmanager.algorithm": _JVM,
+    "ssl.truststore.password": _STORE_PASSWORD,
+}
+
+PRODUCER_OPTIONS_NOT_SERVED: Mapping[str, str] = SHARED_OPTIONS_NOT_SERVED
+
+CONSUMER_OPTIONS_NOT_SERVED: Mapping[str, str] = {
+    **SHARED_OPTIONS_NOT_SERVED,
+    "group.remote.assignor": (
+        "use partition.assignment.strategy, members assign partitions with group.protocol=classic"
+    ),
+    "internal.": "remove it, it is between Kafka's own libraries",
+    "share.": "remove it, there are no share groups",
+}
+
+ADMIN_OPTIONS_NOT_SERVED: Mapping[str, str] = {
+    **SHARED_OPTIONS_NOT_SERVED,
+    "bootstrap.controllers": "use bootstrap.servers, brokers forward what controllers have to do",
+}
+
+LIBRDKAFKA_NAMES: Mapping[str, str] = {
+    "batch.num.messages": "batch.size, which counts bytes",
+    "compression.codec": "compression.type",
+    "debug": "Python's logging of `ottla`",
+    "enable.auto.offset.store": "enable.auto.commit=false, and commit what is processed",
+    "error_cb": "the exceptions of the calls, or health()",
+    "fetch.message.max.bytes": "max.partition.fetch.bytes",
+    "fetch.wait.max.ms": "fetch.max.wait.ms",
+    "log_level": "Python's logging of `ottla`",
+    "message.max.bytes": "max.request.size",
+    "message.send.max.retries": "retries",
+    "message.timeout.ms": "delivery.timeout.ms",
+    "metadata.broker.list": "bootstrap.servers",
+    "oauth_cb": "sasl.login.callback.handler.class",
+    "partitioner": "partitioner.class",
+    "queue.buffering.max.kbytes": "buffer.memory",
+    "queue.buffering.max.messages": "buffer.memory, which counts bytes",
+    "queue.buffering.max.ms": "linger.ms",
+    "request.required.acks": "acks",
+    "sasl.mechanisms": "sasl.mechanism",
+    "socket.timeout.ms": "request.timeout.ms",
+    "ssl.ca.location": "ssl.truststore.location",
+    "ssl.ca.pem": "ssl.truststore.certificates",
+    "ssl.certificate.location": "ssl.keystore.location, one PEM file with key and certificates",
+    "ssl.certificate.pem": "ssl.keystore.certificate.chain",
+    "ssl.key.location": "ssl.keystore.location, one PEM file with key and certificates",
+    "ssl.key.pem": "ssl.keystore.key",
+    "statistics.interval.ms": "metrics()",
+    "topic.metadata.refresh.interval.ms": "metadata.max.age.ms",
+}
+"""What to use instead of names that only librdkafka has, for those who come from there."""

@@ -1,0 +1,408 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""What the client needs of the record kernel, compiled: as _client_kernel_py.py."""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.list cimport PyList_GET_ITEM
+from cpython.object cimport PyObject
+from cpython.tuple cimport PyTuple_GET_ITEM
+from libc.stdint cimport int32_t, uint32_t
+
+include "_one_record.pxi"
+
+cdef extern from *:
+    """
+    /* The eleven fields of a ConsumerRecord, in order. One whose key and value are bytes cannot be
+       part of a cycle, and the collector need not know of it; see ottla_new_record in _kernel.pyx. */
+    static PyObject *ottla_new_consumer_record(PyObject *type, PyObject *topic, PyObject *partition,
+                                               PyObject *offset, PyObject *timestamp,
+                                               PyObject *timestamp_type, PyObject *key,
+                                               PyObject *value, PyObject *headers,
+                                               PyObject *leader_epoch, PyObject *key_size,
+                                               PyObject *value_size, int tracked) {
+        PyObject *record = ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, 11);
+        if (record == NULL) return NULL;
+    #if PY_VERSION_HEX >= 0x030E0000
+        ((PyTupleObject *)record)->ob_hash = -1;
+    #endif
+        Py_INCREF(topic); PyTuple_SET_ITEM(record, 0, topic);
+        Py_INCREF(partition); PyTuple_SET_ITEM(record, 1, partition);
+        Py_INCREF(offset); PyTuple_SET_ITEM(record, 2, offset);
+        Py_INCREF(timestamp); PyTuple_SET_ITEM(record, 3, timestamp);
+        Py_INCREF(timestamp_type); PyTuple_SET_ITEM(record, 4, timestamp_type);
+        Py_INCREF(key); PyTuple_SET_ITEM(record, 5, key);
+        Py_INCREF(value); PyTuple_SET_ITEM(record, 6, value);
+        Py_INCREF(headers); PyTuple_SET_ITEM(record, 7, headers);
+        Py_INCREF(leader_epoch); PyTuple_SET_ITEM(record, 8, leader_epoch);
+        Py_INCREF(key_size); PyTuple_SET_ITEM(record, 9, key_size);
+        Py_INCREF(value_size); PyTuple_SET_ITEM(record, 10, value_size);
+        if (!tracked) PyObject_GC_UnTrack(record);
+        return record;
+    }
+    """
+    object ottla_new_consumer_record(
+        object type, object topic, object partition, object offset, object timestamp,
+        object timestamp_type, object key, object value, object headers, object leader_epoch,
+        object key_size, object value_size, int tracked
+    )
+
+cdef enum:
+    DOES_NOT_FIT = -1
+    NO_TIMESTAMP = -1
+    # What a new builder makes room for; a batch of the default size needs no more.
+    FIRST_ROOM_BYTES = 16384
+
+# A batch has a length of 32 bits, which also counts 49 bytes of its header.
+cdef int64_t MOST_BYTES = <int64_t> INT32_MAX - 49
+
+
+# ---------------------------------------------------------------- building
+
+cdef class RecordsBuilder:
+    """A records section that grows record by record up to a limit."""
+
+    cdef Output output
+    cdef Output headers_output
+    cdef readonly int64_t limit_bytes
+    cdef readonly int64_t record_count
+    cdef readonly int64_t base_timestamp
+    cdef readonly int64_t max_timestamp
+
+    def __cinit__(self, int64_t limit_bytes):
+        self.output = Output(NULL, 0, 0)
+        self.headers_output = Output(NULL, 0, 0)
+        self.limit_bytes = limit_bytes
+        self.record_count = 0
+        self.base_timestamp = NO_TIMESTAMP
+        self.max_timestamp = NO_TIMESTAMP
+
+    def __dealloc__(self):
+        free(self.output.start)
+        free(self.headers_output.start)
+
+    @property
+    def size_bytes(self):
+        """The size of the section so far."""
+        return self.output.used
+
+    @property
+    def is_full(self):
+        """Whether the limit is reached; a record larger than the limit reaches it alone."""
+        return <int64_t> self.output.used >= self.limit_bytes
+
+    cdef int64_t put(self, int64_t timestamp, object key, object value) except -2:
+        """Add a record with the headers of `headers_output`: the size then, or -1."""
+        cdef int64_t index = self.record_count
+        cdef int64_t limit_bytes = MOST_BYTES
+        cdef int64_t delta = 0
+        if index:
+            if delta_of(timestamp, self.base_timestamp, &delta):
+                raise ValueError(
+                    f"record {index}: its timestamp is too far from the base timestamp"
+                )
+            limit_bytes = min(limit_bytes, self.limit_bytes)
+        elif self.output.size == 0:
+            reserve(&self.output, FIRST_ROOM_BYTES)
+        if not put_fields(
+            &self.output, &self.headers_output, index, delta, index, key, value, limit_bytes
+        ):
+            if not index:
+                raise ValueError(f"record {index}: it is larger than 2 GiB")
+            return DOES_NOT_FIT
+        if not index:
+            self.base_timestamp = self.max_timestamp = timestamp
+        elif timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+        self.record_count = index + 1
+        return self.output.used
+
+    cdef int64_t check_timestamp(self, object timestamp) except? -1:
+        cdef int overflow = 0
+        cdef int64_t number
+        if not isinstance(timestamp, int):
+            raise TypeError(f"record {self.record_count}: timestamp has to be int")
+        number = PyLong_AsLongLongAndOverflow(timestamp, &overflow)
+        if overflow:
+            raise ValueError(
+                f"record {self.record_count}: its timestamp is too far from the base timestamp"
+            )
+        return number
+
+    cdef int take_headers(self, object headers) except -1:
+        self.headers_output.used = 0
+        if headers is not ():
+            put_headers(&self.headers_output, headers, self.record_count)
+        return 0
+
+    def append(self, timestamp, key, value, headers=()):
+        """Add a record: the size of the section then, or -1 if it would pass the limit.
+
+        The first record is taken whatever its size: it gets a batch of its own.
+        """
+        cdef int64_t number = self.check_timestamp(timestamp)
+        self.take_headers(headers)
+        return self.put(number, key, value)
+
+    def extend(self, timestamp, values, keys=None, headers=(), Py_ssize_t start=0):
+        """Add records of one timestamp from `values[start]` on: how many the limit let in.
+
+        All of them have the same headers. If one is refused by an exception, none was added.
+        """
+        cdef int64_t number, index
+        cdef int64_t count_before = self.record_count
+        cdef int64_t base_before = self.base_timestamp
+        cdef int64_t max_before = self.max_timestamp
+        cdef size_t used_before = self.output.used
+        cdef Py_ssize_t count
+        if not isinstance(values, (list, tuple)):
+            raise TypeError("values have to be a list or a tuple")
+        if keys is not None and not isinstance(keys, (list, tuple)):
+            raise TypeError("keys have to be a list or a tuple")
+        count = len(values)
+        if keys is not None and len(keys) != count:
+            raise ValueError(f"there are {len(keys)} keys for {count} values")
+        if start < 0:
+            raise ValueError("start cannot be negative")
+        if start >= count:
+            return 0
+        number = self.check_timestamp(timestamp)
+        self.take_headers(headers)
+        # Encoding headers may have run other code; from here on, none runs.
+        if len(values) < count or (keys is not None and len(keys) < count):
+            raise RuntimeError("values or keys were changed while they were being sent")
+        try:
+            for index in range(start, count):
+                if self.put(number, item(keys, index), item(values, index)) < 0:
+                    break
+        except BaseException:
+            self.record_count = count_before
+            self.base_timestamp = base_before
+            self.max_timestamp = max_before
+            self.output.used = used_before
+            raise
+        return self.record_count - count_before
+
+    def section(self):
+        """A copy of the section."""
+        return PyBytes_FromStringAndSize(<char *> self.output.start, self.output.used)
+
+
+cdef inline object item(object items, Py_ssize_t index):
+    """An item of a list or tuple that is long enough; None of None."""
+    if isinstance(items, list):
+        return <object> PyList_GET_ITEM(items, index)
+    if isinstance(items, tuple):
+        return <object> PyTuple_GET_ITEM(items, index)
+    return None
+
+
+# ---------------------------------------------------------------- reading
+
+cdef class RecordsReader:
+    """Takes the records of a section out of it a few at a time, as tuples of `record_class`.
+
+    Its fields are those of ConsumerRecord: topic, partition, offset, timestamp, timestamp type, key,
+    value, headers, leader epoch, and the sizes of key and value as they were sent (-1 for null).
+    `key_of(topic, bytes)` and `value_of(topic, bytes)` make the keys and values that are not null.
+    """
+
+    cdef Py_buffer view
+    cdef bint viewing
+    cdef const uint8_t *at
+    cdef const uint8_t *end
+    cdef int64_t count
+    cdef int64_t index
+    cdef int64_t base_offset
+    cdef int64_t base_timestamp
+    cdef int64_t start_offset
+    cdef int64_t last_timestamp
+    cdef bint appended
+    cdef object record_class
+    cdef object timestamp
+    cdef object timestamp_type
+    cdef object topic
+    cdef object partition
+    cdef object leader_epoch
+    cdef object key_of
+    cdef object value_of
+
+    def __cinit__(
+        self, record_class, payload, int64_t count, int64_t base_offset, int64_t base_timestamp,
+        append_time_ms, topic, partition, leader_epoch, int64_t start_offset=0, key_of=None,
+        value_of=None,
+    ):
+        if not isinstance(record_class, type) or not issubclass(record_class, tuple):
+            raise TypeError("the record class has to be a named tuple")
+        self.appended = append_time_ms is not None
+        self.last_timestamp = append_time_ms if self.appended else 0
+        self.timestamp = PyLong_FromLongLong(self.last_timestamp)
+        self.timestamp_type = 1 if self.appended else 0
+        PyObject_GetBuffer(payload, &self.view, PyBUF_SIMPLE)
+        self.viewing = True
+        check_count(count, self.view.len)
+        self.at = <const uint8_t *> self.view.buf
+        self.end = self.at + self.view.len
+        self.count = count
+        self.index = 0
+        self.base_offset = base_offset
+        self.base_timestamp = base_timestamp
+        self.start_offset = start_offset
+        self.record_class = record_class
+        self.topic = topic
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.key_of = key_of
+        self.value_of = value_of
+
+    def __class_getitem__(cls, record_class):
+        return cls
+
+    def __dealloc__(self):
+        if self.viewing:
+            PyBuffer_Release(&self.view)
+
+    @property
+    def done(self):
+        """Whether everything was read; bytes behind the last record are yet to be complained of."""
+        return self.index == self.count and self.at == self.end
+
+    cdef int next_fields(self, Fields *fields) except -1:
+        """The fields of the next record that is wanted: 1, or 0 if there is none."""
+        cdef int why
+        cdef int64_t timestamp = self.last_timestamp
+        while self.index < self.count:
+            why = parse(self.at, self.end, fields)
+            if not why and self.base_offset > INT64_MAX - fields.offset_delta:
+                why = OFFSET_RANGE
+            if not why and not self.appended:
+                why = timestamp_of(self.base_timestamp, fields, &timestamp)
+            if why:
+                raise corrupt(self.index, why)
+            if self.base_offset + fields.offset_delta >= self.start_offset:
+                # Neighbours often share their millisecond.
+                if timestamp != self.last_timestamp:
+                    self.timestamp = PyLong_FromLongLong(timestamp)
+                    self.last_timestamp = timestamp
+                return 1
+            self.at = fields.end
+            self.index += 1
+        return 0
+
+    cdef object record(self, const Fields *fields, object key_of, object value_of):
+        cdef object key = None
+        cdef object value = None
+        cdef object headers = ()
+        # User code may read on while this record is being made: take what belongs to it first.
+        cdef object timestamp = self.timestamp
+        if fields.header_count > 0:
+            headers = read_headers(fields, self.index)
+        if fields.key_bytes >= 0:
+            key = PyBytes_FromStringAndSize(<char *> fields.key, fields.key_bytes)
+        if fields.value_bytes >= 0:
+            value = PyBytes_FromStringAndSize(<char *> fields.value, fields.value_bytes)
+        if key_of is not None and key is not None:
+            key = key_of(self.topic, key)
+        if value_of is not None and value is not None:
+            value = value_of(self.topic, value)
+        return ottla_new_consumer_record(
+            self.record_class,
+            self.topic,
+            self.partition,
+            PyLong_FromLongLong(self.base_offset + fields.offset_delta),
+            timestamp,
+            self.timestamp_type,
+            key,
+            value,
+            headers,
+            self.leader_epoch,
+            PyLong_FromLongLong(fields.key_bytes),
+            PyLong_FromLongLong(fields.value_bytes),
+            key_of is not None or value_of is not None,
+        )
+
+    def read(self, int64_t max_records):
+        """The next records, at most so many; none when there are no more.
+
+        A record that is corrupt or cannot be deserialized raises when it is the first to be read:
+        those before it are given out first, and reading does not get past it.
+        """
+        cdef list records = []
+        cdef Fields fields
+        cdef int64_t taken = 0
+        try:
+            while taken < max_records and self.next_fields(&fields):
+                records.append(self.record(&fields, self.key_of, self.value_of))
+                taken += 1
+                self.at = fields.end
+                self.index += 1
+            if taken < max_records and self.at != self.end:
+                raise CorruptRecordsError("bytes follow the last record")
+        except Exception:
+            if not taken:
+                raise
+        return records
+
+    def peek(self):
+        """The next record with key and value as bytes, without going past it."""
+        cdef Fields fields
+        if self.next_fields(&fields):
+            return self.record(&fields, None, None)
+        return None
+
+
+# ---------------------------------------------------------------- keys
+
+cdef uint32_t murmur2_of(const uint8_t *at, Py_ssize_t size) noexcept nogil:
+    cdef uint32_t hashed = <uint32_t> 0x9747B28C ^ <uint32_t> size
+    cdef uint32_t multiplier = 0x5BD1E995
+    cdef uint32_t word
+    cdef Py_ssize_t words
+    for words in range(size // 4):
+        word = at[0] | <uint32_t> at[1] << 8 | <uint32_t> at[2] << 16 | <uint32_t> at[3] << 24
+        word *= multiplier
+        word = (word ^ word >> 24) * multiplier
+        hashed = hashed * multiplier ^ word
+        at += 4
+    size &= 3
+    if size:
+        word = at[0]
+        if size > 1:
+            word |= <uint32_t> at[1] << 8
+        if size > 2:
+            word |= <uint32_t> at[2] << 16
+        hashed = (hashed ^ word) * multiplier
+    hashed = (hashed ^ hashed >> 13) * multiplier
+    return hashed ^ hashed >> 15
+
+
+cdef inline uint32_t hash_of(object key) except? 0:
+    if not isinstance(key, bytes):
+        raise TypeError("a key has to be bytes")
+    return murmur2_of(<const uint8_t *> PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
+
+
+def murmur2(data):
+    """The hash of a key, as org.apache.kafka.common.utils.Utils.murmur2 has it: signed, 32 bits."""
+    return <int32_t> hash_of(data)
+
+
+def partition_of_key(key, int64_t partition_count):
+    """The partition that every client with Java's default partitioner chooses for the key."""
+    if partition_count <= 0:
+        raise ValueError("there have to be partitions")
+    return (hash_of(key) & <uint32_t> INT32_MAX) % partition_count
+
+
+def partitions_of_keys(keys, int64_t partition_count):
+    """The same for many keys; -1 for those that are null."""
+    cdef list partitions = []
+    cdef object key
+    if not isinstance(keys, (list, tuple)):
+        raise TypeError("keys have to be a list or a tuple")
+    if partition_count <= 0:
+        raise ValueError("there have to be partitions")
+    for key in keys:
+        if key is None:
+            partitions.append(-1)
+        else:
+            partitions.append((hash_of(key) & <uint32_t> INT32_MAX) % partition_count)
+    return partitions

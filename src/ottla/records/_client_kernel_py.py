@@ -1,0 +1,298 @@
+"""What the client needs of the record kernel, in pure Python: as _client_kernel.pyx, which is faster.
+
+Building appends one record at a time to a growing section; reading takes records out of a section
+a few at a time; keys are hashed as Java's client hashes them.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+from ottla.records._kernel_py import (
+    _check_count,
+    _check_int64,
+    _encode_bytes,
+    _encode_headers,
+    _Fields,
+    _MalformedError,
+    _parse_quickly,
+    _quick_varint,
+    _read_headers,
+    _trailing,
+)
+from ottla.records.errors import CorruptRecordsError
+from ottla.records.record import INT32_MAX, INT64_MAX, INT64_MIN, Buffer, Header
+
+R = TypeVar("R", bound=tuple[Any, ...])
+
+_NO_TIMESTAMP: Final = -1
+# A batch has a length of 32 bits, which also counts 49 bytes of its header.
+_MOST_BYTES: Final = INT32_MAX - 49
+_DOES_NOT_FIT: Final = -1
+
+
+class RecordsBuilder:
+    """A records section that grows record by record up to a limit."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.record_count = 0
+        self.base_timestamp = _NO_TIMESTAMP
+        self.max_timestamp = _NO_TIMESTAMP
+        self._section = bytearray()
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the section so far."""
+        return len(self._section)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the limit is reached; a record larger than the limit reaches it alone."""
+        return len(self._section) >= self.limit_bytes
+
+    def append(
+        self,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[Header] = (),
+    ) -> int:
+        """Add a record: the size of the section then, or -1 if it would pass the limit.
+
+        The first record is taken whatever its size: it gets a batch of its own.
+        """
+        index = self.record_count
+        if not isinstance(timestamp, int):
+            raise TypeError(f"record {index}: timestamp has to be int")
+        timestamp_delta = timestamp - self.base_timestamp if index else 0
+        if not (INT64_MIN <= timestamp <= INT64_MAX and INT64_MIN <= timestamp_delta <= INT64_MAX):
+            raise ValueError(f"record {index}: its timestamp is too far from the base timestamp")
+        encoded_headers = _encode_headers(headers, index) if headers != () else b"\x00"
+        body = b"".join(
+            (
+                b"\x00",
+                _quick_varint(timestamp_delta),
+                _quick_varint(index),
+                _encode_bytes(key, "key", index),
+                _encode_bytes(value, "value", index),
+                encoded_headers,
+            )
+        )
+        length = _quick_varint(len(body))
+        size_bytes = len(self._section) + len(length) + len(body)
+        if size_bytes > _MOST_BYTES and not index:
+            raise ValueError(f"record {index}: it is larger than 2 GiB")
+        if size_bytes > min(self.limit_bytes, _MOST_BYTES) and index:
+            return _DOES_NOT_FIT
+        self._section += length
+        self._section += body
+        if not index:
+            self.base_timestamp = self.max_timestamp = timestamp
+        elif timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+        self.record_count = index + 1
+        return size_bytes
+
+    def extend(
+        self,
+        timestamp: int,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None] | None = None,
+        headers: Sequence[Header] = (),
+        start: int = 0,
+    ) -> int:
+        """Add records of one timestamp from `values[start]` on: how many the limit let in.
+
+        All of them have the same headers. If one is refused by an exception, none was added.
+        """
+        if not isinstance(values, list | tuple):
+            raise TypeError("values have to be a list or a tuple")
+        if keys is not None and not isinstance(keys, list | tuple):
+            raise TypeError("keys have to be a list or a tuple")
+        if keys is not None and len(keys) != len(values):
+            raise ValueError(f"there are {len(keys)} keys for {len(values)} values")
+        if start < 0:
+            raise ValueError("start cannot be negative")
+        before = (self.record_count, self.base_timestamp, self.max_timestamp)
+        size_bytes = len(self._section)
+        try:
+            for index in range(start, len(values)):
+                key = None if keys is None else keys[index]
+                if self.append(timestamp, key, values[index], headers) < 0:
+                    break
+        except BaseException:
+            self.record_count, self.base_timestamp, self.max_timestamp = before
+            del self._section[size_bytes:]
+            raise
+        return self.record_count - before[0]
+
+    def section(self) -> bytes:
+        """A copy of the section."""
+        return bytes(self._section)
+
+
+class RecordsReader(Generic[R]):
+    """Takes the records of a section out of it a few at a time, as tuples of `record_class`.
+
+    Its fields are those of ConsumerRecord: topic, partition, offset, timestamp, timestamp type, key,
+    value, headers, leader epoch, and the sizes of key and value as they were sent (-1 for null).
+    `key_of(topic, bytes)` and `value_of(topic, bytes)` make the keys and values that are not null.
+    """
+
+    def __init__(
+        self,
+        record_class: type[R],
+        payload: Buffer,
+        count: int,
+        base_offset: int,
+        base_timestamp: int,
+        append_time_ms: int | None,
+        topic: str,
+        partition: int,
+        leader_epoch: int | None,
+        start_offset: int = 0,
+        key_of: Callable[[str, bytes], object] | None = None,
+        value_of: Callable[[str, bytes], object] | None = None,
+    ) -> None:
+        _check_int64(count, base_offset, base_timestamp, append_time_ms or 0, start_offset)
+        self._data = bytes(payload)
+        _check_count(count, len(self._data))
+        self._record_class = record_class
+        self._count = count
+        self._base_offset = base_offset
+        self._base_timestamp = base_timestamp
+        self._append_time_ms = append_time_ms
+        self._topic = topic
+        self._partition = partition
+        self._leader_epoch = leader_epoch
+        self._start_offset = start_offset
+        self._key_of = key_of
+        self._value_of = value_of
+        self._index = 0
+        self._position = 0
+
+    @property
+    def done(self) -> bool:
+        """Whether everything was read; bytes behind the last record are yet to be complained of."""
+        return self._index == self._count and self._position == len(self._data)
+
+    def read(self, max_records: int) -> list[R]:
+        """The next records, at most so many; none when there are no more.
+
+        A record that is corrupt or cannot be deserialized raises when it is the first to be read:
+        those before it are given out first, and reading does not get past it.
+        """
+        records: list[R] = []
+        try:
+            while len(records) < max_records and self._index < self._count:
+                fields = self._next_fields()
+                offset, end = fields[1], fields[8]
+                if offset >= self._start_offset:
+                    records.append(self._record(fields, self._key_of, self._value_of))
+                self._index += 1
+                self._position = end
+            if len(records) < max_records and not self.done:
+                _trailing()
+        except Exception:
+            if not records:
+                raise
+        return records
+
+    def peek(self) -> R | None:
+        """The next record with key and value as bytes, without going past it."""
+        while self._index < self._count:
+            fields = self._next_fields()
+            if fields[1] >= self._start_offset:
+                return self._record(fields, None, None)
+            self._index += 1
+            self._position = fields[8]
+        return None
+
+    def _next_fields(self) -> _Fields:
+        """The fields of the next record, with timestamp and offset instead of their deltas."""
+        index = self._index
+        try:
+            fields = _parse_quickly(self._data, self._position, len(self._data))
+        except _MalformedError as error:
+            raise CorruptRecordsError(f"record {index}: {error}") from None
+        offset = self._base_offset + fields[1]
+        if offset > INT64_MAX:
+            raise CorruptRecordsError(f"record {index}: its offset is out of range")
+        if self._append_time_ms is None:
+            timestamp = self._base_timestamp + fields[0]
+            if not INT64_MIN <= timestamp <= INT64_MAX:
+                raise CorruptRecordsError(f"record {index}: its timestamp is out of range")
+        else:
+            timestamp = self._append_time_ms
+        return timestamp, offset, *fields[2:]
+
+    def _record(
+        self,
+        fields: _Fields,
+        key_of: Callable[[str, bytes], object] | None,
+        value_of: Callable[[str, bytes], object] | None,
+    ) -> R:
+        timestamp, offset, key_at, key_bytes, value_at, value_bytes, header_at, count, end = fields
+        data = self._data
+        key: object = None
+        if key_bytes >= 0:
+            key = data[key_at : key_at + key_bytes]
+            if key_of is not None:
+                key = key_of(self._topic, data[key_at : key_at + key_bytes])
+        value: object = None
+        if value_bytes >= 0:
+            value = data[value_at : value_at + value_bytes]
+            if value_of is not None:
+                value = value_of(self._topic, data[value_at : value_at + value_bytes])
+        return tuple.__new__(
+            self._record_class,
+            (
+                self._topic,
+                self._partition,
+                offset,
+                timestamp,
+                0 if self._append_time_ms is None else 1,
+                key,
+                value,
+                _read_headers(data, header_at, end, count) if count else (),
+                self._leader_epoch,
+                key_bytes,
+                value_bytes,
+            ),
+        )
+
+
+def murmur2(data: bytes) -> int:
+    """The hash of a key, as org.apache.kafka.common.utils.Utils.murmur2 has it: signed, 32 bits."""
+    if not isinstance(data, bytes):
+        raise TypeError("a key has to be bytes")
+    size = len(data)
+    most = 0xFFFFFFFF
+    multiplier = 0x5BD1E995
+    hashed = 0x9747B28C ^ (size & most)
+    whole = size & ~3
+    for position in range(0, whole, 4):
+        word = int.from_bytes(data[position : position + 4], "little") * multiplier & most
+        word = (word ^ word >> 24) * multiplier & most
+        hashed = hashed * multiplier & most ^ word
+    if size > whole:
+        hashed = (hashed ^ int.from_bytes(data[whole:], "little")) * multiplier & most
+    hashed = (hashed ^ hashed >> 13) * multiplier & most
+    hashed ^= hashed >> 15
+    return hashed - (1 << 32) if hashed >> 31 else hashed
+
+
+def partition_of_key(key: bytes, partition_count: int) -> int:
+    """The partition that every client with Java's default partitioner chooses for the key."""
+    if partition_count <= 0:
+        raise ValueError("there have to be partitions")
+    return (murmur2(key) & INT32_MAX) % partition_count
+
+
+def partitions_of_keys(keys: Sequence[bytes | None], partition_count: int) -> list[int]:
+    """The same for many keys; -1 for those that are null."""
+    if not isinstance(keys, list | tuple):
+        raise TypeError("keys have to be a list or a tuple")
+    if partition_count <= 0:
+        raise ValueError("there have to be partitions")
+    return [-1 if key is None else partition_of_key(key, partition_count) for key in keys]

@@ -1,0 +1,94 @@
+"""What the three programs of the guide on delivery guarantees do when they crash at the worst moment."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla import Broker, Consumer, Producer
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+COUNT = 100
+CRASH_AT = 10
+
+# Runs an example with a handler that notes each value, and may end the process when it has noted some.
+PROGRAM = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from {module} import {function}
+noted, limit = open(sys.argv[2], "a"), int(sys.argv[3])
+count = 0
+
+def handle(value):
+    global count
+    noted.write(value.decode() + "\\n")
+    noted.flush()
+    count += 1
+    if count == limit:
+        os._exit(9)
+    return value
+
+{function}(*sys.argv[4:7], handle, session_timeout_ms=1000, heartbeat_interval_ms=300)
+"""
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker(group_min_session_timeout_ms=500) as running:
+        yield running
+
+
+def run(example: str, function: str, notes: Path, crash_at: int, *arguments: str) -> int:
+    program = PROGRAM.format(module=example, function=function)
+    command = [sys.executable, "-c", program, str(EXAMPLES), str(notes), str(crash_at), *arguments]
+    return subprocess.run(command, timeout=60, check=False).returncode
+
+
+def fill(broker: Broker, topic: str) -> set[str]:
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send_many(topic, [b"%d" % n for n in range(COUNT)]).result(30)
+    return {str(n) for n in range(COUNT)}
+
+
+@pytest.mark.parametrize("example", ["at_most_once", "at_least_once"])
+def test_a_crash_loses_or_repeats_what_the_guide_says(
+    broker: Broker, tmp_path: Path, example: str
+) -> None:
+    sent = fill(broker, example)
+    notes = tmp_path / "noted"
+    arguments = (broker.bootstrap_servers, example, "g-" + example)
+    assert run(example, "consume", notes, CRASH_AT, *arguments) == 9
+    assert run(example, "consume", notes, 0, *arguments) == 0
+    seen = Counter(notes.read_text().split())
+    if example == "at_most_once":
+        assert set(seen) < sent
+        assert max(seen.values()) == 1
+    else:
+        assert set(seen) == sent
+        assert max(seen.values()) == 2
+
+
+def test_a_crash_neither_loses_nor_repeats_with_transactions(
+    broker: Broker, tmp_path: Path
+) -> None:
+    sent = fill(broker, "source")
+    notes = tmp_path / "noted"
+    arguments = (broker.bootstrap_servers, "source", "sink")
+    assert run("exactly_once", "copy", notes, CRASH_AT, *arguments) == 9
+    assert run("exactly_once", "copy", notes, 0, *arguments) == 0
+    assert Counter(notes.read_text().split())["0"] == 2, "the crash was in the middle of the work"
+    copied = Counter[str]()
+    with Consumer(
+        bootstrap_servers=broker.bootstrap_servers, isolation_level="read_committed"
+    ) as consumer:
+        consumer.assign([("sink", 0)])
+        consumer.seek_to_beginning()
+        end = consumer.end_offsets()[("sink", 0)]
+        while consumer.position(("sink", 0)) < end:
+            copied.update(record.value.decode() for record in consumer.poll(1.0))
+    assert copied == Counter(dict.fromkeys(sent, 1))
