@@ -182,9 +182,7 @@ def test_the_given_member_id_is_joined_with_at_once() -> None:
 
 
 @pytest.mark.parametrize("reactions", [JOIN_REACTIONS, SYNC_REACTIONS, HEARTBEAT_REACTIONS])
-@pytest.mark.parametrize(
-    "code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE]
-)
+@pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE])
 def test_a_coordinator_that_moved_is_looked_up(
     reactions: dict[ErrorCode, tuple[Next, Reset]], code: ErrorCode
 ) -> None:
