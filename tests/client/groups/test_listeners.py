@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from tests.client.groups.driving import Driver, create_topic, new_group, run, until
 
 from ottla import Broker
 from ottla.client.model import OffsetAndMetadata
@@ -14,7 +15,6 @@ from ottla.core.assignors.ranges import RangeAssignor
 from ottla.core.assignors.sticky import CooperativeStickyAssignor
 from ottla.errors import WakeupError
 from ottla.model import TopicPartition
-from tests.client.groups.driving import Driver, create_topic, new_group, run, until
 
 
 class Clumsy:

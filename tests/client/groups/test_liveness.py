@@ -7,13 +7,13 @@ import time
 from collections.abc import Sequence
 
 import pytest
+from tests.client.groups.driving import Driver, create_topic, new_group, run, until
 
 from ottla import Broker
 from ottla.client.model import OffsetAndMetadata
 from ottla.client.state.membership import MemberState
 from ottla.errors import CommitFailedError, FatalError
 from ottla.model import TopicPartition
-from tests.client.groups.driving import Driver, create_topic, new_group, run, until
 
 SHORT_SESSION = {"group.min.session.timeout.ms": 100}
 

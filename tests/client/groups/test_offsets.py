@@ -6,12 +6,12 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.client.groups.driving import Driver, create_topic, new_group, run, until
 
 from ottla import Broker
 from ottla.client.model import OffsetAndMetadata
 from ottla.errors import AbortableError, CommitFailedError, KafkaError, TimedOutError
 from ottla.model import TopicPartition
-from tests.client.groups.driving import Driver, create_topic, new_group, run, until
 
 
 def test_committed_offsets_come_back_with_metadata_and_epoch(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla import Broker
 from tests.client.groups.driving import Driver, create_topic, new_group, run
+
+from ottla import Broker
 
 
 def topics(driver: Driver) -> set[str]:

@@ -72,7 +72,7 @@ def test_assignors_without_a_protocol_in_common_are_refused() -> None:
 
 def test_an_elected_assignor_that_we_lack_is_an_error() -> None:
     assert elected_assignor(assignors("range", "sticky"), "sticky").name == "sticky"
-    with pytest.raises(FatalError, match="'theirs'.*range, sticky"):
+    with pytest.raises(FatalError, match=r"'theirs'.*range, sticky"):
         elected_assignor(assignors("range", "sticky"), "theirs")
 
 
