@@ -100,6 +100,16 @@ class ClassicMember(GroupMember):
         """How far the member is."""
         return self._membership.state
 
+    @property
+    def has_coordinator(self) -> bool:
+        """Whether the group's coordinator is known and connected."""
+        return self._link.is_known
+
+    @property
+    def last_heartbeat_ms(self) -> float | None:
+        """When the coordinator last answered a heartbeat, by the loop's clock."""
+        return self._heartbeats.last_answered_ms
+
     def group_metadata(self) -> ConsumerGroupMetadata:
         """What a transactional producer sends along with offsets (KIP-447)."""
         return self._group_metadata

@@ -42,6 +42,16 @@ class GroupMember(Protocol):
     def group_id(self) -> str | None:
         """The group; none for a consumer that has none."""
 
+    @property
+    @abstractmethod
+    def has_coordinator(self) -> bool:
+        """Whether the group's coordinator is known and connected."""
+
+    @property
+    @abstractmethod
+    def last_heartbeat_ms(self) -> float | None:
+        """When the coordinator last answered a heartbeat, by the loop's clock; None if it never did."""
+
     @abstractmethod
     async def poll(self) -> None:
         """Do what there is to do now: callbacks of commits, rejoining, listeners, automatic commits.

@@ -54,6 +54,11 @@ class HeartbeatTask:
         self._task: asyncio.Task[None] | None = None
         link.on_found = self._coordinator_found
 
+    @property
+    def last_answered_ms(self) -> float | None:
+        """When the coordinator last answered."""
+        return self._beats.last_answered_ms
+
     def begin(self) -> None:
         """The member has joined: heartbeats are expected from now on."""
         self._beats.restart(self._now_ms())

@@ -21,6 +21,16 @@ class Ungrouped(GroupMember):
         """There is none."""
         return
 
+    @property
+    def has_coordinator(self) -> bool:
+        """There is none."""
+        return False
+
+    @property
+    def last_heartbeat_ms(self) -> None:
+        """There are none."""
+        return
+
     async def poll(self) -> None:
         """Nothing to do."""
 

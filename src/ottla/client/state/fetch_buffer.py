@@ -6,8 +6,8 @@ from collections import deque
 from typing import Final
 
 from ottla.client.state.fetched import Fetched, corrupt_error
-from ottla.client.state.positions import ResetKind
 from ottla.client.state.subscriptions import SubscriptionState
+from ottla.config.consumer import OffsetResetKind
 from ottla.errors import ErrorCode, OffsetOutOfRangeError, exception_for
 from ottla.model import TopicPartition
 
@@ -127,7 +127,7 @@ class FetchBuffer:
             if state.forget_replica() is not None:
                 return  # a follower may be behind or ahead: ask the leader
             default = self._subscriptions.default_reset
-            if default.kind is ResetKind.NONE:
+            if default.kind is OffsetResetKind.NONE:
                 raise OffsetOutOfRangeError({partition: offset})
             state.request_reset(default)
         elif error is ErrorCode.CORRUPT_MESSAGE:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ottla.client.model import ConsumerRecord
+from ottla.client.model import ConsumerRecord, Headers
 from ottla.errors import AbortableError, DeserializationError, ErrorCode
 from ottla.model import TopicPartition
 from ottla.records.batch import (
@@ -24,7 +24,8 @@ from ottla.records.control import MarkerType, parse_marker_type
 from ottla.records.errors import CorruptRecordsError
 from ottla.wire.messages.fetch import PartitionData
 
-Deserialize = Callable[[str, bytes], object]
+Deserialize = Callable[[str, Headers, bytes], object]
+"""From a topic, headers and bytes to a key or value; it is not called where there are no bytes."""
 
 
 class ReadSettings(NamedTuple):
@@ -61,6 +62,9 @@ class Fetched:
         self._batches, self._broken = _split(partition, fetch_offset, data)
         self._index = 0
         self._reader: RecordsReader[ConsumerRecord] | None = None
+        self._deserializes = settings.key_of is not None or settings.value_of is not None
+        # Read, and not deserialized yet.
+        self._raw: list[ConsumerRecord] = []
         self._aborted_ids: set[int] = set()
         self._aborted = sorted(
             ((txn.first_offset, txn.producer_id) for txn in data.aborted_transactions or ()),
@@ -86,6 +90,7 @@ class Fetched:
         self.is_consumed = True
         self._reader = None
         self._batches = []
+        self._raw = []
 
     def take(self, max_records: int) -> list[ConsumerRecord]:
         """The next records; fewer than asked for when there are no more.
@@ -95,21 +100,77 @@ class Fetched:
         records: list[ConsumerRecord] = []
         try:
             while len(records) < max_records:
-                reader = self._reader or self._next_reader()
-                if reader is None:
-                    self.is_consumed = True
+                part = self._next_part(max_records - len(records))
+                if part is None:
                     break
-                part = reader.read(max_records - len(records))
-                if part:
-                    self.next_offset = part[-1].offset + 1
-                    records = part if not records else records + part
-                if reader.done:
-                    self._finish_batch()
+                records = part if not records else records + part
+        except (CorruptRecordsError, DeserializationError, AbortableError) as error:
+            # Those before it go first.
+            if not records:
+                if isinstance(error, CorruptRecordsError):
+                    raise corrupt_error(self.partition, self.next_offset, str(error)) from error
+                raise
+        self.record_count += len(records)
+        if self._index >= len(self._batches) and self._broken is None:
+            self.is_consumed = True
+        return records
+
+    def _next_part(self, max_records: int) -> list[ConsumerRecord] | None:
+        """Some of the records of one batch, perhaps none of them; None behind the last batch."""
+        if self._raw:
+            return self._deserialized(max_records)
+        reader = self._reader or self._next_reader()
+        if reader is None:
+            return None
+        part = reader.read(max_records)
+        if part and self._deserializes:
+            self._raw = part
+            if reader.done:
+                self._reader = None
+            return self._deserialized(max_records)
+        if part:
+            self.next_offset = part[-1].offset + 1
+        if reader.done:
+            self._finish_batch()
+        return part
+
+    def _deserialized(self, max_records: int) -> list[ConsumerRecord]:
+        """Records whose keys and values are what the deserializers make of them."""
+        records: list[ConsumerRecord] = []
+        key_of, value_of = self._settings.key_of, self._settings.value_of
+        topic = self.partition.topic
+        try:
+            for raw in self._raw[:max_records]:
+                key, value = raw.key, raw.value
+                if key_of is not None and key is not None:
+                    key = key_of(topic, raw.headers, key)
+                if value_of is not None and value is not None:
+                    value = value_of(topic, raw.headers, value)
+                records.append(tuple.__new__(ConsumerRecord, (*raw[:5], key, value, *raw[7:])))
         except Exception as error:
             if not records:
-                raise self._explained(error) from error
-        self.record_count += len(records)
+                raise self._undeserializable(self._raw[0], error) from error
+        self._raw = self._raw[len(records) :]
+        self.next_offset = records[-1].offset + 1
+        if not self._raw and self._reader is None:
+            self._finish_batch()
         return records
+
+    def _undeserializable(self, raw: ConsumerRecord, error: Exception) -> DeserializationError:
+        what, data = "value", raw.value
+        key_of = self._settings.key_of
+        if key_of is not None and raw.key is not None:
+            try:
+                key_of(raw.topic, raw.headers, raw.key)
+            except Exception:
+                what, data = "key", raw.key
+        return DeserializationError(
+            f"The {what} of a record cannot be deserialized: {error}. "
+            "Seek past the record to go on without it.",
+            self.partition,
+            raw.offset,
+            data,
+        )
 
     def _finish_batch(self) -> None:
         # The last offset of a batch stays when compaction removes its last record: to go on behind it
@@ -173,31 +234,6 @@ class Fetched:
             self.partition.partition,
             epoch if epoch >= 0 else None,
             self.next_offset,
-            self._settings.key_of,
-            self._settings.value_of,
-        )
-
-    def _explained(self, error: Exception) -> Exception:
-        """The error that tells the user which record cannot be read."""
-        if isinstance(error, AbortableError):
-            return error
-        if isinstance(error, CorruptRecordsError):
-            return corrupt_error(self.partition, self.next_offset, str(error))
-        record = None if self._reader is None else self._reader.peek()
-        if record is None:
-            return error
-        what, raw = "value", record.value
-        if self._settings.key_of is not None and record.key is not None:
-            try:
-                self._settings.key_of(self.partition.topic, record.key)
-            except Exception:
-                what, raw = "key", record.key
-        return DeserializationError(
-            f"The {what} of a record cannot be deserialized: {error}. "
-            "Seek past the record to go on without it.",
-            self.partition,
-            record.offset,
-            raw,
         )
 
 

@@ -34,6 +34,7 @@ class Heartbeats:
         self._retry = retry
         self._failures = 0
         self.last_sent_ms: float | None = None
+        self.last_answered_ms: float | None = None
         self.restart(now_ms)
 
     def restart(self, now_ms: float) -> None:
@@ -58,6 +59,7 @@ class Heartbeats:
     def answered(self, now_ms: float) -> None:
         """The coordinator knows that the member lives."""
         self._failures = 0
+        self.last_answered_ms = now_ms
         self.restart_session(now_ms)
 
     def failed(self, now_ms: float, random_unit: float) -> None:

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from ottla.errors import ConfigError, IllegalStateError
+from ottla.config.consumer import OffsetReset, OffsetResetKind
+from ottla.errors import IllegalStateError
 from ottla.model import NO_LEADER
 
 NO_EPOCH: Final = -1
 
 EARLIEST_TIMESTAMP: Final = -2
 LATEST_TIMESTAMP: Final = -1
-
-_DAY_MS: Final = 86_400_000
-_DURATION: Final = re.compile(
-    r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE
-)
 
 
 class LeaderAndEpoch(NamedTuple):
@@ -42,58 +36,18 @@ class FetchPosition(NamedTuple):
         return f"offset {self.offset} (epoch {self.offset_epoch})"
 
 
-class ResetKind(Enum):
-    """What to do where there is no offset to go on from."""
-
-    EARLIEST = "earliest"
-    LATEST = "latest"
-    NONE = "none"
-    BY_DURATION = "by_duration"
-
-
-@dataclass(frozen=True)
-class OffsetReset:
-    """A value of auto.offset.reset; `duration_ms` counts back from now (KIP-1106)."""
-
-    kind: ResetKind
-    duration_ms: int = 0
-
-    @classmethod
-    def parse(cls, text: str) -> OffsetReset:
-        """Read `earliest`, `latest`, `none` or `by_duration:PT1H`."""
-        name, separator, duration = text.strip().partition(":")
-        name = name.strip().lower()
-        if name == ResetKind.BY_DURATION.value and separator:
-            return cls(ResetKind.BY_DURATION, parse_duration_ms(duration.strip()))
-        if not separator and name in ("earliest", "latest", "none"):
-            return cls(ResetKind(name))
-        raise ConfigError(
-            f"auto.offset.reset is {text!r}: use earliest, latest, none or by_duration:PT1H "
-            "(an ISO 8601 duration)"
-        )
-
-    def timestamp_ms(self, wall_clock_ms: int) -> int:
-        """What to ask ListOffsets for."""
-        if self.kind is ResetKind.EARLIEST:
-            return EARLIEST_TIMESTAMP
-        if self.kind is ResetKind.LATEST:
-            return LATEST_TIMESTAMP
-        assert self.kind is ResetKind.BY_DURATION
-        return max(0, wall_clock_ms - self.duration_ms)
+def reset_timestamp_ms(reset: OffsetReset, wall_clock_ms: int) -> int:
+    """What to ask ListOffsets for."""
+    if reset.kind is OffsetResetKind.EARLIEST:
+        return EARLIEST_TIMESTAMP
+    if reset.kind is OffsetResetKind.LATEST:
+        return LATEST_TIMESTAMP
+    assert reset.kind is OffsetResetKind.BY_DURATION
+    return max(0, wall_clock_ms - reset.duration_ms)
 
 
-RESET_EARLIEST: Final = OffsetReset(ResetKind.EARLIEST)
-RESET_LATEST: Final = OffsetReset(ResetKind.LATEST)
-RESET_NONE: Final = OffsetReset(ResetKind.NONE)
-
-
-def parse_duration_ms(text: str) -> int:
-    """An ISO 8601 duration of days, hours, minutes and seconds, as Java's Duration.parse reads it."""
-    match = _DURATION.fullmatch(text)
-    if match is None or not any(match.groups()) or text.upper().endswith("T"):
-        raise ConfigError(f"{text!r} is no duration: write it in ISO 8601, as in PT1H30M or P7D")
-    days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
-    return int(days * _DAY_MS + hours * 3_600_000 + minutes * 60_000 + round(seconds * 1000))
+RESET_EARLIEST: Final = OffsetReset(OffsetResetKind.EARLIEST)
+RESET_LATEST: Final = OffsetReset(OffsetResetKind.LATEST)
 
 
 class FetchState(Enum):
@@ -222,7 +176,7 @@ class AssignedPartition:
         """Compare with where the leader says that our epoch ends; a truncation if nobody resets it."""
         if self.fetch_state is not FetchState.AWAIT_VALIDATION or self.position != asked:
             return None
-        may_reset = default_reset.kind is not ResetKind.NONE
+        may_reset = default_reset.kind is not OffsetResetKind.NONE
         if end_offset == -1 or end_epoch == NO_EPOCH:
             if not may_reset:
                 return Truncation(asked, None)

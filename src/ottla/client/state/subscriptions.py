@@ -8,15 +8,15 @@ from enum import Enum
 from typing import Any
 
 from ottla.client.model import OffsetAndMetadata
+from ottla.client.state.delivery import Delivery
 from ottla.client.state.positions import (
     NO_EPOCH,
     AssignedPartition,
     FetchPosition,
     FetchState,
     LeaderAndEpoch,
-    OffsetReset,
-    ResetKind,
 )
+from ottla.config.consumer import OffsetReset, OffsetResetKind
 from ottla.errors import IllegalStateError
 from ottla.model import TopicPartition
 
@@ -44,6 +44,8 @@ class SubscriptionState:
         self.listener: Any = None
         # Rises with every change of the assignment, so that stale work can be told.
         self.assignment_id = 0
+        # Iteration hands records out one by one: positions are behind what it has taken.
+        self.delivery = Delivery()
         self._topics: dict[str, None] = {}
         self._group_topics: dict[str, None] = {}
         # In the order in which partitions are fetched.
@@ -79,6 +81,7 @@ class SubscriptionState:
         self._topics = {}
         self._group_topics = {}
         self._assigned = {}
+        self.delivery = Delivery()
         self.assignment_id += 1
 
     @property
@@ -159,6 +162,9 @@ class SubscriptionState:
             for same_topic in by_topic.values()
             for partition in same_topic
         }
+        for partition in self.delivery.undelivered():
+            if partition not in self._assigned:
+                self.delivery.drop(partition)
         self.assignment_id += 1
 
     def assigned(self) -> tuple[TopicPartition, ...]:
@@ -216,7 +222,23 @@ class SubscriptionState:
     def position(self, partition: TopicPartition) -> int | None:
         """The next offset to give to the user, if it is known."""
         position = self.state(partition).position
-        return None if position is None else position.offset
+        if position is None:
+            return None
+        return self.delivery.undelivered().get(partition, position.offset)
+
+    def give_back(self, partitions: Iterable[TopicPartition]) -> None:
+        """Return to the records of these partitions that iteration took and did not hand out."""
+        undelivered = self.delivery.undelivered()
+        if not undelivered:
+            return
+        for partition in partitions:
+            offset = undelivered.get(partition)
+            if offset is None:
+                continue
+            self.delivery.drop(partition)
+            state = self._assigned.get(partition)
+            if state is not None and state.position is not None and state.has_valid_position:
+                state.seek_validated(FetchPosition(offset, NO_EPOCH, state.position.leader))
 
     def has_position(self, partition: TopicPartition) -> bool:
         """Whether the partition has a position that was not found to be wrong."""
@@ -233,7 +255,7 @@ class SubscriptionState:
     def reset_without_position(self) -> list[TopicPartition]:
         """Let auto.offset.reset decide for those; returns them if it is `none`."""
         partitions = self.needs_position()
-        if self.default_reset.kind is ResetKind.NONE:
+        if self.default_reset.kind is OffsetResetKind.NONE:
             return partitions
         for partition in partitions:
             self._assigned[partition].request_reset(self.default_reset)
@@ -275,16 +297,18 @@ class SubscriptionState:
 
     def all_consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What to commit: the positions of all partitions that have one."""
-        return {
-            partition: OffsetAndMetadata(
-                state.position.offset,
-                leader_epoch=None
-                if state.position.offset_epoch == NO_EPOCH
-                else state.position.offset_epoch,
+        consumed = {}
+        undelivered = self.delivery.undelivered()
+        for partition, state in self._assigned.items():
+            if not state.has_valid_position or state.position is None:
+                continue
+            offset, epoch, _ = state.position
+            if partition in undelivered:
+                offset, epoch = undelivered[partition], NO_EPOCH
+            consumed[partition] = OffsetAndMetadata(
+                offset, "", None if epoch == NO_EPOCH else epoch
             )
-            for partition, state in self._assigned.items()
-            if state.has_valid_position and state.position is not None
-        }
+        return consumed
 
     def _where(self, holds: Callable[[AssignedPartition], bool]) -> list[TopicPartition]:
         return [partition for partition, state in self._assigned.items() if holds(state)]
