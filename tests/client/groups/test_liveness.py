@@ -52,7 +52,7 @@ def test_a_member_that_nobody_polls_leaves_and_says_so(
             quick.start_polling()
             await until(lambda: slow.member.state is MemberState.UNJOINED)
             await until(lambda: quick.has(2))
-            with pytest.raises(CommitFailedError, match="max.poll.interval.ms = 300"):
+            with pytest.raises(CommitFailedError, match=r"max\.poll\.interval\.ms = 300"):
                 await slow.member.commit({owned[0]: OffsetAndMetadata(1)})
             await slow.poll_until(lambda: slow.has(1))
             assert ("lost", (0, 1)) in slow.told.calls
