@@ -238,6 +238,11 @@ class LoopThread:
         return self._running.loop
 
     @property
+    def ident(self) -> int | None:
+        """Which thread it is."""
+        return self._running.thread.ident
+
+    @property
     def refusal(self) -> str | None:
         """Why calls are refused: the client is closed, or this is a child of the process that made it."""
         return self._running.refusal
