@@ -144,7 +144,6 @@ class Calls:
         verdicts: Verdicts | None = None,
     ) -> Answers[K, V]:
         """Asks until everything is answered for good or the time is over; raises for no single thing."""
-        self._check_open()
         wanted = list(dict.fromkeys(keys))
         limit_ms = self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms
         deadline = time.monotonic() + limit_ms / 1000
@@ -152,6 +151,7 @@ class Calls:
         waiting: dict[K, KafkaError | None] = dict.fromkeys(wanted)
         nodes: dict[K, int] = {}
         attempt = 0
+        self._check_open()
         while waiting:
             parts: list[Answers[K, Any]] = []
             if unplaced := [key for key in waiting if key not in nodes]:
@@ -186,6 +186,7 @@ class Calls:
                 break
             self._metrics.meter("retry").record()
             await asyncio.sleep(pause_ms / 1000)
+            self._check_open()
         found.results = {key: found.results[key] for key in wanted if key in found.results}
         found.errors = {key: found.errors[key] for key in wanted if key in found.errors}
         return found
