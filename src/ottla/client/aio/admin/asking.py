@@ -207,7 +207,11 @@ class Calls:
         except KafkaError as error:
             _refuse_all(answers, keys, error)
         except TimeoutError:
-            _refuse_all(answers, keys, TimedOutError(message="No node answered in time."))
+            servers = ", ".join(self._config.bootstrap_servers)
+            late = TimedOutError(
+                message=f"No broker could be asked in time, beginning at {servers}."
+            )
+            _refuse_all(answers, keys, late)
         return answers
 
     async def _ask_node(
