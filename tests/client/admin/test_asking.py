@@ -262,3 +262,17 @@ def test_every_code_that_may_pass_is_asked_again_at_a_leader() -> None:
         assert (verdict is not Verdict.FAIL) == (
             code.retriable or code is ErrorCode.BROKER_NOT_AVAILABLE
         ), code.name
+
+
+def test_things_that_an_answer_names_besides_are_not_asked_about() -> None:
+    """DeleteTopics answers with the id of a topic that was given by name."""
+    requests: list[list[str]] = []
+
+    async def talkative(node: int, keys: list[str], limit_ms: float, answers: Any) -> None:
+        requests.append(list(keys))
+        code = ErrorCode.NOT_COORDINATOR if len(requests) == 1 else NONE
+        for key in ("a", "other name of a"):
+            answers.take(key, node, code)
+
+    assert ask(talkative, ["a"]) == {"a": 2}
+    assert requests == [["a"], ["a"]]

@@ -297,7 +297,9 @@ def _merge(
     found.results.update(part.results)
     found.errors.update(part.errors)
     for key, error in (part.again | part.moved).items():
-        waiting[key] = error
+        # An answer may name a thing in more ways than it was asked for.
+        if key in waiting:
+            waiting[key] = error
     for key in part.moved:
         nodes.pop(key, None)
 
