@@ -380,6 +380,15 @@ class FatalError(KafkaError):
     """The client that raised this can do nothing more; close it."""
 
 
+class TlsError(FatalError):
+    """The broker's certificate is not trusted, it does not accept ours, or no TLS can be agreed on."""
+
+    def __str__(self) -> str:
+        # TLS has no code of its own; the one of failed authentication says what to do.
+        where = ", ".join(f"{key}={value}" for key, value in self.context.items())
+        return f"TLS failed: {self.message}" + (f" [{where}]" if where else "")
+
+
 class TimedOutError(RetriableError, TimeoutError):
     """Nothing came of a call in the time that it had; `except TimeoutError` catches it too."""
 
@@ -411,6 +420,42 @@ class NoOffsetError(AbortableError):
         )
         super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, reason)
         self.args = (self.partitions, reason)
+
+
+class OffsetOutOfRangeError(AbortableError):
+    """Positions are outside what the partitions hold, and auto.offset.reset is none."""
+
+    def __init__(self, offsets: Mapping[tuple[str, int], int], message: str | None = None) -> None:
+        self.offsets = dict(offsets)
+        names = ", ".join(f"{_partition_text(p)} at {offset}" for p, offset in offsets.items())
+        reason = message or (
+            f"The positions are out of range: {names}. "
+            "Seek, or set auto.offset.reset to earliest or latest."
+        )
+        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, reason)
+        self.args = (self.offsets, reason)
+
+
+class LogTruncationError(OffsetOutOfRangeError):
+    """Records that were read before are gone after a change of leaders (KIP-320).
+
+    `diverging_offsets` says up to where the logs agree, for those partitions where that is known.
+    """
+
+    def __init__(
+        self,
+        offsets: Mapping[tuple[str, int], int],
+        diverging_offsets: Mapping[tuple[str, int], int],
+        message: str | None = None,
+    ) -> None:
+        names = ", ".join(f"{_partition_text(p)} at {offset}" for p, offset in offsets.items())
+        reason = message or (
+            f"The log was truncated below the positions: {names}. "
+            "Seek, or set auto.offset.reset to earliest or latest."
+        )
+        super().__init__(offsets, reason)
+        self.diverging_offsets = dict(diverging_offsets)
+        self.args = (self.offsets, self.diverging_offsets, reason)
 
 
 class PartialFailureError(KafkaError):

@@ -40,6 +40,17 @@ class PartitionInfo(NamedTuple):
     offline_replicas: tuple[Node, ...] = ()
 
 
+class ProducerRecord(NamedTuple):
+    """A record to be sent, as interceptors see it: `record._replace(value=…)` makes another."""
+
+    topic: str
+    value: Any = None
+    key: Any = None
+    partition: int | None = None
+    headers: Headers = ()
+    timestamp_ms: int | None = None
+
+
 class RecordMetadata(NamedTuple):
     """Where a record was written; `offset` is -1 with acks=0, sizes are -1 for None."""
 

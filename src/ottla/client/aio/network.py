@@ -72,6 +72,11 @@ class Network:
         """The newest snapshot."""
         return self.metadata.cluster
 
+    @property
+    def failure(self) -> KafkaError | None:
+        """Why there is no metadata and asking again will not help, such as refused credentials."""
+        return self._fatal
+
     def want_topic(self, name: str) -> None:
         """Follow a topic."""
         self.metadata.want(name, self._now_ms())
@@ -187,6 +192,9 @@ class Network:
         answer, self._answer = self._answer, self._loop.create_future()
         answer.set_exception(error)
         answer.exception()
+        if not self._closed:
+            for callback in list(self.on_update):
+                callback(self.cluster)
 
     # Nodes
 

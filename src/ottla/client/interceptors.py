@@ -1,0 +1,148 @@
+"""Code of the application that sees records on their way, and what an interceptor has to be."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+from ottla.client.model import (
+    NO_OFFSET,
+    NO_TIMESTAMP,
+    ConsumerRecords,
+    OffsetAndMetadata,
+    ProducerRecord,
+    RecordMetadata,
+)
+from ottla.config.options import code_name
+from ottla.model import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class ProducerInterceptor(Protocol):
+    """What `interceptor.classes` of a producer name; it may lack any of these methods."""
+
+    def configure(self, config: Mapping[str, Any]) -> None:
+        """Called once, with the producer's options."""
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        """The record to send in place of `record`, before it is serialized; in the thread that sends."""
+
+    def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
+        """The outcome of a record: where it was written, or why not; on the producer's own thread."""
+
+    def close(self) -> None:
+        """The producer is being closed."""
+
+
+class ConsumerInterceptor(Protocol):
+    """What `interceptor.classes` of a consumer name; it may lack any of these methods."""
+
+    def configure(self, config: Mapping[str, Any]) -> None:
+        """Called once, with the consumer's options."""
+
+    def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
+        """The records that poll returns in place of `records`."""
+
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """These offsets were committed."""
+
+    def close(self) -> None:
+        """The consumer is being closed."""
+
+
+class _Chain:
+    """Interceptors in order; what one of them raises is logged and harms nobody else."""
+
+    def __init__(self, interceptors: Sequence[object] = ()) -> None:
+        self._interceptors = tuple(interceptors)
+
+    def __bool__(self) -> bool:
+        return bool(self._interceptors)
+
+    def close(self) -> None:
+        """Close all of them."""
+        self._tell(self._having("close"))
+
+    def _having(self, method: str) -> list[Callable[..., Any]]:
+        found = [getattr(interceptor, method, None) for interceptor in self._interceptors]
+        return [each for each in found if callable(each)]
+
+    @staticmethod
+    def _tell(methods: list[Callable[..., Any]], *arguments: object) -> None:
+        for method in methods:
+            try:
+                method(*arguments)
+            except Exception:
+                logger.warning("The interceptor %s failed", code_name(method), exc_info=True)
+
+    @staticmethod
+    def _pass_through(methods: list[Callable[[T], Any]], value: T) -> T:
+        """What each makes of the result of the one before; one that fails is passed over."""
+        for method in methods:
+            try:
+                result = method(value)
+                if not isinstance(result, type(value)):
+                    raise TypeError(f"it returned {type(result).__name__}")
+            except Exception:
+                logger.warning("The interceptor %s failed", code_name(method), exc_info=True)
+            else:
+                value = result
+        return value
+
+
+class ProducerInterceptors(_Chain):
+    """The interceptors of a producer."""
+
+    def __init__(self, interceptors: Sequence[object] = ()) -> None:
+        super().__init__(interceptors)
+        self._senders = self._having("on_send")
+        self._acknowledged = self._having("on_acknowledgement")
+
+    @property
+    def sees_sends(self) -> bool:
+        """Whether `on_send` can change anything."""
+        return bool(self._senders)
+
+    @property
+    def sees_acknowledgements(self) -> bool:
+        """Whether anybody wants to know the outcome of records."""
+        return bool(self._acknowledged)
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        """The record to send."""
+        return self._pass_through(self._senders, record)
+
+    def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
+        """Tell the outcome of a record that was sent."""
+        self._tell(self._acknowledged, metadata, error)
+
+    def on_send_error(
+        self, record: ProducerRecord, partition: int | None, error: Exception
+    ) -> None:
+        """Tell that a record was not sent; the partition is -1 if none was chosen."""
+        known = record.partition if partition is None else partition
+        where = RecordMetadata(
+            *(record.topic, -1 if known is None else known, NO_OFFSET, NO_TIMESTAMP, -1, -1)
+        )
+        self._tell(self._acknowledged, where, error)
+
+
+class ConsumerInterceptors(_Chain):
+    """The interceptors of a consumer."""
+
+    def __init__(self, interceptors: Sequence[object] = ()) -> None:
+        super().__init__(interceptors)
+        self._consumers = self._having("on_consume")
+        self._committed = self._having("on_commit")
+
+    def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
+        """The records for the application."""
+        return self._pass_through(self._consumers, records)
+
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Tell that offsets were committed."""
+        self._tell(self._committed, offsets)
