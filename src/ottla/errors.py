@@ -377,6 +377,15 @@ class FatalError(KafkaError):
     """The client that raised this can do nothing more; close it."""
 
 
+class TlsError(FatalError):
+    """The broker's certificate is not trusted, it does not accept ours, or no TLS can be agreed on."""
+
+    def __str__(self) -> str:
+        # TLS has no code of its own; the one of failed authentication says what to do.
+        where = ", ".join(f"{key}={value}" for key, value in self.context.items())
+        return f"TLS failed: {self.message}" + (f" [{where}]" if where else "")
+
+
 class TimedOutError(RetriableError, TimeoutError):
     """Nothing came of a call in the time that it had; `except TimeoutError` catches it too."""
 
