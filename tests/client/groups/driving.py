@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
@@ -99,10 +100,8 @@ class Driver:
     async def step(self) -> None:
         self.woken.clear()
         await self.member.poll()
-        try:
+        with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.woken.wait(), 0.05)
-        except TimeoutError:
-            pass
 
     def start_polling(self) -> asyncio.Task[None]:
         async def poll() -> None:

@@ -87,6 +87,7 @@ class ClassicMember(GroupMember):
         self._refreshed_version: int | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self._fatal: FatalError | None = None
+        self._closed = False
         network.on_update.append(self._metadata_changed)
 
     @property
@@ -437,6 +438,9 @@ class ClassicMember(GroupMember):
 
     async def close(self, timeout_ms: float) -> None:
         """Commit automatically if that is on, give the partitions up, leave the group."""
+        if self._closed:
+            return
+        self._closed = True
         deadline_ms = self._now_ms() + timeout_ms
         try:
             if self._fatal is None:
@@ -451,7 +455,7 @@ class ClassicMember(GroupMember):
             if self._attempt is not None:
                 await self._attempt.cancel()
             await self._link.drain(deadline_ms - self._now_ms())
-            self._link.close()
+            await self._link.close()
             if self._alarm is not None:
                 self._alarm.cancel()
             self._network.on_update.remove(self._metadata_changed)

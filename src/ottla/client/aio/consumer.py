@@ -70,7 +70,9 @@ class Consumer:
     Made on a running loop. One task uses it at a time; only `wakeup` may be called by others.
     """
 
-    def __init__(self, config: Mapping[str, object] | None = None, /, **options: object) -> None:
+    def __init__(
+        self, config: Mapping[str, object] | ConsumerConfig | None = None, /, **options: object
+    ) -> None:
         try:
             self._loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -119,6 +121,7 @@ class Consumer:
             self._metrics,
         )
         self._user = SingleUser(f"consumer {self._config.client_id}")
+        self._is_closing = False
         self._is_closed = False
 
     # What is read
@@ -393,15 +396,17 @@ class Consumer:
 
     async def close(self, timeout: float = CLOSE_TIMEOUT_SECONDS) -> None:
         """Commit (with auto commit), leave the group, close the connections; within so many seconds."""
-        if self._is_closed:
+        if self._is_closing:
             return
         with self._user:
-            self._is_closed = True
+            self._is_closing = True
             deadline = self._loop.time() + timeout
             self._watchdog.close()
             try:
+                # The listener is called in here, and may commit.
                 await self._group.close(timeout * 1000)
             finally:
+                self._is_closed = True
                 await self._polling.close()
                 await self._fetcher.close(max(0.0, deadline - self._loop.time()) * 1000)
                 await self._network.close()

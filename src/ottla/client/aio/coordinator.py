@@ -177,13 +177,14 @@ class CoordinatorLink:
         if self._answers and timeout_ms > 0:
             await asyncio.wait(self._answers, timeout=timeout_ms / 1000)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Stop looking, and fail what waits."""
-        if self._lookup is not None:
-            self._lookup.cancel()
         if self._outbox_timer is not None:
             self._outbox_timer.cancel()
         self._fail_outbox(_not_available(self._group_id))
+        if self._lookup is not None:
+            self._lookup.cancel()
+            await asyncio.gather(self._lookup, return_exceptions=True)
 
     def _enqueue(
         self,
