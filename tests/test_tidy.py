@@ -27,8 +27,8 @@ LAYERS = [
     ["cli"],
     ["testing"],
 ]
-# The package itself and `python -m ottla` stand above all layers.
-TOP = {"__init__", "__main__"}
+# The package itself, what else it exports and `python -m ottla` stand above all layers.
+TOP = {"__init__", "__main__", "aio", "assignors"}
 
 CORE_MAY_IMPORT = {
     *("errors", "model", "config", "wire", "records", "core"),
@@ -55,7 +55,10 @@ LONG_MODULES: dict[str, str] = {
 }
 LONG_FUNCTIONS: dict[str, str] = {}
 UPWARD_IMPORTS: dict[tuple[str, str], str] = {}
-MESSAGES_WITHOUT_HANDLER: dict[str, str] = {}
+MESSAGES_WITHOUT_HANDLER = {
+    "sasl_authenticate": "the client speaks it with other brokers; ours has no SASL listener",
+    "sasl_handshake": "the client speaks it with other brokers; ours has no SASL listener",
+}
 HANDLERS_WITHOUT_MESSAGE: dict[str, str] = {}
 
 

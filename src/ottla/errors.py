@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import Enum, IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 
 class Action(Enum):
@@ -296,6 +296,9 @@ class ErrorCode(IntEnum):
     SHARE_SESSION_LIMIT_REACHED = 133, True, _RETRY, "The broker has no room for a share session."
 
 
+_ERRORS_SHOWN = 5
+
+
 class OttlaError(Exception):
     """Every exception that Ottla raises on purpose."""
 
@@ -377,6 +380,15 @@ class FatalError(KafkaError):
     """The client that raised this can do nothing more; close it."""
 
 
+class TlsError(FatalError):
+    """The broker's certificate is not trusted, it does not accept ours, or no TLS can be agreed on."""
+
+    def __str__(self) -> str:
+        # TLS has no code of its own; the one of failed authentication says what to do.
+        where = ", ".join(f"{key}={value}" for key, value in self.context.items())
+        return f"TLS failed: {self.message}" + (f" [{where}]" if where else "")
+
+
 class TimedOutError(RetriableError, TimeoutError):
     """Nothing came of a call in the time that it had; `except TimeoutError` catches it too."""
 
@@ -444,6 +456,29 @@ class LogTruncationError(OffsetOutOfRangeError):
         super().__init__(offsets, reason)
         self.diverging_offsets = dict(diverging_offsets)
         self.args = (self.offsets, self.diverging_offsets, reason)
+
+
+class PartialFailureError(KafkaError):
+    """Some of the things that a call named failed: `errors` by thing; `results` has all the others.
+
+    A call that names a single thing raises that thing's own error instead. The code is that of the first error.
+    """
+
+    def __init__(
+        self, results: Mapping[Any, Any], errors: Mapping[Any, KafkaError], of: str = "calls"
+    ) -> None:
+        self.results = dict(results)
+        self.errors = dict(errors)
+        first = next(iter(self.errors.values()))
+        shown = [f"{thing}: {error}" for thing, error in self.errors.items()][:_ERRORS_SHOWN]
+        more = len(self.errors) - len(shown)
+        total = len(self.results) + len(self.errors)
+        reason = f"{len(self.errors)} of {total} {of} failed: " + "; ".join(shown)
+        super().__init__(first.code, reason + (f"; and {more} more" if more else ""))
+        self.args = (self.results, self.errors, of)
+
+    def __str__(self) -> str:
+        return self.message
 
 
 def _partition_text(partition: tuple[str, int]) -> str:

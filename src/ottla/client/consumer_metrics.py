@@ -24,6 +24,7 @@ class ConsumerMetrics(Metrics):
         self._subscriptions = subscriptions
         self._reads_committed = reads_committed
         self.last_poll_ms: float | None = None
+        self.last_progress_ms: float | None = None
         self._records = self.meter("records-consumed")
         self._bytes = self.meter("bytes-consumed")
         self._fetches = self.meter("fetch")
@@ -42,6 +43,10 @@ class ConsumerMetrics(Metrics):
         if self.last_poll_ms is not None:
             self._between_polls.record(now_ms - self.last_poll_ms)
         self.last_poll_ms = now_ms
+
+    def progressed(self) -> None:
+        """Positions moved on."""
+        self.last_progress_ms = self.now_ms()
 
     def fetched(self, latency_ms: float, throttle_ms: float, size_bytes: int) -> None:
         """A broker answered a fetch with so many bytes of records."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import struct
 from collections import deque
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, NamedTuple, cast
 
+from ottla.client.security.failures import not_kafka, tls_failure
 from ottla.errors import ErrorCode, KafkaError, TimedOutError, exception_for
 from ottla.model import Endpoint
 from ottla.wire.compile import decode_message
@@ -20,10 +22,16 @@ from ottla.wire.types import MalformedMessageError
 
 _CORRELATION_ID = struct.Struct(">i")
 _SMALL_BUFFER_BYTES = 64 * 1024
+# A peer can say what it likes: beyond this, memory is taken as the bytes arrive.
+_TRUSTED_BYTES = 16 * 1024 * 1024
 _SHORTEST_ANSWER_BYTES = 4
-# As in Kafka's client, which takes any size; a peer that speaks no Kafka asks for more.
-_LONGEST_ANSWER_BYTES = 2**31 - 1
 _CORRELATION_IDS = 2**31 - 1
+# How long what was written without waiting for an answer may take to leave when we close.
+_LAST_WRITES_SECONDS = 2.0
+
+# A group's coordinator has a connection of its own (as in Kafka's client): a heartbeat must not wait behind a
+# fetch that the broker holds back until there are records. Its node id counts down from here.
+COORDINATOR_IDS = 2**31 - 1
 
 Decode = Callable[[memoryview], Any]
 
@@ -46,6 +54,13 @@ class _Waiting(NamedTuple):
     sent: float
 
 
+class _Held(NamedTuple):
+    """A request that has to wait until the broker knows again who we are."""
+
+    frame: bytes
+    waiting: _Waiting | None
+
+
 class Connection(asyncio.BufferedProtocol):
     """Sends requests in the order of the calls and gives each its answer.
 
@@ -60,6 +75,7 @@ class Connection(asyncio.BufferedProtocol):
         client_id: str | None,
         request_timeout_ms: float,
         on_lost: Callable[[Connection, KafkaError], None],
+        protocol: str = "PLAINTEXT",
     ) -> None:
         self.endpoint = endpoint
         self.node_id = node_id
@@ -72,10 +88,15 @@ class Connection(asyncio.BufferedProtocol):
         self._client_id = client_id
         self._request_timeout_ms = request_timeout_ms
         self._on_lost = on_lost
+        self._protocol = protocol
         self._loop = asyncio.get_running_loop()
+        self.gone: asyncio.Future[None] = self._loop.create_future()
+        """Done when the socket is closed."""
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[_Waiting] = deque()
+        self._held: list[_Held] | None = None
         self._next_id = 0
+        self._answers = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._buffer = bytearray(_SMALL_BUFFER_BYTES)
@@ -83,13 +104,20 @@ class Connection(asyncio.BufferedProtocol):
         self._filled = 0
         self._large: bytearray | None = None
         self._large_filled = 0
+        self._large_size = 0
 
     # What is sent
 
     @property
     def in_flight(self) -> int:
         """How many requests wait for their answers."""
-        return len(self._waiting)
+        held = 0 if self._held is None else sum(each.waiting is not None for each in self._held)
+        return len(self._waiting) + held
+
+    @property
+    def unsent_bytes(self) -> int:
+        """How much of what was sent the operating system has not taken yet."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def version_of(self, request_class: type[Any], at_most: int | None = None) -> int:
         """The newest version of a request that both sides speak."""
@@ -118,35 +146,80 @@ class Connection(asyncio.BufferedProtocol):
         self, request: Any, version: int, decode: Decode, timeout_ms: float | None = None
     ) -> asyncio.Future[Any]:
         """As `send`, for answers that need a reading of their own."""
-        answer: asyncio.Future[Any] = self._loop.create_future()
         api = _api_name(type(request))
         if self.closed is not None:
-            answer.set_exception(self._lost_error(api))
-            return answer
-        now = self._loop.time()
-        limit_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
-        correlation_id = self._write(request, version)
-        deadline = now + limit_ms / 1000
-        self._waiting.append(_Waiting(correlation_id, api, decode, answer, deadline, now))
-        self.last_used = now
-        if self._timer is None or deadline < self._timer_at:
-            self._set_timer(deadline)
-        return answer
+            return self._failed(api)
+        frame, correlation_id = self._frame(request, version)
+        waiting = self._expect(correlation_id, api, decode, timeout_ms)
+        if self._held is not None:
+            self._held.append(_Held(frame, waiting))
+        else:
+            self._waiting.append(waiting)
+            self._write(frame)
+        self.last_used = waiting.sent
+        return waiting.answer
 
     def send_unanswered(self, request: Any, version: int) -> None:
         """Send a request that the broker will not answer: Produce with acks=0."""
         if self.closed is not None:
             raise self._lost_error(_api_name(type(request)))
-        self._write(request, version)
+        frame, _ = self._frame(request, version)
+        if self._held is not None:
+            self._held.append(_Held(frame, None))
+        else:
+            self._write(frame)
         self.last_used = self._loop.time()
 
-    def _write(self, request: Any, version: int) -> int:
+    def hold(self) -> None:
+        """Keep requests back, but for those of `send_ahead`, until `release`."""
+        if self._held is None:
+            self._held = []
+
+    def release(self) -> None:
+        """Send what was kept back, in the order of the calls."""
+        held, self._held = self._held, None
+        for frame, waiting in held or ():
+            if waiting is not None:
+                self._waiting.append(waiting)
+            self._write(frame)
+
+    def send_ahead(self, request: Any, version: int) -> asyncio.Future[Any]:
+        """Send a request of the authentication, which is before all others."""
+        api = _api_name(type(request))
+        if self.closed is not None:
+            return self._failed(api)
+        frame, correlation_id = self._frame(request, version)
+        waiting = self._expect(correlation_id, api, decoder_of(type(request), version), None)
+        self._waiting.append(waiting)
+        self._write(frame)
+        return waiting.answer
+
+    def _frame(self, request: Any, version: int) -> tuple[bytes, int]:
         correlation_id = self._next_id
         self._next_id = (correlation_id + 1) % _CORRELATION_IDS
-        frame = frame_request(request, version, correlation_id, self._client_id)
+        return frame_request(request, version, correlation_id, self._client_id), correlation_id
+
+    def _expect(
+        self, correlation_id: int, api: str, decode: Decode, timeout_ms: float | None
+    ) -> _Waiting:
+        now = self._loop.time()
+        limit_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
+        deadline = now + limit_ms / 1000
+        if self._timer is None or deadline < self._timer_at:
+            self._set_timer(deadline)
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        return _Waiting(correlation_id, api, decode, answer, deadline, now)
+
+    def _failed(self, api: str) -> asyncio.Future[Any]:
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        answer.set_exception(self._lost_error(api))
+        # The caller may have gone before it looks.
+        answer.exception()
+        return answer
+
+    def _write(self, frame: bytes) -> None:
         assert self._transport is not None, "requests are sent after the connection was made"
         self._transport.write(frame)
-        return correlation_id
 
     @property
     def tcp_socket(self) -> socket.socket:
@@ -169,23 +242,22 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._large is not None:
-            self._large_filled += nbytes
-            if self._large_filled == len(self._large):
-                frame, self._large = self._large, None
-                self._answered(memoryview(frame))
+            self._large_updated(nbytes)
             return
         end = self._filled + nbytes
         at = 0
         while end - at >= SIZE_BYTES:
             (size,) = read_size(self._view, at)
-            if not _SHORTEST_ANSWER_BYTES <= size <= _LONGEST_ANSWER_BYTES:
-                self._broken(f"it sent a frame of {size} bytes: it does not seem to speak Kafka")
-                return
             start = at + SIZE_BYTES
+            stranger = not_kafka(bytes(self._view[at:start])) if not self._answers else None
+            if stranger is not None or size < _SHORTEST_ANSWER_BYTES:
+                self._broken(stranger or f"it sent a frame of {size} bytes, which no answer has")
+                return
             if start + size > end:
                 if SIZE_BYTES + size > _SMALL_BUFFER_BYTES:
                     # Received in place from here on: an answer with records is not copied again.
-                    self._large = bytearray(size)
+                    self._large = bytearray(min(size, _TRUSTED_BYTES))
+                    self._large_size = size
                     self._large_filled = end - start
                     self._large[: self._large_filled] = self._view[start:end]
                     at = end
@@ -198,6 +270,18 @@ class Connection(asyncio.BufferedProtocol):
         if at and self._filled:
             self._buffer[: self._filled] = self._buffer[at:end]
 
+    def _large_updated(self, nbytes: int) -> None:
+        assert self._large is not None
+        self._large_filled += nbytes
+        if self._large_filled == self._large_size:
+            frame, self._large = self._large, None
+            self._answered(memoryview(frame))
+        elif self._large_filled == len(self._large):
+            # The loop still has a view of the full one, so it cannot grow in place.
+            larger = bytearray(min(self._large_size, 2 * len(self._large)))
+            larger[: self._large_filled] = self._large
+            self._large = larger
+
     def _answered(self, frame: memoryview) -> None:
         if not self._waiting:
             self._broken("it answered a request that was not sent")
@@ -209,25 +293,49 @@ class Connection(asyncio.BufferedProtocol):
             return
         try:
             response = waiting.decode(frame)
-        except (MalformedMessageError, struct.error, IndexError) as error:
+        except (MalformedMessageError, struct.error, IndexError, ValueError) as error:
             self._broken(f"its answer to {waiting.api} makes no sense: {error}")
             return
         self._waiting.popleft()
+        self._answers += 1
+        self.last_used = now = self._loop.time()
         throttle_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
-            self.throttled_until = self._loop.time() + throttle_ms / 1000
+            # A pause that the broker asked for is not made shorter by a later answer.
+            self.throttled_until = max(self.throttled_until, now + throttle_ms / 1000)
         if not waiting.answer.done():
             waiting.answer.set_result(response)
 
     # How it ends
 
     def connection_lost(self, exc: Exception | None) -> None:
-        why = f"the connection broke: {exc}" if exc else "the broker closed the connection"
-        self._broken(why)
+        if isinstance(exc, ssl.SSLError):
+            # With TLS 1.3 the broker looks at our certificate after we are done.
+            self._end(tls_failure(exc, self._broker_name()))
+        elif exc is not None:
+            self._broken(f"the connection broke: {exc}")
+        elif self._answers <= 1:
+            self._broken(
+                "the broker closed the connection at once; perhaps it does not expect "
+                f"security.protocol={self._protocol} on this port"
+            )
+        else:
+            self._broken("the broker closed the connection")
+        if not self.gone.done():
+            self.gone.set_result(None)
 
     def close(self, why: str = "the client was closed") -> None:
-        """Close, telling all that wait."""
+        """Close, telling all that wait; what was written before still leaves."""
+        transport = self._transport
+        if self.closed is None and transport is not None and transport.get_write_buffer_size():
+            self._loop.call_later(_LAST_WRITES_SECONDS, transport.abort)
+            self._transport = None
+            transport.close()
         self._broken(why)
+
+    def fail(self, error: KafkaError) -> None:
+        """Close, giving this error to all that wait."""
+        self._end(error)
 
     def _broken(self, why: str) -> None:
         self._end(
@@ -245,6 +353,8 @@ class Connection(asyncio.BufferedProtocol):
             self._timer = None
         if self._transport is not None:
             self._transport.abort()
+        held, self._held = self._held, None
+        self._waiting.extend(each.waiting for each in held or () if each.waiting is not None)
         while self._waiting:
             waiting = self._waiting.popleft()
             if not waiting.answer.done():
@@ -262,27 +372,30 @@ class Connection(asyncio.BufferedProtocol):
     def _check_timeouts(self) -> None:
         self._timer = None
         now = self._loop.time()
-        late = [waiting for waiting in self._waiting if waiting.deadline <= now]
+        held = [each.waiting for each in self._held or () if each.waiting is not None]
+        late = [waiting for waiting in (*self._waiting, *held) if waiting.deadline <= now]
         if late:
             waited_ms = round((now - late[0].sent) * 1000)
             message = f"{late[0].api} was not answered within {waited_ms} ms."
             # As in Kafka's client: what comes later could not be told from answers to newer requests
             # by the time, and the broker may be stuck.
             self._end(TimedOutError(message=message, context={"broker": self._broker_name()}))
-        elif self._waiting:
-            self._set_timer(min(waiting.deadline for waiting in self._waiting))
+        elif self._waiting or held:
+            self._set_timer(min(waiting.deadline for waiting in (*self._waiting, *held)))
 
     def _lost_error(self, api: str) -> KafkaError:
         assert self.closed is not None
-        if isinstance(self.closed, TimedOutError):
-            return TimedOutError(message=self.closed.message, context=self._context(api))
-        return exception_for(self.closed.code, self.closed.message, **self._context(api))
+        return type(self.closed)(self.closed.code, self.closed.message, self._context(api))
 
     def _context(self, api: str) -> dict[str, object]:
         return {"api": api, "broker": self._broker_name()}
 
     def _broker_name(self) -> str:
-        return f"{self.node_id} at {self.endpoint}" if self.node_id >= 0 else str(self.endpoint)
+        if self.node_id < 0:
+            return str(self.endpoint)
+        is_coordinator = self.node_id > COORDINATOR_IDS // 2
+        node_id = COORDINATOR_IDS - self.node_id if is_coordinator else self.node_id
+        return f"{node_id} at {self.endpoint}"
 
 
 def _api_name(request_class: type[Any]) -> str:

@@ -70,7 +70,9 @@ class Consumer:
     Made on a running loop. One task uses it at a time; only `wakeup` may be called by others.
     """
 
-    def __init__(self, config: Mapping[str, object] | None = None, /, **options: object) -> None:
+    def __init__(
+        self, config: Mapping[str, object] | ConsumerConfig | None = None, /, **options: object
+    ) -> None:
         try:
             self._loop = asyncio.get_running_loop()
         except RuntimeError:

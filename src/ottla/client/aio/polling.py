@@ -93,6 +93,7 @@ class Polling:
             self.fetcher.is_wanted = False
 
     async def _hand_over(self, collected: Collected) -> ConsumerRecords:
+        self._metrics.progressed()
         records = ConsumerRecords(collected.records, collected.next_offsets)
         if not self._interceptors:
             return records

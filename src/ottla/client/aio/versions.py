@@ -23,8 +23,18 @@ async def ask_versions(connection: Connection) -> ApiVersionsResponse:
     )
     response = await _ask(connection, request, version)
     if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+        # Brokers before Kafka 2.4 do not say which versions they know.
         spoken = _ranges(response).get(info_of(ApiVersionsRequest).api_key, VersionRange(0, 0))
-        response = await _ask(connection, request, min(spoken.highest, version - 1))
+        response = await _ask(connection, request, max(0, min(spoken.highest, version - 1)))
+    return _learn(connection, response)
+
+
+async def ask_versions_before_sasl(connection: Connection) -> ApiVersionsResponse:
+    """As `ask_versions`, while the broker could take an unknown version for a step of Kerberos."""
+    return _learn(connection, await _ask(connection, ApiVersionsRequest(), 0))
+
+
+def _learn(connection: Connection, response: ApiVersionsResponse) -> ApiVersionsResponse:
     if response.error_code:
         raise exception_for(
             response.error_code, None, api="ApiVersions", broker=str(connection.endpoint)

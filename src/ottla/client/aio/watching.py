@@ -65,7 +65,7 @@ class Watchdog:
             reasons=reasons,
             seconds_since_poll=self._seconds_since(self._metrics.last_poll_ms),
             seconds_since_heartbeat=since_heartbeat,
-            seconds_since_progress=self._seconds_since(self._watch.progress_ms),
+            seconds_since_progress=self._seconds_since(self._metrics.last_progress_ms),
             lag=self._metrics.lags(),
         )
 

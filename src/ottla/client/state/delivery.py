@@ -33,3 +33,8 @@ class Delivery:
         left = [record for record in self.iterator if record[:2] != partition]
         self._records = left
         self.iterator = iter(left)
+
+    def clear(self) -> None:
+        """Hand out nothing any more, to those either who iterate already."""
+        for _ in self.iterator:
+            pass

@@ -22,8 +22,6 @@ class StallWatch:
         self._reads_committed = reads_committed
         self._seen: dict[TopicPartition, _Seen] = {}
         self._told: dict[TopicPartition, None] = {}
-        self.progress_ms: float | None = None
-        """When a position was last seen to move."""
 
     def look(self, states: Mapping[TopicPartition, AssignedPartition], now_ms: float) -> None:
         """Takes note of the positions."""
@@ -34,8 +32,6 @@ class StallWatch:
             if before is not None and before.offset == offset and not self._rests(state):
                 seen[partition] = before
                 continue
-            if before is not None and before.offset != offset:
-                self.progress_ms = now_ms
             seen[partition] = _Seen(offset, now_ms)
         self._seen = seen
         self._told = {p: None for p in self._told if p in seen and self._is_late(p, now_ms)}

@@ -81,7 +81,7 @@ class SubscriptionState:
         self._topics = {}
         self._group_topics = {}
         self._assigned = {}
-        self.delivery = Delivery()
+        self.delivery.clear()
         self.assignment_id += 1
 
     @property

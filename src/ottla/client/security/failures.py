@@ -1,0 +1,50 @@
+"""What went wrong when two sides did not expect each other's protocol, in words that help."""
+
+from __future__ import annotations
+
+import ssl
+
+from ottla.errors import ErrorCode, TlsError
+
+_TLS_ALERT = b"\x15\x03"
+_TLS_HANDSHAKE = b"\x16\x03"
+_HTTP = b"HTTP"
+
+# OpenSSL's reasons that have a cause which its words do not tell.
+_TLS_REASONS = {
+    "WRONG_VERSION_NUMBER": "the broker does not speak TLS on this port: set security.protocol "
+    "to PLAINTEXT or SASL_PLAINTEXT, or use its SSL port",
+    "UNSUPPORTED_PROTOCOL": "the broker speaks no version of TLS of ssl.enabled.protocols",
+    "TLSV1_ALERT_PROTOCOL_VERSION": "the broker speaks no version of TLS of ssl.enabled.protocols",
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "the broker wants a certificate of the client: "
+    "give ssl.keystore.location",
+    "TLSV1_ALERT_UNKNOWN_CA": "the broker does not trust who signed the client's certificate",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "the broker wants a certificate of the client, or refuses the "
+    "one that it got: see ssl.keystore.location",
+    "SSLV3_ALERT_HANDSHAKE_FAILURE": "the two sides have no cipher suite in common, or the broker "
+    "wants a certificate of the client",
+}
+
+
+def not_kafka(start: bytes) -> str | None:
+    """What a peer seems to speak whose first four bytes cannot begin an answer of Kafka's."""
+    if start.startswith((_TLS_ALERT, _TLS_HANDSHAKE)):
+        return "the broker seems to expect SSL on this port: see security.protocol"
+    if start == _HTTP:
+        return "it speaks HTTP and not Kafka: use the port of Kafka's protocol"
+    if start[0] & 0x80:
+        return "it does not speak Kafka"
+    return None
+
+
+def tls_failure(error: ssl.SSLError, broker: str) -> TlsError:
+    """The error for the caller: none of these goes away by trying again."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        why = (
+            f"the broker's certificate is not accepted: {error.verify_message} "
+            "(see ssl.truststore.location and ssl.endpoint.identification.algorithm)"
+        )
+    else:
+        reason = getattr(error, "reason", None) or str(error)
+        why = _TLS_REASONS.get(reason, reason)
+    return TlsError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"{why}.", {"broker": broker})

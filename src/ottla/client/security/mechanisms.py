@@ -1,0 +1,98 @@
+"""What a client says in a SASL exchange: PLAIN (RFC 4616) and OAUTHBEARER (RFC 7628)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
+
+from ottla.errors import ErrorCode, KafkaError, exception_for
+
+PLAIN = "PLAIN"
+OAUTHBEARER = "OAUTHBEARER"
+
+_SEPARATOR = "\x01"
+_TOKEN = re.compile(r"[-_~+/.a-zA-Z0-9]+=*", re.ASCII)
+_EXTENSION_NAME = re.compile(r"[A-Za-z]+", re.ASCII)
+_EXTENSION_VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
+_SHOWN_CHARS = 300
+
+
+class Mechanism(Protocol):
+    """The client's side of one exchange."""
+
+    name: str
+
+    def first(self) -> bytes:
+        """What the client says unasked."""
+
+    def respond(self, challenge: bytes) -> bytes | None:
+        """The answer to what the server said; None where nothing is left to be said."""
+
+
+def refused(message: str) -> KafkaError:
+    """Authentication failed; the client should not go on."""
+    return exception_for(ErrorCode.SASL_AUTHENTICATION_FAILED, message)
+
+
+class Plain:
+    """The name and the password as they are: for encrypted connections."""
+
+    name = PLAIN
+
+    def __init__(self, username: str, password: str) -> None:
+        if "\0" in username or "\0" in password:
+            raise refused("A name or password with a zero character cannot be sent with PLAIN.")
+        self._username = username
+        self._password = password
+
+    def first(self) -> bytes:
+        return f"\0{self._username}\0{self._password}".encode()
+
+    def respond(self, challenge: bytes) -> bytes | None:
+        if challenge:
+            raise refused("The broker asked for more than PLAIN has to say.")
+        return None
+
+
+class Token(NamedTuple):
+    """What a callback for OAUTHBEARER gives: the token, and extensions that the broker wants (KIP-342)."""
+
+    value: str
+    extensions: Mapping[str, str] = MappingProxyType({})
+
+    def __repr__(self) -> str:
+        return "Token(value=(hidden))"
+
+
+class OAuthBearer:
+    """A token that somebody gave to the client."""
+
+    name = OAUTHBEARER
+
+    def __init__(self, token: Token) -> None:
+        if not _TOKEN.fullmatch(token.value):
+            raise refused("The token for OAUTHBEARER has characters that no token has.")
+        for name, value in token.extensions.items():
+            # "auth" is the token itself.
+            if not _EXTENSION_NAME.fullmatch(name) or name == "auth":
+                raise refused(f"{name!r} cannot be the name of a SASL extension.")
+            if not _EXTENSION_VALUE.fullmatch(value):
+                raise refused(f"The SASL extension {name} has a value that cannot be sent.")
+        self._token = token
+        self._complaint: str | None = None
+
+    def first(self) -> bytes:
+        pairs = [f"auth=Bearer {self._token.value}"]
+        pairs += (f"{name}={value}" for name, value in self._token.extensions.items())
+        return ("n,," + "".join(_SEPARATOR + pair for pair in pairs) + _SEPARATOR * 2).encode()
+
+    def respond(self, challenge: bytes) -> bytes | None:
+        if self._complaint is not None:
+            raise refused(f"The broker does not accept the token: {self._complaint}")
+        if not challenge:
+            return None
+        # A refusal comes as JSON, and the exchange ends after an empty message (RFC 7628, 3.2.3).
+        self._complaint = challenge.decode(errors="replace")[:_SHOWN_CHARS]
+        return _SEPARATOR.encode()
