@@ -116,7 +116,9 @@ class Network:
         if self._fatal is not None:
             raise self._fatal
         try:
-            await asyncio.wait_for(asyncio.shield(self._answer), timeout_ms / 1000)
+            # Not wait_for: in Python 3.11 it loses a cancellation that comes together with the answer.
+            async with asyncio.timeout(timeout_ms / 1000):
+                await asyncio.shield(self._answer)
         except TimeoutError:
             raise self._no_metadata(timeout_ms) from None
 
@@ -163,7 +165,8 @@ class Network:
             if wait_ms > 0:
                 self._wake.clear()
                 with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), wait_ms / 1000)
+                    async with asyncio.timeout(wait_ms / 1000):
+                        await self._wake.wait()
                 continue
             try:
                 await self._refresh()
