@@ -115,7 +115,7 @@ class RecordFuture:
             raise error
         return self._metadata(batch, index)
 
-    def exception(self, timeout: float | None = None) -> BaseException | None:
+    def exception(self, timeout: float | None = None) -> Exception | None:
         """Why the record was not written; None if it was."""
         batch, index = self._wait(timeout)
         return batch.error_of(index)

@@ -260,8 +260,8 @@ class Writer:
         if not interceptors.sees_acknowledgements:
             return on_delivery
 
-        def tell(metadata: RecordMetadata | None, error: BaseException | None) -> None:
-            interceptors.on_acknowledgement(metadata, error)  # type: ignore[arg-type]
+        def tell(metadata: RecordMetadata | None, error: Exception | None) -> None:
+            interceptors.on_acknowledgement(metadata, error)
             if on_delivery is not None:
                 on_delivery(metadata, error)
 
