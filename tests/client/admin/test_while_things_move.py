@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
+from tests.broker.requests import eventually
 
 import ottla
 from ottla.client.admin_model import NewTopic, OffsetSpec
 from ottla.client.blocking.admin import Admin
+from ottla.errors import ErrorCode, PartialFailureError
 from ottla.model import TopicPartition, coordinator_partition
 
 CALLS, MOST_CALLS, RETRIES = 20, 2000, 5
@@ -113,3 +116,22 @@ def test_calls_go_on_when_the_controller_dies() -> None:
         assert controller not in found.nodes
         assert found.controller in found.nodes
         assert sorted(admin.describe_log_dirs()) == broker.node_ids
+
+
+def test_a_broker_that_has_gone_is_not_waited_for() -> None:
+    with (
+        ottla.Broker(nodes=3) as broker,
+        Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
+    ):
+        admin.create_topics([NewTopic("any", 1)])
+        assert sorted(admin.describe_log_dirs([2, 3])) == [2, 3]
+        broker.kill_node(2)
+        began = time.monotonic()
+        with pytest.raises(PartialFailureError) as error:
+            admin.describe_log_dirs([1, 2, 3])
+        assert list(error.value.results) == [1, 3]
+        assert error.value.errors[2].code is ErrorCode.BROKER_NOT_AVAILABLE
+        assert time.monotonic() - began < 10
+        broker.start_node(2)
+        assert eventually(lambda: len(admin.describe_cluster().nodes) == 3)
+        assert list(admin.describe_log_dirs([2])) == [2]
