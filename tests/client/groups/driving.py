@@ -101,7 +101,8 @@ class Driver:
         self.woken.clear()
         await self.member.poll()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.woken.wait(), 0.05)
+            async with asyncio.timeout(0.05):
+                await self.woken.wait()
 
     def start_polling(self) -> asyncio.Task[None]:
         async def poll() -> None:
