@@ -93,6 +93,7 @@ def test_groups_are_found_though_their_coordinators_move(three: ottla.Broker, ad
         found = admin.list_consumer_group_offsets(groups)
         offsets = [one[TopicPartition("committed", 0)] for one in found.values()]
         assert offsets == [(number, "", None)] * len(groups)
+        assert list(admin.describe_consumer_groups(groups)) == groups
 
     partitions = [coordinator_partition(group, 50) for group in groups]
     with meanwhile(Mover(three, "__consumer_offsets", partitions)):
