@@ -1,10 +1,13 @@
-"""All questions about brokers in one run: `make bench`, or python -m benchmarks."""
+"""All questions about brokers and clients in one run: `make bench`, or python -m benchmarks."""
 
 from __future__ import annotations
 
+from benchmarks.client_comparison import run_question
 from benchmarks.run import run
 
 from benchmarks import (
+    bench_client_consume,
+    bench_client_produce,
     bench_commit_latency,
     bench_fetch,
     bench_group_load,
@@ -31,3 +34,6 @@ if __name__ == "__main__":
         *bench_commit_latency.ROWS,
     ]
     run("transactions", transaction_rows, starts=1, find_peers=bench_transactions.find_peers)
+    # Here the clients are compared, each in a process of its own.
+    run_question(bench_client_produce.QUESTION)
+    run_question(bench_client_consume.QUESTION)

@@ -27,8 +27,8 @@ LAYERS = [
     ["cli"],
     ["testing"],
 ]
-# The package itself and `python -m ottla` stand above all layers.
-TOP = {"__init__", "__main__"}
+# The package itself, what else it exports and `python -m ottla` stand above all layers.
+TOP = {"__init__", "__main__", "aio", "assignors"}
 
 CORE_MAY_IMPORT = {
     *("errors", "model", "config", "wire", "records", "core"),

@@ -3,53 +3,56 @@
 import ottla
 
 with ottla.Broker() as broker:
-    print(broker.bootstrap_servers)
+    with ottla.Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send("orders", value=b"one espresso")
+
+The same clients for asyncio are in `ottla.aio`.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+# What type checkers read is in __init__.pyi.
 
 from ottla.version import VERSION
 
-if TYPE_CHECKING:
-    from ottla.broker.embedded import Broker
-    from ottla.errors import (
-        AbortableError,
-        ConfigError,
-        ErrorCode,
-        FatalError,
-        IllegalStateError,
-        KafkaError,
-        OttlaError,
-        RetriableError,
-    )
-    from ottla.model import TopicPartition
-
 __version__ = VERSION
 
-# Imported on first use, so that `import ottla` and the command line start quickly.
-_HOMES = {"Broker": "ottla.broker.embedded", "TopicPartition": "ottla.model"}
+# Where names live. They are imported on first use, so that `import ottla` and the command line start quickly.
+_NAMES = {
+    "ottla.broker.embedded": "Broker",
+    "ottla.client.admin_model": """
+        AbortTransactionSpec AclOperation AlterConfig AlterConfigOperation ConfigEntry ConfigResource ConfigSource
+        ConfigSynonym ConfigType CreatedTopic ElectionType EpochEnd GroupDescription GroupListing GroupState GroupType
+        IsolationLevel ListedOffset MemberDescription MemberToRemove NewPartitions NewTopic OffsetSpec
+        PartitionReassignment ProducerIdAndEpoch ResourceType TopicDescription TopicListing TopicPartitionInfo
+        TransactionDescription TransactionListing TransactionState""",
+    "ottla.client.blocking.admin": "Admin",
+    "ottla.client.blocking.consumer": "Consumer",
+    "ottla.client.blocking.producer": "Producer",
+    "ottla.client.model": """
+        ConsumerGroupMetadata ConsumerRecord ConsumerRecords Headers Node OffsetAndMetadata OffsetAndTimestamp
+        PartitionInfo ProducerRecord RecordMetadata""",
+    "ottla.client.state.metadata": "Cluster",
+    "ottla.errors": """
+        AbortableError CommitFailedError ConfigError DeserializationError ErrorCode FatalError IllegalStateError
+        KafkaError NoOffsetError OttlaError RetriableError SerializationError TimedOutError WakeupError""",
+    "ottla.model": "TopicPartition",
+}
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
+_MODULES = ("aio", "assignors")
 
-__all__ = [
-    "AbortableError",
-    "Broker",
-    "ConfigError",
-    "ErrorCode",
-    "FatalError",
-    "IllegalStateError",
-    "KafkaError",
-    "OttlaError",
-    "RetriableError",
-    "TopicPartition",
-]
+__all__ = sorted(_HOMES)
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'ottla' has no attribute {name!r}")
+def __getattr__(name: str) -> object:
     from importlib import import_module
 
-    value = getattr(import_module(_HOMES.get(name, "ottla.errors")), name)
+    if name in _MODULES:
+        return import_module(f"ottla.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'ottla' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *_MODULES, "__version__", "__doc__"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import Enum, IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 
 class Action(Enum):
@@ -296,6 +296,9 @@ class ErrorCode(IntEnum):
     SHARE_SESSION_LIMIT_REACHED = 133, True, _RETRY, "The broker has no room for a share session."
 
 
+_ERRORS_SHOWN = 5
+
+
 class OttlaError(Exception):
     """Every exception that Ottla raises on purpose."""
 
@@ -417,6 +420,65 @@ class NoOffsetError(AbortableError):
         )
         super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, reason)
         self.args = (self.partitions, reason)
+
+
+class OffsetOutOfRangeError(AbortableError):
+    """Positions are outside what the partitions hold, and auto.offset.reset is none."""
+
+    def __init__(self, offsets: Mapping[tuple[str, int], int], message: str | None = None) -> None:
+        self.offsets = dict(offsets)
+        names = ", ".join(f"{_partition_text(p)} at {offset}" for p, offset in offsets.items())
+        reason = message or (
+            f"The positions are out of range: {names}. "
+            "Seek, or set auto.offset.reset to earliest or latest."
+        )
+        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, reason)
+        self.args = (self.offsets, reason)
+
+
+class LogTruncationError(OffsetOutOfRangeError):
+    """Records that were read before are gone after a change of leaders (KIP-320).
+
+    `diverging_offsets` says up to where the logs agree, for those partitions where that is known.
+    """
+
+    def __init__(
+        self,
+        offsets: Mapping[tuple[str, int], int],
+        diverging_offsets: Mapping[tuple[str, int], int],
+        message: str | None = None,
+    ) -> None:
+        names = ", ".join(f"{_partition_text(p)} at {offset}" for p, offset in offsets.items())
+        reason = message or (
+            f"The log was truncated below the positions: {names}. "
+            "Seek, or set auto.offset.reset to earliest or latest."
+        )
+        super().__init__(offsets, reason)
+        self.diverging_offsets = dict(diverging_offsets)
+        self.args = (self.offsets, self.diverging_offsets, reason)
+
+
+class PartialFailureError(KafkaError):
+    """Some of the things that a call named failed: `errors` by thing; `results` has all the others.
+
+    A call that names a single thing raises that thing's own error instead. The code is that of the first error.
+    """
+
+    def __init__(
+        self, results: Mapping[Any, Any], errors: Mapping[Any, KafkaError], of: str = "calls"
+    ) -> None:
+        self.results = dict(results)
+        self.errors = dict(errors)
+        first = next(iter(self.errors.values()))
+        shown = [f"{thing}: {error}" for thing, error in self.errors.items()][:_ERRORS_SHOWN]
+        more = len(self.errors) - len(shown)
+        total = len(self.results) + len(self.errors)
+        reason = f"{len(self.errors)} of {total} {of} failed: " + "; ".join(shown)
+        super().__init__(first.code, reason + (f"; and {more} more" if more else ""))
+        self.args = (self.results, self.errors, of)
+
+    def __str__(self) -> str:
+        return self.message
 
 
 def _partition_text(partition: tuple[str, int]) -> str:

@@ -15,13 +15,14 @@ from tests.clients.java.agent import Agent, start_agent
 from tests.clients.java.driver import Java
 from tests.clients.kafka_python.driver import KafkaPython
 from tests.clients.kcat.driver import Kcat
+from tests.clients.ottla_client.driver import Ottla
 
 from ottla import Broker
 
 MakeDriver = Callable[[str], Driver]
 MakeTransactional = Callable[[str], TransactionalDriver]
 
-ADMINS = ["confluent-kafka", "kafka-python", "aiokafka", "java"]
+ADMINS = ["ottla", "confluent-kafka", "kafka-python", "aiokafka", "java"]
 CLIENTS = [*ADMINS, "kcat"]
 
 
@@ -37,7 +38,7 @@ def _make_transactional(name: str, request: pytest.FixtureRequest) -> MakeTransa
         agent: Agent = request.getfixturevalue("java_agent")
         return lambda bootstrap_servers: Java(bootstrap_servers, agent)
     makers: dict[str, MakeTransactional] = {
-        driver.name: driver for driver in (ConfluentKafka, KafkaPython, AioKafka)
+        driver.name: driver for driver in (Ottla, ConfluentKafka, KafkaPython, AioKafka)
     }
     return makers[name]
 

@@ -26,25 +26,37 @@ def _in_turn(now: list[str], in_campaigns: list[str]) -> list[ParameterSet]:
     return [*map(pytest.param, now), *later]
 
 
-COOPERATIVE = _in_turn(["confluent-cooperative", "java-cooperative"], ["kafka-python-cooperative"])
+COOPERATIVE = _in_turn(
+    ["ottla-cooperative", "confluent-cooperative", "java-cooperative"],
+    ["kafka-python-cooperative"],
+)
 CLIENTS_IN_TURN = _in_turn(
     [
+        "ottla-range",
+        "ottla-cooperative",
         "confluent-range",
         "confluent-roundrobin",
         "confluent-cooperative",
         "kafka-python",
         "aiokafka",
     ],
-    ["java-range", "java-cooperative", "kafka-python-cooperative", "aiokafka-sticky"],
+    [
+        "ottla-roundrobin",
+        "ottla-sticky",
+        "java-range",
+        "java-cooperative",
+        "kafka-python-cooperative",
+        "aiokafka-sticky",
+    ],
 )
 LIBRARIES_IN_TURN = _in_turn(
-    ["confluent-range", "kafka-python", "aiokafka"],
+    ["ottla-range", "confluent-range", "kafka-python", "aiokafka"],
     ["confluent-roundrobin", "confluent-cooperative", "java-cooperative", "aiokafka-sticky"],
 )
 # Versions of the messages that only Kafka's own client speaks make a difference to these.
 STATIC_IN_TURN = _in_turn(
-    ["confluent-range", "kafka-python", "aiokafka", "java-cooperative"],
-    ["confluent-roundrobin", "confluent-cooperative", "java-range"],
+    ["ottla-range", "confluent-range", "kafka-python", "aiokafka", "java-cooperative"],
+    ["ottla-cooperative", "confluent-roundrobin", "confluent-cooperative", "java-range"],
 )
 
 
@@ -107,7 +119,9 @@ def static_client(request: pytest.FixtureRequest) -> Client:
 
 
 # aiokafka gives its group.instance.id in JoinGroup only, so nobody can tell it that it is fenced.
-@pytest.fixture(params=_in_turn(["confluent-range", "kafka-python"], ["java-cooperative"]))
+@pytest.fixture(
+    params=_in_turn(["ottla-range", "confluent-range", "kafka-python"], ["java-cooperative"])
+)
 def fenced_client(request: pytest.FixtureRequest) -> Client:
     """Each client library in turn that hears of its fencing."""
     return _client(request)
@@ -116,7 +130,7 @@ def fenced_client(request: pytest.FixtureRequest) -> Client:
 @pytest.fixture
 def mixed_clients(request: pytest.FixtureRequest) -> list[Client]:
     """Clients of all libraries that are here, with the assignor that all of them have."""
-    found = [CLIENTS[name] for name in ("confluent-range", "kafka-python")]
+    found = [CLIENTS[name] for name in ("ottla-range", "confluent-range", "kafka-python")]
     found.append(replace(CLIENTS["aiokafka"], assignor="range"))
     if java_is_here():
         command = request.getfixturevalue("java_command")

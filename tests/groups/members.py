@@ -41,6 +41,10 @@ def _python(module: str) -> tuple[str, ...]:
 
 
 CLIENTS = {
+    "ottla-range": Client(_python("ottla_worker"), "range"),
+    "ottla-roundrobin": Client(_python("ottla_worker"), "roundrobin"),
+    "ottla-sticky": Client(_python("ottla_worker"), "sticky"),
+    "ottla-cooperative": Client(_python("ottla_worker"), "cooperative-sticky", True),
     "confluent-range": Client(_python("confluent_worker"), "range"),
     "confluent-roundrobin": Client(_python("confluent_worker"), "roundrobin"),
     "confluent-cooperative": Client(_python("confluent_worker"), "cooperative-sticky", True),

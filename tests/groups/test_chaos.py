@@ -104,7 +104,7 @@ def clients(request: pytest.FixtureRequest) -> list[Client]:
     if request.param == "eager":
         found: list[Client] = request.getfixturevalue("mixed_clients")
         return found
-    return [CLIENTS["confluent-cooperative"]]
+    return [CLIENTS["ottla-cooperative"], CLIENTS["confluent-cooperative"]]
 
 
 @pytest.mark.campaign

@@ -42,6 +42,7 @@ class Setting:
     producers: tuple[str, ...]
     # A client for each copier, and the group that it copies for.
     copiers: tuple[tuple[str, str], ...]
+    reader: str = "confluent"
 
 
 # Transactions of version 1 by real clients, and of version 2 by raw requests; each group copies everything.
@@ -53,6 +54,11 @@ OTHER_CAST = (
     ("aiokafka", "kafka-python"),
     (("confluent", "a"), ("aiokafka", "b"), ("kafka-python", "c")),
 )
+# Our own client: producers and copiers, members and all, of which one shares a group with librdkafka's.
+OUR_CAST = (
+    ("ottla", "confluent"),
+    (("ottla", "a"), ("confluent", "a"), ("ottla", "b"), ("ottla", "b")),
+)
 SETTINGS = {
     setting.name: setting
     for setting in (
@@ -60,6 +66,8 @@ SETTINGS = {
         Setting("three", ThreeNodes, *CAST),
         Setting("one-other", BrokerProcess, *OTHER_CAST),
         Setting("three-other", ThreeNodes, *OTHER_CAST),
+        Setting("one-ours", BrokerProcess, *OUR_CAST, reader="ottla"),
+        Setting("three-ours", ThreeNodes, *OUR_CAST, reader="ottla"),
     )
 }
 
@@ -140,6 +148,7 @@ class Round:
                 replace(
                     plain,
                     role="reader",
+                    client=self._setting.reader,
                     name=f"reader-{isolation}",
                     group="readers",
                     target=",".join(self._topics[1:]),

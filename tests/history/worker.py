@@ -13,17 +13,16 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, Final
+from typing import Final
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
 from tests.history.checker import COPY_OF
 from tests.history.client import Client, FailedError, Offsets, Then
-from tests.history.clients import WITH_MEMBERS, make_client
-from tests.history.confluent_client import consumer_of
+from tests.history.clients import WITH_MEMBERS, make_client, make_consumer
+from tests.history.consuming import GroupConsumer, NotNowError, Polled
 from tests.history.digest import Place
 from tests.history.events import READ_COMMITTED, Recorder
 
@@ -188,24 +187,22 @@ class Worker(ABC):
 class Polling:
     """A consumer's polls, noted in the order in which they and its rebalances happened."""
 
-    def __init__(self, consumer: Consumer, recorder: Recorder, isolation: str) -> None:
+    def __init__(self, consumer: GroupConsumer, recorder: Recorder, isolation: str) -> None:
         self._consumer = consumer
         self._recorder = recorder
         self._isolation = isolation
-        self._polled: list[tuple[Place, int, str]] = []
+        self._polled: list[Polled] = []
 
-    def poll(self) -> list[tuple[Place, int, str]]:
+    def poll(self) -> list[Polled]:
         """The next records; none from before a rebalance."""
         self._polled = []
         wait_seconds = 0.1
         while len(self._polled) < MAX_COPIES:
-            message: Any = self._consumer.poll(wait_seconds)
+            more = self._consumer.poll(wait_seconds)
             wait_seconds = 0
-            if message is None:
+            if not more:
                 break
-            if message.error() is None:
-                place = Place(message.topic(), message.partition())
-                self._polled.append((place, message.offset(), message.value().decode()))
+            self._polled += more
         polled = self._polled
         self.forget()
         return polled
@@ -243,17 +240,16 @@ class CopierWorker(Worker):
 
     def __init__(self, task: Task, recorder: Recorder) -> None:
         super().__init__(task, recorder)
-        self._consumer = consumer_of(task.bootstrap_servers, task.group, READ_COMMITTED)
+        self._consumer = make_consumer(task)
         self._polling = Polling(self._consumer, recorder, READ_COMMITTED)
 
     def run(self) -> None:
         client = make_client(self.task, self._consumer)
         transactions = Transactions(client, self.task, self.recorder)
         if self.task.client in WITH_MEMBERS:
-            self._consumer.subscribe([SOURCE], on_assign=self._take, on_revoke=self._give_up)
+            self._consumer.subscribe(SOURCE, self._take, self._polling.forget)
         else:
-            everything = [TopicPartition(SOURCE, number) for number in range(PARTITIONS)]
-            self._take(self._consumer, everything)
+            self._take([Place(SOURCE, number) for number in range(PARTITIONS)])
         while not self.must_stop():
             polled = self._polling.poll()
             if not polled:
@@ -266,7 +262,7 @@ class CopierWorker(Worker):
                 self._rewind()
         self._consumer.close()
 
-    def _copy(self, transactions: Transactions, polled: list[tuple[Place, int, str]]) -> None:
+    def _copy(self, transactions: Transactions, polled: list[Polled]) -> None:
         next_offsets: Offsets = {}
         for place, offset, value in polled:
             transactions.send(self.somewhere(self.task.target), f"{COPY_OF}{value}")
@@ -282,48 +278,32 @@ class CopierWorker(Worker):
         else:
             transactions.commit()
 
-    def _take(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Begins where the group has committed."""
+    def _take(self, places: Sequence[Place]) -> None:
+        """Begins where the group has committed; what was polled before is another member's to copy."""
         self._polling.forget()
-        consumer.assign(self._note_positions(consumer, partitions))
-
-    def _give_up(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """What was polled just now is another member's to copy."""
-        self._polling.forget()
-        consumer.unassign()
+        self._consumer.begin(self._note_positions(places))
 
     def _rewind(self) -> None:
         """Goes back to what is committed, after an abort."""
-        for position in self._note_positions(self._consumer, self._consumer.assignment()):
-            try:
-                self._consumer.seek(position)
-            except KafkaException:
-                # The partition is being taken away, or its fetcher is not there yet: take all anew.
-                self._take(self._consumer, self._consumer.assignment())
-                return
+        self._consumer.seek(self._note_positions(self._consumer.assignment()))
 
-    def _note_positions(
-        self, consumer: Consumer, partitions: list[TopicPartition]
-    ) -> list[TopicPartition]:
-        if not partitions:
-            return []
-        plain = [TopicPartition(one.topic, one.partition) for one in partitions]
+    def _note_positions(self, places: Sequence[Place]) -> dict[Place, int]:
+        if not places:
+            return {}
         while not self.must_stop():
             began = time.monotonic()
             try:
-                found = consumer.committed(plain, POSITION_SECONDS)
-            except KafkaException:
+                found = self._consumer.committed(places, POSITION_SECONDS)
+            except NotNowError:
                 continue
-            if any(one.error for one in found):
-                continue
-            offsets = [(one.topic, one.partition, max(one.offset, -1)) for one in found]
-            self.recorder.note("position", group=self.task.group, began=began, offsets=offsets)
-            for topic, partition, offset in offsets:
-                self.recorder.note("seek", topic=topic, partition=partition, offset=max(offset, 0))
-            return [
-                TopicPartition(topic, partition, max(offset, 0))
-                for topic, partition, offset in offsets
-            ]
+            listed = [(*place, offset) for place, offset in found.items()]
+            self.recorder.note("position", group=self.task.group, began=began, offsets=listed)
+            offsets = {place: max(offset, 0) for place, offset in found.items()}
+            for place, offset in offsets.items():
+                self.recorder.note(
+                    "seek", topic=place.topic, partition=place.partition, offset=offset
+                )
+            return offsets
         raise EndError("told to stop")
 
 
@@ -334,11 +314,11 @@ class ReaderWorker(Worker):
         task = self.task
         topics = [SOURCE, *task.target.split(",")]
         while not self.must_stop():
-            consumer = consumer_of(task.bootstrap_servers, task.group, task.isolation)
-            places = [TopicPartition(topic, n, 0) for topic in topics for n in range(PARTITIONS)]
+            consumer = make_consumer(task)
+            places = [Place(topic, n) for topic in topics for n in range(PARTITIONS)]
             for place in places:
                 self.recorder.note("seek", topic=place.topic, partition=place.partition, offset=0)
-            consumer.assign(places)
+            consumer.begin(dict.fromkeys(places, 0))
             polling = Polling(consumer, self.recorder, task.isolation)
             end = time.monotonic() + self.random.uniform(3, 12)
             while not self.must_stop() and time.monotonic() < end:

@@ -99,7 +99,8 @@ class _Encoding:
         try:
             # Java's UTF-16 and UTF-32 are big-endian, UTF-16 with a mark; Python's are the machine's.
             if self.encoding == "utf-16":
-                return codecs.BOM_UTF16_BE + text.encode("utf-16-be")
+                mark = codecs.BOM_UTF16_BE if text else b""
+                return mark + text.encode("utf-16-be")
             return text.encode("utf-32-be" if self.encoding == "utf-32" else self.encoding)
         except UnicodeError as error:
             raise SerializationError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
@@ -21,6 +22,8 @@ from ottla.config.options import (
 from ottla.config.security import SecurityConfig
 from ottla.errors import ConfigError
 from ottla.model import Endpoint
+
+logger = logging.getLogger("ottla.client")
 
 _CLIENTS = {
     "producers": "ottla.config.producer:ProducerConfig",
@@ -237,12 +240,17 @@ _NUMBERS: dict[type[ClientConfig], itertools.count[int]] = {}
 
 
 def read_client_config(
-    config_class: type[C], config: Mapping[str, object] | None, options: Mapping[str, object]
+    config_class: type[C], config: Mapping[str, object] | C | None, options: Mapping[str, object]
 ) -> C:
     """The config of a client from a dict with Kafka's names and keywords with underscores.
 
-    An option that is None counts as not given. A client without client.id gets one.
+    An option that is None counts as not given. A client without client.id gets one. What gave way is
+    logged, so this is called once per client; a config that was read already stays as it is.
     """
+    if isinstance(config, config_class):
+        assert not options
+        return config
+    assert config is None or isinstance(config, Mapping)
     given = {}
     for source in (config or {}, options):
         for name in source:
@@ -255,7 +263,9 @@ def read_client_config(
             given[name] = value
     given = {name: value for name, value in given.items() if value is not None}
     read = config_class.read(given)
-    if read.client_id:
-        return read
-    number = next(_NUMBERS.setdefault(config_class, itertools.count(1)))
-    return config_class.read({**given, "client.id": read.default_client_id(number)})
+    if not read.client_id:
+        number = next(_NUMBERS.setdefault(config_class, itertools.count(1)))
+        read = config_class.read({**given, "client.id": read.default_client_id(number)})
+    for note in read.notes:
+        logger.warning("%s: %s", read.client_id, note)
+    return read

@@ -6,20 +6,30 @@ from cpython.list cimport PyList_GET_ITEM
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM
 from libc.stdint cimport int32_t, uint32_t
+from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 include "_one_record.pxi"
 
 cdef extern from *:
     """
+    /* Whether objects of the type are tuples and nothing else, as those of named tuples are. */
+    static int ottla_is_plain_tuple(PyObject *type) {
+        PyTypeObject *found = (PyTypeObject *)type;
+        return PyType_Check(type) && PyType_IsSubtype(found, &PyTuple_Type)
+            && found->tp_basicsize == PyTuple_Type.tp_basicsize && found->tp_dictoffset == 0
+            && found->tp_weaklistoffset == 0;
+    }
+
     /* The eleven fields of a ConsumerRecord, in order. One whose key and value are bytes cannot be
-       part of a cycle, and the collector need not know of it; see ottla_new_record in _kernel.pyx. */
+       part of a cycle, and the collector need not know of it; see ottla_new_record in _kernel.pyx.
+       All of the memory is set here, so that it need not be cleared first as tp_alloc does. */
     static PyObject *ottla_new_consumer_record(PyObject *type, PyObject *topic, PyObject *partition,
                                                PyObject *offset, PyObject *timestamp,
                                                PyObject *timestamp_type, PyObject *key,
                                                PyObject *value, PyObject *headers,
                                                PyObject *leader_epoch, PyObject *key_size,
                                                PyObject *value_size, int tracked) {
-        PyObject *record = ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, 11);
+        PyObject *record = (PyObject *)PyObject_GC_NewVar(PyTupleObject, (PyTypeObject *)type, 11);
         if (record == NULL) return NULL;
     #if PY_VERSION_HEX >= 0x030E0000
         ((PyTupleObject *)record)->ob_hash = -1;
@@ -35,15 +45,34 @@ cdef extern from *:
         Py_INCREF(leader_epoch); PyTuple_SET_ITEM(record, 8, leader_epoch);
         Py_INCREF(key_size); PyTuple_SET_ITEM(record, 9, key_size);
         Py_INCREF(value_size); PyTuple_SET_ITEM(record, 10, value_size);
-        if (!tracked) PyObject_GC_UnTrack(record);
+        if (tracked) PyObject_GC_Track(record);
         return record;
     }
     """
+    bint ottla_is_plain_tuple(object type)
     object ottla_new_consumer_record(
         object type, object topic, object partition, object offset, object timestamp,
         object timestamp_type, object key, object value, object headers, object leader_epoch,
         object key_size, object value_size, int tracked
     )
+
+cdef extern from *:
+    """
+    static PyObject *ottla_new_object(PyObject *type, PyObject *no_arguments, void *no_keywords) {
+        return ((PyTypeObject *)type)->tp_new((PyTypeObject *)type, no_arguments, no_keywords);
+    }
+    """
+    object PyType_New "ottla_new_object" (object type, object no_arguments, void *no_keywords)
+
+cdef tuple EMPTY = ()
+
+
+cdef inline int64_t now_ms() noexcept nogil:
+    """The time of the clock, as time.time_ns has it."""
+    cdef timespec now
+    clock_gettime(CLOCK_REALTIME, &now)
+    return <int64_t> now.tv_sec * 1000 + now.tv_nsec // 1_000_000
+
 
 cdef enum:
     DOES_NOT_FIT = -1
@@ -57,8 +86,31 @@ cdef int64_t MOST_BYTES = <int64_t> INT32_MAX - 49
 
 # ---------------------------------------------------------------- building
 
+cdef class SentRecord:
+    """Which record of a batch it is, and what is known of it before it is sent."""
+
+    cdef readonly object _batch
+    cdef readonly int64_t _index
+    cdef readonly int64_t _timestamp
+    cdef readonly int64_t _key_size
+    cdef readonly int64_t _value_size
+
+    def __init__(
+        self, batch, int64_t index, int64_t timestamp, int64_t key_size, int64_t value_size
+    ):
+        self._batch = batch
+        self._index = index
+        self._timestamp = timestamp
+        self._key_size = key_size
+        self._value_size = value_size
+
+
 cdef class RecordsBuilder:
-    """A records section that grows record by record up to a limit."""
+    """A records section that grows record by record up to a limit.
+
+    A timestamp of None is the time of the clock. Once it is closed, it takes no more: threads that
+    still append are told that their record does not fit.
+    """
 
     cdef Output output
     cdef Output headers_output
@@ -66,6 +118,7 @@ cdef class RecordsBuilder:
     cdef readonly int64_t record_count
     cdef readonly int64_t base_timestamp
     cdef readonly int64_t max_timestamp
+    cdef readonly bint is_closed
 
     def __cinit__(self, int64_t limit_bytes):
         self.output = Output(NULL, 0, 0)
@@ -74,6 +127,7 @@ cdef class RecordsBuilder:
         self.record_count = 0
         self.base_timestamp = NO_TIMESTAMP
         self.max_timestamp = NO_TIMESTAMP
+        self.is_closed = False
 
     def __dealloc__(self):
         free(self.output.start)
@@ -100,12 +154,14 @@ cdef class RecordsBuilder:
                     f"record {index}: its timestamp is too far from the base timestamp"
                 )
             limit_bytes = min(limit_bytes, self.limit_bytes)
+        if self.is_closed:
+            limit_bytes = 0
         elif self.output.size == 0:
             reserve(&self.output, FIRST_ROOM_BYTES)
         if not put_fields(
             &self.output, &self.headers_output, index, delta, index, key, value, limit_bytes
         ):
-            if not index:
+            if not index and not self.is_closed:
                 raise ValueError(f"record {index}: it is larger than 2 GiB")
             return DOES_NOT_FIT
         if not index:
@@ -118,6 +174,8 @@ cdef class RecordsBuilder:
     cdef int64_t check_timestamp(self, object timestamp) except? -1:
         cdef int overflow = 0
         cdef int64_t number
+        if timestamp is None:
+            return now_ms()
         if not isinstance(timestamp, int):
             raise TypeError(f"record {self.record_count}: timestamp has to be int")
         number = PyLong_AsLongLongAndOverflow(timestamp, &overflow)
@@ -141,6 +199,24 @@ cdef class RecordsBuilder:
         cdef int64_t number = self.check_timestamp(timestamp)
         self.take_headers(headers)
         return self.put(number, key, value)
+
+    def append_sent(self, sent_class, batch, timestamp, key, value, headers=()):
+        """As `append`; what tells of the record, for the batch that this is the builder of, or None."""
+        cdef int64_t number = self.check_timestamp(timestamp)
+        cdef SentRecord sent
+        # Before anything is written: making it may fail. Its __init__ is not needed.
+        if not isinstance(sent_class, type) or not issubclass(sent_class, SentRecord):
+            raise TypeError("what tells of a record has to be a SentRecord")
+        sent = PyType_New(sent_class, EMPTY, NULL)
+        self.take_headers(headers)
+        if self.put(number, key, value) < 0:
+            return None
+        sent._batch = batch
+        sent._index = self.record_count - 1
+        sent._timestamp = number
+        sent._key_size = -1 if key is None else PyBytes_GET_SIZE(key)
+        sent._value_size = -1 if value is None else PyBytes_GET_SIZE(value)
+        return sent
 
     def extend(self, timestamp, values, keys=None, headers=(), Py_ssize_t start=0):
         """Add records of one timestamp from `values[start]` on: how many the limit let in.
@@ -181,6 +257,10 @@ cdef class RecordsBuilder:
             raise
         return self.record_count - count_before
 
+    def close(self):
+        """Take no more records."""
+        self.is_closed = True
+
     def section(self):
         """A copy of the section."""
         return PyBytes_FromStringAndSize(<char *> self.output.start, self.output.used)
@@ -202,7 +282,8 @@ cdef class RecordsReader:
 
     Its fields are those of ConsumerRecord: topic, partition, offset, timestamp, timestamp type, key,
     value, headers, leader epoch, and the sizes of key and value as they were sent (-1 for null).
-    `key_of(topic, bytes)` and `value_of(topic, bytes)` make the keys and values that are not null.
+    `key_of(topic, headers, bytes)` and `value_of(topic, headers, bytes)` make the keys and values that
+    are not null.
     """
 
     cdef Py_buffer view
@@ -230,7 +311,7 @@ cdef class RecordsReader:
         append_time_ms, topic, partition, leader_epoch, int64_t start_offset=0, key_of=None,
         value_of=None,
     ):
-        if not isinstance(record_class, type) or not issubclass(record_class, tuple):
+        if not ottla_is_plain_tuple(record_class):
             raise TypeError("the record class has to be a named tuple")
         self.appended = append_time_ms is not None
         self.last_timestamp = append_time_ms if self.appended else 0
@@ -300,9 +381,9 @@ cdef class RecordsReader:
         if fields.value_bytes >= 0:
             value = PyBytes_FromStringAndSize(<char *> fields.value, fields.value_bytes)
         if key_of is not None and key is not None:
-            key = key_of(self.topic, key)
+            key = key_of(self.topic, headers, key)
         if value_of is not None and value is not None:
-            value = value_of(self.topic, value)
+            value = value_of(self.topic, headers, value)
         return ottla_new_consumer_record(
             self.record_class,
             self.topic,
@@ -378,6 +459,20 @@ cdef inline uint32_t hash_of(object key) except? 0:
     if not isinstance(key, bytes):
         raise TypeError("a key has to be bytes")
     return murmur2_of(<const uint8_t *> PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
+
+
+def longest_bytes(items):
+    """The size of the largest, where None has -1; None if something is neither bytes nor None."""
+    cdef Py_ssize_t longest = -1
+    cdef object item
+    if not isinstance(items, (list, tuple)):
+        raise TypeError("what is measured has to be a list or a tuple")
+    for item in items:
+        if item is not None:
+            if not isinstance(item, bytes):
+                return None
+            longest = max(longest, PyBytes_GET_SIZE(item))
+    return longest
 
 
 def murmur2(data):

@@ -5,7 +5,8 @@ a few at a time; keys are hashed as Java's client hashes them.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Generic, TypeVar
+from time import time_ns
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from ottla.records._kernel_py import (
     _check_count,
@@ -23,6 +24,8 @@ from ottla.records.errors import CorruptRecordsError
 from ottla.records.record import INT32_MAX, INT64_MAX, INT64_MIN, Buffer, Header
 
 R = TypeVar("R", bound=tuple[Any, ...])
+S = TypeVar("S", bound="SentRecord")
+Deserialize: TypeAlias = Callable[[str, tuple[Header, ...], bytes], object]
 
 _NO_TIMESTAMP: Final = -1
 # A batch has a length of 32 bits, which also counts 49 bytes of its header.
@@ -30,14 +33,34 @@ _MOST_BYTES: Final = INT32_MAX - 49
 _DOES_NOT_FIT: Final = -1
 
 
+class SentRecord:
+    """Which record of a batch it is, and what is known of it before it is sent."""
+
+    __slots__ = ("_batch", "_index", "_key_size", "_timestamp", "_value_size")
+
+    def __init__(
+        self, batch: Any, index: int, timestamp: int, key_size: int, value_size: int
+    ) -> None:
+        self._batch = batch
+        self._index = index
+        self._timestamp = timestamp
+        self._key_size = key_size
+        self._value_size = value_size
+
+
 class RecordsBuilder:
-    """A records section that grows record by record up to a limit."""
+    """A records section that grows record by record up to a limit.
+
+    A timestamp of None is the time of the clock. Once it is closed, it takes no more: threads that
+    still append are told that their record does not fit.
+    """
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.record_count = 0
         self.base_timestamp = _NO_TIMESTAMP
         self.max_timestamp = _NO_TIMESTAMP
+        self.is_closed = False
         self._section = bytearray()
 
     @property
@@ -52,7 +75,7 @@ class RecordsBuilder:
 
     def append(
         self,
-        timestamp: int,
+        timestamp: int | None,
         key: bytes | None,
         value: bytes | None,
         headers: Sequence[Header] = (),
@@ -62,6 +85,8 @@ class RecordsBuilder:
         The first record is taken whatever its size: it gets a batch of its own.
         """
         index = self.record_count
+        if timestamp is None:
+            timestamp = _now_ms()
         if not isinstance(timestamp, int):
             raise TypeError(f"record {index}: timestamp has to be int")
         timestamp_delta = timestamp - self.base_timestamp if index else 0
@@ -82,7 +107,7 @@ class RecordsBuilder:
         size_bytes = len(self._section) + len(length) + len(body)
         if size_bytes > _MOST_BYTES and not index:
             raise ValueError(f"record {index}: it is larger than 2 GiB")
-        if size_bytes > min(self.limit_bytes, _MOST_BYTES) and index:
+        if self.is_closed or (size_bytes > min(self.limit_bytes, _MOST_BYTES) and index):
             return _DOES_NOT_FIT
         self._section += length
         self._section += body
@@ -93,9 +118,27 @@ class RecordsBuilder:
         self.record_count = index + 1
         return size_bytes
 
+    def append_sent(
+        self,
+        sent_class: type[S],
+        batch: object,
+        timestamp: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[Header] = (),
+    ) -> S | None:
+        """As `append`; what tells of the record, for the batch that this is the builder of, or None."""
+        if timestamp is None:
+            timestamp = _now_ms()
+        if self.append(timestamp, key, value, headers) < 0:
+            return None
+        key_size = -1 if key is None else len(key)
+        value_size = -1 if value is None else len(value)
+        return sent_class(batch, self.record_count - 1, timestamp, key_size, value_size)
+
     def extend(
         self,
-        timestamp: int,
+        timestamp: int | None,
         values: Sequence[bytes | None],
         keys: Sequence[bytes | None] | None = None,
         headers: Sequence[Header] = (),
@@ -113,6 +156,8 @@ class RecordsBuilder:
             raise ValueError(f"there are {len(keys)} keys for {len(values)} values")
         if start < 0:
             raise ValueError("start cannot be negative")
+        if timestamp is None:
+            timestamp = _now_ms()
         before = (self.record_count, self.base_timestamp, self.max_timestamp)
         size_bytes = len(self._section)
         try:
@@ -126,9 +171,17 @@ class RecordsBuilder:
             raise
         return self.record_count - before[0]
 
+    def close(self) -> None:
+        """Take no more records."""
+        self.is_closed = True
+
     def section(self) -> bytes:
         """A copy of the section."""
         return bytes(self._section)
+
+
+def _now_ms() -> int:
+    return time_ns() // 1_000_000
 
 
 class RecordsReader(Generic[R]):
@@ -136,7 +189,8 @@ class RecordsReader(Generic[R]):
 
     Its fields are those of ConsumerRecord: topic, partition, offset, timestamp, timestamp type, key,
     value, headers, leader epoch, and the sizes of key and value as they were sent (-1 for null).
-    `key_of(topic, bytes)` and `value_of(topic, bytes)` make the keys and values that are not null.
+    `key_of(topic, headers, bytes)` and `value_of(topic, headers, bytes)` make the keys and values that
+    are not null.
     """
 
     def __init__(
@@ -151,10 +205,14 @@ class RecordsReader(Generic[R]):
         partition: int,
         leader_epoch: int | None,
         start_offset: int = 0,
-        key_of: Callable[[str, bytes], object] | None = None,
-        value_of: Callable[[str, bytes], object] | None = None,
+        key_of: Deserialize | None = None,
+        value_of: Deserialize | None = None,
     ) -> None:
         _check_int64(count, base_offset, base_timestamp, append_time_ms or 0, start_offset)
+        # The compiled kernel makes plain tuples only, and has to check that.
+        unchecked: Any = record_class
+        if not issubclass(unchecked, tuple) or unchecked.__dictoffset__:
+            raise TypeError("the record class has to be a named tuple")
         self._data = bytes(payload)
         _check_count(count, len(self._data))
         self._record_class = record_class
@@ -229,21 +287,20 @@ class RecordsReader(Generic[R]):
     def _record(
         self,
         fields: _Fields,
-        key_of: Callable[[str, bytes], object] | None,
-        value_of: Callable[[str, bytes], object] | None,
+        key_of: Deserialize | None,
+        value_of: Deserialize | None,
     ) -> R:
         timestamp, offset, key_at, key_bytes, value_at, value_bytes, header_at, count, end = fields
         data = self._data
+        headers = _read_headers(data, header_at, end, count) if count else ()
         key: object = None
         if key_bytes >= 0:
-            key = data[key_at : key_at + key_bytes]
-            if key_of is not None:
-                key = key_of(self._topic, data[key_at : key_at + key_bytes])
+            key_data = data[key_at : key_at + key_bytes]
+            key = key_data if key_of is None else key_of(self._topic, headers, key_data)
         value: object = None
         if value_bytes >= 0:
-            value = data[value_at : value_at + value_bytes]
-            if value_of is not None:
-                value = value_of(self._topic, data[value_at : value_at + value_bytes])
+            value_data = data[value_at : value_at + value_bytes]
+            value = value_data if value_of is None else value_of(self._topic, headers, value_data)
         return tuple.__new__(
             self._record_class,
             (
@@ -254,12 +311,25 @@ class RecordsReader(Generic[R]):
                 0 if self._append_time_ms is None else 1,
                 key,
                 value,
-                _read_headers(data, header_at, end, count) if count else (),
+                headers,
                 self._leader_epoch,
                 key_bytes,
                 value_bytes,
             ),
         )
+
+
+def longest_bytes(items: Sequence[object]) -> int | None:
+    """The size of the largest, where None has -1; None if something is neither bytes nor None."""
+    if not isinstance(items, list | tuple):
+        raise TypeError("what is measured has to be a list or a tuple")
+    longest = -1
+    for item in items:
+        if item is not None:
+            if not isinstance(item, bytes):
+                return None
+            longest = max(longest, len(item))
+    return longest
 
 
 def murmur2(data: bytes) -> int:

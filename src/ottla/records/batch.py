@@ -347,22 +347,13 @@ def build_from(
     section = builder.section()
     if codec is not Codec.NONE:
         section = compress(codec, section, level)
-    header = BatchHeader(
-        base_offset=0,
-        length=0,
-        partition_leader_epoch=NO_LEADER_EPOCH,
-        magic=MAGIC,
-        crc=0,
-        attributes=codec | flags,
-        last_offset_delta=count - 1,
-        base_timestamp=builder.base_timestamp,
-        max_timestamp=builder.max_timestamp,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        record_count=count,
+    # A BatchHeader would cost more than the rest of this function.
+    head = _HEADER.pack(
+        *(0, _length_of(section), NO_LEADER_EPOCH, MAGIC, 0, int(codec) | int(flags), count - 1),
+        *(builder.base_timestamp, builder.max_timestamp),
+        *(producer_id, producer_epoch, base_sequence, count),
     )
-    return _assemble(header, section)
+    return _seal(bytearray(head), section)
 
 
 def with_producer(
@@ -383,10 +374,19 @@ def with_producer(
 
 def _assemble(header: BatchHeader, section: Buffer) -> bytes:
     """A batch of that header and records section, with its own length and checksum."""
+    fields = header._replace(length=_length_of(section), crc=0)
+    return _seal(bytearray(_HEADER.pack(*fields)), section)
+
+
+def _length_of(section: Buffer) -> int:
+    """What the header of a batch with that records section says of its length."""
     length = HEADER_BYTES - OVERHEAD_BYTES + len(section)
     if length > INT32_MAX:
         raise ValueError(f"a batch cannot have {length} bytes")
-    head = bytearray(_HEADER.pack(*header._replace(length=length, crc=0)))
-    crc = crc32c(section, crc32c(head[_ATTRIBUTES_AT:]))
-    _UINT32.pack_into(head, _CRC_AT, crc)
+    return length
+
+
+def _seal(head: bytearray, section: Buffer) -> bytes:
+    """A batch with the checksum of that header and records section."""
+    _UINT32.pack_into(head, _CRC_AT, crc32c(section, crc32c(head[_ATTRIBUTES_AT:])))
     return b"".join((head, section))

@@ -16,6 +16,8 @@ COMPILED: Final[bool] = _chosen.__name__ == "ottla.records._client_kernel"
 
 RecordsBuilder = _chosen.RecordsBuilder
 RecordsReader = _chosen.RecordsReader
+SentRecord = _chosen.SentRecord
+longest_bytes = _chosen.longest_bytes
 murmur2 = _chosen.murmur2
 partition_of_key = _chosen.partition_of_key
 partitions_of_keys = _chosen.partitions_of_keys

@@ -8,11 +8,14 @@ import threading
 import traceback
 import weakref
 from collections.abc import Iterator
+from contextlib import suppress
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
 from ottla.client.aio.user_code import call_user
+from ottla.client.blocking import loop_thread
 from ottla.client.blocking.loop_thread import LoopThread
 from ottla.errors import IllegalStateError, TimedOutError
 
@@ -21,9 +24,9 @@ WAIT_SECONDS = 10
 
 @pytest.fixture
 def thread() -> Iterator[LoopThread]:
-    loop_thread = LoopThread("a client")
-    yield loop_thread
-    loop_thread.close()
+    made = LoopThread("a client")
+    yield made
+    made.close()
 
 
 def alive(name: str) -> list[threading.Thread]:
@@ -155,6 +158,45 @@ def test_an_interrupt_in_user_code_ends_the_call_and_leaves_the_client_usable(
     assert thread.run(call_user(lambda: 7)) == 7
 
 
+def test_a_result_that_comes_too_late_is_not_lost(thread: LoopThread) -> None:
+    given_back: list[int] = []
+
+    async def stubborn() -> int:
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return 7
+
+    with pytest.raises(TimedOutError):
+        thread.run(stubborn(), 0.01, unclaimed=given_back.append)
+    assert given_back == [7]
+
+
+def test_a_result_is_not_lost_to_an_interrupt_at_the_last_moment(
+    thread: LoopThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted(SimpleQueue):  # type: ignore[type-arg]
+        """Ctrl-C comes when the result has been told."""
+
+        def get(self, block: bool = True, timeout: float | None = None) -> Any:
+            told = super().get(block, timeout)
+            if not self.was_interrupted:
+                self.was_interrupted = True
+                raise KeyboardInterrupt
+            return told
+
+        was_interrupted = False
+
+    monkeypatch.setattr(loop_thread, "SimpleQueue", Interrupted)
+    given_back: list[int] = []
+
+    async def answer() -> int:
+        return 7
+
+    with pytest.raises(KeyboardInterrupt):
+        thread.run(answer(), unclaimed=given_back.append)
+    assert given_back == [7]
+
+
 def test_cleaning_up_after_an_interrupt_calls_no_user_code(thread: LoopThread) -> None:
     called: list[str] = []
 
@@ -185,44 +227,44 @@ def test_a_call_from_the_clients_own_callback_is_refused_instead_of_waiting_for_
 
 
 def test_close_ends_the_thread_and_later_calls_are_refused() -> None:
-    loop_thread = LoopThread("a closed client")
+    made = LoopThread("a closed client")
     closed: list[str] = []
 
     async def closing() -> None:
         closed.append(threading.current_thread().name)
 
-    loop_thread.close(closing)
-    loop_thread.close(closing)
+    made.close(closing)
+    made.close(closing)
     assert closed == ["a closed client"]
     assert alive("a closed client") == []
     with pytest.raises(IllegalStateError, match="a closed client is closed"):
-        loop_thread.run(closing())
-    loop_thread.call_soon(closed.append, "too late")
+        made.run(closing())
+    made.call_soon(closed.append, "too late")
     assert closed == ["a closed client"]
 
 
 def test_close_ends_the_thread_even_if_closing_fails() -> None:
-    loop_thread = LoopThread("a failing client")
+    made = LoopThread("a failing client")
 
     async def closing() -> None:
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
-        loop_thread.close(closing)
+        made.close(closing)
     assert alive("a failing client") == []
 
 
 def test_a_callback_may_close_its_client() -> None:
-    loop_thread = LoopThread("a client that closes itself")
+    made = LoopThread("a client that closes itself")
     (thread,) = alive("a client that closes itself")
-    loop_thread.call_soon(loop_thread.close)
+    made.call_soon(made.close)
     thread.join(WAIT_SECONDS)
     assert not thread.is_alive()
-    assert loop_thread.refusal is not None
+    assert made.refusal is not None
 
 
 def test_a_call_that_waits_when_another_thread_closes_says_so() -> None:
-    loop_thread = LoopThread("a shared client")
+    made = LoopThread("a shared client")
     has_begun = threading.Event()
     caught: list[BaseException] = []
 
@@ -232,14 +274,14 @@ def test_a_call_that_waits_when_another_thread_closes_says_so() -> None:
 
     def wait() -> None:
         try:
-            loop_thread.run(wait_for_ever())
+            made.run(wait_for_ever())
         except BaseException as error:
             caught.append(error)
 
     waiter = threading.Thread(target=wait)
     waiter.start()
     assert has_begun.wait(WAIT_SECONDS)
-    loop_thread.close()
+    made.close()
     waiter.join(WAIT_SECONDS)
     (error,) = caught
     assert isinstance(error, IllegalStateError)
@@ -247,7 +289,7 @@ def test_a_call_that_waits_when_another_thread_closes_says_so() -> None:
 
 
 def test_a_client_that_is_forgotten_warns_and_its_thread_ends() -> None:
-    loop_thread = LoopThread("a forgotten client")
+    made = LoopThread("a forgotten client")
     (thread,) = alive("a forgotten client")
     abandoned = threading.Event()
 
@@ -257,14 +299,12 @@ def test_a_client_that_is_forgotten_warns_and_its_thread_ends() -> None:
     async def background() -> None:
         await asyncio.Event().wait()
 
-    loop_thread.on_abandon(abandon)
+    made.on_abandon(abandon)
     tasks: list[asyncio.Task[None]] = []
-    loop_thread.call_soon(
-        lambda loop: tasks.append(loop.create_task(background())), loop_thread.loop
-    )
-    is_collected = weakref.ref(loop_thread)
+    made.call_soon(lambda loop: tasks.append(loop.create_task(background())), made.loop)
+    is_collected = weakref.ref(made)
     with pytest.warns(ResourceWarning, match="unclosed a forgotten client"):
-        del loop_thread
+        del made
     assert is_collected() is None
     thread.join(WAIT_SECONDS)
     assert not thread.is_alive()

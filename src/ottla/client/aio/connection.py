@@ -114,6 +114,11 @@ class Connection(asyncio.BufferedProtocol):
         held = 0 if self._held is None else sum(each.waiting is not None for each in self._held)
         return len(self._waiting) + held
 
+    @property
+    def unsent_bytes(self) -> int:
+        """How much of what was sent the operating system has not taken yet."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
     def version_of(self, request_class: type[Any], at_most: int | None = None) -> int:
         """The newest version of a request that both sides speak."""
         info = info_of(request_class)

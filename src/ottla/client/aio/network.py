@@ -75,6 +75,11 @@ class Network:
         """The newest snapshot."""
         return self.metadata.cluster
 
+    @property
+    def failure(self) -> KafkaError | None:
+        """Why there is no metadata and asking again will not help, such as refused credentials."""
+        return self._fatal
+
     def want_topic(self, name: str) -> None:
         """Follow a topic."""
         self.metadata.want(name, self._now_ms())
@@ -111,7 +116,9 @@ class Network:
         if self._fatal is not None:
             raise self._fatal
         try:
-            await asyncio.wait_for(asyncio.shield(self._answer), timeout_ms / 1000)
+            # Not wait_for: in Python 3.11 it loses a cancellation that comes together with the answer.
+            async with asyncio.timeout(timeout_ms / 1000):
+                await asyncio.shield(self._answer)
         except TimeoutError:
             raise self._no_metadata(timeout_ms) from None
 
@@ -158,7 +165,8 @@ class Network:
             if wait_ms > 0:
                 self._wake.clear()
                 with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), wait_ms / 1000)
+                    async with asyncio.timeout(wait_ms / 1000):
+                        await self._wake.wait()
                 continue
             try:
                 await self._refresh()
@@ -229,6 +237,9 @@ class Network:
         answer, self._answer = self._answer, self._loop.create_future()
         answer.set_exception(error)
         answer.exception()
+        if not self._closed:
+            for callback in list(self.on_update):
+                callback(self.cluster)
 
     # Nodes
 

@@ -22,7 +22,7 @@ from contextvars import Context
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from ottla.client.aio import user_code
+from ottla.client.aio import single_user, user_code
 from ottla.errors import IllegalStateError, TimedOutError
 from ottla.event_loop import new_event_loop
 
@@ -54,10 +54,17 @@ class _UserCall(NamedTuple):
 class _Call(Generic[T]):
     """A coroutine on the loop that a thread waits for."""
 
-    def __init__(self, running: _Running, coroutine: Coroutine[Any, Any, T]) -> None:
+    def __init__(
+        self,
+        running: _Running,
+        coroutine: Coroutine[Any, Any, T],
+        unclaimed: Callable[[T], object] | None,
+    ) -> None:
         self._running = running
         self._loop = running.loop
         self._coroutine = coroutine
+        self._unclaimed = unclaimed
+        self._caller = threading.get_ident()
         self._task: asyncio.Task[T] | None = None
         # None: the task is done. A SimpleQueue may be used from signal handlers, and Ctrl-C ends a wait for it.
         self._told: SimpleQueue[_UserCall | None] = SimpleQueue()
@@ -71,13 +78,21 @@ class _Call(Generic[T]):
             return
         context = Context()
         context.run(user_code.runner.set, self._run_user_code)
+        context.run(single_user.caller.set, self._caller)
         self._task = self._loop.create_task(self._coroutine, context=context)
         self._task.add_done_callback(self._finish)
 
     def _finish(self, task: asyncio.Task[T]) -> None:
+        if self._is_over:
+            self._dispose(task)
         # Only daemon threads wait while the program ends: an error would be their last words, on stderr.
         if not (self._running.is_exiting and task.cancelled()):
             self._told.put(None)
+
+    def _dispose(self, task: asyncio.Task[T]) -> None:
+        """Nobody is there to take the result."""
+        if not task.cancelled() and task.exception() is None and self._unclaimed is not None:
+            self._unclaimed(task.result())
 
     async def _run_user_code(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         if self._is_over:
@@ -139,12 +154,13 @@ class _Call(Generic[T]):
     def _cancel(self) -> None:
         """After Ctrl-C: ends the coroutine, and gives it a moment to clean up, so that the next call finds order."""
         self._is_over = True
-        if self._task is not None and self._task.done():
-            return
 
         def cancel() -> None:
-            if self._task is not None:
-                self._task.cancel()
+            if self._task is None:
+                return
+            if not self._task.cancel():  # it has ended, before it knew that nobody waits
+                self._dispose(self._task)
+                self._told.put(None)
 
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(cancel)
@@ -222,6 +238,11 @@ class LoopThread:
         return self._running.loop
 
     @property
+    def ident(self) -> int | None:
+        """Which thread it is."""
+        return self._running.thread.ident
+
+    @property
     def refusal(self) -> str | None:
         """Why calls are refused: the client is closed, or this is a child of the process that made it."""
         return self._running.refusal
@@ -238,16 +259,23 @@ class LoopThread:
         """
         self._running.abandon = abandon
 
-    def run(self, coroutine: Coroutine[Any, Any, T], timeout_seconds: float | None = None) -> T:
+    def run(
+        self,
+        coroutine: Coroutine[Any, Any, T],
+        timeout_seconds: float | None = None,
+        *,
+        unclaimed: Callable[[T], object] | None = None,
+    ) -> T:
         """Runs it on the loop and waits; its user code (`call_user`) runs here, on the calling thread.
 
-        An exception on this side (Ctrl-C, the timeout) cancels the coroutine and leaves the client usable.
+        An exception on this side (Ctrl-C, the timeout) cancels the coroutine and leaves the client usable. If it comes
+        when the coroutine has ended already, `unclaimed` is given its result, on the loop.
         """
         running = self._running
         if running.refusal is not None or threading.get_ident() == running.thread.ident:
             coroutine.close()
             raise IllegalStateError(running.refusal or self._own_thread())
-        call = _Call(running, coroutine)
+        call = _Call(running, coroutine, unclaimed)
         try:
             running.loop.call_soon_threadsafe(call.start)
         except RuntimeError:
@@ -262,8 +290,12 @@ class LoopThread:
         )
 
     def call_soon(self, function: Callable[..., object], *args: Any) -> None:
-        """Runs a function on the loop, without waiting; from any thread and from signal handlers."""
-        self._running.call_soon(function, *args)
+        """Runs a function on the loop, without waiting; from any thread and from signal handlers.
+
+        Nothing happens once the client is closed.
+        """
+        if self._running.refusal is None:
+            self._running.call_soon(function, *args)
 
     def close(
         self,
@@ -279,12 +311,15 @@ class LoopThread:
             running.refusal = CLOSED.format(name=running.name)
             running.stop_forgotten()
             return
+        stop = running.stop_forgotten
         try:
             if closing is not None:
                 self.run(closing(), timeout_seconds)
+            stop = running.stop
         finally:
+            # What failed or was interrupted is at least ended as a forgotten client is.
             running.refusal = CLOSED.format(name=running.name)
-            running.stop()
+            stop()
             running.thread.join(EXIT_SECONDS)
 
     def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:

@@ -1,21 +1,20 @@
-"""Both of the client's record kernels: right, and identical in results and errors."""
+"""Records are built one by one or many at once, by both kernels alike, and keys are hashed."""
 
-import gc
-import importlib
-from types import ModuleType
-from typing import Any, NamedTuple
+from time import time_ns
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.records.record_values import (
-    BASE_OFFSET,
-    BASE_TIMESTAMP,
-    headers,
-    nullable_bytes,
-    record_lists,
-    timestamps,
+from tests.records.client_kernels import (
+    COMPILED,
+    NO_LIMIT,
+    both_kernels,
+    compiled_needed,
+    outcome,
+    size_of,
 )
+from tests.records.record_values import BASE_TIMESTAMP, headers, nullable_bytes, timestamps
 
 from ottla.records import _client_kernel_py, _kernel_py
 from ottla.records.batch import (
@@ -30,83 +29,6 @@ from ottla.records.batch import (
 from ottla.records.compression import Codec
 from ottla.records.errors import CorruptRecordsError
 from ottla.records.record import Record
-
-NO_LIMIT = 2**31
-
-
-def _compiled() -> ModuleType | None:
-    try:
-        return importlib.import_module("ottla.records._client_kernel")
-    except ImportError:
-        return None
-
-
-COMPILED = _compiled()
-both_kernels = pytest.mark.parametrize(
-    "kernel",
-    [
-        pytest.param(_client_kernel_py, id="pure"),
-        pytest.param(
-            COMPILED,
-            id="compiled",
-            marks=pytest.mark.skipif(COMPILED is None, reason="the compiled kernel is not built"),
-        ),
-    ],
-)
-compiled_needed = pytest.mark.skipif(COMPILED is None, reason="the compiled kernel is not built")
-
-
-class Row(NamedTuple):
-    """As ConsumerRecord, which is of a higher layer."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    timestamp_type: int
-    key: object
-    value: object
-    headers: tuple[tuple[str, bytes | None], ...]
-    leader_epoch: int | None
-    serialized_key_size: int
-    serialized_value_size: int
-
-
-def size_of(field: bytes | None) -> int:
-    return -1 if field is None else len(field)
-
-
-def row(record: Record) -> Row:
-    return Row(
-        "orders",
-        3,
-        record.offset,
-        record.timestamp,
-        0,
-        record.key,
-        record.value,
-        record.headers,
-        7,
-        size_of(record.key),
-        size_of(record.value),
-    )
-
-
-def reader(kernel: Any, payload: object, count: int, **options: object) -> Any:
-    return kernel.RecordsReader(
-        Row, payload, count, BASE_OFFSET, BASE_TIMESTAMP, None, "orders", 3, 7, **options
-    )
-
-
-def outcome(call: Any, *arguments: object, **options: object) -> object:
-    """What a call gave: its result, or its error's type and text."""
-    try:
-        return call(*arguments, **options)
-    except Exception as error:
-        return type(error), str(error)
-
-
-# Building
 
 appended = st.lists(st.tuples(timestamps, nullable_bytes, nullable_bytes, headers), max_size=8)
 
@@ -211,9 +133,89 @@ def test_nothing_is_added_if_one_of_many_is_refused(kernel: Any) -> None:
     assert builder.base_timestamp == 4
 
 
+def sent_class(kernel: Any) -> Any:
+    class Sent(kernel.SentRecord):  # type: ignore[misc]
+        __slots__ = ()
+
+    return Sent
+
+
+@both_kernels
+@given(records=appended, limit_bytes=st.integers(0, 1000))
+def test_what_was_sent_is_told_with_its_place(
+    kernel: Any, records: list[Any], limit_bytes: int
+) -> None:
+    kind, batch = sent_class(kernel), object()
+    telling, plain = kernel.RecordsBuilder(limit_bytes), kernel.RecordsBuilder(limit_bytes)
+    for timestamp, key, value, header in records:
+        index = plain.record_count
+        fits = plain.append(timestamp, key, value, header) >= 0
+        sent = telling.append_sent(kind, batch, timestamp, key, value, header)
+        assert telling.section() == plain.section()
+        assert fits == (sent is not None)
+        if sent is not None:
+            assert type(sent) is kind
+            assert sent._batch is batch
+            assert (sent._index, sent._timestamp) == (index, timestamp)
+            assert (sent._key_size, sent._value_size) == (size_of(key), size_of(value))
+
+
+@both_kernels
+def test_what_tells_of_a_record_can_be_made_by_hand(kernel: Any) -> None:
+    sent = sent_class(kernel)("batch", 5, 7, -1, 3)
+    assert (sent._batch, sent._index, sent._timestamp) == ("batch", 5, 7)
+    assert (sent._key_size, sent._value_size) == (-1, 3)
+
+
+@both_kernels
+def test_a_refused_record_is_not_told_of(kernel: Any) -> None:
+    builder = kernel.RecordsBuilder(NO_LIMIT)
+    for fields, error in REFUSED:
+        with pytest.raises(error, match="record 0: "):
+            builder.append_sent(sent_class(kernel), None, *fields)
+    assert builder.record_count == 0
+
+
+@both_kernels
+def test_a_closed_builder_takes_no_more(kernel: Any) -> None:
+    for records in (0, 2):
+        builder = kernel.RecordsBuilder(NO_LIMIT)
+        builder.extend(5, [b"v"] * records)
+        assert not builder.is_closed
+        section = builder.section()
+        builder.close()
+        assert builder.is_closed
+        assert builder.append(5, None, b"") == -1
+        assert builder.append_sent(sent_class(kernel), None, 5, None, b"") is None
+        assert builder.extend(5, [b"", b""]) == 0
+        assert (builder.record_count, builder.section()) == (records, section)
+
+
+@both_kernels
+def test_without_a_timestamp_it_is_now(kernel: Any) -> None:
+    before = time_ns() // 1_000_000
+    appended, extended = kernel.RecordsBuilder(NO_LIMIT), kernel.RecordsBuilder(NO_LIMIT)
+    appended.append(None, None, b"")
+    extended.extend(None, [b"", b""])
+    sent = appended.append_sent(sent_class(kernel), None, None, None, b"")
+    after = time_ns() // 1_000_000
+    assert before <= appended.base_timestamp <= sent._timestamp == appended.max_timestamp <= after
+    assert before <= extended.base_timestamp == extended.max_timestamp <= after
+
+
+@both_kernels
+def test_the_longest_of_many(kernel: Any) -> None:
+    assert kernel.longest_bytes([]) == kernel.longest_bytes((None, None)) == -1
+    assert kernel.longest_bytes([b"", None]) == 0
+    assert kernel.longest_bytes((b"1", b"333", None, b"22")) == 3
+    for other in ("text", 5, bytearray(b"1"), memoryview(b"1")):
+        assert kernel.longest_bytes([b"1", other]) is None
+    with pytest.raises(TypeError):
+        kernel.longest_bytes(iter([b""]))
+
+
 REFUSED: list[Any] = [
     (("5", None, None), TypeError),
-    ((None, None, None), TypeError),
     ((5.0, None, None), TypeError),
     ((2**63, None, None), ValueError),
     ((-(2**63) - 1, None, None), ValueError),
@@ -315,194 +317,6 @@ def test_a_batch_needs_a_record_and_a_stamp_needs_a_whole_batch() -> None:
     for wrong in (batch[:-1], batch + b"x"):
         with pytest.raises(CorruptRecordsError):
             with_producer(wrong, producer_id=1, producer_epoch=0, base_sequence=0)
-
-
-# Reading
-
-
-@both_kernels
-@given(records=record_lists(), slices=st.lists(st.integers(1, 4), min_size=9, max_size=9))
-def test_slices_are_together_what_decoding_gives(
-    kernel: Any, records: list[Record], slices: list[int]
-) -> None:
-    payload = _kernel_py.encode_records(records, BASE_OFFSET, BASE_TIMESTAMP)
-    source = reader(kernel, payload, len(records))
-    read: list[Row] = []
-    for max_records in slices:
-        some = source.read(max_records)
-        assert len(some) == min(max_records, len(records) - len(read))
-        read += some
-        assert source.done == (len(read) == len(records))
-    assert read == [row(record) for record in records]
-    assert all(type(record) is Row for record in read)
-    assert source.done
-    assert source.read(5) == []
-    assert source.peek() is None
-
-
-@both_kernels
-@given(records=record_lists(), data=st.data())
-def test_reading_starts_at_the_wanted_offset(
-    kernel: Any, records: list[Record], data: st.DataObject
-) -> None:
-    last = records[-1].offset if records else BASE_OFFSET
-    start_offset = data.draw(st.integers(BASE_OFFSET - 1, last + 2))
-    payload = _kernel_py.encode_records(records, BASE_OFFSET, BASE_TIMESTAMP)
-    wanted = [row(record) for record in records if record.offset >= start_offset]
-    source = reader(kernel, payload, len(records), start_offset=start_offset)
-    assert source.peek() == (wanted[0] if wanted else None)
-    assert source.read(1) == wanted[:1]
-    assert source.read(100) == wanted[1:]
-    assert source.done
-
-
-@both_kernels
-def test_an_append_time_replaces_the_timestamps(kernel: Any) -> None:
-    payload = _kernel_py.encode_records([Record(0, 5, b"", b""), Record(1, 9, b"", b"")], 0, 5)
-    source = kernel.RecordsReader(Row, payload, 2, 0, 5, 77, "t", 0, None)
-    assert [(r.timestamp, r.timestamp_type, r.leader_epoch) for r in source.read(9)] == [
-        (77, 1, None),
-        (77, 1, None),
-    ]
-
-
-def read_all(kernel: Any, payload: bytes, count: int, max_records: int) -> object:
-    """All records before the first error, and the error."""
-    read: list[Row] = []
-    try:
-        source = reader(kernel, payload, count)
-        while not source.done:
-            read += source.read(max_records)
-    except Exception as error:
-        return read, type(error), str(error)
-    return read, None
-
-
-def check_like_decoding(kernel: Any, payload: bytes, count: int, max_records: int) -> None:
-    """What decode_records refuses is refused with its words, after the records before it."""
-    arguments = (payload, count, BASE_OFFSET, BASE_TIMESTAMP, None)
-    expected = outcome(_kernel_py.decode_records, *arguments)
-    found: Any = read_all(kernel, payload, count, max_records)
-    assert found == read_all(_client_kernel_py, payload, count, 1)
-    if isinstance(expected, tuple):
-        assert found[1:] == expected
-        assert expected[0] is CorruptRecordsError
-    else:
-        assert found == ([row(record) for record in expected], None)  # type: ignore[attr-defined]
-
-
-@both_kernels
-@given(payload=st.binary(max_size=60), count=st.integers(-1, 9), max_records=st.integers(1, 9))
-def test_garbage_is_refused_as_by_decoding(
-    kernel: Any, payload: bytes, count: int, max_records: int
-) -> None:
-    check_like_decoding(kernel, payload, count, max_records)
-
-
-@both_kernels
-@given(data=st.data(), records=record_lists(), max_records=st.integers(1, 9))
-def test_damaged_records_are_refused_as_by_decoding(
-    kernel: Any, data: st.DataObject, records: list[Record], max_records: int
-) -> None:
-    payload = bytearray(_kernel_py.encode_records(records, BASE_OFFSET, BASE_TIMESTAMP))
-    for _ in range(data.draw(st.integers(1, 3))):
-        if payload:
-            payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
-    check_like_decoding(kernel, bytes(payload), len(records), max_records)
-    check_like_decoding(kernel, bytes(payload) + b"\x00", len(records), max_records)
-    check_like_decoding(kernel, bytes(payload)[:-1], len(records), max_records)
-
-
-@both_kernels
-def test_a_corrupt_record_is_not_passed(kernel: Any) -> None:
-    good = _kernel_py.encode_records([Record(0, 0, b"", b"1"), Record(1, 0, b"", b"2")], 0, 0)
-    source = kernel.RecordsReader(Row, good + b"\xff" * 9, 3, 0, 0, None, "t", 0, None)
-    assert [record.value for record in source.read(10)] == [b"1", b"2"]
-    for _ in range(3):
-        assert not source.done
-        with pytest.raises(CorruptRecordsError, match="record 2: "):
-            source.read(10)
-        with pytest.raises(CorruptRecordsError, match="record 2: "):
-            source.peek()
-
-
-def upper(topic: str, data: bytes) -> str:
-    assert topic == "orders"
-    return data.decode("ascii").upper()
-
-
-@both_kernels
-def test_keys_and_values_are_deserialized_unless_null(kernel: Any) -> None:
-    records = [Record(BASE_OFFSET, BASE_TIMESTAMP, b"k", b"v")]
-    records.append(Record(BASE_OFFSET + 1, BASE_TIMESTAMP, None, None))
-    payload = _kernel_py.encode_records(records, BASE_OFFSET, BASE_TIMESTAMP)
-    both = reader(kernel, payload, 2, key_of=upper, value_of=upper).read(2)
-    assert [(r.key, r.value) for r in both] == [("K", "V"), (None, None)]
-    assert both[0].serialized_key_size == both[0].serialized_value_size == 1
-    assert both[1].serialized_key_size == both[1].serialized_value_size == -1
-    one = reader(kernel, payload, 2, value_of=upper).read(1)
-    assert (one[0].key, one[0].value) == (b"k", "V")
-
-
-@both_kernels
-def test_a_record_that_cannot_be_deserialized_is_not_passed(kernel: Any) -> None:
-    records = [
-        Record(BASE_OFFSET + index, BASE_TIMESTAMP, None, value)
-        for index, value in enumerate([b"a", b"\xff", b"c"])
-    ]
-    payload = _kernel_py.encode_records(records, BASE_OFFSET, BASE_TIMESTAMP)
-    source = reader(kernel, payload, 3, value_of=upper)
-    assert [record.value for record in source.read(3)] == ["A"]
-    for _ in range(2):
-        with pytest.raises(UnicodeDecodeError):
-            source.read(3)
-        assert source.peek() == row(records[1])
-    past = reader(kernel, payload, 3, value_of=upper, start_offset=BASE_OFFSET + 2)
-    assert [record.value for record in past.read(3)] == ["C"]
-
-
-@both_kernels
-def test_records_in_a_cycle_are_collected(kernel: Any) -> None:
-    payload = _kernel_py.encode_records([Record(0, 0, None, b"")], 0, 0)
-
-    class Node(list[object]):
-        alive = 0
-
-        def __init__(self) -> None:
-            Node.alive += 1
-
-        def __del__(self) -> None:
-            Node.alive -= 1
-
-    source = kernel.RecordsReader(
-        Row, payload, 1, 0, 0, None, "t", 0, None, value_of=lambda _topic, _data: Node()
-    )
-    record = source.read(1)[0]
-    record.value.append(record)
-    assert Node.alive == 1
-    del record
-    gc.collect()
-    assert Node.alive == 0
-
-
-@both_kernels
-def test_numbers_beyond_64_bits_are_refused_as_arguments(kernel: Any) -> None:
-    good: list[Any] = [Row, b"", 0, 0, 0, None, "t", 0, None, 0]
-    assert kernel.RecordsReader(*good).done
-    for index in (2, 3, 4, 5, 9):
-        wrong = list(good)
-        wrong[index] = 2**63
-        with pytest.raises(OverflowError):
-            kernel.RecordsReader(*wrong)
-
-
-@both_kernels
-def test_the_payload_is_released_with_the_reader(kernel: Any) -> None:
-    payload = bytearray(_kernel_py.encode_records([Record(0, 0, None, b"v")], 0, 0))
-    source = kernel.RecordsReader(Row, memoryview(payload), 1, 0, 0, None, "t", 0, None)
-    assert len(source.read(1)) == 1
-    del source
-    payload += b"not exported any more"
 
 
 # Keys

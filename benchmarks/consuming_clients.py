@@ -1,0 +1,261 @@
+"""Programs that consume with one client each.
+
+Run: python -m benchmarks.consuming_clients PROGRAM BOOTSTRAP_SERVER TOPIC SECONDS RECORDS
+All read every partition from its start, without a group, and look at every value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import uvloop
+from benchmarks.client_task import (
+    CHUNK,
+    FLUSH_SECONDS,
+    POLL_SECONDS,
+    VALUE_BYTES,
+    Done,
+    Program,
+    Stopwatch,
+    Task,
+    run_program,
+)
+from benchmarks.peers import PARTITIONS_PER_TOPIC
+
+
+def _check(value_bytes: int, records: int) -> None:
+    assert value_bytes == records * VALUE_BYTES, "values were lost or changed"
+
+
+@contextmanager
+def ottla_consumer(task: Task) -> Iterator[Any]:
+    import ottla
+
+    with ottla.Consumer(
+        bootstrap_servers=task.bootstrap_server, auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.assign([(task.topic, index) for index in range(PARTITIONS_PER_TOPIC)])
+        yield consumer
+
+
+def ottla_poll(task: Task) -> Done:
+    with ottla_consumer(task) as consumer:
+        records = value_bytes = 0
+        watch = Stopwatch(task.seconds)
+        while records < task.records and not watch.is_over():
+            polled = consumer.poll(POLL_SECONDS)
+            for record in polled:
+                value_bytes += len(record.value)
+            records += len(polled)
+        _check(value_bytes, records)
+        return watch.done(records)
+
+
+def ottla_iterate(task: Task) -> Done:
+    with ottla_consumer(task) as consumer:
+        records = value_bytes = 0
+        watch = Stopwatch(task.seconds)
+        for record in consumer:
+            value_bytes += len(record.value)
+            records += 1
+            if records == task.records or (records % CHUNK == 0 and watch.is_over()):
+                break
+        _check(value_bytes, records)
+        return watch.done(records)
+
+
+@asynccontextmanager
+async def ottla_aio_consumer(task: Task) -> AsyncIterator[Any]:
+    import ottla.aio
+
+    async with ottla.aio.Consumer(
+        bootstrap_servers=task.bootstrap_server, auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.assign([(task.topic, index) for index in range(PARTITIONS_PER_TOPIC)])
+        yield consumer
+
+
+def ottla_aio_poll(task: Task) -> Done:
+    return uvloop.run(_ottla_aio_poll(task))
+
+
+async def _ottla_aio_poll(task: Task) -> Done:
+    async with ottla_aio_consumer(task) as consumer:
+        records = value_bytes = 0
+        watch = Stopwatch(task.seconds)
+        while records < task.records and not watch.is_over():
+            polled = await consumer.poll(POLL_SECONDS)
+            for record in polled:
+                value_bytes += len(record.value)
+            records += len(polled)
+        _check(value_bytes, records)
+        return watch.done(records)
+
+
+def confluent_consumer(task: Task) -> Any:
+    import confluent_kafka
+
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": task.bootstrap_server,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            # By default a consumer whose queue is full pauses for a second.
+            "fetch.queue.backoff.ms": 2,
+            "log_level": 0,
+        }
+    )
+    consumer.list_topics(task.topic, timeout=FLUSH_SECONDS)
+    consumer.assign(
+        [
+            confluent_kafka.TopicPartition(task.topic, index, 0)
+            for index in range(PARTITIONS_PER_TOPIC)
+        ]
+    )
+    return consumer
+
+
+def confluent_consume(task: Task) -> Done:
+    consumer = confluent_consumer(task)
+    records = value_bytes = 0
+    watch = Stopwatch(task.seconds)
+    while records < task.records and not watch.is_over():
+        messages = consumer.consume(CHUNK, POLL_SECONDS)
+        for message in messages:
+            assert message.error() is None
+            value_bytes += len(message.value())
+        records += len(messages)
+    done = watch.done(records)
+    _check(value_bytes, records)
+    consumer.close()
+    return done
+
+
+def confluent_poll(task: Task) -> Done:
+    consumer = confluent_consumer(task)
+    records = value_bytes = 0
+    watch = Stopwatch(task.seconds)
+    while records < task.records and (records % CHUNK or not watch.is_over()):
+        message = consumer.poll(POLL_SECONDS)
+        assert message.error() is None
+        value_bytes += len(message.value())
+        records += 1
+    done = watch.done(records)
+    _check(value_bytes, records)
+    consumer.close()
+    return done
+
+
+@asynccontextmanager
+async def aiokafka_consumer(task: Task) -> AsyncIterator[Any]:
+    import aiokafka
+
+    consumer = aiokafka.AIOKafkaConsumer(
+        bootstrap_servers=task.bootstrap_server,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+    )
+    async with consumer:
+        partitions = [
+            aiokafka.TopicPartition(task.topic, index) for index in range(PARTITIONS_PER_TOPIC)
+        ]
+        consumer.assign(partitions)
+        yield consumer
+
+
+def aiokafka_getmany(task: Task) -> Done:
+    return uvloop.run(_aiokafka_getmany(task))
+
+
+async def _aiokafka_getmany(task: Task) -> Done:
+    async with aiokafka_consumer(task) as consumer:
+        records = value_bytes = 0
+        watch = Stopwatch(task.seconds)
+        while records < task.records and not watch.is_over():
+            polled = await consumer.getmany(timeout_ms=10_000, max_records=CHUNK)
+            for messages in polled.values():
+                for message in messages:
+                    value_bytes += len(message.value)
+                records += len(messages)
+        _check(value_bytes, records)
+        return watch.done(records)
+
+
+def aiokafka_iterate(task: Task) -> Done:
+    return uvloop.run(_aiokafka_iterate(task))
+
+
+async def _aiokafka_iterate(task: Task) -> Done:
+    async with aiokafka_consumer(task) as consumer:
+        records = value_bytes = 0
+        watch = Stopwatch(task.seconds)
+        async for message in consumer:
+            value_bytes += len(message.value)
+            records += 1
+            if records == task.records or (records % CHUNK == 0 and watch.is_over()):
+                break
+        _check(value_bytes, records)
+        return watch.done(records)
+
+
+def kafka_python_consumer(task: Task) -> Any:
+    import kafka
+
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=task.bootstrap_server,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+    )
+    consumer.assign(
+        [kafka.TopicPartition(task.topic, index) for index in range(PARTITIONS_PER_TOPIC)]
+    )
+    return consumer
+
+
+def kafka_python_poll(task: Task) -> Done:
+    consumer = kafka_python_consumer(task)
+    records = value_bytes = 0
+    watch = Stopwatch(task.seconds)
+    while records < task.records and not watch.is_over():
+        polled = consumer.poll(timeout_ms=10_000, max_records=CHUNK)
+        for messages in polled.values():
+            for message in messages:
+                value_bytes += len(message.value)
+            records += len(messages)
+    done = watch.done(records)
+    _check(value_bytes, records)
+    consumer.close()
+    return done
+
+
+def kafka_python_iterate(task: Task) -> Done:
+    consumer = kafka_python_consumer(task)
+    records = value_bytes = 0
+    watch = Stopwatch(task.seconds)
+    for message in consumer:
+        value_bytes += len(message.value)
+        records += 1
+        if records == task.records or (records % CHUNK == 0 and watch.is_over()):
+            break
+    done = watch.done(records)
+    _check(value_bytes, records)
+    consumer.close()
+    return done
+
+
+CONSUMERS: dict[str, Program] = {
+    "ottla poll": ottla_poll,
+    "ottla iteration": ottla_iterate,
+    "ottla.aio poll": ottla_aio_poll,
+    "confluent-kafka consume": confluent_consume,
+    "confluent-kafka poll": confluent_poll,
+    "aiokafka getmany": aiokafka_getmany,
+    "aiokafka iteration": aiokafka_iterate,
+    "kafka-python poll": kafka_python_poll,
+    "kafka-python iteration": kafka_python_iterate,
+}
+
+if __name__ == "__main__":
+    run_program(CONSUMERS)

@@ -1,0 +1,66 @@
+"""A partitioner of one's own: one large customer has a partition to himself.
+
+    python examples/custom_partitioner.py HOST:PORT TOPIC
+
+With the default partitioner, the records of a customer who sends most of them share a partition with those of many
+others, who then wait.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+from zlib import crc32
+
+import ottla
+
+
+class LargeCustomerFirst:
+    """Partition 0 for the large customer, the others for everybody else, by the key."""
+
+    def __init__(self, customer: str = "large") -> None:
+        self.customer = customer
+
+    def configure(self, config: Mapping[str, Any]) -> None:
+        """Called once with the producer's options."""
+
+    def partition(
+        self,
+        topic: str,
+        key: Any,
+        key_bytes: bytes | None,
+        value: Any,
+        value_bytes: bytes | None,
+        cluster: ottla.Cluster,
+    ) -> int:
+        count = len(cluster.partitions_for(topic))
+        if key == self.customer or count == 1:
+            return 0
+        return 1 + crc32(key_bytes or b"") % (count - 1)
+
+    def close(self) -> None:
+        """The producer is being closed."""
+
+
+def send(
+    bootstrap_servers: str, topic: str, payments: Iterable[tuple[str, str]]
+) -> list[tuple[str, int]]:
+    """Sends payments of customers; which customer's went to which partition."""
+    with ottla.Producer(
+        bootstrap_servers=bootstrap_servers,
+        key_serializer="str",
+        value_serializer="str",
+        partitioner_class=LargeCustomerFirst("large"),
+    ) as producer:
+        sent = [
+            (customer, producer.send(topic, key=customer, value=payment))
+            for customer, payment in payments
+        ]
+        return [(customer, future.result(10).partition) for customer, future in sent]
+
+
+if __name__ == "__main__":
+    payments = [("large", "100"), ("Ada", "1"), ("large", "200"), ("Ben", "2"), ("Cy", "3")]
+    for customer, partition in send(*sys.argv[1:3], payments):
+        print(customer, partition)

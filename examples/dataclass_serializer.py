@@ -1,0 +1,80 @@
+"""Values that are dataclasses: a serializer and a deserializer of one's own.
+
+    python examples/dataclass_serializer.py HOST:PORT TOPIC
+
+A plain function does as well where neither topic nor headers matter: `value_serializer=to_bytes`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from decimal import Decimal
+
+import ottla
+
+
+@dataclass(frozen=True)
+class Order:
+    """What travels."""
+
+    id: int
+    items: tuple[str, ...]
+    total: Decimal
+
+
+class OrderSerializer:
+    """Orders as JSON, with amounts as text, because floating-point numbers lose cents."""
+
+    def serialize(self, topic: str, headers: ottla.Headers, order: Order | None) -> bytes | None:
+        return None if order is None else json.dumps(asdict(order), default=str).encode()
+
+
+class OrderDeserializer:
+    """The other way; what it raises for a record that is no order, `poll` raises as DeserializationError."""
+
+    def deserialize(self, topic: str, headers: ottla.Headers, data: bytes | None) -> Order | None:
+        if data is None:
+            return None
+        fields = json.loads(data)
+        return Order(fields["id"], tuple(fields["items"]), Decimal(fields["total"]))
+
+
+def send(bootstrap_servers: str, topic: str, orders: Iterable[Order]) -> None:
+    """Sends orders, with their ids as keys."""
+    with ottla.Producer(
+        bootstrap_servers=bootstrap_servers,
+        key_serializer="long",
+        value_serializer=OrderSerializer,
+    ) as producer:
+        for order in orders:
+            producer.send(topic, key=order.id, value=order)
+
+
+def receive(bootstrap_servers: str, topic: str, count: int) -> list[Order]:
+    """The first orders of a topic."""
+    orders: list[Order] = []
+    with ottla.Consumer(
+        bootstrap_servers=bootstrap_servers,
+        auto_offset_reset="earliest",
+        key_deserializer="long",
+        value_deserializer=OrderDeserializer,
+    ) as consumer:
+        consumer.assign([(topic, 0)])
+        for record in consumer:
+            orders.append(record.value)
+            if len(orders) == count:
+                break
+    return orders
+
+
+if __name__ == "__main__":
+    lunch = [
+        Order(7, ("tea", "cake"), Decimal("6.10")),
+        Order(8, ("espresso",), Decimal("2.50")),
+    ]
+    send(*sys.argv[1:3], lunch)
+    for order in receive(*sys.argv[1:3], len(lunch)):
+        print(order)

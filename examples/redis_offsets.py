@@ -1,0 +1,82 @@
+"""Results and positions in one Redis transaction: each record counts exactly once, whatever crashes.
+
+    python examples/redis_offsets.py HOST:PORT TOPIC REDIS_HOST:PORT
+
+Counts the records of each key in the hash `counts`; the hash `positions` says where to go on. As durable as Redis is
+set up to be (appendfsync). Needs the package redis.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+
+import redis
+
+import ottla
+
+
+def position(server: redis.Redis, partition: ottla.TopicPartition) -> int:
+    """Where counting goes on."""
+    return int(server.hget("positions", str(partition)) or 0)
+
+
+def count(
+    server: redis.Redis,
+    partition: ottla.TopicPartition,
+    records: Sequence[ottla.ConsumerRecord],
+    next_offset: int,
+) -> None:
+    """Counts records and moves the position behind them: both, or neither."""
+    counts = Counter(record.key or b"" for record in records)
+    with server.pipeline(transaction=True) as pipeline:
+        # If somebody moves a position after this, the transaction fails with a WatchError.
+        pipeline.watch("positions")
+        if int(pipeline.hget("positions", str(partition)) or 0) > records[0].offset:
+            raise redis.WatchError(f"another consumer has counted these records of {partition}")
+        pipeline.multi()
+        for key, number in counts.items():
+            pipeline.hincrby("counts", key, number)
+        pipeline.hset("positions", str(partition), next_offset)
+        pipeline.execute()
+
+
+def consume(
+    bootstrap_servers: str,
+    topic: str,
+    server: redis.Redis,
+    group: str = "counter",
+    **options: object,
+) -> None:
+    """Counts what is in the topic, until nothing has come for a second; `options` are the consumer's."""
+    settings = {
+        "bootstrap.servers": bootstrap_servers,
+        "group.id": group,
+        "enable.auto.commit": False,  # the positions are in Redis
+        "isolation.level": "read_committed",
+    }
+    with ottla.Consumer(settings, **options) as consumer:
+
+        class SeekToRedis:
+            def on_partitions_assigned(self, partitions: Sequence[ottla.TopicPartition]) -> None:
+                for partition in partitions:
+                    consumer.seek(partition, position(server, partition))
+
+        consumer.subscribe([topic], listener=SeekToRedis())
+        while records := consumer.poll(10.0 if not consumer.assignment() else 1.0):
+            for partition in records.partitions():
+                next_offset = records.next_offsets[partition].offset
+                try:
+                    count(server, partition, records.records(partition), next_offset)
+                except redis.WatchError:
+                    # One of two consumers has lost the partition and has not noticed yet.
+                    consumer.seek(partition, position(server, partition))
+
+
+if __name__ == "__main__":
+    host, _, port = sys.argv[3].rpartition(":")
+    with redis.Redis(host=host, port=int(port)) as server:
+        consume(sys.argv[1], sys.argv[2], server)
+        for key, number in sorted(server.hgetall("counts").items()):
+            print(key.decode(), int(number))

@@ -1,0 +1,109 @@
+"""Results and positions in one SQLite transaction: each record counts exactly once, whatever crashes.
+
+    python examples/sqlite_offsets.py HOST:PORT TOPIC DATABASE
+
+Counts the records of each key. The group shares the partitions; where to go on is in the database, beside the counts,
+and never committed to the cluster. PostgreSQL and others work the same way.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from collections import Counter
+from collections.abc import Sequence
+
+import ottla
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS counts (key TEXT PRIMARY KEY, count INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS positions (
+    topic TEXT, partition INTEGER, next_offset INTEGER NOT NULL, PRIMARY KEY (topic, partition)
+);
+"""
+ADD = """
+INSERT INTO counts VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET count = count + excluded.count
+"""
+# Nothing is updated if somebody else has counted these records: one of two consumers has lost the partition and has not
+# noticed yet.
+MOVE = """
+UPDATE positions SET next_offset = ? WHERE topic = ? AND partition = ? AND next_offset <= ?
+"""
+
+
+class CountedError(Exception):
+    """Another consumer has counted these records."""
+
+
+class Ledger:
+    """The counts, and the position up to which they are made."""
+
+    def __init__(self, path: str) -> None:
+        self.database = sqlite3.connect(path)
+        self.database.executescript(SCHEMA)
+
+    def position(self, partition: ottla.TopicPartition) -> int:
+        """Where counting goes on."""
+        with self.database:
+            self.database.execute("INSERT OR IGNORE INTO positions VALUES (?, ?, 0)", partition)
+        found = self.database.execute(
+            "SELECT next_offset FROM positions WHERE topic = ? AND partition = ?", partition
+        )
+        return int(found.fetchone()[0])
+
+    def count(
+        self,
+        partition: ottla.TopicPartition,
+        records: Sequence[ottla.ConsumerRecord],
+        next_offset: int,
+    ) -> None:
+        """Counts records and moves the position behind them: both, or neither."""
+        counts = Counter((record.key or b"").decode() for record in records)
+        with self.database:
+            self.database.executemany(ADD, counts.items())
+            moved = self.database.execute(MOVE, (next_offset, *partition, records[0].offset))
+            if moved.rowcount == 0:
+                raise CountedError(str(partition))
+
+    def counts(self) -> dict[str, int]:
+        return dict(self.database.execute("SELECT key, count FROM counts"))
+
+
+class SeekToLedger:
+    """Goes on where the ledger says when the group assigns partitions."""
+
+    def __init__(self, consumer: ottla.Consumer, ledger: Ledger) -> None:
+        self.consumer = consumer
+        self.ledger = ledger
+
+    def on_partitions_assigned(self, partitions: Sequence[ottla.TopicPartition]) -> None:
+        for partition in partitions:
+            self.consumer.seek(partition, self.ledger.position(partition))
+
+
+def consume(
+    bootstrap_servers: str, topic: str, ledger: Ledger, group: str = "ledger", **options: object
+) -> None:
+    """Counts what is in the topic, until nothing has come for a second; `options` are the consumer's."""
+    settings = {
+        "bootstrap.servers": bootstrap_servers,
+        "group.id": group,
+        "enable.auto.commit": False,  # the positions are in the database
+        "isolation.level": "read_committed",
+    }
+    with ottla.Consumer(settings, **options) as consumer:
+        consumer.subscribe([topic], listener=SeekToLedger(consumer, ledger))
+        while records := consumer.poll(10.0 if not consumer.assignment() else 1.0):
+            for partition in records.partitions():
+                next_offset = records.next_offsets[partition].offset
+                try:
+                    ledger.count(partition, records.records(partition), next_offset)
+                except CountedError:
+                    consumer.seek(partition, ledger.position(partition))
+
+
+if __name__ == "__main__":
+    ledger = Ledger(sys.argv[3])
+    consume(sys.argv[1], sys.argv[2], ledger)
+    for key, count in sorted(ledger.counts().items()):
+        print(key, count)

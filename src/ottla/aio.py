@@ -1,0 +1,10 @@
+"""The clients for asyncio: `ottla.aio.Producer`, `ottla.aio.Consumer` and `ottla.aio.Admin`.
+
+Made inside a running loop, they connect at once; `async with` closes them.
+"""
+
+from ottla.client.aio.admin.client import Admin
+from ottla.client.aio.consumer import Consumer
+from ottla.client.aio.producer import Producer
+
+__all__ = ["Admin", "Consumer", "Producer"]

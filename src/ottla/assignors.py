@@ -1,0 +1,24 @@
+"""What an assignor of one's own is made of, and those that are built in.
+
+`partition.assignment.strategy` takes an `Assignor`, or the name of one of `ASSIGNORS`.
+"""
+
+from ottla.core.assignors.model import (
+    Assignment,
+    Assignor,
+    Cluster,
+    PartitionInfo,
+    RebalanceProtocol,
+    Subscription,
+)
+from ottla.core.assignors.registry import ASSIGNORS
+
+__all__ = [
+    "ASSIGNORS",
+    "Assignment",
+    "Assignor",
+    "Cluster",
+    "PartitionInfo",
+    "RebalanceProtocol",
+    "Subscription",
+]

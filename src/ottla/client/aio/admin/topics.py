@@ -1,0 +1,287 @@
+"""Topics: create, delete, list, describe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+from uuid import UUID
+
+from ottla.client.admin_model import (
+    ConfigEntry,
+    ConfigSource,
+    CreatedTopic,
+    NewTopic,
+    TopicDescription,
+    TopicListing,
+)
+from ottla.client.aio.admin.answers import AT_CONTROLLER, Answers, Verdict, unsupported
+from ottla.client.aio.admin.asking import Calls, Question, version_at
+from ottla.client.aio.admin.describing_topics import (
+    TopicPages,
+    described_by_metadata,
+    topic_id_of,
+)
+from ottla.client.aio.admin.places import AnyNode, Controller
+from ottla.errors import AbortableError, ErrorCode
+from ottla.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from ottla.wire.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from ottla.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+TopicName = TypeVar("TopicName", str, UUID, str | UUID)
+
+_ALL = "all topics"
+_NOT_SAID = -1
+PARTITIONS_PER_RESPONSE = 2000
+
+
+class TopicCalls(Calls):
+    """The calls about topics."""
+
+    async def create_topics(
+        self,
+        topics: Iterable[NewTopic],
+        *,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+        retry_on_quota_violation: bool = True,
+    ) -> dict[str, CreatedTopic]:
+        """Creates topics, or with `validate_only` says what would come of it."""
+        wanted: dict[str, NewTopic] = {}
+        for topic in topics:
+            if wanted.setdefault(topic.name, topic) is not topic:
+                raise ValueError(f"topic {topic.name!r} is given twice")
+
+        def build(version: int, names: list[str], limit_ms: int) -> CreateTopicsRequest:
+            some = [creatable(wanted[name], version) for name in names]
+            return CreateTopicsRequest(
+                topics=some, timeout_ms=limit_ms, validate_only=validate_only
+            )
+
+        verdicts = {} if retry_on_quota_violation else FAIL_ON_QUOTA
+        question = Question(CreateTopicsRequest, build, read_created, verdicts=verdicts)
+        return await self.ask(wanted, Controller("topic", "topics"), question, timeout_ms)
+
+    async def delete_topics(
+        self,
+        topics: Iterable[str | UUID] | UUID,
+        *,
+        timeout_ms: int | None = None,
+        retry_on_quota_violation: bool = True,
+    ) -> None:
+        """Deletes topics, given by name or id."""
+
+        def build(version: int, some: list[str | UUID], limit_ms: int) -> DeleteTopicsRequest:
+            return deleting(some, version, limit_ms)
+
+        verdicts = {} if retry_on_quota_violation else FAIL_ON_QUOTA
+        question = Question(DeleteTopicsRequest, build, read_deleted, verdicts=verdicts)
+        await self.ask(named(topics), Controller("topic", "topics"), question, timeout_ms)
+
+    async def list_topics(
+        self, *, list_internal: bool = False, timeout_ms: int | None = None
+    ) -> dict[str, TopicListing]:
+        """All topics by name; internal ones only if they are asked for."""
+
+        def build(version: int, names: list[str], limit_ms: int) -> MetadataRequest:
+            return MetadataRequest(topics=None, allow_auto_topic_creation=False)
+
+        question = Question(MetadataRequest, build, read_listed)
+        found = await self.ask([_ALL], AnyNode("of", "lists"), question, timeout_ms)
+        return {
+            name: listing
+            for name, listing in found[_ALL].items()
+            if list_internal or not listing.is_internal
+        }
+
+    async def describe_topics(
+        self,
+        topics: Iterable[TopicName],
+        *,
+        include_authorized_operations: bool = False,
+        partition_size_limit_per_response: int = PARTITIONS_PER_RESPONSE,
+        timeout_ms: int | None = None,
+    ) -> dict[TopicName, TopicDescription]:
+        """Partitions, leaders and replicas of topics, given by name or id.
+
+        Of named topics it comes in pages (KIP-966) where the broker can do that.
+        """
+
+        wanted = named(topics)
+        found = await self._describe_topics(
+            wanted,
+            include_authorized_operations,
+            partition_size_limit_per_response,
+            timeout_ms,
+        )
+        return {topic: found[topic] for topic in wanted}
+
+    async def _describe_topics(
+        self,
+        topics: Iterable[str | UUID],
+        include_authorized_operations: bool,
+        partitions_per_response: int,
+        timeout_ms: int | None,
+    ) -> dict[str | UUID, TopicDescription]:
+        async def ask(
+            node: int,
+            some: list[str | UUID],
+            limit_ms: float,
+            answers: Answers[str | UUID, TopicDescription],
+        ) -> None:
+            names = [topic for topic in some if isinstance(topic, str)]
+            rest = some
+            if names and await self._pages(node):
+                pages = TopicPages(names, partitions_per_response)
+                while (request := pages.next_request()) is not None:
+                    pages.add(await self.call_with(node, request, limit_ms))
+                pages.finish(answers, self._network.cluster.nodes, include_authorized_operations)
+                rest = [topic for topic in some if isinstance(topic, UUID)]
+            if rest:
+                response = await self.call(
+                    node,
+                    MetadataRequest,
+                    lambda version: describing(rest, version, include_authorized_operations),
+                    limit_ms,
+                )
+                described_by_metadata(response, rest, answers)
+
+        place: AnyNode[str | UUID] = AnyNode("topic", "topics")
+        return await self.ask_by(topics, place, "DescribeTopics", ask, timeout_ms)
+
+    async def _pages(self, node: int) -> bool:
+        """Whether the node speaks DescribeTopicPartitions."""
+        connection = await self._network.connection(node)
+        try:
+            version_at(connection, DescribeTopicPartitionsRequest)
+        except AbortableError:
+            return False
+        # Its answers name replicas by id alone.
+        await self.know_nodes((), self._config.request_timeout_ms)
+        return True
+
+
+# What an exhausted quota means to who does not want to wait for it.
+FAIL_ON_QUOTA = {**AT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED: Verdict.FAIL}
+
+
+def named(topics: Iterable[TopicName] | TopicName) -> list[TopicName]:
+    """A list of names or ids; one alone is a list of one."""
+    if isinstance(topics, str | UUID):
+        return [topics]
+    return list(topics)
+
+
+def creatable(topic: NewTopic, version: int) -> CreatableTopic:
+    """A topic as CreateTopics has it."""
+    assignments = topic.replicas_assignments
+    uses_defaults = assignments is None and None in (topic.num_partitions, topic.replication_factor)
+    if uses_defaults and version < 4:
+        raise unsupported("CreateTopics", "Leaving counts to the broker's defaults", "2.4")
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=_NOT_SAID if topic.num_partitions is None else topic.num_partitions,
+        replication_factor=(
+            _NOT_SAID if topic.replication_factor is None else topic.replication_factor
+        ),
+        assignments=[
+            CreatableReplicaAssignment(partition_index=partition, broker_ids=list(replicas))
+            for partition, replicas in (assignments or {}).items()
+        ],
+        configs=[
+            CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()
+        ],
+    )
+
+
+def read_created(response: CreateTopicsResponse, answers: Answers[str, CreatedTopic]) -> None:
+    """What CreateTopics made."""
+    for topic in response.topics:
+        created = CreatedTopic(
+            topic.name,
+            topic_id_of(topic.topic_id),
+            None if topic.num_partitions < 0 else topic.num_partitions,
+            None if topic.replication_factor < 0 else topic.replication_factor,
+            None
+            if topic.configs is None
+            else {
+                config.name: ConfigEntry(
+                    config.name,
+                    config.value,
+                    ConfigSource(config.config_source),
+                    config.is_sensitive,
+                    config.read_only,
+                )
+                for config in topic.configs
+            },
+        )
+        answers.take(topic.name, created, topic.error_code, topic.error_message)
+
+
+def deleting(topics: list[str | UUID], version: int, limit_ms: int) -> DeleteTopicsRequest:
+    """The request to delete topics."""
+    if version >= 6:
+        states = [
+            DeleteTopicState(topic_id=topic)
+            if isinstance(topic, UUID)
+            else DeleteTopicState(name=topic)
+            for topic in topics
+        ]
+        return DeleteTopicsRequest(topics=states, timeout_ms=limit_ms)
+    names = [topic for topic in topics if isinstance(topic, str)]
+    if len(names) < len(topics):
+        raise unsupported("DeleteTopics", "Deleting topics by id", "2.8")
+    return DeleteTopicsRequest(topic_names=names, timeout_ms=limit_ms)
+
+
+def read_deleted(response: DeleteTopicsResponse, answers: Answers[str | UUID, None]) -> None:
+    """Which topics are gone."""
+    for topic in response.responses:
+        # Who asked by id gets the name as well, who asked by name the id: either is the key.
+        for key in (topic.name, topic_id_of(topic.topic_id)):
+            if key is not None:
+                answers.take(key, None, topic.error_code, topic.error_message)
+
+
+def read_listed(
+    response: MetadataResponse, answers: Answers[str, Mapping[str, TopicListing]]
+) -> None:
+    """All topics."""
+    listed = {
+        topic.name: TopicListing(topic.name, topic_id_of(topic.topic_id), topic.is_internal)
+        for topic in response.topics
+        if topic.name is not None
+    }
+    answers.take(_ALL, listed, response.error_code)
+
+
+def describing(
+    topics: Iterable[str | UUID], version: int, include_authorized_operations: bool
+) -> MetadataRequest:
+    """The request for the metadata of some topics."""
+    if include_authorized_operations and version < 8:
+        raise unsupported("Metadata", "Asking for authorized operations", "2.3")
+    wanted = []
+    for topic in topics:
+        if isinstance(topic, str):
+            wanted.append(MetadataRequestTopic(name=topic))
+        elif version < 12:
+            # Versions 10 and 11 have the field, but brokers answer it wrongly (KAFKA-12701).
+            raise unsupported("Metadata", "Describing topics by id", "3.0")
+        else:
+            wanted.append(MetadataRequestTopic(topic_id=topic, name=None))
+    return MetadataRequest(
+        topics=wanted,
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=include_authorized_operations,
+    )

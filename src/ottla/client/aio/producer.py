@@ -1,0 +1,478 @@
+"""The producer on asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from ottla.client.aio.network import Network
+from ottla.client.aio.sender import Sender
+from ottla.client.aio.transactor import Transactor
+from ottla.client.delivery import RecordFuture, SentRecords
+from ottla.client.model import (
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    PartitionInfo,
+    ProducerRecord,
+)
+from ottla.client.naming import partitioner_of, producer_interceptors_of, serializers_of
+from ottla.client.producer_metrics import ProducerMetrics
+from ottla.client.state.accumulator import Accumulator, AccumulatorSettings, out_of_memory
+from ottla.client.state.backoff import Backoff
+from ottla.client.state.memory import Reservation
+from ottla.client.state.metadata import MetadataState
+from ottla.client.state.ongoing import OngoingTransaction
+from ottla.client.state.producer_batch import OnDelivery, ProducerBatch
+from ottla.client.state.sequences import Sequences
+from ottla.client.state.sticky import Sticky
+from ottla.client.state.transactions import Operation, Transactions
+from ottla.client.writing import TopicWanted, Wanted, Writer
+from ottla.config.client import read_client_config
+from ottla.config.producer import ProducerConfig
+from ottla.errors import (
+    AbortableError,
+    ErrorCode,
+    FatalError,
+    IllegalStateError,
+    KafkaError,
+    TimedOutError,
+    exception_for,
+)
+from ottla.model import TopicPartition
+
+log = logging.getLogger("ottla.client")
+
+T = TypeVar("T")
+Offsets = Mapping[Any, OffsetAndMetadata | int]
+"""Positions by TopicPartition, or by plain (topic, partition) tuples."""
+
+_FOREVER_SECONDS: Final = 365 * 24 * 3600.0
+
+
+class Producer:
+    """Sends records to a Kafka cluster; made on a running loop.
+
+    async with ottla.aio.Producer(bootstrap_servers="127.0.0.1:9092") as producer:
+        future = await producer.send("orders", value=b"tea")
+        print((await future).offset)
+    """
+
+    def __init__(self, config: Mapping[str, object] | None = None, **options: Any) -> None:
+        try:
+            self._loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise IllegalStateError("ottla.aio.Producer needs a running event loop") from None
+        self.config = read_client_config(ProducerConfig, config, options)
+        for note in self.config.notes:
+            log.info("%s: %s", self.config.client_id, note)
+        self._assemble(self.config)
+        self._is_closed = False
+
+    def _assemble(self, config: ProducerConfig) -> None:
+        key_serializer, value_serializer = serializers_of(config)
+        self._serializers = (key_serializer, value_serializer)
+        self._partitioner = partitioner_of(config)
+        self._interceptors = producer_interceptors_of(config)
+        retry = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self.accumulator = Accumulator(
+            AccumulatorSettings(
+                batch_bytes=config.batch_size,
+                linger_ms=config.linger_ms,
+                delivery_timeout_ms=config.delivery_timeout_ms,
+                memory_bytes=config.buffer_memory,
+                max_request_bytes=config.max_request_size,
+                retry=retry,
+            )
+        )
+        self._transactions: Transactions | None = None
+        if config.transactional_id is not None:
+            self._transactions = Transactions(
+                config.transactional_id, self.accumulator.lock, self.accumulator.refuse
+            )
+        sequences = None
+        if config.enable_idempotence:
+            sequences = Sequences(is_transactional=self._transactions is not None)
+        self._network = Network(
+            config,
+            MetadataState(
+                max_age_ms=config.metadata_max_age_ms,
+                backoff=retry,
+                max_idle_ms=config.metadata_max_idle_ms,
+            ),
+        )
+        sticky = Sticky(
+            batch_size_bytes=config.batch_size,
+            random_below=random.randrange,
+            is_adaptive=config.partitioner_adaptive_partitioning_enable,
+            availability_timeout_ms=config.partitioner_availability_timeout_ms,
+        )
+        self._metrics = ProducerMetrics(self.accumulator)
+        self.sender = Sender(
+            *(self._network, config, self.accumulator, sequences, self._transactions),
+            *(sticky, self._metrics, random.random),
+        )
+        self._metrics.gauge("requests-in-flight", lambda: self.sender.in_flight_count)
+        self._transactor: Transactor | None = None
+        if sequences is not None:
+            self._transactor = Transactor(
+                *(self._network, config, self.accumulator, sequences, self._transactions),
+                *(self.sender, random.random),
+            )
+            self.sender.identities = self._transactor
+        self.writer = Writer(
+            *(self.accumulator, sticky, key_serializer, value_serializer),
+            *(self._partitioner, self._interceptors, self._refused),
+            *(self.sender.wake_from_anywhere, self.sender.now_ms),
+        )
+        self._network.on_update.append(self.writer.update)
+        self._network.on_update.append(lambda _: self.sender.wake())
+        self.sender.wake()
+
+    # Sending
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        headers: Any = None,
+        timestamp_ms: int | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> RecordFuture:
+        """Put a record into a batch; waits for the topic's metadata and for buffer memory only.
+
+        Await the future that it returns for the outcome. If this raises, the record will not be sent.
+        """
+        future = self.writer.try_send(
+            topic, value, key, partition, headers, timestamp_ms, on_delivery
+        )
+        if future is not None:
+            return future
+        record = ProducerRecord(topic, value, key, partition, headers or (), timestamp_ms)
+        sent: RecordFuture = await self._follow(self.writer.steps(record, on_delivery))
+        return sent
+
+    async def send_many(
+        self,
+        topic: str,
+        values: Iterable[Any],
+        *,
+        keys: Iterable[Any] | None = None,
+        partition: int | None = None,
+        headers: Any = None,
+        timestamp_ms: int | None = None,
+    ) -> SentRecords:
+        """Send many records at once: all have the same headers and time."""
+        sent: SentRecords = await self._follow(
+            self.writer.steps_many(
+                topic,
+                values if isinstance(values, Sequence) else list(values),
+                keys if keys is None or isinstance(keys, Sequence) else list(keys),
+                partition,
+                headers,
+                timestamp_ms,
+            )
+        )
+        return sent
+
+    async def _follow(self, steps: Any) -> Any:
+        """Take the steps of a send, waiting where they say so, up to max.block.ms in all."""
+        deadline = self._loop.time() + self.config.max_block_ms / 1000
+        failure: BaseException | None = None
+        while True:
+            try:
+                wanted = steps.send(None) if failure is None else steps.throw(failure)
+            except StopIteration as stopped:
+                return stopped.value
+            failure = None
+            try:
+                await self.wait_for(wanted, deadline)
+            except BaseException as error:
+                failure = error
+
+    async def wait_for(self, wanted: Wanted, deadline: float) -> None:
+        """Wait until a step can be taken; `deadline` is in the loop's time."""
+        if isinstance(wanted, TopicWanted):
+            await self._wait_for_topic(wanted, deadline)
+        else:
+            await self._wait_for_memory(wanted, deadline)
+
+    async def _wait_for_topic(self, wanted: TopicWanted, deadline: float) -> None:
+        left_ms = max(0.0, (deadline - self._loop.time()) * 1000)
+        topic, partition = wanted
+        found = await self._network.topic(topic, left_ms)
+        if partition is None or partition < len(found.partitions):
+            return
+        # Perhaps partitions were added since.
+        self._network.request_update()
+        left_ms = (deadline - self._loop.time()) * 1000
+        try:
+            if left_ms <= 0:
+                raise TimedOutError
+            await self._network.updated(left_ms)
+        except TimedOutError:
+            raise TimedOutError(
+                message=(
+                    f"Partition {partition} of topic {topic}, which has {len(found.partitions)} "
+                    f"partitions, did not appear within {self.config.max_block_ms} ms."
+                ),
+                context={"api": "Metadata", "topic": topic},
+            ) from None
+
+    async def _wait_for_memory(self, reservation: Reservation, deadline: float) -> None:
+        granted = self._loop.create_future()
+
+        def tell() -> None:
+            if not granted.done():
+                granted.set_result(None)
+
+        reservation.wake.tell = tell  # type: ignore[attr-defined]
+        if reservation.granted:
+            return
+        try:
+            async with asyncio.timeout_at(deadline):
+                await granted
+        except TimeoutError:
+            raise out_of_memory(self.accumulator.settings, self.config.max_block_ms) from None
+
+    def _refused(self, error: Exception) -> None:
+        """A record was not accepted: a transaction that misses it must not be committed."""
+        self._metrics.refused()
+        if self._transactions is not None and isinstance(error, KafkaError):
+            self._transactions.batch_failed(error)
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Send everything that was appended before this call and wait until its outcome is known."""
+        accumulator = self.accumulator
+        with accumulator.lock:
+            accumulator.flushing += 1
+            batches = list(accumulator.incomplete)
+        self.sender.wake()
+        try:
+            async with asyncio.timeout(timeout):
+                for batch in batches:
+                    await _settled(batch)
+        except TimeoutError:
+            raise TimedOutError(
+                message=f"{len(accumulator.incomplete)} batches are not acknowledged after {timeout} s.",
+                context={"api": "Produce"},
+            ) from None
+        finally:
+            with accumulator.lock:
+                accumulator.flushing -= 1
+
+    async def partitions_for(self, topic: str) -> list[PartitionInfo]:
+        """The partitions of a topic, with their leaders and replicas."""
+        self._check_open()
+        await self._network.topic(topic, self.config.max_block_ms)
+        return self._network.cluster.partitions_for(topic)
+
+    def metrics(self) -> dict[str, float]:
+        """What was counted so far, under Kafka's names."""
+        return self._metrics.snapshot()
+
+    # Transactions
+
+    async def init_transactions(self) -> None:
+        """Get the producer id and epoch of the transactional id; its last producer is fenced."""
+        await self._operate(*self._transactional("init_transactions").begin_init())
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction: records that are sent from now on belong to it."""
+        transactions = self._transactional("begin_transaction")
+        with self.accumulator.lock:
+            before = self.accumulator.transaction
+            self.accumulator.transaction = OngoingTransaction(transactions.is_version_2)
+        try:
+            transactions.begin()
+        except BaseException:
+            with self.accumulator.lock:
+                self.accumulator.transaction = before
+            raise
+
+    async def send_offsets_to_transaction(
+        self, offsets: Offsets, group: ConsumerGroupMetadata | str
+    ) -> None:
+        """Commit a consumer group's positions with the transaction."""
+        method = "send_offsets_to_transaction"
+        self._transactional(method).check_open(method)
+        positions = _read_offsets(offsets)
+        if isinstance(group, str):
+            group = ConsumerGroupMetadata(group)
+        if not positions:
+            return
+        assert self._transactor is not None
+        sending = self._loop.create_task(self._transactor.send_offsets(positions, group))
+        await self._within_max_block(sending, method)
+
+    async def commit_transaction(self) -> None:
+        """Send what is left, then commit; an AbortableError means: abort."""
+        await self._operate(*self._transactional("commit_transaction").begin_commit())
+
+    async def abort_transaction(self) -> None:
+        """Drop what was not sent, wait for what was, then abort."""
+        await self._operate(*self._transactional("abort_transaction").begin_abort())
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Self]:
+        """A transaction that commits at the end, or aborts if there is an exception."""
+        await self.begin_transaction()
+        try:
+            yield self
+        except FatalError:
+            raise
+        except BaseException:
+            await self._abort_quietly()
+            raise
+        try:
+            await self.commit_transaction()
+        except AbortableError:
+            await self._abort_quietly()
+            raise
+
+    async def _abort_quietly(self) -> None:
+        """Abort after an error that is more interesting than one of the abort, unless that is fatal."""
+        try:
+            await self.abort_transaction()
+        except FatalError:
+            raise
+        except Exception as error:
+            log.warning("%s: the abort failed: %s", self.config.client_id, error)
+
+    async def _operate(self, operation: Operation, is_new: bool) -> None:
+        assert self._transactor is not None
+        if is_new:
+            self._transactor.start(operation)
+            self.sender.wake()
+        waiting = self._loop.create_task(operation.wait_async())
+        await self._within_max_block(waiting, operation.method)
+        operation.is_seen = True
+        if operation.error is not None:
+            raise operation.error
+
+    async def _within_max_block(self, waiting: asyncio.Task[T], method: str) -> T:
+        limit_ms = self.config.max_block_ms
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                return await asyncio.shield(waiting)
+        except TimeoutError:
+            if waiting.done():
+                return waiting.result()
+            waiting.add_done_callback(_look_at)
+            raise TimedOutError(
+                message=f"{method}() is not done after {limit_ms} ms; call it again to go on.",
+                context={"api": method, "transactional_id": self.config.transactional_id},
+            ) from None
+
+    def _transactional(self, method: str) -> Transactions:
+        self._check_open()
+        if self._transactions is None:
+            raise IllegalStateError(
+                f"{method}() needs a transactional.id, which was not configured"
+            )
+        return self._transactions
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise self._closed()
+
+    def _closed(self) -> IllegalStateError:
+        return IllegalStateError(f"{self.config.client_id} is closed")
+
+    # The end
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Send what is left, abort an open transaction, and end; after so many seconds the rest fails."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self.accumulator.close(self._closed)
+        try:
+            async with asyncio.timeout(timeout):
+                await self._finish()
+        except TimeoutError:
+            log.warning("%s was closed before everything was sent", self.config.client_id)
+        finally:
+            await self._release()
+
+    async def _finish(self) -> None:
+        self.sender.wake()
+        await self.sender.idle()
+        transactions = self._transactions
+        if transactions is None or not transactions.has_open or self._transactor is None:
+            return
+        log.info("%s: an open transaction is aborted", self.config.client_id)
+        try:
+            if not transactions.is_ending:
+                operation, is_new = transactions.begin_abort()
+                if is_new:
+                    self._transactor.start(operation)
+                await operation.wait_async()
+            else:
+                await self._transactor.finished()
+        except (KafkaError, IllegalStateError) as error:
+            log.warning("%s: the abort failed: %s", self.config.client_id, error)
+
+    async def _release(self) -> None:
+        lost = len(self.accumulator.incomplete)
+        if lost:
+            log.warning("%s: %d batches were not sent", self.config.client_id, lost)
+        error = exception_for(
+            ErrorCode.NETWORK_EXCEPTION, "The producer was closed before the record was sent."
+        )
+        self.sender.close(AbortableError(error.code, error.message, {"api": "Produce"}))
+        if self._transactor is not None:
+            await self._transactor.close()
+        await self._network.close()
+        self._interceptors.close()
+        for each in (*self._serializers, self._partitioner):
+            close = getattr(each, "close", None)
+            if callable(close):
+                try:
+                    close()
+                except Exception:
+                    log.warning("%r did not close", each, exc_info=True)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<ottla.aio.Producer {self.config.client_id}>"
+
+
+async def _settled(batch: ProducerBatch) -> None:
+    await batch.wait_async()
+    for part in batch.parts:
+        await _settled(part)
+
+
+def _look_at(task: asyncio.Task[Any]) -> None:
+    """Nobody waits for it any more; its error is no error of the loop."""
+    if not task.cancelled():
+        task.exception()
+
+
+def _read_offsets(offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
+    read = {}
+    for key, position in offsets.items():
+        if isinstance(position, int):
+            position = OffsetAndMetadata(position)
+        if position.offset < 0:
+            raise ValueError(f"the offset of {key} is negative: {position.offset}")
+        read[TopicPartition(*key)] = position
+    return read

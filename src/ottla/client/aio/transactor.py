@@ -1,0 +1,536 @@
+"""The producer's conversation with coordinators: ids, partitions and offsets of transactions, their ends.
+
+One request at a time, as in Kafka's client. A request is repeated until its outcome is known: those who wait for it may
+give up earlier, and find it where it is when they call again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final, NamedTuple
+
+from ottla.client.aio.network import KEY_GROUP, KEY_TRANSACTION, Network
+from ottla.client.aio.sender import Sender
+from ottla.client.model import ConsumerGroupMetadata, OffsetAndMetadata
+from ottla.client.state.accumulator import Accumulator
+from ottla.client.state.ongoing import OngoingTransaction
+from ottla.client.state.producer_batch import NO_IDENTITY, ProducerIdentity
+from ottla.client.state.sequences import Sequences
+from ottla.client.state.transactions import (
+    Operation,
+    State,
+    Transactions,
+    Verdict,
+    as_abortable,
+    as_fatal,
+    verdict_on,
+)
+from ottla.config.producer import ProducerConfig
+from ottla.errors import (
+    AbortableError,
+    CommitFailedError,
+    ErrorCode,
+    KafkaError,
+    exception_for,
+)
+from ottla.model import TopicPartition
+from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from ottla.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from ottla.wire.messages.end_txn import EndTxnRequest
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+from ottla.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+
+log = logging.getLogger("ottla.client")
+
+TRANSACTION_VERSION: Final = "transaction.version"
+_FIRST_IMPLICIT_VERSION: Final = 2
+# The newest versions that a client may use in transactions of version 1, or at all.
+_NEWEST_ADD_PARTITIONS: Final = 3
+_NEWEST_END_TXN_V1: Final = 4
+_NEWEST_OFFSET_COMMIT_V1: Final = 4
+_NEWEST_INIT: Final = 5
+_FIRST_INIT_THAT_BUMPS: Final = 3
+_FIRST_OFFSET_COMMIT_WITH_MEMBER: Final = 3
+_NO_TIMEOUT_MS: Final = 2**31 - 1
+# The last transaction's markers are being written when the first partition of the next is added.
+_CONCURRENT_BACKOFF_MS: Final = 20.0
+
+
+class _FailedError(Exception):
+    """A request failed for good; what that means for the transaction is in the verdict."""
+
+    def __init__(self, error: KafkaError, verdict: Verdict) -> None:
+        super().__init__(error, verdict)
+        self.error = error
+        self.verdict = verdict
+
+
+class _Ask(NamedTuple):
+    """A request to a coordinator; without a key, to any broker."""
+
+    request_class: type[Any]
+    build: Callable[[int], Any]
+    codes_of: Callable[[Any], Mapping[TopicPartition | None, int]]
+    key: tuple[int, str] | None
+    at_most: int | None = None
+    first_backoff_ms: float | None = None
+
+    @property
+    def api(self) -> str:
+        return self.request_class.__name__.removesuffix("Request")
+
+
+def _code_of(response: Any) -> Mapping[TopicPartition | None, int]:
+    return {None: response.error_code}
+
+
+class Transactor:
+    """Asks coordinators on behalf of one producer; on the loop's thread only."""
+
+    def __init__(
+        self,
+        network: Network,
+        config: ProducerConfig,
+        accumulator: Accumulator,
+        sequences: Sequences,
+        transactions: Transactions | None,
+        sender: Sender,
+        random_unit: Callable[[], float],
+    ) -> None:
+        self._network = network
+        self._config = config
+        self._accumulator = accumulator
+        self._sequences = sequences
+        self._transactions = transactions
+        self._sender = sender
+        self._random_unit = random_unit
+        self._turn = asyncio.Lock()
+        self._tasks: dict[str, asyncio.Task[Any]] = {}
+
+    # What the sender wants
+
+    def want_identity(self) -> None:
+        """Get a producer id for an idempotent producer."""
+        self._start("identity", self._get_identity())
+
+    def want_partitions(self) -> None:
+        """Tell the coordinator of partitions with new records."""
+        self._start("partitions", self._add_partitions())
+
+    def _start(self, name: str, work: Coroutine[Any, Any, Any]) -> None:
+        if name in self._tasks:
+            work.close()
+            return
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks[name] = task
+
+        def done(task: asyncio.Task[Any]) -> None:
+            self._tasks.pop(name, None)
+            if not task.cancelled() and (error := task.exception()) is not None:
+                log.error("the conversation with the coordinator failed", exc_info=error)
+                self._sender.fail(error)
+            self._sender.wake()
+
+        task.add_done_callback(done)
+
+    async def _get_identity(self) -> None:
+        request = InitProducerIdRequest(
+            transactional_id=None, transaction_timeout_ms=_NO_TIMEOUT_MS
+        )
+        ask = _Ask(InitProducerIdRequest, lambda _: request, _code_of, None, _NEWEST_INIT)
+        try:
+            response = await self._ask(ask)
+        except _FailedError as failed:
+            self._sender.fail(failed.error)
+            return
+        self._sequences.set_identity(
+            ProducerIdentity(response.producer_id, response.producer_epoch)
+        )
+
+    async def _add_partitions(self) -> None:
+        transactions = self._known()
+        transaction = self._accumulator.transaction
+        assert transaction is not None
+        async with self._turn:
+            while transaction.new or transaction.pending:
+                if transactions.error is not None or transactions.is_aborting:
+                    return
+                with self._accumulator.lock:
+                    keys = transaction.begin_adding()
+                try:
+                    await self._ask(self._add_partitions_of(keys, not transaction.added))
+                except _FailedError as failed:
+                    with self._accumulator.lock:
+                        transaction.was_refused(keys)
+                    self._failed(failed)
+                    return
+                with self._accumulator.lock:
+                    transaction.was_added(keys)
+                self._sender.wake()
+
+    def _add_partitions_of(self, keys: list[TopicPartition], is_first: bool) -> _Ask:
+        topics: dict[str, AddPartitionsToTxnTopic] = {}
+        for key in keys:
+            topic = topics.setdefault(
+                key.topic, AddPartitionsToTxnTopic(name=key.topic, partitions=[])
+            )
+            topic.partitions.append(key.partition)
+        producer_id, epoch = self._sequences.identity
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self._id,
+            v3_and_below_producer_id=producer_id,
+            v3_and_below_producer_epoch=epoch,
+            v3_and_below_topics=list(topics.values()),
+        )
+
+        def codes_of(response: Any) -> Mapping[TopicPartition | None, int]:
+            return {
+                TopicPartition(topic.name, each.partition_index): each.partition_error_code
+                for topic in response.results_by_topic_v3_and_below
+                for each in topic.results_by_partition
+            }
+
+        return _Ask(
+            AddPartitionsToTxnRequest,
+            lambda _: request,
+            codes_of,
+            (KEY_TRANSACTION, self._id),
+            _NEWEST_ADD_PARTITIONS,
+            _CONCURRENT_BACKOFF_MS if is_first else None,
+        )
+
+    # Operations
+
+    def start(self, operation: Operation) -> None:
+        """Begin what a user asked for."""
+        work = {
+            State.INITIALIZING: self._init,
+            State.COMMITTING: self._commit,
+            State.ABORTING: self._abort,
+        }[operation.target]
+        self._start(operation.method, self._operate(operation, work))
+
+    async def _operate(
+        self, operation: Operation, work: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
+        try:
+            await work()
+        except _FailedError as failed:
+            operation.fail(self._failed(failed))
+        except asyncio.CancelledError:
+            operation.fail(
+                exception_for(
+                    ErrorCode.NETWORK_EXCEPTION, "The producer was closed.", api=operation.method
+                )
+            )
+            raise
+        except BaseException as error:
+            operation.fail(error)
+            raise
+        else:
+            operation.succeed()
+        finally:
+            self._sender.wake()
+
+    async def _init(self) -> None:
+        transactions = self._known()
+        async with self._turn:
+            try:
+                await self._get_epoch(NO_IDENTITY)
+            except _FailedError as failed:
+                if failed.error.code in _CURABLE_BY_OTHERS:
+                    transactions.not_initialized()
+                    raise _FailedError(failed.error, Verdict.RETRY) from failed
+                raise
+            transactions.is_version_2 = self._has_version_2
+            transactions.initialized()
+
+    async def _get_epoch(self, current: ProducerIdentity) -> None:
+        """InitProducerId; with the current epoch, it is bumped (KIP-360)."""
+        producer_id, epoch = current
+
+        def build(version: int) -> InitProducerIdRequest:
+            self._known().can_bump = version >= _FIRST_INIT_THAT_BUMPS
+            return InitProducerIdRequest(
+                transactional_id=self._id,
+                transaction_timeout_ms=self._config.transaction_timeout_ms,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+            )
+
+        key = (KEY_TRANSACTION, self._id)
+        response = await self._ask(_Ask(InitProducerIdRequest, build, _code_of, key, _NEWEST_INIT))
+        self._sequences.restart_all(ProducerIdentity(response.producer_id, response.producer_epoch))
+
+    async def _commit(self) -> None:
+        transactions = self._known()
+        await self._sender.idle()
+        async with self._turn:
+            if transactions.error is not None:
+                raise _FailedError(transactions.error, Verdict.ABORT)
+            await self._end_transaction(is_commit=True)
+
+    async def _abort(self) -> None:
+        # The sender drops what was not sent; what was has to end before, or it could come after the abort.
+        self._sender.wake()
+        await self._sender.idle()
+        async with self._turn:
+            await self._end_transaction(is_commit=False)
+
+    async def _end_transaction(self, *, is_commit: bool) -> None:
+        transactions = self._known()
+        transaction = self._accumulator.transaction
+        assert transaction is not None
+        error = transactions.error
+        # A coordinator that has forgotten our id has no transaction to end.
+        is_forgotten = error is not None and error.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        if transaction.is_started and not is_forgotten:
+            await self._ask_to_end(is_commit)
+        if not transactions.is_version_2 and self._has_version_2:
+            # The cluster was upgraded: transactions of version 2 begin with an epoch of their own.
+            transactions.needs_init = transactions.needs_init or transactions.can_bump
+        transactions.ended()
+        if transactions.needs_init:
+            await self._get_epoch(self._sequences.identity)
+            transactions.is_version_2 = self._has_version_2
+            transactions.initialized()
+
+    async def _ask_to_end(self, is_commit: bool) -> None:
+        producer_id, epoch = self._sequences.identity
+        request = EndTxnRequest(
+            transactional_id=self._id,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            committed=is_commit,
+        )
+        key = (KEY_TRANSACTION, self._id)
+        at_most = None if self._known().is_version_2 else _NEWEST_END_TXN_V1
+        response = await self._ask(_Ask(EndTxnRequest, lambda _: request, _code_of, key, at_most))
+        if response.producer_id >= 0:
+            # Version 2: every transaction has its own epoch (KIP-890).
+            self._sequences.restart_all(
+                ProducerIdentity(response.producer_id, response.producer_epoch)
+            )
+
+    # Offsets
+
+    async def send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
+    ) -> None:
+        """Make a group's positions part of the transaction."""
+        transactions = self._known()
+        transaction = self._accumulator.transaction
+        assert transaction is not None
+        async with self._turn:
+            transactions.check_open("send_offsets_to_transaction")
+            try:
+                if transaction.is_implicit:
+                    transaction.is_started = True
+                elif group.group_id not in transaction.groups:
+                    await self._add_group(group.group_id)
+                    transaction.groups[group.group_id] = None
+                    transaction.is_started = True
+                await self._commit_offsets(dict(offsets), group, transaction)
+            except _FailedError as failed:
+                raise self._failed(failed) from failed.error.__cause__
+            finally:
+                self._sender.wake()
+
+    async def _add_group(self, group_id: str) -> None:
+        producer_id, epoch = self._sequences.identity
+        request = AddOffsetsToTxnRequest(
+            transactional_id=self._id,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            group_id=group_id,
+        )
+        key = (KEY_TRANSACTION, self._id)
+        await self._ask(_Ask(AddOffsetsToTxnRequest, lambda _: request, _code_of, key))
+
+    async def _commit_offsets(
+        self,
+        left: dict[TopicPartition, OffsetAndMetadata],
+        group: ConsumerGroupMetadata,
+        transaction: OngoingTransaction,
+    ) -> None:
+        producer_id, epoch = self._sequences.identity
+
+        def build(version: int) -> TxnOffsetCommitRequest:
+            if version < _FIRST_OFFSET_COMMIT_WITH_MEMBER and group.member_id:
+                raise AbortableError(
+                    ErrorCode.UNSUPPORTED_VERSION,
+                    "The broker cannot check the consumer's group metadata (KIP-447): "
+                    "give the group id instead.",
+                    {"api": "TxnOffsetCommit", "group": group.group_id},
+                )
+            return TxnOffsetCommitRequest(
+                transactional_id=self._id,
+                group_id=group.group_id,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                generation_id=group.generation_id,
+                member_id=group.member_id,
+                group_instance_id=group.group_instance_id,
+                topics=_offset_topics(left),
+            )
+
+        def codes_of(response: Any) -> Mapping[TopicPartition | None, int]:
+            codes: dict[TopicPartition | None, int] = {}
+            for topic in response.topics:
+                for each in topic.partitions:
+                    key = TopicPartition(topic.name, each.partition_index)
+                    if each.error_code == 0:
+                        # Those that are done are left out of the next attempt.
+                        left.pop(key, None)
+                    codes[key] = each.error_code
+            return codes
+
+        at_most = None if transaction.is_implicit else _NEWEST_OFFSET_COMMIT_V1
+        key = (KEY_GROUP, group.group_id)
+        await self._ask(_Ask(TxnOffsetCommitRequest, build, codes_of, key, at_most))
+
+    # Asking
+
+    async def _ask(self, ask: _Ask) -> Any:
+        """Ask until there is an answer that ends it; _FailedError if that is not success."""
+        attempt = 0
+        while True:
+            try:
+                response, broker = await self._ask_once(ask)
+            except KafkaError as error:
+                verdict = verdict_on(error.code)
+                if isinstance(error, AbortableError) and verdict is Verdict.DIE:
+                    verdict = Verdict.ABORT
+                failure = error
+            else:
+                worst, verdict = self._judge(ask, response, broker)
+                if worst is None:
+                    return response
+                failure = worst
+            if verdict not in (Verdict.RETRY, Verdict.FIND):
+                raise _FailedError(failure, verdict)
+            if verdict is Verdict.FIND and ask.key is not None:
+                self._network.forget_coordinator(*ask.key)
+            log.debug("%s is asked again: %s", ask.api, failure)
+            await asyncio.sleep(self._pause_ms(ask, failure, attempt) / 1000)
+            attempt += 1
+
+    def _pause_ms(self, ask: _Ask, failure: KafkaError, attempt: int) -> float:
+        pause_ms = self._network.retry.delay_ms(attempt, self._random_unit())
+        if failure.code is ErrorCode.CONCURRENT_TRANSACTIONS and ask.first_backoff_ms is not None:
+            return min(pause_ms, ask.first_backoff_ms)
+        return pause_ms
+
+    async def _ask_once(self, ask: _Ask) -> tuple[Any, str]:
+        network = self._network
+        if ask.key is None:
+            node_id = await network.any_node()
+        else:
+            node_id = await network.coordinator(*ask.key)
+        connection = await network.connection(node_id)
+        version = connection.version_of(ask.request_class, ask.at_most)
+        response = await connection.send(ask.build(version), version)
+        return response, network.name_of(node_id)
+
+    def _judge(self, ask: _Ask, response: Any, broker: str) -> tuple[KafkaError | None, Verdict]:
+        """The worst that an answer says."""
+        worst: KafkaError | None = None
+        worst_verdict = Verdict.RETRY
+        for key, number in ask.codes_of(response).items():
+            if not number:
+                continue
+            code = ErrorCode(number)
+            verdict = verdict_on(code)
+            if worst is None or _WEIGHTS[verdict] > _WEIGHTS[worst_verdict]:
+                context: dict[str, object] = {"api": ask.api, "broker": broker}
+                if key is not None:
+                    context["partition"] = str(key)
+                if ask.key is not None:
+                    context["group" if ask.key[0] == KEY_GROUP else "transactional_id"] = ask.key[1]
+                worst = exception_for(code, None, **context)
+                worst_verdict = verdict
+        return worst, worst_verdict
+
+    def _failed(self, failed: _FailedError) -> KafkaError:
+        """What a failed request means for the producer; the error to show."""
+        transactions = self._known()
+        error, verdict = failed.error, failed.verdict
+        if verdict is Verdict.DIE:
+            fatal = as_fatal(error)
+            self._sender.fail(fatal)
+            return fatal
+        if verdict is Verdict.RETRY:
+            return error
+        if error.code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
+            message = f"The group has moved on, so its offsets were not committed: {error.message}"
+            error = CommitFailedError(error.code, message, error.context)
+        error = as_abortable(error)
+        transactions.must_abort(error, verdict)
+        return transactions.error if transactions.state is State.DEAD else error  # type: ignore[return-value]
+
+    def _known(self) -> Transactions:
+        assert self._transactions is not None
+        return self._transactions
+
+    @property
+    def _id(self) -> str:
+        return self._known().transactional_id
+
+    @property
+    def _has_version_2(self) -> bool:
+        return self._network.features.get(TRANSACTION_VERSION, 0) >= _FIRST_IMPLICIT_VERSION
+
+    async def finished(self) -> None:
+        """Wait for what is being asked."""
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def close(self) -> None:
+        """Stop all that is asked."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+_CURABLE_BY_OTHERS: Final = frozenset(
+    {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
+)
+"""Refusals that an administrator may lift: init_transactions() can be called again."""
+
+_WEIGHTS: Final = {
+    Verdict.RETRY: 0,
+    Verdict.FIND: 1,
+    Verdict.ABORT: 2,
+    Verdict.BUMP: 3,
+    Verdict.DIE: 4,
+}
+
+
+def _offset_topics(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+) -> list[TxnOffsetCommitRequestTopic]:
+    topics: dict[str, TxnOffsetCommitRequestTopic] = {}
+    for key, position in offsets.items():
+        topic = topics.setdefault(
+            key.topic, TxnOffsetCommitRequestTopic(name=key.topic, partitions=[])
+        )
+        topic.partitions.append(
+            TxnOffsetCommitRequestPartition(
+                partition_index=key.partition,
+                committed_offset=position.offset,
+                committed_leader_epoch=-1
+                if position.leader_epoch is None
+                else position.leader_epoch,
+                committed_metadata=position.metadata,
+            )
+        )
+    return list(topics.values())

@@ -1,0 +1,65 @@
+"""What callers may write for topics, partitions and offsets, made into what is meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+from ottla.client.model import OffsetAndMetadata
+from ottla.model import TopicPartition
+
+Partition: TypeAlias = TopicPartition | tuple[str, int]
+"""A partition; a plain tuple of topic and number will do."""
+
+
+def partition_of(partition: Partition) -> TopicPartition:
+    """The partition that is meant."""
+    topic: Any
+    number: Any
+    try:
+        topic, number = partition
+    except (TypeError, ValueError):
+        topic = number = None
+    if not isinstance(topic, str) or not isinstance(number, int):
+        raise TypeError(f"{partition!r} is no partition: write (topic, number)")
+    return TopicPartition(topic, number)
+
+
+def partitions_of(partitions: Iterable[Partition]) -> list[TopicPartition]:
+    """The partitions that are meant."""
+    return [partition_of(partition) for partition in partitions]
+
+
+def offsets_of(
+    offsets: Mapping[Partition, int | OffsetAndMetadata] | None,
+) -> dict[TopicPartition, OffsetAndMetadata] | None:
+    """The offsets that are meant; None stays None."""
+    if offsets is None:
+        return None
+    return {
+        partition_of(partition): OffsetAndMetadata(to) if isinstance(to, int) else to
+        for partition, to in offsets.items()
+    }
+
+
+def pattern_of(topics: Iterable[str] | str | re.Pattern[str]) -> re.Pattern[str] | None:
+    """The pattern, if that is what was given: compiled, or text that begins with ^."""
+    if isinstance(topics, re.Pattern):
+        return topics
+    if isinstance(topics, str) and topics.startswith("^"):
+        return re.compile(topics)
+    return None
+
+
+def topic_names(topics: Iterable[Any] | str | re.Pattern[str]) -> list[str]:
+    """The topics of a list."""
+    if isinstance(topics, str | re.Pattern):
+        raise ValueError(
+            f"{topics!r} is neither a list nor a pattern: write [{topics!r}], or ^ in front"
+        )
+    names = list(topics)
+    for name in names:
+        if not isinstance(name, str) or not name.strip():
+            raise ValueError(f"{name!r} is no name of a topic")
+    return names

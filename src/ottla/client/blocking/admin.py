@@ -1,0 +1,113 @@
+"""The blocking admin client: the asyncio one on a thread of its own."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine, Mapping
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from ottla.client.aio.admin.client import Admin as AsyncAdmin
+from ottla.client.blocking.loop_thread import LoopThread
+from ottla.config.admin import AdminConfig
+from ottla.config.client import read_client_config
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _waiting(
+    method: Callable[Concatenate[AsyncAdmin, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[Admin, P], R]:
+    """The same call, that waits: same arguments, same types, same words."""
+
+    @functools.wraps(method)
+    def call(self: Admin, /, *args: P.args, **options: P.kwargs) -> R:
+        return self._thread.run(method(self._admin, *args, **options))
+
+    return call
+
+
+class Admin:
+    """Looks after a cluster: topics, configs, groups, offsets, transactions, records.
+
+        with ottla.Admin(bootstrap_servers="localhost:9092") as admin:
+            admin.create_topics([NewTopic("orders", num_partitions=3)])
+
+    Calls about several things give a dict, one entry each. If any of them fails, the call raises
+    PartialFailureError, which has the `results` and the `errors` by thing; if there is just one thing, it raises
+    that thing's own error. Calls are repeated until `default.api.timeout.ms`, or `timeout_ms`, is over. It may be
+    used by several threads.
+    """
+
+    def __init__(self, config: Mapping[str, object] | None = None, **options: Any) -> None:
+        settings = read_client_config(AdminConfig, config, options)
+        self._thread = LoopThread(f"admin client {settings.client_id}")
+
+        async def make() -> AsyncAdmin:
+            return AsyncAdmin(settings)
+
+        try:
+            self._admin = self._thread.run(make())
+        except BaseException:
+            self._thread.close()
+            raise
+        self._thread.on_abandon(self._admin.close)
+
+    # Topics and partitions
+    create_topics = _waiting(AsyncAdmin.create_topics)
+    delete_topics = _waiting(AsyncAdmin.delete_topics)
+    list_topics = _waiting(AsyncAdmin.list_topics)
+    describe_topics = _waiting(AsyncAdmin.describe_topics)
+    create_partitions = _waiting(AsyncAdmin.create_partitions)
+    elect_leaders = _waiting(AsyncAdmin.elect_leaders)
+    list_partition_reassignments = _waiting(AsyncAdmin.list_partition_reassignments)
+    # Configs
+    describe_configs = _waiting(AsyncAdmin.describe_configs)
+    alter_configs = _waiting(AsyncAdmin.alter_configs)
+    incremental_alter_configs = _waiting(AsyncAdmin.incremental_alter_configs)
+    # Groups and their offsets
+    list_groups = _waiting(AsyncAdmin.list_groups)
+    list_consumer_groups = _waiting(AsyncAdmin.list_consumer_groups)
+    describe_groups = _waiting(AsyncAdmin.describe_groups)
+    describe_consumer_groups = _waiting(AsyncAdmin.describe_consumer_groups)
+    delete_consumer_groups = _waiting(AsyncAdmin.delete_consumer_groups)
+    remove_members_from_consumer_group = _waiting(AsyncAdmin.remove_members_from_consumer_group)
+    list_consumer_group_offsets = _waiting(AsyncAdmin.list_consumer_group_offsets)
+    alter_consumer_group_offsets = _waiting(AsyncAdmin.alter_consumer_group_offsets)
+    delete_consumer_group_offsets = _waiting(AsyncAdmin.delete_consumer_group_offsets)
+    # Records of partitions
+    list_offsets = _waiting(AsyncAdmin.list_offsets)
+    offsets_for_leader_epochs = _waiting(AsyncAdmin.offsets_for_leader_epochs)
+    delete_records = _waiting(AsyncAdmin.delete_records)
+    # Transactions and producers
+    list_transactions = _waiting(AsyncAdmin.list_transactions)
+    describe_transactions = _waiting(AsyncAdmin.describe_transactions)
+    abort_transaction = _waiting(AsyncAdmin.abort_transaction)
+    describe_producers = _waiting(AsyncAdmin.describe_producers)
+    fence_producers = _waiting(AsyncAdmin.fence_producers)
+    # The cluster
+    describe_cluster = _waiting(AsyncAdmin.describe_cluster)
+    describe_log_dirs = _waiting(AsyncAdmin.describe_log_dirs)
+    describe_features = _waiting(AsyncAdmin.describe_features)
+    describe_api_versions = _waiting(AsyncAdmin.describe_api_versions)
+
+    def metrics(self) -> dict[str, float]:
+        """Counts, rates and latencies of the requests to each API, as `request-total{api=Metadata}`."""
+        return self._admin.metrics()
+
+    def close(self, timeout_seconds: float | None = None) -> None:
+        """Closes all connections; calls that are under way fail. A second close does nothing."""
+        self._thread.close(self._admin.close, timeout_seconds)
+
+    def __enter__(self) -> Self:
+        self._thread.check()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,159 @@
+"""The blocking consumer: the asyncio one on a thread of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from ottla.client.aio.consumer import CLOSE_TIMEOUT_SECONDS
+from ottla.client.aio.consumer import Consumer as AsyncConsumer
+from ottla.client.aio.user_code import no_user_code
+from ottla.client.blocking.calls import calling, waiting
+from ottla.client.blocking.loop_thread import LoopThread
+from ottla.client.model import ConsumerRecord, ConsumerRecords
+from ottla.client.state.delivery import Delivery
+from ottla.config.client import read_client_config
+from ottla.config.consumer import ConsumerConfig
+
+ABANDON_SECONDS = 1.0
+
+
+class _OnLoop(AsyncConsumer):
+    """The consumer on the loop, with what only its blocking face needs."""
+
+    @property
+    def delivery(self) -> Delivery:
+        """What iteration hands out at the moment."""
+        return self._subscriptions.delivery
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` has begun."""
+        return self._is_closed
+
+    def put_back(self, records: ConsumerRecords) -> None:
+        """The program did not get what `poll` returned: the next poll returns it again."""
+        self._subscriptions.delivery = Delivery(records)
+
+    async def abandon(self) -> None:
+        """End for a program that ends, or lost its consumer, without `close`: leave the group, call no user code.
+
+        It may not have worked on what it read last, so nothing is committed.
+        """
+        no_user_code()
+        # It reads nothing any more: there is nothing to commit or to tell the listener.
+        self._subscriptions.unsubscribe()
+        await self.close(ABANDON_SECONDS)
+
+
+class Consumer:
+    """Reads records: of topics that it shares with its group, or of partitions of its own choice.
+
+        with ottla.Consumer({"bootstrap.servers": "localhost:9092", "group.id": "kitchen"}) as consumer:
+            consumer.subscribe(["orders"])
+            for record in consumer:
+                print(record.value)
+
+    Heartbeats go on in a thread of its own whatever the program does. Listeners, interceptors, assignors, deserializers
+    and callbacks of commits run on the thread that calls the consumer, and may call it again. One thread uses it at a
+    time; only `wakeup` may be called by others, and by signal handlers.
+    """
+
+    def __init__(self, config: Mapping[str, object] | None = None, /, **options: Any) -> None:
+        settings = read_client_config(ConsumerConfig, config, options)
+        self._thread = LoopThread(f"consumer {settings.client_id}")
+
+        async def make() -> _OnLoop:
+            return _OnLoop(settings)
+
+        try:
+            self._client = self._thread.run(make())
+        except BaseException:
+            self._thread.close()
+            raise
+        self._thread.on_abandon(self._client.abandon)
+
+    # What is read
+    subscribe = waiting(AsyncConsumer.subscribe)
+    unsubscribe = waiting(AsyncConsumer.unsubscribe)
+    assign = waiting(AsyncConsumer.assign)
+    subscription = calling(AsyncConsumer.subscription)
+    assignment = calling(AsyncConsumer.assignment)
+    pause = calling(AsyncConsumer.pause)
+    resume = calling(AsyncConsumer.resume)
+    paused = calling(AsyncConsumer.paused)
+    # Positions
+    position = waiting(AsyncConsumer.position)
+    seek = calling(AsyncConsumer.seek)
+    seek_to_beginning = calling(AsyncConsumer.seek_to_beginning)
+    seek_to_end = calling(AsyncConsumer.seek_to_end)
+    current_lag = calling(AsyncConsumer.current_lag)
+    offsets_for_times = waiting(AsyncConsumer.offsets_for_times)
+    beginning_offsets = waiting(AsyncConsumer.beginning_offsets)
+    end_offsets = waiting(AsyncConsumer.end_offsets)
+    # Commits
+    commit = waiting(AsyncConsumer.commit)
+    commit_async = waiting(AsyncConsumer.commit_async)
+    committed = waiting(AsyncConsumer.committed)
+    group_metadata = calling(AsyncConsumer.group_metadata)
+    enforce_rebalance = calling(AsyncConsumer.enforce_rebalance)
+    # The cluster
+    partitions_for = waiting(AsyncConsumer.partitions_for)
+    list_topics = waiting(AsyncConsumer.list_topics)
+    # How it is
+    health = calling(AsyncConsumer.health)
+
+    def metrics(self) -> dict[str, float]:
+        """Counters and measurements under Kafka's names; on any thread."""
+        self._thread.check()
+        return self._client.metrics()
+
+    def poll(self, timeout: float) -> ConsumerRecords:
+        """Wait up to `timeout` seconds for records; at most max.poll.records of them, or none.
+
+        Takes part in the group meanwhile: listeners are called in here.
+        """
+        # Records that come when Ctrl-C does must not count as read.
+        return self._thread.run(self._client.poll(timeout), unclaimed=self._client.put_back)
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """Record after record, for ever; it ends when the consumer is closed."""
+        while True:
+            # Who commits sees by the iterator which records were handed out.
+            yield from self._client.delivery.iterator
+            if self._client.is_closed:
+                return
+            if not self._client.delivery.undelivered():
+                self._thread.run(self._client.next_delivery())
+
+    def wakeup(self) -> None:
+        """Have the `poll` that waits, or the next one, raise WakeupError; on any thread, and in signal handlers."""
+        self._thread.call_soon(self._client.wakeup)
+
+    def close(self, timeout: float = CLOSE_TIMEOUT_SECONDS) -> None:
+        """Commit (with auto commit), leave the group, close the connections; within so many seconds.
+
+        A second close does nothing.
+        """
+        if self._thread.refusal is not None:
+            return
+        try:
+            self._thread.run(self._client.close(timeout))
+        finally:
+            # Not if another thread uses the consumer: then it stays open.
+            if self._client.is_closed:
+                self._client.delivery.clear()
+                self._thread.close()
+
+    def __enter__(self) -> Self:
+        self._thread.check()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

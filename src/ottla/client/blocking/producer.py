@@ -1,0 +1,266 @@
+"""The producer for programs without asyncio: a face over one that runs on a loop thread.
+
+Records go into batches on the thread that sends them, without a word to the loop. The loop has to get its share of the
+interpreter, however: a thread that sends without pause would keep it from sending. So a send that begins a new batch
+waits for the loop while much is ready to go.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Final, Self
+
+from ottla.client.aio.producer import Offsets
+from ottla.client.aio.producer import Producer as AsyncProducer
+from ottla.client.blocking.loop_thread import FORKED, LoopThread
+from ottla.client.delivery import RecordFuture, SentRecords
+from ottla.client.model import ConsumerGroupMetadata, PartitionInfo, ProducerRecord
+from ottla.client.state.accumulator import Accumulator, out_of_memory
+from ottla.client.state.memory import Reservation
+from ottla.client.state.producer_batch import OnDelivery
+from ottla.client.writing import TopicWanted, Wanted
+from ottla.config.client import read_client_config
+from ottla.config.producer import ProducerConfig
+from ottla.errors import AbortableError, FatalError, IllegalStateError
+
+# How much may be ready to go before a thread that sends gives way to the loop, and for how long at most.
+HANDOVER_BYTES: Final = 256 * 1024
+HANDOVER_SECONDS: Final = 0.05
+
+
+class Producer:
+    """Sends records to a Kafka cluster. Threads may share it.
+
+    with ottla.Producer(bootstrap_servers="127.0.0.1:9092") as producer:
+        producer.send("orders", value=b"tea", key=b"table 4")
+    """
+
+    def __init__(self, config: Mapping[str, object] | None = None, **options: Any) -> None:
+        # Mistakes in the options show before a thread starts.
+        read = read_client_config(ProducerConfig, config, options)
+        self._thread = LoopThread(read.client_id)
+        try:
+            self._async = self._thread.run(_create(config, options, read.client_id))
+        except BaseException:
+            self._thread.close()
+            raise
+        self.config = self._async.config
+        self._writer = self._async.writer
+        self._try_send = self._writer.try_send
+        self._accumulator = self._async.accumulator
+        self._thread.on_abandon(_closer(self._async))
+        _open.add(self._accumulator)
+
+    # Sending
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        headers: Any = None,
+        timestamp_ms: int | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> RecordFuture:
+        """Put a record into a batch, which a thread of the producer's own will send.
+
+        `result()` of what it returns waits for the outcome; `on_delivery(metadata, error)` is called with it on the
+        producer's thread. If this raises, the record will not be sent.
+        """
+        future = self._try_send(topic, value, key, partition, headers, timestamp_ms, on_delivery)
+        if future is not None:
+            return future
+        record = ProducerRecord(topic, value, key, partition, headers or (), timestamp_ms)
+        sent: RecordFuture = self._follow(self._writer.steps(record, on_delivery))
+        return sent
+
+    def send_many(
+        self,
+        topic: str,
+        values: Iterable[Any],
+        *,
+        keys: Iterable[Any] | None = None,
+        partition: int | None = None,
+        headers: Any = None,
+        timestamp_ms: int | None = None,
+    ) -> SentRecords:
+        """Send many records at once, which costs much less for each: all have the same headers and time.
+
+        What it returns is a sequence of futures; its `result()` waits for all.
+        """
+        sent: SentRecords = self._follow(
+            self._writer.steps_many(
+                topic,
+                values if isinstance(values, Sequence) else list(values),
+                keys if keys is None or isinstance(keys, Sequence) else list(keys),
+                partition,
+                headers,
+                timestamp_ms,
+            )
+        )
+        return sent
+
+    def _follow(self, steps: Any) -> Any:
+        """Take the steps of a send, waiting where they say so, up to max.block.ms in all."""
+        self._thread.check()
+        deadline = time.monotonic() + self.config.max_block_ms / 1000
+        failure: BaseException | None = None
+        while True:
+            try:
+                wanted = steps.send(None) if failure is None else steps.throw(failure)
+            except StopIteration as stopped:
+                self._give_way()
+                return stopped.value
+            failure = None
+            try:
+                self._wait_for(wanted, deadline)
+            except BaseException as error:
+                failure = error
+
+    def _wait_for(self, wanted: Wanted, deadline: float) -> None:
+        if isinstance(wanted, TopicWanted):
+            left_seconds = max(0.0, deadline - time.monotonic())
+            self._thread.run(self._wait_on_loop(wanted, left_seconds))
+        else:
+            self._wait_for_memory(wanted, deadline)
+
+    async def _wait_on_loop(self, wanted: Wanted, left_seconds: float) -> None:
+        await self._async.wait_for(wanted, self._thread.loop.time() + left_seconds)
+
+    def _wait_for_memory(self, reservation: Reservation, deadline: float) -> None:
+        granted = threading.Event()
+        reservation.wake.tell = granted.set  # type: ignore[attr-defined]
+        if reservation.granted:
+            return
+        # A callback on the producer's own thread would wait for itself.
+        left_seconds = 0.0 if self._is_own_thread() else max(0.0, deadline - time.monotonic())
+        if not granted.wait(left_seconds):
+            raise out_of_memory(self._accumulator.settings, self.config.max_block_ms)
+
+    def _is_own_thread(self) -> bool:
+        return threading.get_ident() == self._thread.ident
+
+    def _give_way(self) -> None:
+        """Let the loop send when there is much to send."""
+        if self._accumulator.full_bytes > HANDOVER_BYTES and not self._is_own_thread():
+            self._async.sender.let_pass(HANDOVER_SECONDS)
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Send everything that was sent before this call and wait until its outcome is known."""
+        self._thread.run(self._async.flush(timeout))
+
+    def partitions_for(self, topic: str) -> list[PartitionInfo]:
+        """The partitions of a topic, with their leaders and replicas."""
+        return self._thread.run(self._async.partitions_for(topic))
+
+    def metrics(self) -> dict[str, float]:
+        """What was counted so far, under Kafka's names."""
+        return self._async.metrics()
+
+    # Transactions
+
+    def init_transactions(self) -> None:
+        """Get the producer id and epoch of the transactional id; its last producer is fenced."""
+        self._thread.run(self._async.init_transactions())
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction: records that are sent from now on belong to it."""
+        self._thread.run(self._async.begin_transaction())
+
+    def send_offsets_to_transaction(
+        self, offsets: Offsets, group: ConsumerGroupMetadata | str
+    ) -> None:
+        """Commit a consumer group's positions with the transaction."""
+        self._thread.run(self._async.send_offsets_to_transaction(offsets, group))
+
+    def commit_transaction(self) -> None:
+        """Send what is left, then commit; an AbortableError means: abort."""
+        self._thread.run(self._async.commit_transaction())
+
+    def abort_transaction(self) -> None:
+        """Drop what was not sent, wait for what was, then abort."""
+        self._thread.run(self._async.abort_transaction())
+
+    @contextmanager
+    def transaction(self) -> Iterator[Self]:
+        """A transaction that commits at the end, or aborts if there is an exception."""
+        self.begin_transaction()
+        try:
+            yield self
+        except FatalError:
+            raise
+        except BaseException:
+            self._abort_quietly()
+            raise
+        try:
+            self.commit_transaction()
+        except AbortableError:
+            self._abort_quietly()
+            raise
+
+    def _abort_quietly(self) -> None:
+        self._thread.run(self._async._abort_quietly())
+
+    # The end
+
+    def close(self, timeout: float | None = None) -> None:
+        """Send what is left, abort an open transaction, and end; after so many seconds the rest fails."""
+        self._thread.close(lambda: self._async.close(timeout))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<ottla.Producer {self.config.client_id}>"
+
+
+async def _create(
+    config: Mapping[str, object] | None, options: Mapping[str, object], client_id: str
+) -> AsyncProducer:
+    given = {**(config or {})}
+    given.pop("client_id", None)
+    given["client.id"] = client_id
+    rest = {
+        name: value for name, value in options.items() if name not in ("client_id", "client.id")
+    }
+    return AsyncProducer(given, **rest)
+
+
+def _closer(producer: AsyncProducer) -> Any:
+    """For a producer that nobody closed; it must not keep the face alive."""
+
+    async def close() -> None:
+        await producer.close()
+
+    return close
+
+
+# Whose records nobody would send in a child process: its loop thread stays behind in the parent.
+_open: weakref.WeakSet[Accumulator] = weakref.WeakSet()
+
+
+def _forget_after_fork() -> None:
+    for accumulator in list(_open):
+        # The lock may have been held by a thread that does not exist here.
+        accumulator.lock = threading.Lock()
+        accumulator.close(lambda: IllegalStateError(FORKED.format(name="the producer")))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_after_fork)

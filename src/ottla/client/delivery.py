@@ -1,0 +1,286 @@
+"""What a send gives back: a future that is cheap to make, and completes with its batch."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Generator, Iterator, Sequence
+from threading import Event, Lock
+from typing import TYPE_CHECKING, Any, overload
+
+from ottla.client.model import RecordMetadata
+from ottla.errors import IllegalStateError, TimedOutError
+
+if TYPE_CHECKING:
+    from ottla.client.state.producer_batch import ProducerBatch
+
+Callback = Callable[[], object]
+
+# Guards the lists of those who wait. One for all, because waiting is rare and a lock per record is not cheap.
+_waiting_lock = Lock()
+
+
+class Completion:
+    """Something that is done at some time, with those who want to be told; safe in any thread."""
+
+    __slots__ = ("_waiting", "is_done")
+
+    def __init__(self) -> None:
+        self.is_done = False
+        self._waiting: list[Callback] | None = None
+
+    def when_done(self, callback: Callback) -> bool:
+        """Call it once this is done, on the thread that completes it; False if it is done already."""
+        with _waiting_lock:
+            if self.is_done:
+                return False
+            if self._waiting is None:
+                self._waiting = []
+            self._waiting.append(callback)
+            return True
+
+    def wait(self, timeout_seconds: float | None) -> bool:
+        """Block the calling thread until this is done; False if the time was not enough."""
+        if self.is_done:
+            return True
+        event = Event()
+        if not self.when_done(event.set):
+            return True
+        try:
+            return event.wait(timeout_seconds)
+        finally:
+            self._forget(event.set)
+
+    async def wait_async(self) -> None:
+        """Wait on the running loop, whichever thread completes this."""
+        if self.is_done:
+            return
+        loop = asyncio.get_running_loop()
+        waiter = loop.create_future()
+
+        def tell() -> None:
+            loop.call_soon_threadsafe(_set, waiter)
+
+        if self.when_done(tell):
+            try:
+                await waiter
+            finally:
+                self._forget(tell)
+
+    def _complete(self) -> None:
+        with _waiting_lock:
+            self.is_done = True
+            waiting, self._waiting = self._waiting, None
+        for callback in waiting or ():
+            callback()
+
+    def _forget(self, callback: Callback) -> None:
+        with _waiting_lock:
+            if self._waiting is not None and callback in self._waiting:
+                self._waiting.remove(callback)
+
+
+def _set(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+class RecordFuture:
+    """The outcome of one send: `result()` blocks, `await` does not.
+
+    A batch's records complete together, so the future holds no lock of its own.
+    """
+
+    __slots__ = ("_batch", "_index", "_key_size", "_timestamp", "_value_size")
+
+    def __init__(
+        self, batch: ProducerBatch, index: int, timestamp: int, key_size: int, value_size: int
+    ) -> None:
+        self._batch = batch
+        self._index = index
+        self._timestamp = timestamp
+        self._key_size = key_size
+        self._value_size = value_size
+
+    def done(self) -> bool:
+        """Whether the outcome is known."""
+        return self._place()[0].is_done
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Where the record is, or the exception that tells why it is nowhere; waits so many seconds."""
+        batch, index = self._wait(timeout)
+        error = batch.error_of(index)
+        if error is not None:
+            raise error
+        return self._metadata(batch, index)
+
+    def exception(self, timeout: float | None = None) -> Exception | None:
+        """Why the record was not written; None if it was."""
+        batch, index = self._wait(timeout)
+        return batch.error_of(index)
+
+    def add_done_callback(self, callback: Callable[[RecordFuture], object]) -> None:
+        """Call it with this future when the outcome is known, on the thread that learns it; at once if it is."""
+        batch = self._place()[0]
+        if not batch.when_done(lambda: self.add_done_callback(callback)):
+            if self.done():
+                callback(self)
+            else:
+                self.add_done_callback(callback)
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        while True:
+            batch, index = self._place()
+            if batch.is_done:
+                break
+            yield from batch.wait_async().__await__()
+        error = batch.error_of(index)
+        if error is not None:
+            raise error
+        return self._metadata(batch, index)
+
+    def __repr__(self) -> str:
+        batch, index = self._place()
+        if not batch.is_done:
+            return f"<RecordFuture {batch.key} pending>"
+        error = batch.error_of(index)
+        outcome = f"offset {batch.offset_of(index)}" if error is None else repr(error)
+        return f"<RecordFuture {batch.key} {outcome}>"
+
+    def _place(self) -> tuple[ProducerBatch, int]:
+        """The batch that the record is in now: batches that are too large are split."""
+        batch, index = self._batch, self._index
+        while batch.parts:
+            batch, index = _part_of(batch, index)
+        return batch, index
+
+    def _wait(self, timeout: float | None) -> tuple[ProducerBatch, int]:
+        deadline: float | None = None
+        while True:
+            batch, index = self._place()
+            if batch.is_done:
+                return batch, index
+            _refuse_on_loop()
+            if deadline is None and timeout is not None:
+                deadline = time.monotonic() + timeout
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not batch.wait(left):
+                raise TimedOutError(
+                    message=f"The record was not acknowledged within {timeout} s; it may be later.",
+                    context={"api": "Produce", "partition": str(batch.key)},
+                )
+
+    def _metadata(self, batch: ProducerBatch, index: int) -> RecordMetadata:
+        return RecordMetadata(
+            batch.topic,
+            batch.partition,
+            batch.offset_of(index),
+            self._timestamp if batch.append_time_ms < 0 else batch.append_time_ms,
+            self._key_size,
+            self._value_size,
+        )
+
+
+def _part_of(batch: ProducerBatch, index: int) -> tuple[ProducerBatch, int]:
+    starts = batch.part_starts
+    part = bisect_right(starts, index) - 1
+    return batch.parts[part], index - starts[part]
+
+
+def _refuse_on_loop() -> None:
+    """Blocking the loop would keep the answer from coming for ever."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise IllegalStateError("result() would block the event loop: await the future instead")
+
+
+class SentRecords(Sequence[RecordFuture]):
+    """The futures of `send_many`, in the order of the values; made when they are looked at."""
+
+    __slots__ = ("_futures", "_keys", "_length", "_segments", "_timestamp", "_values")
+
+    def __init__(
+        self,
+        timestamp: int,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None] | None,
+    ) -> None:
+        self._timestamp = timestamp
+        self._values = values
+        self._keys = keys
+        self._length = len(values)
+        self._segments: list[tuple[ProducerBatch, int, Sequence[int]]] = []
+        self._futures: list[RecordFuture] | None = None
+
+    @classmethod
+    def of(cls, futures: list[RecordFuture]) -> SentRecords:
+        """Of records that were sent one by one."""
+        sent = cls(0, (), None)
+        sent._futures = futures
+        sent._length = len(futures)
+        return sent
+
+    def add(self, batch: ProducerBatch, first_index: int, positions: Sequence[int]) -> None:
+        """Note that the values at these positions are in a batch, from `first_index` on."""
+        self._segments.append((batch, first_index, positions))
+
+    @property
+    def added_count(self) -> int:
+        """How many values have been accepted."""
+        return sum(len(positions) for _, _, positions in self._segments)
+
+    def result(self, timeout: float | None = None) -> list[RecordMetadata]:
+        """Wait for all; the first exception is raised."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        found = []
+        for future in self._all():
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            found.append(future.result(left))
+        return found
+
+    def done(self) -> bool:
+        """Whether all outcomes are known."""
+        return all(future.done() for future in self._all())
+
+    def __await__(self) -> Generator[Any, None, list[RecordMetadata]]:
+        found = []
+        for future in self._all():
+            found.append((yield from future.__await__()))
+        return found
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[RecordFuture]:
+        return iter(self._all())
+
+    @overload
+    def __getitem__(self, index: int) -> RecordFuture: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[RecordFuture]: ...
+    def __getitem__(self, index: int | slice) -> RecordFuture | list[RecordFuture]:
+        return self._all()[index]
+
+    def __repr__(self) -> str:
+        return f"<SentRecords {self._length}>"
+
+    def _all(self) -> list[RecordFuture]:
+        if self._futures is None:
+            values, keys, timestamp = self._values, self._keys, self._timestamp
+            slots: list[RecordFuture | None] = [None] * self._length
+            for batch, first_index, positions in self._segments:
+                for index, position in enumerate(positions, first_index):
+                    key = None if keys is None else keys[position]
+                    slots[position] = RecordFuture(
+                        batch, index, timestamp, size_of(key), size_of(values[position])
+                    )
+            self._futures = [future for future in slots if future is not None]
+        return self._futures
+
+
+def size_of(data: bytes | None) -> int:
+    """The size as RecordMetadata has it: -1 for None."""
+    return -1 if data is None else len(data)

@@ -1,0 +1,518 @@
+"""Records that wait to be sent, in batches by partition.
+
+`append` and `append_new` may be called by any thread; the rest belongs to the sender. One lock protects all: what is
+done under it is short, and Python runs one thread at a time anyway.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Final, NamedTuple
+
+from ottla.client.delivery import RecordFuture, SentRecords
+from ottla.client.state.backoff import Backoff
+from ottla.client.state.memory import Memory, Reservation
+from ottla.client.state.metadata import Cluster
+from ottla.client.state.ongoing import OngoingTransaction
+from ottla.client.state.producer_batch import OnDelivery, ProducerBatch
+from ottla.errors import TimedOutError
+from ottla.model import NO_LEADER, TopicPartition
+from ottla.records.batch import HEADER_BYTES
+from ottla.records.record import Header
+
+FOREVER: Final = float("inf")
+RATIO_RISE: Final = 0.05
+RATIO_FALL: Final = 0.005
+
+
+@dataclass(frozen=True)
+class AccumulatorSettings:
+    """The options that the accumulator obeys."""
+
+    batch_bytes: int
+    linger_ms: float
+    delivery_timeout_ms: float
+    memory_bytes: int
+    max_request_bytes: int
+    retry: Backoff
+
+
+class PartitionQueue:
+    """The batches of one partition that have not been sent, the oldest first."""
+
+    __slots__ = (
+        "batches",
+        "compression_ratio",
+        "key",
+        "limit_bytes",
+        "muted",
+        "next_order",
+        "open",
+        "transaction",
+    )
+
+    def __init__(self, key: TopicPartition, limit_bytes: int) -> None:
+        self.key = key
+        self.limit_bytes = limit_bytes
+        """How many bytes of records a new batch takes, before compression."""
+        self.compression_ratio = 1.0
+        self.batches: deque[ProducerBatch] = deque()
+        self.open: ProducerBatch | None = None
+        """The last batch, while it takes records."""
+        self.muted = False
+        """Whether a batch is in flight that the next one must not overtake."""
+        self.transaction: OngoingTransaction | None = None
+        """The last transaction that had records here."""
+        self.next_order = 0
+
+
+@dataclass(slots=True)
+class Ready:
+    """What can be sent where, and when it is worth looking again."""
+
+    nodes: dict[int, list[PartitionQueue]] = field(default_factory=dict)
+    topics_without_leader: dict[str, None] = field(default_factory=dict)
+    next_check_ms: float = FOREVER
+
+
+class Accumulator:
+    """All queues of a producer."""
+
+    def __init__(self, settings: AccumulatorSettings) -> None:
+        self.settings = settings
+        self.lock = Lock()
+        self.memory = Memory(settings.memory_bytes)
+        self.refusal: Callable[[], BaseException] | None = None
+        """Makes the exception that keeps records out, while something does."""
+        self.transaction: OngoingTransaction | None = None
+        """Where records belong; None without transactions."""
+        self.incomplete: dict[ProducerBatch, None] = {}
+        """Batches that wait or are in flight."""
+        self.flushing = 0
+        """How many wait for all batches to go: while somebody does, none lingers."""
+        self.full_bytes = 0
+        """How much is in batches that take no more records and have not been sent."""
+        self.plain_limit_bytes = capacity_bytes(settings, 1.0)
+        """What a batch takes where nothing is known of its compression."""
+        self.next_expiry_ms = FOREVER
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        self._active: dict[PartitionQueue, None] = {}
+        self._is_closed = False
+
+    def refuse(self, refusal: Callable[[], BaseException] | None) -> None:
+        """Keep records out from now on, or let them in; the lock is held, or all is on one thread."""
+        if not self._is_closed:
+            self.refusal = refusal
+
+    def close(self, refusal: Callable[[], BaseException]) -> None:
+        """Keep records out for ever."""
+        with self.lock:
+            self.refusal = refusal
+            self._is_closed = True
+
+    # Appending
+
+    def queue(self, key: TopicPartition) -> PartitionQueue:
+        """The queue of a partition."""
+        found = self._queues.get(key)
+        if found is None:
+            found = self._queues.setdefault(key, PartitionQueue(key, self.plain_limit_bytes))
+        return found
+
+    def append(
+        self,
+        queue: PartitionQueue,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[Header],
+        on_delivery: OnDelivery | None,
+    ) -> RecordFuture | None:
+        """Add a record to the batch that is open; None if a new one is needed."""
+        with self.lock:
+            if self.refusal is not None:
+                raise self.refusal()
+            batch = queue.open
+            if batch is None:
+                return None
+            builder = batch.builder
+            assert builder is not None
+            if builder.append(timestamp, key, value, headers) < 0:
+                self._close_open(queue)
+                return None
+            future = RecordFuture(
+                batch,
+                builder.record_count - 1,
+                timestamp,
+                -1 if key is None else len(key),
+                -1 if value is None else len(value),
+            )
+            if on_delivery is not None:
+                self._note_callback(batch, future, on_delivery)
+            if queue.transaction is not self.transaction:
+                self._note_transaction(queue)
+            return future
+
+    def reserve(
+        self, queue: PartitionQueue, size_bytes: int, wake: Callable[[], object]
+    ) -> Reservation:
+        """Ask for the memory of a new batch with a record of at most that size."""
+        with self.lock:
+            return self.memory.reserve(max(size_bytes, queue.limit_bytes + HEADER_BYTES), wake)
+
+    def cancel(self, reservation: Reservation) -> None:
+        """Give up a reservation."""
+        with self.lock:
+            self.memory.cancel(reservation)
+
+    def append_new(
+        self,
+        queue: PartitionQueue,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[Header],
+        on_delivery: OnDelivery | None,
+        reservation: Reservation,
+        now_ms: float,
+    ) -> RecordFuture:
+        """Add a record to a new batch in memory that was granted; the sender wants to be woken then."""
+        with self.lock:
+            batch = self._new_batch(queue, reservation, now_ms)
+            builder = batch.builder
+            assert builder is not None
+            try:
+                builder.append(timestamp, key, value, headers)
+            except BaseException:
+                self._drop(queue, batch)
+                raise
+            future = RecordFuture(
+                batch,
+                0,
+                timestamp,
+                -1 if key is None else len(key),
+                -1 if value is None else len(value),
+            )
+            if on_delivery is not None:
+                self._note_callback(batch, future, on_delivery)
+            if queue.transaction is not self.transaction:
+                self._note_transaction(queue)
+            return future
+
+    def extend(self, queue: PartitionQueue, sent: SentRecords, many: Many, start: int) -> int:
+        """Add records of `send_many` to the batch that is open: how many fit."""
+        with self.lock:
+            if self.refusal is not None:
+                raise self.refusal()
+            batch = queue.open
+            if batch is None:
+                return 0
+            added = self._extend(queue, batch, sent, many, start)
+            if start + added < len(many.values):
+                self._close_open(queue)
+            return added
+
+    def extend_new(
+        self,
+        queue: PartitionQueue,
+        sent: SentRecords,
+        many: Many,
+        start: int,
+        reservation: Reservation,
+        now_ms: float,
+    ) -> int:
+        """Add records of `send_many` to a new batch: how many fit, at least one."""
+        with self.lock:
+            batch = self._new_batch(queue, reservation, now_ms)
+            try:
+                return self._extend(queue, batch, sent, many, start)
+            except BaseException:
+                self._drop(queue, batch)
+                raise
+
+    def _extend(
+        self, queue: PartitionQueue, batch: ProducerBatch, sent: SentRecords, many: Many, start: int
+    ) -> int:
+        builder = batch.builder
+        assert builder is not None
+        first_index = builder.record_count
+        added = builder.extend(many.timestamp, many.values, many.keys, many.headers, start)
+        if added:
+            sent.add(batch, first_index, many.positions[start : start + added])
+            if queue.transaction is not self.transaction:
+                self._note_transaction(queue)
+        return added
+
+    def _new_batch(
+        self, queue: PartitionQueue, reservation: Reservation, now_ms: float
+    ) -> ProducerBatch:
+        """Close the open batch and begin another, in the reserved memory."""
+        assert reservation.granted
+        if self.refusal is not None:
+            self.memory.cancel(reservation)
+            raise self.refusal()
+        # Another thread may have begun a batch meanwhile; it is full enough.
+        if queue.open is not None:
+            self._close_open(queue)
+        batch = ProducerBatch(
+            queue.key, (queue.next_order,), queue.limit_bytes, reservation.size_bytes, now_ms
+        )
+        queue.next_order += 1
+        queue.batches.append(batch)
+        queue.open = batch
+        self._active[queue] = None
+        self.incomplete[batch] = None
+        self.next_expiry_ms = min(self.next_expiry_ms, now_ms + self.settings.delivery_timeout_ms)
+        return batch
+
+    def _drop(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """Take back a new batch whose first record was refused."""
+        queue.batches.remove(batch)
+        queue.open = None
+        if not queue.batches:
+            self._active.pop(queue, None)
+        self._forget(batch)
+
+    def _close_open(self, queue: PartitionQueue) -> None:
+        batch = queue.open
+        queue.open = None
+        if batch is not None:
+            batch.close()
+            self.full_bytes += batch.size_bytes
+
+    def _note_callback(
+        self, batch: ProducerBatch, future: RecordFuture, on_delivery: OnDelivery
+    ) -> None:
+        if batch.callbacks is None:
+            batch.callbacks = []
+        batch.callbacks.append((future, on_delivery))
+
+    def _note_transaction(self, queue: PartitionQueue) -> None:
+        assert self.transaction is not None
+        self.transaction.note_partition(queue.key)
+        queue.transaction = self.transaction
+
+    # Sending
+
+    def ready(self, cluster: Cluster, now_ms: float) -> Ready:
+        """The nodes that have something to be sent, each with all its queues that may go along."""
+        found = Ready()
+        with self.lock:
+            eager = bool(self.flushing or self.memory.waiting_count or self._is_ending)
+            nodes: dict[int, list[PartitionQueue]] = {}
+            for queue in self._active:
+                state = cluster.partition(*queue.key)
+                if state is None or state.leader == NO_LEADER:
+                    found.topics_without_leader[queue.key.topic] = None
+                    continue
+                if queue.muted:
+                    continue
+                batch = queue.batches[0]
+                batch.note_leader(state.leader_epoch)
+                if batch.waits(now_ms):
+                    due_ms = batch.last_attempt_ms + batch.retry_backoff_ms
+                    found.next_check_ms = min(found.next_check_ms, due_ms)
+                    continue
+                nodes.setdefault(state.leader, []).append(queue)
+                if state.leader in found.nodes:
+                    continue
+                due_ms = batch.last_attempt_ms + self.settings.linger_ms
+                if (
+                    eager
+                    or now_ms >= due_ms
+                    or len(queue.batches) > 1
+                    or batch.is_full
+                    or batch.is_retry
+                ):
+                    found.nodes[state.leader] = nodes[state.leader]
+                else:
+                    found.next_check_ms = min(found.next_check_ms, due_ms)
+        return found
+
+    @property
+    def _is_ending(self) -> bool:
+        """Whether a transaction or the producer comes to its end: nothing lingers then."""
+        return self.refusal is not None
+
+    def drain(
+        self,
+        queues: Sequence[PartitionQueue],
+        max_bytes: int,
+        now_ms: float,
+        may_send: Callable[[ProducerBatch], bool],
+    ) -> list[ProducerBatch]:
+        """Take the first batch of each queue, as many as fit into a request.
+
+        Queues that gave one go to the back of the line, so that large ones do not starve the others.
+        """
+        drained: list[ProducerBatch] = []
+        size_bytes = 0
+        with self.lock:
+            for queue in queues:
+                if not queue.batches or queue.muted:
+                    continue
+                batch = queue.batches[0]
+                if not may_send(batch):
+                    continue
+                size_bytes += batch.estimated_bytes
+                if size_bytes > max_bytes and drained:
+                    break
+                queue.batches.popleft()
+                if queue.open is batch:
+                    self._close_open(queue)
+                self.full_bytes -= batch.size_bytes
+                batch.drained_ms = now_ms
+                drained.append(batch)
+                del self._active[queue]
+                if queue.batches:
+                    self._active[queue] = None
+        return drained
+
+    def note_compression(self, batch: ProducerBatch) -> None:
+        """Learn how large the next batches of a partition may be from how a batch shrank."""
+        if batch.encoded is None or not batch.size_bytes:
+            return
+        queue = self.queue(batch.key)
+        ratio = (len(batch.encoded) - HEADER_BYTES) / batch.size_bytes
+        before = queue.compression_ratio
+        # As in Kafka: quickly to the safe side, slowly to the other.
+        if ratio > before:
+            queue.compression_ratio = max(before + RATIO_RISE, ratio)
+        else:
+            queue.compression_ratio = max(before - RATIO_FALL, ratio)
+        queue.limit_bytes = capacity_bytes(self.settings, queue.compression_ratio)
+
+    def mute(self, batch: ProducerBatch) -> None:
+        """Let no batch follow this one for the time being."""
+        self.queue(batch.key).muted = True
+
+    def unmute(self, batch: ProducerBatch) -> None:
+        self.queue(batch.key).muted = False
+
+    def reenqueue(self, batch: ProducerBatch, now_ms: float, backoff_ms: float) -> None:
+        """Put a batch back for another attempt, where it belongs."""
+        batch.retried(now_ms, backoff_ms)
+        with self.lock:
+            self._insert(batch)
+
+    def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
+        """Replace a batch that is too large by smaller ones, in its place."""
+        # Halves at least: a broker whose limit is below batch.size would refuse the same batch for ever (KAFKA-8350).
+        limit_bytes = max(1, min(self.settings.batch_bytes, batch.size_bytes // 2))
+        parts = batch.split(limit_bytes)
+        with self.lock:
+            for part in parts:
+                self.incomplete[part] = None
+                self._insert(part)
+            self._forget(batch)
+        return parts
+
+    def _insert(self, batch: ProducerBatch) -> None:
+        queue = self.queue(batch.key)
+        batches = queue.batches
+        at = 0
+        while at < len(batches) and batches[at].order < batch.order:
+            at += 1
+        batches.insert(at, batch)
+        self.full_bytes += batch.size_bytes
+        self._active[queue] = None
+
+    # The end of batches
+
+    def expired(self, now_ms: float) -> list[ProducerBatch]:
+        """The batches, waiting or in flight, that have had delivery.timeout.ms; they wait no longer."""
+        if now_ms < self.next_expiry_ms:
+            return []
+        timeout_ms = self.settings.delivery_timeout_ms
+        with self.lock:
+            late = [b for b in self.incomplete if now_ms - b.created_ms >= timeout_ms]
+            for batch in late:
+                self._remove(batch)
+            rest = (b.created_ms for b in self.incomplete if now_ms - b.created_ms < timeout_ms)
+            self.next_expiry_ms = min(rest, default=FOREVER) + timeout_ms
+        return late
+
+    def take_unsent(self) -> list[ProducerBatch]:
+        """Remove the batches that were never sent: their transaction is aborted."""
+        with self.lock:
+            unsent = [
+                batch
+                for queue in self._active
+                for batch in queue.batches
+                if not batch.has_sequence and not batch.is_retry
+            ]
+            for batch in unsent:
+                self._remove(batch)
+        return unsent
+
+    def take_all(self) -> list[ProducerBatch]:
+        """Remove all batches, those in flight included: the producer has failed."""
+        with self.lock:
+            batches = list(self.incomplete)
+            for batch in batches:
+                self._remove(batch)
+        return batches
+
+    def release(self, batch: ProducerBatch) -> None:
+        """The batch is done for: its memory is free."""
+        with self.lock:
+            self._forget(batch)
+
+    def _remove(self, batch: ProducerBatch) -> None:
+        """Out of its queue, if it is there."""
+        queue = self.queue(batch.key)
+        if batch in queue.batches:
+            queue.batches.remove(batch)
+            if queue.open is batch:
+                self._close_open(queue)
+            self.full_bytes -= batch.size_bytes
+            if not queue.batches:
+                self._active.pop(queue, None)
+
+    def _forget(self, batch: ProducerBatch) -> None:
+        if batch in self.incomplete:
+            del self.incomplete[batch]
+            self.memory.release(batch.reserved_bytes)
+
+    def has_queued(self) -> bool:
+        """Whether a batch waits to be sent."""
+        return bool(self._active)
+
+    def queued_of(self, topic: str, partition: int) -> int:
+        """How many batches of a partition wait."""
+        found = self._queues.get(TopicPartition(topic, partition))
+        return 0 if found is None else len(found.batches)
+
+
+class Many(NamedTuple):
+    """Records of `send_many` for one partition; `positions` says where they were in the whole."""
+
+    timestamp: int
+    values: Sequence[bytes | None]
+    keys: Sequence[bytes | None] | None
+    headers: Sequence[Header]
+    positions: Sequence[int]
+
+
+def capacity_bytes(settings: AccumulatorSettings, compression_ratio: float) -> int:
+    """How many bytes of records a batch takes, of which the codec makes `compression_ratio` times as many."""
+    # A little less than expected, as in Kafka, because a batch that is too large has to be split.
+    fits_bytes = int((settings.batch_bytes - HEADER_BYTES) / (compression_ratio * 1.05))
+    plain_bytes = settings.batch_bytes - HEADER_BYTES
+    # A record that fits into an open batch is within max.request.size then.
+    most_bytes = min(settings.max_request_bytes, settings.memory_bytes) - HEADER_BYTES
+    return max(1, min(max(fits_bytes, plain_bytes), most_bytes))
+
+
+def out_of_memory(settings: AccumulatorSettings, timeout_ms: float) -> TimedOutError:
+    """No memory became free within max.block.ms."""
+    return TimedOutError(
+        message=(
+            f"buffer.memory ({settings.memory_bytes} bytes) is full of records that wait to be sent, "
+            f"and none of it became free within {round(timeout_ms)} ms."
+        ),
+        context={"api": "Produce"},
+    )

@@ -1,0 +1,153 @@
+"""What assignors have to do with: which protocol a member uses, and what the leader of a group decides from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final
+
+from ottla.client.state.metadata import Cluster
+from ottla.core.assignors import model as assigning
+from ottla.core.assignors.model import Assignment, Assignor, RebalanceProtocol, Subscription
+from ottla.core.assignors.protocol import decode_subscription
+from ottla.core.assignors.ranges import RangeAssignor
+from ottla.core.assignors.round_robin import RoundRobinAssignor
+from ottla.core.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
+from ottla.errors import ConfigError, ErrorCode, FatalError, IllegalStateError
+from ottla.model import TopicPartition
+from ottla.wire.messages.join_group import JoinGroupResponseMember
+from ottla.wire.types import MalformedMessageError
+
+# They give out no topic that nobody is subscribed to, so what they gave out needs no watching of its own.
+_BUILT_IN: Final = (
+    RangeAssignor,
+    RoundRobinAssignor,
+    StickyAssignor,
+    CooperativeStickyAssignor,
+)
+
+Racks = tuple[frozenset[str], ...]
+"""The racks of the replicas of each partition of a topic."""
+
+
+def rebalance_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
+    """The most advanced protocol that all assignors work with (KIP-429)."""
+    shared = [
+        protocol
+        for protocol in RebalanceProtocol
+        if all(protocol in _protocols(assignor) for assignor in assignors)
+    ]
+    if not assignors or not shared:
+        names = ", ".join(assignor.name for assignor in assignors) or "nothing"
+        raise ConfigError(
+            f"partition.assignment.strategy names {names}: "
+            "there must be an assignor, and a rebalance protocol that all of them work with"
+        )
+    return max(shared)
+
+
+def _protocols(assignor: Assignor) -> Collection[RebalanceProtocol]:
+    # An assignor of the application's need not inherit what it does not care about.
+    return getattr(assignor, "protocols", (RebalanceProtocol.EAGER,))
+
+
+def user_data_of(assignor: Assignor) -> Callable[[Collection[str]], bytes | None]:
+    """What makes the user data of a subscription."""
+    return getattr(assignor, "subscription_user_data", lambda topics: None)
+
+
+def on_assignment_of(assignor: Assignor) -> Callable[[Assignment, int], None]:
+    """What the assignor does when its member got a share."""
+    return getattr(assignor, "on_assignment", lambda assignment, generation_id: None)
+
+
+def elected_assignor(assignors: Sequence[Assignor], name: str | None) -> Assignor:
+    """The assignor that the group has chosen; one that we lack is an error that retrying does not help."""
+    for assignor in assignors:
+        if assignor.name == name:
+            return assignor
+    ours = ", ".join(assignor.name for assignor in assignors)
+    raise FatalError(
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+        f"The group uses the assignor {name!r}, and this consumer has {ours}: "
+        "add it to partition.assignment.strategy.",
+        {"api": "JoinGroup"},
+    )
+
+
+def subscriptions_of(members: Sequence[JoinGroupResponseMember]) -> dict[str, Subscription]:
+    """What the members of the group told their leader."""
+    found = {}
+    for member in members:
+        try:
+            found[member.member_id] = decode_subscription(member.metadata, member.group_instance_id)
+        except (MalformedMessageError, ValueError) as error:
+            raise FatalError(
+                ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+                f"The subscription of member {member.member_id} cannot be read: {error}",
+                {"api": "JoinGroup"},
+            ) from error
+    return found
+
+
+def topics_of(subscriptions: Mapping[str, Subscription]) -> list[str]:
+    """All topics that somebody in the group wants."""
+    return list(dict.fromkeys(topic for each in subscriptions.values() for topic in each.topics))
+
+
+def topics_to_watch(
+    assignor: Assignor, shares: Mapping[str, Assignment], topics: Collection[str]
+) -> list[str]:
+    """The topics of the group, and those that an assignor gave out without anybody having asked."""
+    if isinstance(assignor, _BUILT_IN):
+        return list(topics)
+    assigned = (tp.topic for share in shares.values() for tp in share.partitions)
+    return list(dict.fromkeys([*topics, *assigned]))
+
+
+def assignable(cluster: Cluster) -> dict[str, list[assigning.PartitionInfo]]:
+    """The cluster as assignors see it."""
+    return {
+        topic.name: [
+            assigning.PartitionInfo(state.partition, _racks(cluster, state.replicas))
+            for state in topic.partitions
+        ]
+        for topic in cluster.topics.values()
+    }
+
+
+def _racks(cluster: Cluster, replicas: Sequence[int]) -> tuple[str, ...]:
+    nodes = (cluster.nodes.get(replica) for replica in replicas)
+    return tuple(dict.fromkeys(node.rack for node in nodes if node is not None and node.rack))
+
+
+def snapshot(
+    cluster: Cluster, topics: Collection[str], client_rack: str | None
+) -> dict[str, Racks]:
+    """What of the metadata an assignment depends on: once it differs, the leader joins again (KIP-881)."""
+    found: dict[str, Racks] = {}
+    for name in topics:
+        topic = cluster.topics.get(name)
+        if topic is not None:
+            found[name] = tuple(
+                frozenset(_racks(cluster, state.replicas) if client_rack else ())
+                for state in topic.partitions
+            )
+    return found
+
+
+def check_cooperative(
+    subscriptions: Mapping[str, Subscription], shares: Mapping[str, Assignment]
+) -> None:
+    """No partition goes to a new owner while the old one still has it (KIP-429)."""
+    taken: dict[TopicPartition, None] = {}
+    added: dict[TopicPartition, None] = {}
+    for member, share in shares.items():
+        owned = subscriptions[member].owned_partitions if member in subscriptions else ()
+        taken.update(dict.fromkeys(tp for tp in owned if tp not in share.partitions))
+        added.update(dict.fromkeys(tp for tp in share.partitions if tp not in owned))
+    moved = [str(partition) for partition in added if partition in taken]
+    if moved:
+        raise IllegalStateError(
+            "the assignor works with the cooperative protocol and gives partitions to new owners at once, "
+            f"while others still have them: {', '.join(moved)}"
+        )

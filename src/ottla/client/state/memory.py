@@ -1,0 +1,68 @@
+"""The bytes that a producer may buffer, and the queue of those who wait for some of them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+
+class Reservation:
+    """A part of the memory, granted at once or later, in the order of asking."""
+
+    __slots__ = ("granted", "size_bytes", "wake")
+
+    def __init__(self, size_bytes: int, wake: Callable[[], object]) -> None:
+        self.size_bytes = size_bytes
+        self.wake = wake
+        self.granted = False
+
+
+class Memory:
+    """Counts `buffer.memory`; the accumulator's lock protects it."""
+
+    def __init__(self, total_bytes: int) -> None:
+        self.total_bytes = total_bytes
+        self.available_bytes = total_bytes
+        self._waiting: deque[Reservation] = deque()
+
+    @property
+    def waiting_count(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    def take(self, size_bytes: int) -> bool:
+        """Take memory if there is some and nobody waits for it."""
+        if self._waiting or size_bytes > self.available_bytes:
+            return False
+        self.available_bytes -= size_bytes
+        return True
+
+    def reserve(self, size_bytes: int, wake: Callable[[], object]) -> Reservation:
+        """Take memory now, or get into the queue; `wake` is called when it is granted later."""
+        reservation = Reservation(size_bytes, wake)
+        if self.take(size_bytes):
+            reservation.granted = True
+        else:
+            self._waiting.append(reservation)
+        return reservation
+
+    def cancel(self, reservation: Reservation) -> None:
+        """Give up: what was granted goes back."""
+        if reservation.granted:
+            self.release(reservation.size_bytes)
+        elif reservation in self._waiting:
+            self._waiting.remove(reservation)
+            self._grant()
+
+    def release(self, size_bytes: int) -> None:
+        """Give memory back, to those who wait first."""
+        self.available_bytes += size_bytes
+        assert self.available_bytes <= self.total_bytes
+        self._grant()
+
+    def _grant(self) -> None:
+        while self._waiting and self._waiting[0].size_bytes <= self.available_bytes:
+            reservation = self._waiting.popleft()
+            self.available_bytes -= reservation.size_bytes
+            reservation.granted = True
+            reservation.wake()

@@ -1,0 +1,304 @@
+"""Records of one partition that travel, succeed and fail together."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from ottla.client.delivery import Completion, RecordFuture
+from ottla.client.model import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
+from ottla.errors import AbortableError, ErrorCode, KafkaError
+from ottla.model import TopicPartition
+from ottla.records.batch import (
+    HEADER_BYTES,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    BatchFlag,
+    build_from,
+    increment_sequence,
+    with_producer,
+)
+from ottla.records.client_kernel import RecordsBuilder
+from ottla.records.compression import Codec
+from ottla.records.kernel import decode_records
+
+log = logging.getLogger("ottla.client")
+
+OnDelivery = Callable[[RecordMetadata | None, Exception | None], Any]
+
+
+class ProducerIdentity(NamedTuple):
+    """Which producer writes: the broker refuses older epochs."""
+
+    producer_id: int
+    epoch: int
+
+
+NO_IDENTITY: Final = ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+
+
+class ProducerBatch(Completion):
+    """A batch from its first record until the last of its callbacks has run.
+
+    `order` says where it belongs among the batches of its partition: retried batches go back there.
+    """
+
+    __slots__ = (
+        "append_time_ms",
+        "attempts",
+        "attempts_at_leader_change",
+        "base_offset",
+        "base_sequence",
+        "builder",
+        "callbacks",
+        "created_ms",
+        "drained_ms",
+        "encoded",
+        "error",
+        "identity",
+        "key",
+        "last_attempt_ms",
+        "leader_epoch",
+        "order",
+        "part_starts",
+        "parts",
+        "record_count",
+        "record_errors",
+        "reserved_bytes",
+        "retry_backoff_ms",
+        "sequence_was_reset",
+        "size_bytes",
+    )
+
+    def __init__(
+        self,
+        key: TopicPartition,
+        order: tuple[int, ...],
+        limit_bytes: int,
+        reserved_bytes: int,
+        created_ms: float,
+    ) -> None:
+        super().__init__()
+        self.key = key
+        self.order = order
+        self.builder: RecordsBuilder | None = RecordsBuilder(limit_bytes)
+        self.reserved_bytes = reserved_bytes
+        self.created_ms = created_ms
+        self.callbacks: list[tuple[RecordFuture, OnDelivery]] | None = None
+        # Known once it is closed.
+        self.record_count = 0
+        self.size_bytes = 0
+        self.encoded: bytes | None = None
+        # How it was sent.
+        self.identity = NO_IDENTITY
+        self.base_sequence = NO_SEQUENCE
+        self.sequence_was_reset = False
+        self.attempts = 0
+        self.last_attempt_ms = created_ms
+        self.retry_backoff_ms = 0.0
+        self.drained_ms = created_ms
+        self.leader_epoch = -1
+        self.attempts_at_leader_change = -1
+        # How it ended.
+        self.base_offset = NO_OFFSET
+        self.append_time_ms = NO_TIMESTAMP
+        self.error: Exception | None = None
+        self.record_errors: Mapping[int, str] | None = None
+        self.parts: Sequence[ProducerBatch] = ()
+        self.part_starts: Sequence[int] = ()
+
+    @property
+    def topic(self) -> str:
+        return self.key.topic
+
+    @property
+    def partition(self) -> int:
+        return self.key.partition
+
+    @property
+    def has_sequence(self) -> bool:
+        """Whether it was sent, or is about to be: its sequence is taken."""
+        return self.base_sequence != NO_SEQUENCE
+
+    @property
+    def last_sequence(self) -> int:
+        return increment_sequence(self.base_sequence, self.record_count - 1)
+
+    @property
+    def is_retry(self) -> bool:
+        return self.attempts > 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has reached its limit."""
+        return self.builder is None or self.builder.is_full
+
+    @property
+    def estimated_bytes(self) -> int:
+        """About what it takes in a request."""
+        if self.encoded is not None:
+            return len(self.encoded)
+        return HEADER_BYTES + (self.size_bytes if self.builder is None else self.builder.size_bytes)
+
+    # On its way
+
+    def set_sequence(self, identity: ProducerIdentity, base_sequence: int) -> None:
+        """Say who sends it as what; once it was sent, this makes it another batch to the broker."""
+        self.sequence_was_reset = self.has_sequence
+        self.identity = identity
+        self.base_sequence = base_sequence
+
+    def encode(self, codec: Codec, level: int | None, flags: BatchFlag) -> bytes:
+        """The bytes to send; records are compressed once, and stamped again if the sequence changed."""
+        producer_id, producer_epoch = self.identity
+        if self.encoded is None:
+            assert self.builder is not None
+            self.encoded = build_from(
+                self.builder,
+                codec=codec,
+                level=level,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                base_sequence=self.base_sequence,
+                flags=flags,
+            )
+        elif self.sequence_was_reset:
+            self.encoded = with_producer(
+                self.encoded,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                base_sequence=self.base_sequence,
+            )
+        self.sequence_was_reset = False
+        return self.encoded
+
+    def close(self) -> None:
+        """No more records: count them."""
+        if self.builder is not None:
+            self.record_count = self.builder.record_count
+            self.size_bytes = self.builder.size_bytes
+
+    def note_leader(self, leader_epoch: int) -> None:
+        """Remember at which attempt the partition changed hands: a new leader is tried at once (KIP-951)."""
+        if leader_epoch > self.leader_epoch:
+            if self.leader_epoch >= 0:
+                self.attempts_at_leader_change = self.attempts
+            self.leader_epoch = leader_epoch
+
+    def waits(self, now_ms: float) -> bool:
+        """Whether the pause after a failure is not over."""
+        if not self.attempts or self.attempts == self.attempts_at_leader_change:
+            return False
+        return now_ms - self.last_attempt_ms < self.retry_backoff_ms
+
+    def retried(self, now_ms: float, backoff_ms: float) -> None:
+        """It comes back for another attempt."""
+        self.attempts += 1
+        self.last_attempt_ms = max(self.last_attempt_ms, now_ms)
+        self.retry_backoff_ms = backoff_ms
+
+    # The end
+
+    def offset_of(self, index: int) -> int:
+        return NO_OFFSET if self.base_offset < 0 else self.base_offset + index
+
+    def error_of(self, index: int) -> Exception | None:
+        """Why a record was not written: the broker may blame some records of a batch (KIP-467)."""
+        if self.record_errors is None or not isinstance(self.error, KafkaError):
+            return self.error
+        error = self.error
+        if index not in self.record_errors:
+            message = "It was in a batch with records that the broker refused."
+            return AbortableError(ErrorCode.INVALID_RECORD, message, error.context)
+        # With several bad records the code of the partition need not be that of each.
+        code = error.code if len(self.record_errors) == 1 else ErrorCode.INVALID_RECORD
+        return type(error)(code, self.record_errors[index], error.context)
+
+    def succeed(self, base_offset: int, append_time_ms: int) -> bool:
+        """The records are written; False if the outcome is already known."""
+        if self.is_done:
+            return False
+        self.base_offset = base_offset
+        self.append_time_ms = append_time_ms
+        self._end()
+        return True
+
+    def fail(self, error: Exception, record_errors: Mapping[int, str] | None = None) -> bool:
+        """The records are not written, or nobody knows; False if the outcome is already known."""
+        if self.is_done:
+            return False
+        self.error = error
+        self.record_errors = record_errors or None
+        self._end()
+        return True
+
+    def _end(self) -> None:
+        """As in Kafka, the callbacks have run when those who wait go on."""
+        self.close()
+        self.builder = None
+        self.encoded = None
+        callbacks, self.callbacks = self.callbacks, None
+        for future, on_delivery in callbacks or ():
+            self._deliver(future, on_delivery)
+        self._complete()
+
+    def _deliver(self, future: RecordFuture, on_delivery: OnDelivery) -> None:
+        _, index = future._place()
+        error = self.error_of(index)
+        try:
+            if error is None:
+                on_delivery(future._metadata(self, index), None)
+            else:
+                on_delivery(None, error)
+        except Exception:
+            log.exception("on_delivery of a record for %s failed", self.key)
+
+    # Too large
+
+    def split(self, limit_bytes: int) -> list[ProducerBatch]:
+        """The same records in batches of at most `limit_bytes`, each of at least one; this one is done for.
+
+        They keep the place, the time and the sequence numbers of this one.
+        """
+        assert self.builder is not None
+        records = decode_records(
+            self.builder.section(), self.record_count, 0, self.builder.base_timestamp, None
+        )
+        parts: list[ProducerBatch] = []
+        starts: list[int] = []
+        for index, record in enumerate(records):
+            part = parts[-1].builder if parts else None
+            fields = (record.timestamp, record.key, record.value, record.headers)
+            if part is None or part.append(*fields) < 0:
+                new = ProducerBatch(
+                    self.key, (*self.order, len(parts)), limit_bytes, 0, self.created_ms
+                )
+                assert new.builder is not None
+                new.builder.append(*fields)
+                parts.append(new)
+                starts.append(index)
+        sequence = self.base_sequence
+        for part_batch in parts:
+            part_batch.close()
+            if self.has_sequence:
+                part_batch.identity = self.identity
+                part_batch.base_sequence = sequence
+                sequence = increment_sequence(sequence, part_batch.record_count)
+        self._hand_callbacks_to(parts, starts)
+        return parts
+
+    def _hand_callbacks_to(self, parts: Sequence[ProducerBatch], starts: Sequence[int]) -> None:
+        """Futures find their part by themselves; those that wait for this batch look again."""
+        self.part_starts = starts
+        self.parts = parts
+        for future, on_delivery in self.callbacks or ():
+            part, _ = future._place()
+            if part.callbacks is None:
+                part.callbacks = []
+            part.callbacks.append((future, on_delivery))
+        self.callbacks = None
+        self.builder = None
+        self.encoded = None
+        self._complete()

@@ -1,0 +1,319 @@
+"""What a consumer is subscribed to and assigned, and where it is in each partition."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import Any
+
+from ottla.client.model import OffsetAndMetadata
+from ottla.client.state.delivery import Delivery
+from ottla.client.state.positions import (
+    NO_EPOCH,
+    AssignedPartition,
+    FetchPosition,
+    FetchState,
+    LeaderAndEpoch,
+)
+from ottla.config.consumer import OffsetReset, OffsetResetKind
+from ottla.errors import IllegalStateError
+from ottla.model import TopicPartition
+
+
+class SubscriptionKind(Enum):
+    """How a consumer comes by its partitions; one way at a time."""
+
+    NONE = "nothing"
+    TOPICS = "subscribe(topics)"
+    PATTERN = "subscribe(pattern)"
+    USER_ASSIGNED = "assign(partitions)"
+
+
+class SubscriptionState:
+    """The subscription, the assignment, and the state of each assigned partition.
+
+    Used on the loop of the client only.
+    """
+
+    def __init__(self, default_reset: OffsetReset) -> None:
+        self.default_reset = default_reset
+        self.kind = SubscriptionKind.NONE
+        self.pattern: re.Pattern[str] | None = None
+        # The user's rebalance listener; what it is, is the business of the group member.
+        self.listener: Any = None
+        # Rises with every change of the assignment, so that stale work can be told.
+        self.assignment_id = 0
+        # Iteration hands records out one by one: positions are behind what it has taken.
+        self.delivery = Delivery()
+        self._topics: dict[str, None] = {}
+        self._group_topics: dict[str, None] = {}
+        # In the order in which partitions are fetched.
+        self._assigned: dict[TopicPartition, AssignedPartition] = {}
+
+    # What the user asked for.
+
+    def subscribe_topics(self, topics: Iterable[str], listener: Any = None) -> bool:
+        """Have the group assign partitions of these topics; true if they differ from before."""
+        self._set_kind(SubscriptionKind.TOPICS)
+        self.listener = listener
+        return self._change_topics(topics)
+
+    def subscribe_pattern(self, pattern: re.Pattern[str], listener: Any = None) -> None:
+        """Have the group assign partitions of the topics whose whole name matches."""
+        self._set_kind(SubscriptionKind.PATTERN)
+        self.listener = listener
+        self.pattern = pattern
+
+    def subscribe_from_pattern(self, topics: Iterable[str]) -> bool:
+        """The topics that match at the moment; true if they differ from before."""
+        if self.kind is not SubscriptionKind.PATTERN:
+            raise IllegalStateError("there is no subscription by pattern")
+        return self._change_topics(topics)
+
+    def matches_pattern(self, topic: str) -> bool:
+        return self.pattern is not None and self.pattern.fullmatch(topic) is not None
+
+    def unsubscribe(self) -> None:
+        """Forget subscription and assignment."""
+        self.kind = SubscriptionKind.NONE
+        self.pattern = None
+        self._topics = {}
+        self._group_topics = {}
+        self._assigned = {}
+        self.delivery.clear()
+        self.assignment_id += 1
+
+    @property
+    def uses_group(self) -> bool:
+        """Whether the group assigns the partitions."""
+        return self.kind in (SubscriptionKind.TOPICS, SubscriptionKind.PATTERN)
+
+    @property
+    def has_pattern(self) -> bool:
+        """Whether the topics follow from a pattern."""
+        return self.kind is SubscriptionKind.PATTERN
+
+    def subscription(self) -> tuple[str, ...]:
+        """The topics of a subscription; none where the user assigns partitions himself."""
+        return tuple(self._topics) if self.uses_group else ()
+
+    def group_subscribe(self, topics: Iterable[str]) -> bool:
+        """As leader of the group: the topics of all members; true if some are not our own."""
+        if not self.uses_group:
+            raise IllegalStateError("only a subscribed consumer leads a group")
+        self._group_topics = dict.fromkeys(topics)
+        return any(topic not in self._topics for topic in self._group_topics)
+
+    def reset_group_subscription(self) -> None:
+        self._group_topics = {}
+
+    def metadata_topics(self) -> tuple[str, ...]:
+        """The topics of which metadata is needed."""
+        return tuple(self._topics | self._group_topics)
+
+    def _set_kind(self, kind: SubscriptionKind) -> None:
+        if self.kind not in (SubscriptionKind.NONE, kind):
+            raise IllegalStateError(
+                f"the consumer uses {self.kind.value} and cannot use {kind.value} as well: "
+                "subscriptions to topics, to a pattern and assignments exclude each other; "
+                "call unsubscribe() first"
+            )
+        self.kind = kind
+
+    def _change_topics(self, topics: Iterable[str]) -> bool:
+        changed = dict.fromkeys(topics)
+        if changed.keys() == self._topics.keys():
+            return False
+        self._topics = changed
+        return True
+
+    # What is assigned.
+
+    def assign_from_user(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Read exactly these partitions; those that stay keep their state. True if changed."""
+        self._set_kind(SubscriptionKind.USER_ASSIGNED)
+        wanted = dict.fromkeys(partitions)
+        if wanted.keys() == self._assigned.keys():
+            return False
+        self._assign(wanted)
+        self._change_topics(partition.topic for partition in wanted)
+        return True
+
+    def assign_from_group(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions, as the group decided; those that stay keep their state."""
+        if not self.uses_group:
+            raise IllegalStateError("the group cannot assign partitions without a subscription")
+        self._assign(dict.fromkeys(partitions))
+
+    def matches_subscription(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Whether the group assigned only what was subscribed to (the user may have changed it)."""
+        if self.kind is SubscriptionKind.PATTERN:
+            return all(self.matches_pattern(partition.topic) for partition in partitions)
+        return all(partition.topic in self._topics for partition in partitions)
+
+    def _assign(self, partitions: Mapping[TopicPartition, None]) -> None:
+        # Partitions of a topic side by side make smaller fetch requests.
+        by_topic: dict[str, list[TopicPartition]] = {}
+        for partition in partitions:
+            by_topic.setdefault(partition.topic, []).append(partition)
+        self._assigned = {
+            partition: self._assigned.get(partition) or AssignedPartition()
+            for same_topic in by_topic.values()
+            for partition in same_topic
+        }
+        for partition in self.delivery.undelivered():
+            if partition not in self._assigned:
+                self.delivery.drop(partition)
+        self.assignment_id += 1
+
+    def assigned(self) -> tuple[TopicPartition, ...]:
+        """The assigned partitions."""
+        return tuple(self._assigned)
+
+    def is_assigned(self, partition: TopicPartition) -> bool:
+        return partition in self._assigned
+
+    def states(self) -> Mapping[TopicPartition, AssignedPartition]:
+        """The assigned partitions with their states."""
+        return self._assigned
+
+    def find(self, partition: TopicPartition) -> AssignedPartition | None:
+        """The state of a partition, if it is assigned."""
+        return self._assigned.get(partition)
+
+    def state(self, partition: TopicPartition) -> AssignedPartition:
+        """The state of an assigned partition; IllegalStateError for any other."""
+        state = self._assigned.get(partition)
+        if state is None:
+            raise IllegalStateError(f"partition {partition} is not assigned to this consumer")
+        return state
+
+    def move_to_end(self, partition: TopicPartition) -> None:
+        """Fetch this partition last next time, so that all get their turn."""
+        state = self._assigned.pop(partition, None)
+        if state is not None:
+            self._assigned[partition] = state
+
+    def mark_pending_revocation(self, partitions: Iterable[TopicPartition]) -> None:
+        """Give the user no more records of partitions that the group is taking away."""
+        for partition in partitions:
+            self.state(partition).pending_revocation = True
+
+    def await_assigned_callback(self, partitions: Iterable[TopicPartition]) -> None:
+        """Give the user no records of new partitions before on_partitions_assigned has returned."""
+        for partition in partitions:
+            self.state(partition).awaits_assigned_callback = True
+
+    def assigned_callback_done(self, partitions: Iterable[TopicPartition]) -> None:
+        for partition in partitions:
+            state = self._assigned.get(partition)
+            if state is not None:
+                state.awaits_assigned_callback = False
+
+    # Where it is.
+
+    def seek(
+        self, partition: TopicPartition, offset: int, offset_epoch: int, leader: LeaderAndEpoch
+    ) -> None:
+        """Go on at an offset; it is validated first if its epoch and the leader's are known."""
+        self.state(partition).seek(FetchPosition(offset, offset_epoch, leader))
+
+    def position(self, partition: TopicPartition) -> int | None:
+        """The next offset to give to the user, if it is known."""
+        position = self.state(partition).position
+        if position is None:
+            return None
+        return self.delivery.undelivered().get(partition, position.offset)
+
+    def give_back(self, partitions: Iterable[TopicPartition]) -> None:
+        """Return to the records of these partitions that iteration took and did not hand out."""
+        undelivered = self.delivery.undelivered()
+        if not undelivered:
+            return
+        for partition in partitions:
+            offset = undelivered.get(partition)
+            if offset is None:
+                continue
+            self.delivery.drop(partition)
+            state = self._assigned.get(partition)
+            if state is not None and state.position is not None and state.has_valid_position:
+                state.seek_validated(FetchPosition(offset, NO_EPOCH, state.position.leader))
+
+    def has_position(self, partition: TopicPartition) -> bool:
+        """Whether the partition has a position that was not found to be wrong."""
+        state = self._assigned.get(partition)
+        return state is not None and state.has_valid_position
+
+    def has_all_positions(self) -> bool:
+        return all(state.has_valid_position for state in self._assigned.values())
+
+    def needs_position(self) -> list[TopicPartition]:
+        """Partitions that never had a position: committed offsets are asked for, then a reset."""
+        return self._where(lambda state: state.fetch_state is FetchState.INITIALIZING)
+
+    def reset_without_position(self) -> list[TopicPartition]:
+        """Let auto.offset.reset decide for those; returns them if it is `none`."""
+        partitions = self.needs_position()
+        if self.default_reset.kind is OffsetResetKind.NONE:
+            return partitions
+        for partition in partitions:
+            self._assigned[partition].request_reset(self.default_reset)
+        return []
+
+    def needs_reset(self, now_ms: float) -> list[TopicPartition]:
+        """Partitions whose offset is to be looked up now."""
+        return self._due(FetchState.AWAIT_RESET, now_ms)
+
+    def needs_validation(self, now_ms: float) -> list[TopicPartition]:
+        """Partitions whose position is to be confirmed by the leader now."""
+        return self._due(FetchState.AWAIT_VALIDATION, now_ms)
+
+    def next_retry_ms(self) -> float | None:
+        """When a reset or validation that had to wait is due."""
+        waiting = (FetchState.AWAIT_RESET, FetchState.AWAIT_VALIDATION)
+        return min(
+            (s.retry_at_ms for s in self._assigned.values() if s.fetch_state in waiting),
+            default=None,
+        )
+
+    def retry_after(self, partitions: Iterable[TopicPartition], at_ms: float) -> None:
+        """Leave resets and validations of these partitions alone until then."""
+        for partition in partitions:
+            state = self._assigned.get(partition)
+            if state is not None:
+                state.retry_at_ms = at_ms
+
+    def fetchable(self) -> list[TopicPartition]:
+        """Partitions to fetch, in order."""
+        return self._where(lambda state: state.is_fetchable)
+
+    def is_fetchable(self, partition: TopicPartition) -> bool:
+        state = self._assigned.get(partition)
+        return state is not None and state.is_fetchable
+
+    def paused(self) -> tuple[TopicPartition, ...]:
+        return tuple(self._where(lambda state: state.paused))
+
+    def all_consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What to commit: the positions of all partitions that have one."""
+        consumed = {}
+        undelivered = self.delivery.undelivered()
+        for partition, state in self._assigned.items():
+            if not state.has_valid_position or state.position is None:
+                continue
+            offset, epoch, _ = state.position
+            if partition in undelivered:
+                offset, epoch = undelivered[partition], NO_EPOCH
+            consumed[partition] = OffsetAndMetadata(
+                offset, "", None if epoch == NO_EPOCH else epoch
+            )
+        return consumed
+
+    def _where(self, holds: Callable[[AssignedPartition], bool]) -> list[TopicPartition]:
+        return [partition for partition, state in self._assigned.items() if holds(state)]
+
+    def _due(self, wanted: FetchState, now_ms: float) -> list[TopicPartition]:
+        return self._where(
+            lambda state: state.fetch_state is wanted and state.retry_at_ms <= now_ms
+        )

@@ -1,0 +1,372 @@
+"""What a transactional producer may do next (KIP-98, KIP-360, KIP-588, KIP-890).
+
+Everything that changes the state of transactions is in this file. Calls of users come from any thread, answers of
+brokers from the loop: the accumulator's lock makes each step one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from enum import Enum
+from typing import Final
+
+from ottla.client.delivery import Completion
+from ottla.errors import (
+    AbortableError,
+    ErrorCode,
+    FatalError,
+    IllegalStateError,
+    KafkaError,
+)
+
+log = logging.getLogger("ottla.client")
+
+Refusal = Callable[[], BaseException]
+
+
+class State(Enum):
+    """Where a transactional producer is; the text completes "the producer ..."."""
+
+    UNINITIALIZED = "has not been initialized: call init_transactions() first"
+    INITIALIZING = "is being initialized: init_transactions() has not returned"
+    READY = "has no open transaction: call begin_transaction() first"
+    IN_TRANSACTION = "has an open transaction: commit or abort it first"
+    COMMITTING = "is committing its transaction: commit_transaction() has not returned"
+    ABORTING = "is aborting its transaction: abort_transaction() has not returned"
+    FAILED = "has a transaction that failed: call abort_transaction()"
+    DEAD = "failed for good: close it"
+
+
+# From where a state can be reached; DEAD can be reached from everywhere.
+SOURCES: Final[Mapping[State, frozenset[State]]] = {
+    State.UNINITIALIZED: frozenset({State.INITIALIZING}),
+    State.INITIALIZING: frozenset({State.UNINITIALIZED, State.COMMITTING, State.ABORTING}),
+    State.READY: frozenset({State.INITIALIZING, State.COMMITTING, State.ABORTING}),
+    State.IN_TRANSACTION: frozenset({State.READY}),
+    State.COMMITTING: frozenset({State.IN_TRANSACTION}),
+    State.ABORTING: frozenset({State.IN_TRANSACTION, State.FAILED}),
+    State.FAILED: frozenset(
+        {State.IN_TRANSACTION, State.COMMITTING, State.ABORTING, State.FAILED, State.INITIALIZING}
+    ),
+    State.DEAD: frozenset(State) - {State.DEAD},
+}
+
+OPEN: Final = frozenset({State.IN_TRANSACTION, State.COMMITTING, State.ABORTING, State.FAILED})
+"""A transaction is there that has to be ended."""
+
+
+class Verdict(Enum):
+    """What an error of the coordinator means for a request."""
+
+    RETRY = "the same again after a pause"
+    FIND = "look for the coordinator, then the same again"
+    ABORT = "the transaction has to be aborted"
+    BUMP = "the transaction has to be aborted, and the next one needs a new epoch"
+    DIE = "nothing more can be done"
+
+
+_FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
+
+VERDICTS: Final[Mapping[ErrorCode, Verdict]] = {
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: Verdict.FIND,
+    ErrorCode.NOT_COORDINATOR: Verdict.FIND,
+    ErrorCode.REQUEST_TIMED_OUT: Verdict.FIND,
+    ErrorCode.NETWORK_EXCEPTION: Verdict.FIND,
+    ErrorCode.BROKER_NOT_AVAILABLE: Verdict.FIND,
+    ErrorCode.UNKNOWN_PRODUCER_ID: Verdict.BUMP,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: Verdict.BUMP,
+    ErrorCode.TRANSACTION_ABORTABLE: Verdict.ABORT,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: Verdict.ABORT,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: Verdict.ABORT,
+    # Of AddPartitionsToTxn: other partitions of the request have errors of their own.
+    ErrorCode.OPERATION_NOT_ATTEMPTED: Verdict.ABORT,
+    # Of TxnOffsetCommit: the group has moved on without the consumer whose offsets these are (KIP-447).
+    ErrorCode.FENCED_INSTANCE_ID: Verdict.ABORT,
+    ErrorCode.UNKNOWN_MEMBER_ID: Verdict.ABORT,
+    ErrorCode.ILLEGAL_GENERATION: Verdict.ABORT,
+    ErrorCode.OFFSET_METADATA_TOO_LARGE: Verdict.ABORT,
+}
+"""Others are RETRY if they are retriable, else DIE."""
+
+DEADLY: Final = frozenset(
+    {
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.UNSUPPORTED_VERSION,
+    }
+)
+"""Errors of Produce after which no producer can go on; others fail the batch, or the transaction."""
+
+
+def verdict_on(code: ErrorCode) -> Verdict:
+    """What to do about an error code of a coordinator."""
+    found = VERDICTS.get(code)
+    if found is None:
+        found = Verdict.RETRY if code.retriable else Verdict.DIE
+    return found
+
+
+class Operation(Completion):
+    """A call that changes the state, for as long as it takes: one that timed out can be repeated, and goes on."""
+
+    __slots__ = ("error", "is_seen", "method", "target")
+
+    def __init__(self, method: str, target: State) -> None:
+        super().__init__()
+        self.method = method
+        self.target = target
+        self.error: BaseException | None = None
+        self.is_seen = False
+
+    def succeed(self) -> None:
+        if not self.is_done:
+            self._complete()
+
+    def fail(self, error: BaseException) -> None:
+        if not self.is_done:
+            self.error = error
+            self._complete()
+
+
+class Transactions:
+    """The state of a producer with a transactional id."""
+
+    def __init__(
+        self,
+        transactional_id: str,
+        lock: AbstractContextManager[object],
+        refuse: Callable[[Refusal | None], None],
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.state = State.UNINITIALIZED
+        self.error: KafkaError | None = None
+        """Why the transaction failed, or the producer."""
+        self.can_bump = True
+        """Whether the coordinator gives a new epoch to a producer that asks (InitProducerId v3, KIP-360)."""
+        self.is_version_2 = False
+        """Whether every transaction gets its own epoch when the last one ends (KIP-890)."""
+        self.needs_init = False
+        """Whether a new epoch has to be asked for when this transaction has ended."""
+        self._lock = lock
+        self._refuse = refuse
+        self._operation: Operation | None = None
+        self._refuse(self._refusal)
+
+    # Calls
+
+    def begin_init(self) -> tuple[Operation, bool]:
+        """init_transactions(): the operation, and whether it has to be started."""
+        return self._operate("init_transactions", State.INITIALIZING)
+
+    def begin_commit(self) -> tuple[Operation, bool]:
+        """commit_transaction()"""
+        return self._operate("commit_transaction", State.COMMITTING)
+
+    def begin_abort(self) -> tuple[Operation, bool]:
+        """abort_transaction()"""
+        return self._operate("abort_transaction", State.ABORTING)
+
+    def begin(self) -> None:
+        """begin_transaction()"""
+        with self._lock:
+            self._check_no_operation("begin_transaction")
+            self._check_no_error()
+            self._move(State.IN_TRANSACTION, "begin_transaction")
+
+    def check_open(self, method: str) -> None:
+        """A call that needs an open transaction."""
+        with self._lock:
+            self._check_no_operation(method)
+            self._check_no_error()
+            if self.state is not State.IN_TRANSACTION:
+                raise self._out_of_order(method)
+
+    def _operate(self, method: str, target: State) -> tuple[Operation, bool]:
+        with self._lock:
+            current = self._operation
+            if current is not None:
+                if current.is_done and current.is_seen:
+                    self._operation = None
+                elif current.method == method:
+                    return current, False
+                else:
+                    raise self._unfinished(method, current)
+            if not (target is State.ABORTING and self.state is State.FAILED):
+                self._check_no_error()
+            self._move(target, method)
+            self._operation = Operation(method, target)
+            return self._operation, True
+
+    def _check_no_operation(self, method: str) -> None:
+        current = self._operation
+        if current is None:
+            return
+        if not (current.is_done and current.is_seen):
+            raise self._unfinished(method, current)
+        self._operation = None
+
+    def _check_no_error(self) -> None:
+        if self.error is not None:
+            raise self._error_again()
+
+    def _unfinished(self, method: str, current: Operation) -> IllegalStateError:
+        return IllegalStateError(
+            f"{method}() cannot be called: {current.method}() timed out or still runs, "
+            "call it again to see how it ends"
+        )
+
+    def _out_of_order(self, method: str) -> IllegalStateError:
+        return IllegalStateError(
+            f"{method}() is out of order: the producer {self.transactional_id!r} {self.state.value}"
+        )
+
+    # What happens
+
+    @property
+    def is_ending(self) -> bool:
+        return self.state in (State.COMMITTING, State.ABORTING)
+
+    @property
+    def drops_unsent(self) -> bool:
+        """Whether records that have not been sent are of no use any more."""
+        return self.state in (State.FAILED, State.ABORTING)
+
+    @property
+    def has_open(self) -> bool:
+        """Whether there is a transaction that has to be ended."""
+        return self.state in OPEN
+
+    def initialized(self) -> None:
+        """The coordinator has given an id and an epoch."""
+        with self._lock:
+            self.needs_init = False
+            self._move(State.READY, "InitProducerId")
+
+    def not_initialized(self) -> None:
+        """The coordinator refused, and may not refuse later: the user may try again."""
+        with self._lock:
+            self._move(State.UNINITIALIZED, "InitProducerId")
+
+    def ended(self) -> None:
+        """The transaction is over, and so is its error."""
+        with self._lock:
+            self.error = None
+            target = State.INITIALIZING if self.needs_init else State.READY
+            self._move(target, "EndTxn")
+
+    def batch_failed(self, error: KafkaError) -> None:
+        """A record of the transaction was not written."""
+        if error.code in DEADLY:
+            self.die(error)
+        elif self.is_aborting:
+            # It is being aborted anyway; its numbers may be missing in the next transaction.
+            self.needs_init = self.needs_init or (self.can_bump and not self.is_version_2)
+        elif self.has_open:
+            self.must_abort(error, Verdict.BUMP)
+
+    @property
+    def is_aborting(self) -> bool:
+        return self.state is State.ABORTING
+
+    def batches_lost(self) -> None:
+        """Batches were given up, and nobody knows whether they were written."""
+        message = "Records were sent and never acknowledged, and it is too late to send them again."
+        code = ErrorCode.REQUEST_TIMED_OUT
+        if self.can_bump:
+            error = AbortableError(code, message, self._context())
+            if self.has_open and not self.is_aborting:
+                self.must_abort(error, Verdict.BUMP)
+            else:
+                self.needs_init = True
+        else:
+            self.die(FatalError(code, message, self._context()))
+
+    def must_abort(self, error: KafkaError, verdict: Verdict) -> None:
+        """The transaction cannot be committed any more."""
+        if verdict is Verdict.BUMP:
+            if not self.can_bump and error.code in _NEEDS_BUMP:
+                self.die(error)
+                return
+            # In version 2 the end of the transaction brings a new epoch, except where it cannot be ended.
+            if self.can_bump and not (self.is_version_2 and error.code not in _NEEDS_BUMP):
+                self.needs_init = True
+        with self._lock:
+            if self.state is State.DEAD:
+                return
+            if self.state is not State.FAILED:
+                log.warning("the transaction of %s failed: %s", self.transactional_id, error)
+            self.error = self.error or error
+            self._move(State.FAILED, "a failure")
+
+    def die(self, error: BaseException) -> None:
+        """Nothing that this producer sends can succeed any more; the first cause is kept."""
+        with self._lock:
+            if self.state is State.DEAD:
+                return
+            log.error("the producer %s failed for good: %s", self.transactional_id, error)
+            self.error = as_fatal(error)
+            self._move(State.DEAD, "a failure")
+            operation = self._operation
+        if operation is not None:
+            operation.fail(self.error)
+
+    # Details
+
+    def _move(self, target: State, method: str) -> None:
+        if self.state not in SOURCES[target]:
+            raise self._out_of_order(method)
+        self.state = target
+        self._refuse(None if target is State.IN_TRANSACTION else self._refusal)
+
+    def _refusal(self) -> BaseException:
+        """Why records cannot be sent in this state."""
+        return self._error_again() if self.error is not None else self._out_of_order("send")
+
+    def _error_again(self) -> BaseException:
+        error = self.error
+        assert error is not None
+        raised: KafkaError
+        if self.state is State.DEAD:
+            raised = FatalError(
+                error.code, f"The producer has failed: {error.message}", error.context
+            )
+        else:
+            message = f"The transaction has failed and has to be aborted: {error.message}"
+            raised = AbortableError(error.code, message, error.context)
+        raised.__cause__ = error
+        return raised
+
+    def _context(self) -> dict[str, object]:
+        return {"api": "Produce", "transactional_id": self.transactional_id}
+
+
+_NEEDS_BUMP: Final = frozenset(
+    {ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+)
+
+
+def as_fatal(error: BaseException) -> KafkaError:
+    """The same as a FatalError: what it means depends on who got it."""
+    if isinstance(error, FatalError):
+        return error
+    if isinstance(error, KafkaError):
+        # Kafka's older coordinators call a producer that was fenced one of an old epoch (KIP-588).
+        code = ErrorCode.PRODUCER_FENCED if error.code in _FENCED else error.code
+        message = None if code is not error.code else error.message
+        fatal = FatalError(code, message, error.context)
+    else:
+        fatal = FatalError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+    fatal.__cause__ = error
+    return fatal
+
+
+def as_abortable(error: KafkaError) -> KafkaError:
+    """The same as an AbortableError, unless it is one that says more."""
+    if isinstance(error, AbortableError):
+        return error
+    abortable = AbortableError(error.code, error.message, error.context)
+    abortable.__cause__ = error
+    return abortable

@@ -1,0 +1,509 @@
+"""From a call of `send` to a record in a batch: interceptors, serializers, partitioner, memory.
+
+The same steps serve both faces of the producer: they are generators that yield what has to be waited for, and the
+faces wait, by blocking or on the loop. A record that needs no waiting takes the short way, `try_send`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from time import time_ns
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from ottla.client.delivery import RecordFuture, SentRecords, size_of
+from ottla.client.interceptors import ProducerInterceptors
+from ottla.client.model import Headers, ProducerRecord, RecordMetadata
+from ottla.client.partitioners import DefaultPartitioner, Partitioner, StickyPartitioner
+from ottla.client.serializers import BytesSerializer, Serializer
+from ottla.client.state.accumulator import Accumulator, Many, PartitionQueue
+from ottla.client.state.memory import Reservation
+from ottla.client.state.metadata import Cluster
+from ottla.client.state.producer_batch import OnDelivery, ProducerBatch
+from ottla.client.state.sticky import Sticky
+from ottla.errors import ErrorCode, KafkaError, SerializationError, exception_for
+from ottla.model import TopicPartition
+from ottla.records.batch import HEADER_BYTES
+from ottla.records.client_kernel import partition_of_key, partitions_of_keys
+from ottla.records.record import Header
+
+# A record's length, attributes, timestamp and offset delta, and the number of headers, at most (as Kafka counts).
+_RECORD_OVERHEAD_BYTES: Final = 21
+
+
+class TopicWanted(NamedTuple):
+    """Wait until the topic is known, with this partition if there is one."""
+
+    topic: str
+    partition: int | None
+
+
+Wanted: TypeAlias = TopicWanted | Reservation
+Steps: TypeAlias = Generator[Wanted, None, RecordFuture]
+ManySteps: TypeAlias = Generator[Wanted, None, SentRecords]
+
+
+class TopicQueues:
+    """The queues of a topic's partitions, for those who send."""
+
+    __slots__ = ("count", "queues", "sticky_batch", "sticky_queue")
+
+    def __init__(self, queues: Sequence[PartitionQueue]) -> None:
+        self.queues = queues
+        self.count = len(queues)
+        self.sticky_queue: PartitionQueue | None = None
+        """Where records without a key go now."""
+        self.sticky_batch: ProducerBatch | None = None
+        """The last batch that was begun for them."""
+
+
+class Writer:
+    """Puts records into the accumulator."""
+
+    def __init__(
+        self,
+        accumulator: Accumulator,
+        sticky: Sticky,
+        key_serializer: Serializer,
+        value_serializer: Serializer,
+        partitioner: Partitioner,
+        interceptors: ProducerInterceptors,
+        on_refused: Callable[[Exception], None],
+        wake_sender: Callable[[], None],
+        now_ms: Callable[[], float],
+    ) -> None:
+        self.topics: dict[str, TopicQueues] = {}
+        self._accumulator = accumulator
+        self._sticky = sticky
+        self._key_serializer = key_serializer
+        self._value_serializer = value_serializer
+        self._partitioner = partitioner
+        self._interceptors = interceptors
+        self._on_refused = on_refused
+        self._wake_sender = wake_sender
+        self._now_ms = now_ms
+        self._cluster = Cluster()
+        self._ignores_keys = isinstance(partitioner, StickyPartitioner)
+        self._is_standard = isinstance(partitioner, DefaultPartitioner | StickyPartitioner)
+        self.is_plain = (
+            self._is_standard
+            and not interceptors
+            and type(key_serializer) is BytesSerializer
+            and type(value_serializer) is BytesSerializer
+        )
+        """Whether bytes go into batches as they are."""
+
+    def update(self, cluster: Cluster) -> None:
+        """The cluster changed: topics came, went or grew."""
+        self._cluster = cluster
+        for name, topic in cluster.topics.items():
+            known = self.topics.get(name)
+            count = len(topic.partitions)
+            if known is None or known.count != count:
+                queue_of = self._accumulator.queue
+                self.topics[name] = TopicQueues(
+                    tuple(queue_of(TopicPartition(name, number)) for number in range(count))
+                )
+        for name in [name for name in self.topics if name not in cluster.topics]:
+            del self.topics[name]
+
+    # One record
+
+    def try_send(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        headers: Headers | None,
+        timestamp_ms: int | None,
+        on_delivery: OnDelivery | None,
+    ) -> RecordFuture | None:
+        """Send a record of bytes if nothing has to be waited for; None: take the `steps`."""
+        known = self.topics.get(topic)
+        if known is None or not self.is_plain:
+            return None
+        if partition is None:
+            if key is None or self._ignores_keys:
+                queue = known.sticky_queue
+                if queue is None:
+                    return None
+            elif type(key) is bytes:
+                queue = known.queues[partition_of_key(key, known.count)]
+            else:
+                return None
+        elif 0 <= partition < known.count:
+            queue = known.queues[partition]
+        else:
+            return None
+        try:
+            return self._accumulator.append(
+                queue,
+                time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms,
+                key,
+                value,
+                headers or (),
+                on_delivery,
+            )
+        except (TypeError, ValueError, AttributeError):
+            # The steps find out what is wrong with it.
+            return None
+
+    def steps(self, record: ProducerRecord, on_delivery: OnDelivery | None) -> Steps:
+        """Send a record, waiting for what it takes."""
+        queue: PartitionQueue | None = None
+        interceptors = self._interceptors
+        if interceptors.sees_sends:
+            record = interceptors.on_send(record)
+        try:
+            known = yield from self._known(record.topic, record.partition)
+            headers = read_headers(record.headers)
+            key = self._serialize(self._key_serializer, "key", record, record.key, headers)
+            value = self._serialize(self._value_serializer, "value", record, record.value, headers)
+            self._check_size(record.topic, key, value, headers)
+            queue = self._queue_of(known, record, key, value)
+            timestamp = _now() if record.timestamp_ms is None else record.timestamp_ms
+            told = self._told(on_delivery)
+            fields = (timestamp, key, value, headers, told)
+            future = self._accumulator.append(queue, *fields)
+            if future is not None:
+                return future
+            queue = self._queue_for_new_batch(known, record, key, value, queue)
+            future = self._accumulator.append(queue, *fields)
+            if future is not None:
+                return future
+            size_bytes = record_bound_bytes(key, value, headers)
+            reservation = yield from self._memory(queue, size_bytes)
+            future = self._accumulator.append_new(queue, *fields, reservation, self._now_ms())
+            if queue is known.sticky_queue:
+                known.sticky_batch = queue.open
+            self._wake_sender()
+            return future
+        except Exception as error:
+            interceptors.on_send_error(
+                record, None if queue is None else queue.key.partition, error
+            )
+            self._on_refused(error)
+            raise
+
+    def _known(self, topic: str, partition: int | None) -> Generator[Wanted, None, TopicQueues]:
+        if not isinstance(topic, str):
+            raise TypeError(f"a topic is named by a str, not {topic!r}")
+        if partition is not None and partition < 0:
+            raise ValueError(f"a partition is a number from 0 on, not {partition!r}")
+        while True:
+            known = self.topics.get(topic)
+            if known is not None and known.count and (partition is None or partition < known.count):
+                return known
+            if self._accumulator.refusal is not None:
+                raise self._accumulator.refusal()
+            yield TopicWanted(topic, partition)
+
+    def _memory(
+        self, queue: PartitionQueue, size_bytes: int
+    ) -> Generator[Wanted, None, Reservation]:
+        wake = _Wake()
+        reservation = self._accumulator.reserve(queue, size_bytes, wake)
+        if not reservation.granted:
+            # Batches that linger are sent now, because somebody waits for their memory.
+            self._wake_sender()
+            try:
+                yield reservation
+            except BaseException:
+                self._accumulator.cancel(reservation)
+                raise
+        return reservation
+
+    def _serialize(
+        self,
+        serializer: Serializer,
+        what: str,
+        record: ProducerRecord,
+        thing: Any,
+        headers: Headers,
+    ) -> bytes | None:
+        try:
+            data = serializer.serialize(record.topic, headers, thing)
+        except SerializationError:
+            raise
+        except Exception as error:
+            raise SerializationError(
+                f"the {what} of a record for {record.topic} cannot be serialized: {error!r}"
+            ) from error
+        if data is None or type(data) is bytes:
+            return data
+        if isinstance(data, bytes | bytearray | memoryview):
+            return bytes(data)
+        raise SerializationError(
+            f"the {what}.serializer made {type(data).__name__} of a {type(thing).__name__}, not bytes"
+        )
+
+    def _check_size(
+        self, topic: str, key: bytes | None, value: bytes | None, headers: Headers
+    ) -> None:
+        settings = self._accumulator.settings
+        size_bytes = record_bound_bytes(key, value, headers)
+        for option, limit_bytes in (
+            ("max.request.size", settings.max_request_bytes),
+            ("buffer.memory", settings.memory_bytes),
+        ):
+            if size_bytes > limit_bytes:
+                raise exception_for(
+                    ErrorCode.MESSAGE_TOO_LARGE,
+                    f"The record has {size_bytes} bytes, and {option} is {limit_bytes}.",
+                    api="Produce",
+                    topic=topic,
+                )
+
+    def _told(self, on_delivery: OnDelivery | None) -> OnDelivery | None:
+        """Who is told of the outcome: interceptors first, as in Kafka."""
+        interceptors = self._interceptors
+        if not interceptors.sees_acknowledgements:
+            return on_delivery
+
+        def tell(metadata: RecordMetadata | None, error: Exception | None) -> None:
+            interceptors.on_acknowledgement(metadata, error)
+            if on_delivery is not None:
+                on_delivery(metadata, error)
+
+        return tell
+
+    # Partitions
+
+    def _queue_of(
+        self, known: TopicQueues, record: ProducerRecord, key: bytes | None, value: bytes | None
+    ) -> PartitionQueue:
+        partition = record.partition
+        if partition is None:
+            partition = self._partitioner.partition(
+                record.topic, record.key, key, record.value, value, self._cluster
+            )
+            if partition is None:
+                return self._sticky_queue(record.topic, known)
+            if not 0 <= partition < known.count:
+                raise ValueError(
+                    f"the partitioner chose partition {partition!r} of {record.topic}, which has "
+                    f"{known.count} partitions"
+                )
+        return known.queues[partition]
+
+    def _queue_for_new_batch(
+        self,
+        known: TopicQueues,
+        record: ProducerRecord,
+        key: bytes | None,
+        value: bytes | None,
+        queue: PartitionQueue,
+    ) -> PartitionQueue:
+        """A record that needs a new batch may go elsewhere."""
+        if record.partition is not None:
+            return queue
+        on_new_batch = getattr(self._partitioner, "on_new_batch", None)
+        if on_new_batch is not None:
+            on_new_batch(record.topic, self._cluster, queue.key.partition)
+        elif not (self._is_standard and queue is known.sticky_queue):
+            return queue
+        return self._queue_of(known, record, key, value)
+
+    def _sticky_queue(self, topic: str, known: TopicQueues) -> PartitionQueue:
+        """The queue for records without a key; another one when the last has got a batch's worth (KIP-794)."""
+        sticky = self._sticky
+        with self._accumulator.lock:
+            queue = known.sticky_queue
+            if queue is not None and queue.open is not None:
+                return queue
+            batch, known.sticky_batch = known.sticky_batch, None
+            sticky.current(topic, self._cluster)
+            lengths = {
+                each.key.partition: len(each.batches) for each in known.queues if each.next_order
+            }
+            sticky.update_loads(topic, lengths, self._cluster)
+            if batch is not None:
+                sticky.produced(topic, HEADER_BYTES + batch.size_bytes, self._cluster)
+            # Modulo, because a topic that was made anew may have fewer partitions.
+            partition = sticky.switch_if_due(topic, self._cluster) % known.count
+            known.sticky_queue = queue = known.queues[partition]
+            return queue
+
+    # Many records
+
+    def steps_many(
+        self,
+        topic: str,
+        values: Sequence[Any],
+        keys: Sequence[Any] | None,
+        partition: int | None,
+        headers: Any,
+        timestamp_ms: int | None,
+    ) -> ManySteps:
+        """Send records in bulk, each batch in one go."""
+        values = values if isinstance(values, list | tuple) else list(values)
+        if keys is not None:
+            keys = keys if isinstance(keys, list | tuple) else list(keys)
+            if len(keys) != len(values):
+                raise ValueError(f"there are {len(keys)} keys for {len(values)} values")
+        if self._interceptors or not (self._is_standard or partition is not None):
+            return (
+                yield from self._one_by_one(topic, values, keys, partition, headers, timestamp_ms)
+            )
+        sent = SentRecords(0, (), None)
+        try:
+            known = yield from self._known(topic, partition)
+            read = read_headers(headers)
+            values, keys = self._all_bytes(topic, values, keys, read)
+            timestamp = _now() if timestamp_ms is None else timestamp_ms
+            sent = SentRecords(timestamp, values, keys)
+            for queue, many in self._by_queue(
+                known, Many(timestamp, values, keys, read, range(len(values))), partition
+            ):
+                yield from self._send_part(topic, known, queue, sent, many)
+            return sent
+        except Exception as error:
+            if isinstance(error, KafkaError):
+                error.context["accepted"] = f"{sent.added_count} of {len(values)}"
+            self._on_refused(error)
+            raise
+
+    def _one_by_one(
+        self,
+        topic: str,
+        values: Sequence[Any],
+        keys: Sequence[Any] | None,
+        partition: int | None,
+        headers: Any,
+        timestamp_ms: int | None,
+    ) -> ManySteps:
+        futures = []
+        for index, value in enumerate(values):
+            key = None if keys is None else keys[index]
+            record = ProducerRecord(
+                topic, value, key, partition, read_headers(headers), timestamp_ms
+            )
+            futures.append((yield from self.steps(record, None)))
+        return SentRecords.of(futures)
+
+    def _all_bytes(
+        self,
+        topic: str,
+        values: Sequence[Any],
+        keys: Sequence[Any] | None,
+        headers: Headers,
+    ) -> tuple[Sequence[bytes | None], Sequence[bytes | None] | None]:
+        """Values and keys as bytes, none too large."""
+        record = ProducerRecord(topic)
+
+        def serialized(serializer: Serializer, what: str, things: Sequence[Any]) -> Sequence[Any]:
+            if type(serializer) is BytesSerializer and all(type(each) is bytes for each in things):
+                return things
+            return [self._serialize(serializer, what, record, each, headers) for each in things]
+
+        values = serialized(self._value_serializer, "value", values)
+        if keys is not None:
+            keys = serialized(self._key_serializer, "key", keys)
+        longest = max(map(size_of, values), default=0) + max(map(size_of, keys or ()), default=0)
+        if longest + 100 > self._accumulator.plain_limit_bytes or headers:
+            for index, value in enumerate(values):
+                self._check_size(topic, None if keys is None else keys[index], value, headers)
+        return values, keys
+
+    def _by_queue(
+        self, known: TopicQueues, many: Many, partition: int | None
+    ) -> list[tuple[PartitionQueue | None, Many]]:
+        """The records by where they go; None: without a key."""
+        if partition is not None:
+            return [(known.queues[partition], many)]
+        if many.keys is None or self._ignores_keys:
+            return [(None, many)]
+        places: dict[int, list[int]] = {}
+        for position, number in enumerate(partitions_of_keys(many.keys, known.count)):
+            found = places.get(number)
+            if found is None:
+                found = places[number] = []
+            found.append(position)
+        return [
+            (
+                None if number < 0 else known.queues[number],
+                many._replace(
+                    values=[many.values[position] for position in positions],
+                    keys=[many.keys[position] for position in positions],
+                    positions=positions,
+                ),
+            )
+            for number, positions in places.items()
+        ]
+
+    def _send_part(
+        self,
+        topic: str,
+        known: TopicQueues,
+        fixed: PartitionQueue | None,
+        sent: SentRecords,
+        many: Many,
+    ) -> Generator[Wanted, None, None]:
+        accumulator = self._accumulator
+        start = 0
+        while start < len(many.values):
+            queue = fixed or self._sticky_queue(topic, known)
+            added = accumulator.extend(queue, sent, many, start)
+            start += added
+            if added or start == len(many.values):
+                continue
+            key = None if many.keys is None else many.keys[start]
+            size_bytes = record_bound_bytes(key, many.values[start], many.headers)
+            reservation = yield from self._memory(queue, size_bytes)
+            start += accumulator.extend_new(queue, sent, many, start, reservation, self._now_ms())
+            if queue is known.sticky_queue:
+                known.sticky_batch = queue.open
+            self._wake_sender()
+
+
+class _Wake:
+    """Called when memory is granted; whoever waits puts in what wakes it."""
+
+    __slots__ = ("tell",)
+
+    def __init__(self) -> None:
+        self.tell: Callable[[], object] | None = None
+
+    def __call__(self) -> None:
+        if self.tell is not None:
+            self.tell()
+
+
+def _now() -> int:
+    return time_ns() // 1_000_000
+
+
+def read_headers(headers: Any) -> Headers:
+    """Headers as pairs: they may be given as a dict, or as any sequence of pairs."""
+    if headers is None or headers == ():
+        return ()
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    read = tuple((name, value) for name, value in pairs)
+    for name, value in read:
+        if not isinstance(name, str) or not (value is None or isinstance(value, bytes)):
+            raise SerializationError(
+                f"a header is a name (str) with a value (bytes or None), not {(name, value)!r}"
+            )
+    return read
+
+
+def record_bound_bytes(key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> int:
+    """How many bytes a batch of this record alone takes at most, as Kafka counts them."""
+    size_bytes = HEADER_BYTES + _RECORD_OVERHEAD_BYTES
+    for field in (key, value):
+        if field is None:
+            size_bytes += 1
+        else:
+            size_bytes += _varint_bytes(len(field)) + len(field)
+    size_bytes += _varint_bytes(len(headers))
+    for name, header_value in headers:
+        name_bytes = len(name.encode("utf-8", "surrogateescape"))
+        size_bytes += _varint_bytes(name_bytes) + name_bytes
+        size_bytes += (
+            1 if header_value is None else _varint_bytes(len(header_value)) + len(header_value)
+        )
+    return size_bytes
+
+
+def _varint_bytes(number: int) -> int:
+    return max(1, ((number << 1).bit_length() + 6) // 7)

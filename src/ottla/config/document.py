@@ -1,0 +1,120 @@
+"""Writes the tables of docs/guides/configuration.md: `python -m ottla.config.document PAGE`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from ottla.config.admin import AdminConfig
+from ottla.config.client import ClientConfig
+from ottla.config.consumer import ConsumerConfig
+from ottla.config.options import Option, OptionType, options_of
+from ottla.config.producer import ProducerConfig
+from ottla.config.security import SecurityConfig
+
+MARK = "<!-- What follows is written by `python -m ottla.config.document docs/guides/configuration.md`. -->\n"
+"""Where the prose ends and the tables begin."""
+
+_CLIENTS: Mapping[str, type[ClientConfig]] = {
+    "Producers": ProducerConfig,
+    "Consumers": ConsumerConfig,
+    "Admin clients": AdminConfig,
+}
+_HEAD = (
+    "| option | type | default | accepts | importance | what it does |\n|---|---|---|---|---|---|\n"
+)
+
+
+def page(text: str) -> str:
+    """The page with its tables made anew."""
+    prose, mark, _ = text.partition(MARK)
+    if not mark:
+        raise ValueError("the page has no line that says where the tables begin")
+    return f"{prose}{MARK}\n{tables()}"
+
+
+def tables() -> str:
+    """All options, and all that are refused."""
+    shared, security = options_of(ClientConfig), options_of(SecurityConfig)
+    sections = [
+        ("All clients", [known for name, known in shared.items() if name not in security]),
+        ("Security", security.values()),
+        *(
+            (
+                title,
+                [known for name, known in options_of(each).items() if known != shared.get(name)],
+            )
+            for title, each in _CLIENTS.items()
+        ),
+    ]
+    parts = [f"## {title}\n\n{_HEAD}{''.join(map(_row, options))}" for title, options in sections]
+    return "\n".join((*parts, _refused()))
+
+
+def _row(known: Option) -> str:
+    default = known.render(known.default)
+    cells = (
+        f"`{known.name}`",
+        _type(known),
+        "" if default is None else f"`{default}`" if default else "empty",
+        _accepts(known),
+        known.importance.value,
+        known.doc,
+    )
+    return _line(cells)
+
+
+def _type(known: Option) -> str:
+    if known.type is OptionType.CLASS:
+        return "names of code" if known.many else "name of code"
+    return known.type.name.lower()
+
+
+def _accepts(known: Option) -> str:
+    if known.choices:
+        return ", ".join(f"`{choice}`" for choice in known.choices if choice)
+    bounds = []
+    if known.at_least is not None:
+        bounds.append(f"at least {known.at_least}")
+    # 32 and 64 bits go without saying.
+    if known.at_most is not None:
+        bounds.append(f"at most {known.at_most}")
+    if known.also is not None:
+        bounds.append(f"or {known.also}")
+    return ", ".join(bounds)
+
+
+def _refused() -> str:
+    rows = [_line((_shown(name), clients, hint)) for name, clients, hint in _not_served()]
+    head = "| option | of | what to do |\n|---|---|---|\n"
+    return f"## Refused\n\nOptions of Kafka's clients that Ottla does not have.\n\n{head}{''.join(rows)}"
+
+
+def _not_served() -> Iterator[tuple[str, str, str]]:
+    hints = dict[str, str]()
+    for each in _CLIENTS.values():
+        hints |= each.not_served
+    for name, hint in sorted(hints.items()):
+        owners = [title for title, each in _CLIENTS.items() if name in each.not_served]
+        everybody = len(owners) == len(_CLIENTS)
+        yield name, "all" if everybody else ", ".join(owners).lower(), hint
+
+
+def _shown(name: str) -> str:
+    return f"`{name}…`" if name.endswith(".") else f"`{name}`"
+
+
+def _line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+
+
+def main(arguments: list[str]) -> int:
+    """Rewrite the tables of the page that is named."""
+    path = Path(arguments[0])
+    path.write_text(page(path.read_text(encoding="utf-8")), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

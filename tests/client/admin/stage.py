@@ -1,0 +1,42 @@
+"""What the tests of the admin client act on: a broker, ours or Apache Kafka's."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ottla.client.admin_model import NewTopic, OffsetSpec
+from ottla.client.blocking.admin import Admin
+from ottla.client.raw import RawConnection
+
+
+@dataclass
+class Stage:
+    """An admin client, a raw connection to the only broker, and a name that nobody else uses."""
+
+    admin: Admin
+    connection: RawConnection
+    name: str
+
+    def topic(self, partitions: int = 1) -> str:
+        """A new topic, that the broker leads already: Kafka needs a moment for that."""
+        name = self.new_name()
+        self.admin.create_topics([NewTopic(name, partitions, 1)])
+        self.admin.list_offsets({(name, number): OffsetSpec.LATEST for number in range(partitions)})
+        return name
+
+    def new_name(self) -> str:
+        return f"{self.name}-{uuid.uuid4().hex[:8]}"
+
+
+Test = TypeVar("Test", bound=Callable[[Stage], None])
+
+ESSENTIAL: list[Callable[[Stage], None]] = []
+
+
+def essential(test: Test) -> Test:
+    """A test that Apache Kafka has to pass as well."""
+    ESSENTIAL.append(test)
+    return test

@@ -1,0 +1,309 @@
+"""Our own client."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tests.clients.driver import (
+    DEFAULT_CONSUMER,
+    DEFAULT_PRODUCER,
+    READ_SECONDS,
+    TRANSACTION_TIMEOUT_MS,
+    Admin,
+    Bounds,
+    Consumer,
+    ConsumerOptions,
+    Member,
+    Producer,
+    ProducerOptions,
+    RefusedError,
+    TransactionalDriver,
+    TransactionalProducer,
+)
+from tests.clients.messages import Message, Received
+
+import ottla
+from ottla.errors import KafkaError
+from ottla.model import TopicPartition
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turns an error that has Kafka's number into the driver's exception."""
+    try:
+        yield
+    except KafkaError as error:
+        raise RefusedError(error.code, str(error)) from error
+
+
+def options_of(options: ProducerOptions) -> dict[str, Any]:
+    """Our options for those of the tests."""
+    chosen = {
+        "compression.type": options.codec,
+        "acks": options.acks,
+        "linger.ms": options.linger_ms,
+        "max.request.size": options.max_request_bytes,
+        "enable.idempotence": options.idempotent,
+    }
+    if options.give_up_ms is not None:
+        chosen |= {
+            "delivery.timeout.ms": options.give_up_ms,
+            "request.timeout.ms": options.give_up_ms - 100,
+            "max.block.ms": options.give_up_ms,
+            "linger.ms": 0,
+            "retries": 0,
+            "enable.idempotence": False,
+        }
+    return {name: value for name, value in chosen.items() if value is not None}
+
+
+def send(
+    client: ottla.Producer, topic: str, messages: Sequence[Message], partition: int
+) -> list[int]:
+    """The offsets, when all are acknowledged."""
+    with translated():
+        futures = [
+            client.send(
+                topic,
+                value=message.value,
+                key=message.key,
+                headers=message.headers,
+                partition=partition,
+                timestamp_ms=message.timestamp_ms,
+            )
+            for message in messages
+        ]
+        return [future.result(READ_SECONDS).offset for future in futures]
+
+
+def read(client: ottla.Consumer, count: int) -> list[Received]:
+    """The next records; fewer when they do not come in time."""
+    received: list[Received] = []
+    deadline = time.monotonic() + READ_SECONDS
+    while len(received) < count and time.monotonic() < deadline:
+        with translated():
+            records = client.poll(1.0)
+        # A poll gives what has come; of what the test did not ask for it gets the rest next time.
+        wanted = count - len(received)
+        for partition in records.partitions():
+            late = [record for record in records[wanted:] if record[:2] == partition]
+            if late:
+                client.seek(partition, late[0].offset)
+        received += [
+            Received(
+                record.partition,
+                record.offset,
+                record.timestamp,
+                record.key,
+                record.value,
+                record.headers,
+            )
+            for record in records[:wanted]
+        ]
+    return received
+
+
+class OttlaProducer(Producer):
+    """An ottla.Producer."""
+
+    def __init__(self, bootstrap_servers: str, options: ProducerOptions) -> None:
+        self.client = ottla.Producer(
+            {"bootstrap.servers": bootstrap_servers, **options_of(options)}
+        )
+
+    def send(self, topic: str, messages: Sequence[Message], partition: int = 0) -> list[int]:
+        return send(self.client, topic, messages, partition)
+
+    def close(self) -> None:
+        self.client.close(1.0)
+
+
+class OttlaTransactionalProducer(TransactionalProducer):
+    """An ottla.Producer with a transactional id."""
+
+    def __init__(self, bootstrap_servers: str, transactional_id: str, timeout_ms: int) -> None:
+        self.client = ottla.Producer(
+            bootstrap_servers=bootstrap_servers,
+            transactional_id=transactional_id,
+            transaction_timeout_ms=timeout_ms,
+            max_block_ms=int(READ_SECONDS * 1000),
+        )
+        try:
+            with translated():
+                self.client.init_transactions()
+        except BaseException:
+            self.close()
+            raise
+
+    def begin(self) -> None:
+        with translated():
+            self.client.begin_transaction()
+
+    def send(self, topic: str, messages: Sequence[Message], partition: int = 0) -> list[int]:
+        return send(self.client, topic, messages, partition)
+
+    def send_offsets(self, offsets: Mapping[TopicPartition, int], member: Member) -> None:
+        assert isinstance(member, OttlaMember)
+        places = {
+            partition: ottla.OffsetAndMetadata(offset) for partition, offset in offsets.items()
+        }
+        with translated():
+            self.client.send_offsets_to_transaction(places, member.client.group_metadata())
+
+    def commit(self) -> None:
+        with translated():
+            self.client.commit_transaction()
+
+    def abort(self) -> None:
+        with translated():
+            self.client.abort_transaction()
+
+    def close(self) -> None:
+        self.client.close(1.0)
+
+
+class OttlaMember(Member):
+    """An ottla.Consumer that subscribes."""
+
+    def __init__(self, bootstrap_servers: str, group_id: str, topic: str) -> None:
+        self.client = ottla.Consumer(
+            bootstrap_servers=bootstrap_servers,
+            group_id=group_id,
+            isolation_level="read_committed",
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            # One that could not leave holds its successor up for so long.
+            session_timeout_ms=6_000,
+            heartbeat_interval_ms=500,
+        )
+        self.client.subscribe([topic])
+
+    def read(self, count: int) -> list[Received]:
+        return read(self.client, count)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        self.client.seek(partition, offset)
+
+    def committed(self, partition: TopicPartition) -> int | None:
+        with translated():
+            found = self.client.committed([partition])[partition]
+        return None if found is None else found.offset
+
+    def close(self) -> None:
+        self.client.close()
+
+
+class OttlaConsumer(Consumer):
+    """An ottla.Consumer without a group."""
+
+    def __init__(self, bootstrap_servers: str, options: ConsumerOptions) -> None:
+        chosen = {
+            "isolation.level": options.isolation,
+            "fetch.max.wait.ms": options.fetch_wait_ms,
+            "fetch.min.bytes": options.fetch_min_bytes,
+        }
+        self.client = ottla.Consumer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "auto.offset.reset": "none",
+                **{name: value for name, value in chosen.items() if value is not None},
+            }
+        )
+
+    def assign(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self.client.assign(list(offsets))
+        for partition, offset in offsets.items():
+            self.client.seek(partition, offset)
+
+    def read(self, count: int) -> list[Received]:
+        return read(self.client, count)
+
+    def offset_at(self, partition: TopicPartition, timestamp_ms: int) -> int | None:
+        found = self.client.offsets_for_times({partition: timestamp_ms})[partition]
+        return None if found is None else found.offset
+
+    def bounds(self, partition: TopicPartition) -> Bounds:
+        return Bounds(
+            self.client.beginning_offsets([partition])[partition],
+            self.client.end_offsets([partition])[partition],
+        )
+
+    def close(self) -> None:
+        self.client.close()
+
+
+class OttlaAdmin(Admin):
+    """An ottla.Admin."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self.client = ottla.Admin(bootstrap_servers=bootstrap_servers)
+
+    def create_topic(
+        self,
+        topic: str,
+        partitions: int = 1,
+        configs: Mapping[str, str] | None = None,
+        replication_factor: int = 1,
+    ) -> None:
+        new = ottla.NewTopic(topic, partitions, replication_factor, dict(configs or {}))
+        with translated():
+            self.client.create_topics([new])
+
+    def delete_topic(self, topic: str) -> None:
+        with translated():
+            self.client.delete_topics([topic])
+
+    def topics(self) -> set[str]:
+        return set(self.client.list_topics())
+
+    def partition_count(self, topic: str) -> int:
+        with translated():
+            return len(self.client.describe_topics([topic])[topic].partitions)
+
+    def create_partitions(self, topic: str, total: int) -> None:
+        with translated():
+            self.client.create_partitions({topic: total})
+
+    def configs(self, topic: str) -> dict[str, str | None]:
+        resource = ottla.ConfigResource(ottla.ResourceType.TOPIC, topic)
+        described = self.client.describe_configs([resource])[resource]
+        return {name: entry.value for name, entry in described.items()}
+
+    def set_config(self, topic: str, name: str, value: str) -> None:
+        resource = ottla.ConfigResource(ottla.ResourceType.TOPIC, topic)
+        with translated():
+            self.client.incremental_alter_configs({resource: [ottla.AlterConfig(name, value)]})
+
+    def delete_records(self, partition: TopicPartition, before_offset: int) -> int:
+        with translated():
+            return self.client.delete_records({partition: before_offset})[partition]
+
+    def close(self) -> None:
+        self.client.close()
+
+
+class Ottla(TransactionalDriver):
+    """The driver."""
+
+    name = "ottla"
+    is_idempotent_by_default = True
+
+    def producer(self, options: ProducerOptions = DEFAULT_PRODUCER) -> Producer:
+        return OttlaProducer(self.bootstrap_servers, options)
+
+    def consumer(self, options: ConsumerOptions = DEFAULT_CONSUMER) -> Consumer:
+        return OttlaConsumer(self.bootstrap_servers, options)
+
+    def admin(self) -> Admin:
+        return OttlaAdmin(self.bootstrap_servers)
+
+    def transactional_producer(
+        self, transactional_id: str, timeout_ms: int = TRANSACTION_TIMEOUT_MS
+    ) -> TransactionalProducer:
+        return OttlaTransactionalProducer(self.bootstrap_servers, transactional_id, timeout_ms)
+
+    def member(self, group_id: str, topic: str) -> Member:
+        return OttlaMember(self.bootstrap_servers, group_id, topic)
