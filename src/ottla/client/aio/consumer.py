@@ -129,7 +129,7 @@ class Consumer:
     async def subscribe(
         self,
         topics: Iterable[str] | str | re.Pattern[str],
-        listener: RebalanceListener | None = None,
+        listener: RebalanceListener | object | None = None,
     ) -> None:
         """Share the partitions of these topics with the group; takes the place of a former subscription.
 
