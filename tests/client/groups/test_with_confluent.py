@@ -36,8 +36,18 @@ class Theirs:
                 "log_level": 0,
             }
         )
-        self.consumer.subscribe([topic])
+        # Not asked for with assignment(): that waits for librdkafka's rebalance, and would stop ours.
+        self.assigned: set[TopicPartition] = set()
+        self.consumer.subscribe(
+            [topic], on_assign=self.on_assign, on_revoke=self.on_revoke, on_lost=self.on_revoke
+        )
         self._stopped = False
+
+    def on_assign(self, _: Any, partitions: list[confluent_kafka.TopicPartition]) -> None:
+        self.assigned = self.assigned.union(_plain(partitions))
+
+    def on_revoke(self, _: Any, partitions: list[confluent_kafka.TopicPartition]) -> None:
+        self.assigned = self.assigned.difference(_plain(partitions))
 
     def poll(self) -> None:
         while not self._stopped:
@@ -47,9 +57,9 @@ class Theirs:
     def stop(self) -> None:
         self._stopped = True
 
-    @property
-    def assigned(self) -> set[TopicPartition]:
-        return {TopicPartition(each.topic, each.partition) for each in self.consumer.assignment()}
+
+def _plain(partitions: list[confluent_kafka.TopicPartition]) -> list[TopicPartition]:
+    return [TopicPartition(each.topic, each.partition) for each in partitions]
 
 
 @contextlib.asynccontextmanager
