@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, overload
 
-from ottla.client.model import NO_OFFSET, RecordMetadata
+from ottla.client.model import RecordMetadata
 from ottla.errors import IllegalStateError, TimedOutError
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class RecordFuture:
             raise error
         return self._metadata(batch, index)
 
-    def exception(self, timeout: float | None = None) -> BaseException | None:
+    def exception(self, timeout: float | None = None) -> Exception | None:
         """Why the record was not written; None if it was."""
         batch, index = self._wait(timeout)
         return batch.error_of(index)

@@ -24,6 +24,7 @@ from ottla.errors import ErrorCode, KafkaError, SerializationError, exception_fo
 from ottla.model import TopicPartition
 from ottla.records.batch import HEADER_BYTES
 from ottla.records.client_kernel import partition_of_key, partitions_of_keys
+from ottla.records.record import Header
 
 # A record's length, attributes, timestamp and offset delta, and the number of headers, at most (as Kafka counts).
 _RECORD_OVERHEAD_BYTES: Final = 21
@@ -178,16 +179,16 @@ class Writer:
             self._wake_sender()
             return future
         except Exception as error:
-            interceptors.on_send_error(record, None if queue is None else queue.key.partition, error)
+            interceptors.on_send_error(
+                record, None if queue is None else queue.key.partition, error
+            )
             self._on_refused(error)
             raise
 
-    def _known(
-        self, topic: str, partition: int | None
-    ) -> Generator[Wanted, None, TopicQueues]:
+    def _known(self, topic: str, partition: int | None) -> Generator[Wanted, None, TopicQueues]:
         if not isinstance(topic, str):
             raise TypeError(f"a topic is named by a str, not {topic!r}")
-        if partition is not None and (not isinstance(partition, int) or partition < 0):
+        if partition is not None and partition < 0:
             raise ValueError(f"a partition is a number from 0 on, not {partition!r}")
         while True:
             known = self.topics.get(topic)
@@ -213,7 +214,12 @@ class Writer:
         return reservation
 
     def _serialize(
-        self, serializer: Serializer, what: str, record: ProducerRecord, thing: Any, headers: Headers
+        self,
+        serializer: Serializer,
+        what: str,
+        record: ProducerRecord,
+        thing: Any,
+        headers: Headers,
     ) -> bytes | None:
         try:
             data = serializer.serialize(record.topic, headers, thing)
@@ -254,8 +260,8 @@ class Writer:
         if not interceptors.sees_acknowledgements:
             return on_delivery
 
-        def tell(metadata: RecordMetadata | None, error: BaseException | None) -> None:
-            interceptors.on_acknowledgement(metadata, error)  # type: ignore[arg-type]
+        def tell(metadata: RecordMetadata | None, error: Exception | None) -> None:
+            interceptors.on_acknowledgement(metadata, error)
             if on_delivery is not None:
                 on_delivery(metadata, error)
 
@@ -273,7 +279,7 @@ class Writer:
             )
             if partition is None:
                 return self._sticky_queue(record.topic, known)
-            if not isinstance(partition, int) or not 0 <= partition < known.count:
+            if not 0 <= partition < known.count:
                 raise ValueError(
                     f"the partitioner chose partition {partition!r} of {record.topic}, which has "
                     f"{known.count} partitions"
@@ -444,9 +450,7 @@ class Writer:
             key = None if many.keys is None else many.keys[start]
             size_bytes = record_bound_bytes(key, many.values[start], many.headers)
             reservation = yield from self._memory(queue, size_bytes)
-            start += accumulator.extend_new(
-                queue, sent, many, start, reservation, self._now_ms()
-            )
+            start += accumulator.extend_new(queue, sent, many, start, reservation, self._now_ms())
             if queue is known.sticky_queue:
                 known.sticky_batch = queue.open
             self._wake_sender()
@@ -483,7 +487,7 @@ def read_headers(headers: Any) -> Headers:
     return read
 
 
-def record_bound_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+def record_bound_bytes(key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> int:
     """How many bytes a batch of this record alone takes at most, as Kafka counts them."""
     size_bytes = HEADER_BYTES + _RECORD_OVERHEAD_BYTES
     for field in (key, value):
@@ -495,7 +499,9 @@ def record_bound_bytes(key: bytes | None, value: bytes | None, headers: Headers)
     for name, header_value in headers:
         name_bytes = len(name.encode("utf-8", "surrogateescape"))
         size_bytes += _varint_bytes(name_bytes) + name_bytes
-        size_bytes += 1 if header_value is None else _varint_bytes(len(header_value)) + len(header_value)
+        size_bytes += (
+            1 if header_value is None else _varint_bytes(len(header_value)) + len(header_value)
+        )
     return size_bytes
 
 

@@ -87,6 +87,8 @@ class Polling:
                 self.fetcher.send_fetches()
                 if collected is not None:
                     return await self._hand_over(collected)
+                # Answers that were looked at may have asked for resets.
+                self.update_positions()
                 if not await self.wait(deadline):
                     return EMPTY_RECORDS
         finally:

@@ -59,9 +59,7 @@ def _read(partition: PartitionProduceResponse, nodes: Mapping[int, Node]) -> Ans
     record_errors = None
     if partition.record_errors:
         record_errors = {
-            each.batch_index: each.batch_index_error_message
-            or partition.error_message
-            or code.text
+            each.batch_index: each.batch_index_error_message or partition.error_message or code.text
             for each in partition.record_errors
         }
     leader = partition.current_leader

@@ -62,7 +62,7 @@ class Producer:
         print((await future).offset)
     """
 
-    def __init__(self, config: Mapping[str, object] | None = None, **options: object) -> None:
+    def __init__(self, config: Mapping[str, object] | None = None, **options: Any) -> None:
         try:
             self._loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -156,7 +156,8 @@ class Producer:
         if future is not None:
             return future
         record = ProducerRecord(topic, value, key, partition, headers or (), timestamp_ms)
-        return await self._follow(self.writer.steps(record, on_delivery))
+        sent: RecordFuture = await self._follow(self.writer.steps(record, on_delivery))
+        return sent
 
     async def send_many(
         self,
@@ -169,7 +170,7 @@ class Producer:
         timestamp_ms: int | None = None,
     ) -> SentRecords:
         """Send many records at once: all have the same headers and time."""
-        return await self._follow(
+        sent: SentRecords = await self._follow(
             self.writer.steps_many(
                 topic,
                 values if isinstance(values, Sequence) else list(values),
@@ -179,6 +180,7 @@ class Producer:
                 timestamp_ms,
             )
         )
+        return sent
 
     async def _follow(self, steps: Any) -> Any:
         """Take the steps of a send, waiting where they say so, up to max.block.ms in all."""
@@ -336,9 +338,11 @@ class Producer:
             raise
 
     async def _abort_quietly(self) -> None:
-        """Abort after an error that is more interesting than one of the abort."""
+        """Abort after an error that is more interesting than one of the abort, unless that is fatal."""
         try:
             await self.abort_transaction()
+        except FatalError:
+            raise
         except Exception as error:
             log.warning("%s: the abort failed: %s", self.config.client_id, error)
 
@@ -370,7 +374,9 @@ class Producer:
     def _transactional(self, method: str) -> Transactions:
         self._check_open()
         if self._transactions is None:
-            raise IllegalStateError(f"{method}() needs a transactional.id, which was not configured")
+            raise IllegalStateError(
+                f"{method}() needs a transactional.id, which was not configured"
+            )
         return self._transactions
 
     def _check_open(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Event
 from typing import Any, Final, Protocol
@@ -18,12 +19,12 @@ from ottla.client.aio.connection import Connection
 from ottla.client.aio.network import Network
 from ottla.client.aio.produce_answers import Answer, read_answers
 from ottla.client.delivery import Completion
+from ottla.client.producer_metrics import ProducerMetrics
 from ottla.client.state.accumulator import FOREVER, Accumulator
 from ottla.client.state.producer_batch import ProducerBatch
 from ottla.client.state.sequences import Sequences
 from ottla.client.state.sticky import Sticky
 from ottla.client.state.transactions import DEADLY, Transactions, as_abortable, as_fatal
-from ottla.client.producer_metrics import ProducerMetrics
 from ottla.config.producer import ProducerConfig
 from ottla.errors import ErrorCode, KafkaError, RetriableError, TimedOutError, exception_for
 from ottla.model import NO_TOPIC_ID
@@ -124,10 +125,8 @@ class Sender:
         """Make a pass soon; from any thread."""
         if not self._is_woken:
             self._is_woken = True
-            try:
+            with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._run)
-            except RuntimeError:
-                pass  # the loop is closed
 
     def _run(self) -> None:
         self._is_scheduled = False
@@ -165,17 +164,23 @@ class Sender:
         if self._transactions is not None:
             self._settle_transaction(self._transactions)
         next_ms = self._send_ready(now_ms)
-        self._set_timer(min(next_ms, self._accumulator.next_expiry_ms), now_ms)
+        self._set_timer(min(next_ms, self._accumulator.next_expiry_ms))
 
-    def _set_timer(self, at_ms: float, now_ms: float) -> None:
+    def _set_timer(self, at_ms: float) -> None:
         if self._timer is not None:
-            if self._timer_ms <= at_ms and self._timer_ms > now_ms:
+            # One that is early enough does: it looks again.
+            if self._timer_ms <= at_ms:
                 return
             self._timer.cancel()
             self._timer = None
         self._timer_ms = at_ms
         if at_ms < FOREVER:
-            self._timer = self._loop.call_at(at_ms / 1000, self.wake)
+            self._timer = self._loop.call_at(at_ms / 1000, self._on_timer)
+
+    def _on_timer(self) -> None:
+        # Timers of a loop may be a little early; then the pass sets another.
+        self._timer = None
+        self.wake()
 
     # Before sending
 
@@ -222,7 +227,7 @@ class Sender:
             if self._transactions is not None:
                 self._transactions.batch_failed(error)
 
-    def _drop(self, batch: ProducerBatch, error: BaseException) -> None:
+    def _drop(self, batch: ProducerBatch, error: Exception) -> None:
         """A batch fails here, whatever the broker may say of it later."""
         if batch.fail(error):
             self._metrics.failed(batch)
@@ -285,9 +290,10 @@ class Sender:
 
     def _not_connected(self, node_id: int, error: BaseException) -> None:
         self._network.request_update()
-        if isinstance(error, KafkaError) and not isinstance(error, RetriableError):
-            if error.code is not ErrorCode.BROKER_NOT_AVAILABLE:
-                self.fail(error)
+        # A broker that has left the metadata; others lead its partitions soon.
+        is_gone = isinstance(error, KafkaError) and error.code is ErrorCode.BROKER_NOT_AVAILABLE
+        if isinstance(error, KafkaError) and not isinstance(error, RetriableError) and not is_gone:
+            self.fail(error)
 
     def _send(self, connection: Connection, batches: list[ProducerBatch], now_ms: float) -> None:
         by_partition: dict[tuple[str, int], ProducerBatch] = {}
@@ -402,7 +408,11 @@ class Sender:
             return
         if answer.leader_id >= 0:
             self._network.update_leader(
-                batch.topic, batch.partition, answer.leader_id, answer.leader_epoch, answer.nodes
+                batch.topic,
+                batch.partition,
+                answer.leader_id,
+                answer.leader_epoch,
+                dict(answer.nodes),
             )
         if batch.is_done:
             # Given up meanwhile; what it means for the sequence is noted already.
@@ -487,7 +497,7 @@ class Sender:
             self._accumulator.refuse(refusal)
         self.wake()
 
-    def _fail_all(self, error: BaseException) -> None:
+    def _fail_all(self, error: Exception) -> None:
         for batch in self._accumulator.take_all():
             self._drop(batch, error)
 
@@ -513,7 +523,7 @@ class Sender:
     def in_flight_count(self) -> int:
         return sum(self._in_flight.values())
 
-    def close(self, error: BaseException) -> None:
+    def close(self, error: Exception) -> None:
         """Stop; what has not ended fails."""
         self._fail_all(error)
         self._is_closed = True

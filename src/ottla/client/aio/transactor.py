@@ -268,12 +268,8 @@ class Transactor:
             )
 
         key = (KEY_TRANSACTION, self._id)
-        response = await self._ask(
-            _Ask(InitProducerIdRequest, build, _code_of, key, _NEWEST_INIT)
-        )
-        self._sequences.restart_all(
-            ProducerIdentity(response.producer_id, response.producer_epoch)
-        )
+        response = await self._ask(_Ask(InitProducerIdRequest, build, _code_of, key, _NEWEST_INIT))
+        self._sequences.restart_all(ProducerIdentity(response.producer_id, response.producer_epoch))
 
     async def _commit(self) -> None:
         transactions = self._known()
@@ -296,9 +292,7 @@ class Transactor:
         assert transaction is not None
         error = transactions.error
         # A coordinator that has forgotten our id has no transaction to end.
-        is_forgotten = (
-            error is not None and error.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        )
+        is_forgotten = error is not None and error.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
         if transaction.is_started and not is_forgotten:
             await self._ask_to_end(is_commit)
         if not transactions.is_version_2 and self._has_version_2:
@@ -320,9 +314,7 @@ class Transactor:
         )
         key = (KEY_TRANSACTION, self._id)
         at_most = None if self._known().is_version_2 else _NEWEST_END_TXN_V1
-        response = await self._ask(
-            _Ask(EndTxnRequest, lambda _: request, _code_of, key, at_most)
-        )
+        response = await self._ask(_Ask(EndTxnRequest, lambda _: request, _code_of, key, at_most))
         if response.producer_id >= 0:
             # Version 2: every transaction has its own epoch (KIP-890).
             self._sequences.restart_all(
@@ -418,11 +410,12 @@ class Transactor:
                 verdict = verdict_on(error.code)
                 if isinstance(error, AbortableError) and verdict is Verdict.DIE:
                     verdict = Verdict.ABORT
-                failure: KafkaError | None = error
+                failure = error
             else:
-                failure, verdict = self._judge(ask, response, broker)
-                if failure is None:
+                worst, verdict = self._judge(ask, response, broker)
+                if worst is None:
                     return response
+                failure = worst
             if verdict not in (Verdict.RETRY, Verdict.FIND):
                 raise _FailedError(failure, verdict)
             if verdict is Verdict.FIND and ask.key is not None:
@@ -448,9 +441,7 @@ class Transactor:
         response = await connection.send(ask.build(version), version)
         return response, network.name_of(node_id)
 
-    def _judge(
-        self, ask: _Ask, response: Any, broker: str
-    ) -> tuple[KafkaError | None, Verdict]:
+    def _judge(self, ask: _Ask, response: Any, broker: str) -> tuple[KafkaError | None, Verdict]:
         """The worst that an answer says."""
         worst: KafkaError | None = None
         worst_verdict = Verdict.RETRY
@@ -529,7 +520,9 @@ def _offset_topics(
 ) -> list[TxnOffsetCommitRequestTopic]:
     topics: dict[str, TxnOffsetCommitRequestTopic] = {}
     for key, position in offsets.items():
-        topic = topics.setdefault(key.topic, TxnOffsetCommitRequestTopic(name=key.topic, partitions=[]))
+        topic = topics.setdefault(
+            key.topic, TxnOffsetCommitRequestTopic(name=key.topic, partitions=[])
+        )
         topic.partitions.append(
             TxnOffsetCommitRequestPartition(
                 partition_index=key.partition,

@@ -47,7 +47,11 @@ class Admin:
         async def make() -> AsyncAdmin:
             return AsyncAdmin(settings)
 
-        self._admin = self._thread.run(make())
+        try:
+            self._admin = self._thread.run(make())
+        except BaseException:
+            self._thread.close()
+            raise
         self._thread.on_abandon(self._admin.close)
 
     # Topics and partitions

@@ -41,7 +41,7 @@ class Producer:
         producer.send("orders", value=b"tea", key=b"table 4")
     """
 
-    def __init__(self, config: Mapping[str, object] | None = None, **options: object) -> None:
+    def __init__(self, config: Mapping[str, object] | None = None, **options: Any) -> None:
         # Mistakes in the options show before a thread starts.
         read = read_client_config(ProducerConfig, config, options)
         self._thread = LoopThread(read.client_id)
@@ -236,7 +236,9 @@ async def _create(
     given = {**(config or {})}
     given.pop("client_id", None)
     given["client.id"] = client_id
-    rest = {name: value for name, value in options.items() if name not in ("client_id", "client.id")}
+    rest = {
+        name: value for name, value in options.items() if name not in ("client_id", "client.id")
+    }
     return AsyncProducer(given, **rest)
 
 

@@ -202,9 +202,7 @@ class Accumulator:
                 self._note_transaction(queue)
             return future
 
-    def extend(
-        self, queue: PartitionQueue, sent: SentRecords, many: Many, start: int
-    ) -> int:
+    def extend(self, queue: PartitionQueue, sent: SentRecords, many: Many, start: int) -> int:
         """Add records of `send_many` to the batch that is open: how many fit."""
         with self.lock:
             if self.refusal is not None:

@@ -236,7 +236,8 @@ class Sequences:
 
     def bump(self) -> bool:
         """Take the next epoch, as an idempotent producer may; False if the id is used up and a new one is needed."""
-        assert self.needs_bump and not self._is_transactional
+        assert self.needs_bump
+        assert not self._is_transactional
         self.needs_bump = False
         if self.identity.epoch >= LAST_EPOCH:
             # What is in flight gets its numbers with the new id.

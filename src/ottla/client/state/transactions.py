@@ -27,7 +27,7 @@ Refusal = Callable[[], BaseException]
 
 
 class State(Enum):
-    """Where a transactional producer is; the text completes "the producer ...". """
+    """Where a transactional producer is; the text completes "the producer ..."."""
 
     UNINITIALIZED = "has not been initialized: call init_transactions() first"
     INITIALIZING = "is being initialized: init_transactions() has not returned"
@@ -328,8 +328,11 @@ class Transactions:
     def _error_again(self) -> BaseException:
         error = self.error
         assert error is not None
+        raised: KafkaError
         if self.state is State.DEAD:
-            raised = FatalError(error.code, f"The producer has failed: {error.message}", error.context)
+            raised = FatalError(
+                error.code, f"The producer has failed: {error.message}", error.context
+            )
         else:
             message = f"The transaction has failed and has to be aborted: {error.message}"
             raised = AbortableError(error.code, message, error.context)

@@ -1,0 +1,38 @@
+"""A broker whose sessions may be short, and topics with records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from tests.broker.requests import batch_of, create, produce
+
+from ottla import Broker
+from ottla.client.raw import RawConnection
+from ottla.errors import ErrorCode
+
+Fill = Callable[..., str]
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    with Broker(group_min_session_timeout_ms=200) as running:
+        yield running
+
+
+@pytest.fixture
+def fill(broker: Broker, ottla_topic_name: Callable[[], str]) -> Fill:
+    """Makes a topic; each partition has the values 0, 1, 2 and so on."""
+
+    def make(count: int = 0, partitions: int = 1) -> str:
+        topic = ottla_topic_name()
+        values = [b"%d" % number for number in range(count)]
+        with RawConnection(broker.bootstrap_servers) as connection:
+            create(connection, topic, partitions)
+            for partition in range(partitions):
+                if values:
+                    answer = produce(connection, topic, batch_of(*values), partition=partition)
+                    assert answer.error_code == ErrorCode.NONE
+        return topic
+
+    return make

@@ -1,0 +1,339 @@
+"""The blocking consumer: one thread uses it, its own thread keeps it in the group."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from tests.client.blocking.conftest import Fill
+
+from ottla import Admin, Broker, Consumer, TopicPartition
+from ottla.client.aio.consumer import Consumer as AsyncConsumer
+from ottla.errors import ConfigError, IllegalStateError, WakeupError
+
+WAIT_SECONDS = 20.0
+
+
+@pytest.fixture
+def make(broker: Broker) -> Any:
+    """Makes consumers that are closed in the end."""
+    made: list[Consumer] = []
+
+    def consumer(group: str | None = None, **options: Any) -> Consumer:
+        settings = {"auto_offset_reset": "earliest", "group_id": group, **options}
+        made.append(Consumer(bootstrap_servers=broker.bootstrap_servers, **settings))
+        return made[-1]
+
+    yield consumer
+    for each in made:
+        each.close()
+
+
+Make = Callable[..., Consumer]
+
+
+def poll_until(consumer: Consumer, is_done: Callable[[], bool]) -> list[bytes]:
+    """Polls until something is so; the values that came."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    values: list[bytes] = []
+    while not is_done():
+        assert time.monotonic() < deadline, "it did not come about"
+        values += [record.value for record in consumer.poll(0.1)]
+    return values
+
+
+class Listener:
+    """Notes what it is told, where, and does something."""
+
+    def __init__(self, do: Callable[[str, Sequence[TopicPartition]], object]) -> None:
+        self.do = do
+        self.threads: list[str] = []
+
+    def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+        self.threads.append(threading.current_thread().name)
+        self.do("assigned", partitions)
+
+    def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        self.threads.append(threading.current_thread().name)
+        self.do("revoked", partitions)
+
+
+def test_listeners_run_on_the_polling_thread_and_may_call_the_consumer(
+    make: Make, fill: Fill
+) -> None:
+    topic = fill(10)
+    consumer = make("g-" + topic)
+    told: list[Any] = []
+
+    def do(what: str, partitions: Sequence[TopicPartition]) -> None:
+        if what == "assigned":
+            consumer.seek(partitions[0], 7)
+            told.append((what, consumer.assignment(), consumer.position(partitions[0])))
+        else:
+            consumer.commit({partitions[0]: 9})
+            told.append((what, consumer.committed(partitions)[partitions[0]]))
+
+    listener = Listener(do)
+    consumer.subscribe([topic], listener=listener)
+    values = poll_until(consumer, lambda: bool(told))
+    values += poll_until(consumer, lambda: consumer.position((topic, 0)) == 10)
+    consumer.unsubscribe()
+    assert values == [b"7", b"8", b"9"]
+    assert told[0] == ("assigned", {(topic, 0)}, 7)
+    assert told[1][1].offset == 9
+    assert set(listener.threads) == {threading.current_thread().name}
+
+
+def test_a_listener_may_take_longer_than_the_session(make: Make, fill: Fill, broker: Broker) -> None:
+    topic = fill(10)
+    group = "g-" + topic
+    consumer = make(group, session_timeout_ms=300, heartbeat_interval_ms=50)
+    members: list[list[str]] = []
+    generations: list[int] = []
+
+    def look(admin: Admin) -> None:
+        described = admin.describe_consumer_groups([group])[group]
+        members.append([member.member_id for member in described.members])
+
+    def slow(what: str, partitions: Sequence[TopicPartition]) -> None:
+        if what == "assigned":
+            generations.append(consumer.group_metadata().generation_id)
+            # Three sessions long: without heartbeats the member would be out.
+            with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+                for _ in range(3):
+                    time.sleep(0.3)
+                    look(admin)
+
+    consumer.subscribe([topic], listener=Listener(slow))
+    poll_until(consumer, lambda: bool(members))
+    metadata = consumer.group_metadata()
+    assert members == [[metadata.member_id]] * 3
+    poll_until(consumer, lambda: consumer.position((topic, 0)) == 10)
+    consumer.commit()
+    assert consumer.group_metadata() == metadata
+    assert generations == [metadata.generation_id]
+
+
+def test_an_exception_of_a_listener_comes_out_of_poll(make: Make, fill: Fill) -> None:
+    topic = fill(1)
+    consumer = make("g-" + topic)
+
+    def fail(what: str, partitions: Sequence[TopicPartition]) -> None:
+        if what == "assigned":
+            raise LookupError("no such ledger")
+
+    consumer.subscribe([topic], listener=Listener(fail))
+    with pytest.raises(Exception, match="no such ledger"):
+        poll_until(consumer, lambda: False)
+
+
+def test_deserializers_run_on_the_polling_thread(make: Make, fill: Fill) -> None:
+    topic = fill(3)
+    threads: set[str] = set()
+
+    def deserialize(data: bytes) -> int:
+        threads.add(threading.current_thread().name)
+        return int(data)
+
+    consumer = make(value_deserializer=deserialize)
+    consumer.assign([(topic, 0)])
+    values = poll_until(consumer, lambda: consumer.position((topic, 0)) == 3)
+    assert values == [0, 1, 2]
+    assert threads == {threading.current_thread().name}
+
+
+def test_wakeup_of_another_thread_ends_a_poll_that_waits(make: Make, fill: Fill) -> None:
+    consumer = make()
+    consumer.assign([(fill(), 0)])
+    timer = threading.Timer(0.05, consumer.wakeup)
+    timer.start()
+    with pytest.raises(WakeupError):
+        consumer.poll(WAIT_SECONDS)
+    timer.join()
+    assert not consumer.poll(0)
+
+
+def test_wakeup_before_a_poll_ends_the_next_one(make: Make, fill: Fill) -> None:
+    consumer = make()
+    consumer.assign([(fill(), 0)])
+    consumer.wakeup()
+    with pytest.raises(WakeupError):
+        consumer.poll(WAIT_SECONDS)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no interval timers here")
+def test_wakeup_in_a_signal_handler_ends_a_poll_that_waits(make: Make, fill: Fill) -> None:
+    consumer = make()
+    consumer.assign([(fill(), 0)])
+    before = signal.signal(signal.SIGALRM, lambda number, frame: consumer.wakeup())
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(WakeupError):
+            consumer.poll(WAIT_SECONDS)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_another_thread_is_refused_while_one_polls(make: Make, fill: Fill) -> None:
+    consumer = make()
+    consumer.assign([(fill(), 0)])
+
+    def poll() -> None:
+        with suppress(WakeupError):
+            consumer.poll(WAIT_SECONDS)
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    deadline = time.monotonic() + WAIT_SECONDS
+    try:
+        for call in (consumer.position, consumer.close):
+            with pytest.raises(IllegalStateError, match="another task or thread"):
+                while time.monotonic() < deadline:
+                    consumer.pause() if call == consumer.position else call()
+    finally:
+        consumer.wakeup()
+        thread.join(WAIT_SECONDS)
+    assert not thread.is_alive()
+    assert consumer.assignment(), "it was not closed"
+
+
+def test_iteration_gives_record_after_record_and_commits_what_it_gave(
+    make: Make, fill: Fill
+) -> None:
+    topic = fill(100)
+    group = "g-" + topic
+    consumer = make(group)
+    consumer.subscribe([topic])
+    seen = []
+    for record in consumer:
+        seen.append(record.offset)
+        if len(seen) == 40:
+            break
+    assert seen == list(range(40))
+    assert consumer.position((topic, 0)) == 40
+    consumer.commit()
+    assert consumer.committed()[TopicPartition(topic, 0)].offset == 40  # type: ignore[union-attr]
+    for record in consumer:
+        seen.append(record.offset)
+        if len(seen) == 60:
+            break
+    # Closing commits automatically: neither more nor less than was handed out.
+    consumer.close()
+    assert seen == list(range(60))
+    successor = make(group)
+    successor.subscribe([topic])
+    assert next(iter(successor)).offset == 60
+
+
+def test_iteration_ends_when_the_consumer_is_closed(make: Make, fill: Fill) -> None:
+    consumer = make()
+    consumer.assign([(fill(100), 0)])
+    seen = []
+    for record in consumer:
+        seen.append(record.offset)
+        if len(seen) == 3:
+            consumer.close()
+    assert seen == [0, 1, 2]
+
+
+def test_seek_within_an_iteration_counts_at_once(make: Make, fill: Fill) -> None:
+    topic = fill(100)
+    consumer = make()
+    consumer.assign([(topic, 0)])
+    seen = []
+    for record in consumer:
+        seen.append(record.offset)
+        if record.offset == 2:
+            consumer.seek((topic, 0), 98)
+        if record.offset == 99:
+            break
+    assert seen == [0, 1, 2, 98, 99]
+
+
+def test_wakeup_ends_an_iteration_that_waits(make: Make, fill: Fill) -> None:
+    consumer = make()
+    consumer.assign([(fill(), 0)])
+    consumer.wakeup()
+    with pytest.raises(WakeupError):
+        next(iter(consumer))
+
+
+def test_options_that_are_wrong_leave_no_thread_behind(broker: Broker) -> None:
+    before = threading.active_count()
+    with pytest.raises(ConfigError):
+        Consumer(bootstrap_servers=broker.bootstrap_servers, isolation_level="none")
+    with pytest.raises(ConfigError):
+        Consumer(bootstrap_servers=broker.bootstrap_servers, interceptor_classes=[object()])
+    assert threading.active_count() == before
+
+
+def test_calls_on_a_closed_consumer_are_refused(make: Make, fill: Fill) -> None:
+    consumer = make()
+    consumer.assign([(fill(), 0)])
+    consumer.close()
+    consumer.close()
+    consumer.wakeup()
+    calls: list[Callable[[], object]] = [
+        lambda: consumer.poll(0),
+        consumer.assignment,
+        consumer.commit,
+        consumer.metrics,
+        consumer.__enter__,
+    ]
+    for call in calls:
+        with pytest.raises(IllegalStateError, match="is closed"):
+            call()
+
+
+def members_of(broker: Broker, group: str) -> int:
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        return len(admin.describe_consumer_groups([group])[group].members)
+
+
+def test_a_consumer_that_is_forgotten_warns_leaves_its_group_and_commits_nothing(
+    make: Make, fill: Fill, broker: Broker
+) -> None:
+    topic = fill(10)
+    group = "g-" + topic
+    told: list[str] = []
+    consumer = Consumer(
+        bootstrap_servers=broker.bootstrap_servers, group_id=group, auto_offset_reset="earliest"
+    )
+    consumer.subscribe([topic], listener=Listener(lambda what, partitions: told.append(what)))
+    values = poll_until(consumer, lambda: bool(consumer.assignment()))
+    values += poll_until(consumer, lambda: consumer.position((topic, 0)) == 10)
+    (thread,) = [each for each in threading.enumerate() if each.name.startswith("consumer ")]
+    assert members_of(broker, group) == 1
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        del consumer
+        gc.collect()
+    assert [str(each.message) for each in caught] == [f"unclosed {thread.name}"]
+    thread.join(WAIT_SECONDS)
+    assert not thread.is_alive()
+    assert members_of(broker, group) == 0
+    assert told == ["assigned"]
+    successor = make(group)
+    assert successor.committed([(topic, 0)]) == {(topic, 0): None}
+
+
+def test_the_face_has_every_method_of_the_asyncio_consumer_with_its_words() -> None:
+    asynchronous = {
+        name: method
+        for name, method in inspect.getmembers(AsyncConsumer, callable)
+        if not name.startswith("_") and name != "next_delivery"
+    }
+    for name, method in asynchronous.items():
+        own = getattr(Consumer, name)
+        assert inspect.getdoc(own), name
+        expected = list(inspect.signature(method).parameters)
+        assert list(inspect.signature(own).parameters) == expected, name
+        assert not inspect.iscoroutinefunction(own), name
