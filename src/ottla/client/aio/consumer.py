@@ -7,15 +7,14 @@ import logging
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from ottla.client.aio.commits import OnCommit
 from ottla.client.aio.fetcher import Fetcher
-from ottla.client.aio.group import RebalanceListener
 from ottla.client.aio.membership import member_for
-from ottla.client.aio.network import Network
 from ottla.client.aio.offsets import NO_OFFSET, Offsets
 from ottla.client.aio.polling import Polling
+from ottla.client.aio.reading import fetch_settings, is_user_code, network_of, read_settings
 from ottla.client.aio.single_user import SingleUser
 from ottla.client.aio.topics import list_topics
 from ottla.client.aio.user_code import call_user
@@ -39,12 +38,7 @@ from ottla.client.model import (
     PartitionInfo,
 )
 from ottla.client.naming import assignors_of, consumer_interceptors_of, deserializers_of
-from ottla.client.serializers import BytesDeserializer, Deserializer
-from ottla.client.state.backoff import Backoff
 from ottla.client.state.delivery import Delivery
-from ottla.client.state.fetch_session import FetchSettings
-from ottla.client.state.fetched import Deserialize, ReadSettings
-from ottla.client.state.metadata import MetadataState
 from ottla.client.state.positions import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -89,7 +83,7 @@ class Consumer:
         self._interceptors = consumer_interceptors_of(self._config)
         self._deserializers = deserializers_of(self._config)
         assignors = assignors_of(self._config)
-        self._network = _network(self._config)
+        self._network = network_of(self._config)
         self._polling = Polling(
             self._config, self._network, self._subscriptions, self._interceptors, self._metrics
         )
@@ -129,7 +123,7 @@ class Consumer:
     async def subscribe(
         self,
         topics: Iterable[str] | str | re.Pattern[str],
-        listener: RebalanceListener | None = None,
+        listener: object | None = None,
     ) -> None:
         """Share the partitions of these topics with the group; takes the place of a former subscription.
 
@@ -436,24 +430,13 @@ class Consumer:
     # What the methods share
 
     def _make_fetcher(self) -> Fetcher:
-        config = self._config
-        key, value = self._deserializers
         return Fetcher(
             self._network,
             self._subscriptions,
-            FetchSettings(
-                max_wait_ms=config.fetch_max_wait_ms,
-                min_bytes=config.fetch_min_bytes,
-                max_bytes=config.fetch_max_bytes,
-                partition_max_bytes=config.max_partition_fetch_bytes,
-                isolation_level=int(config.reads_committed),
-                rack_id=config.client_rack,
-            ),
-            ReadSettings(
-                config.check_crcs, config.reads_committed, _deserialize(key), _deserialize(value)
-            ),
-            deserializes_in_user_code=not (_is_ours(key) and _is_ours(value)),
-            metadata_max_age_ms=config.metadata_max_age_ms,
+            fetch_settings(self._config),
+            read_settings(self._config, *self._deserializers),
+            deserializes_in_user_code=any(map(is_user_code, self._deserializers)),
+            metadata_max_age_ms=self._config.metadata_max_age_ms,
             metrics=self._metrics,
             on_change=self._polling.wake,
         )
@@ -480,24 +463,3 @@ class Consumer:
 
     def _limit_ms(self, timeout: float | None) -> float:
         return self._config.default_api_timeout_ms if timeout is None else timeout * 1000
-
-
-def _network(config: ConsumerConfig) -> Network:
-    metadata = MetadataState(
-        max_age_ms=config.metadata_max_age_ms,
-        backoff=Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms),
-        creates_topics=config.allow_auto_create_topics,
-    )
-    return Network(config, metadata)
-
-
-def _deserialize(deserializer: Deserializer) -> Deserialize | None:
-    if type(deserializer) is BytesDeserializer:
-        return None  # they are bytes already
-    deserialize: Any = deserializer.deserialize
-    return deserialize  # type: ignore[no-any-return]
-
-
-def _is_ours(deserializer: object) -> bool:
-    """Whether it is quick enough to run on the loop."""
-    return type(deserializer).__module__.startswith("ottla.")
