@@ -19,6 +19,7 @@ from ottla.errors import (
     KafkaError,
     NoOffsetError,
     OttlaError,
+    PartialFailureError,
     RetriableError,
     TimedOutError,
     exception_for,
@@ -163,3 +164,16 @@ def test_all_exceptions_are_ottla_errors() -> None:
     for error in (KafkaError, ConfigError, IllegalStateError):
         assert issubclass(error, OttlaError)
     assert issubclass(ConfigError, ValueError)
+
+
+def test_a_partial_failure_has_the_results_and_the_errors_and_survives_pickling() -> None:
+    errors = {f"topic-{number}": exception_for(36, None, topic=number) for number in range(7)}
+    error = PartialFailureError({"good": 1}, errors, "topics")
+    assert isinstance(error, KafkaError)
+    again = pickle.loads(pickle.dumps(error))
+    for one in (error, again):
+        assert one.results == {"good": 1}
+        assert list(one.errors) == list(errors)
+        assert one.code is ErrorCode.TOPIC_ALREADY_EXISTS
+        assert str(one).startswith("7 of 8 topics failed: topic-0: TOPIC_ALREADY_EXISTS (36)")
+        assert str(one).endswith("; and 2 more")

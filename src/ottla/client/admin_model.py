@@ -180,6 +180,11 @@ class ConfigSource(IntEnum):
     DYNAMIC_CLIENT_METRICS_CONFIG = 7
     DYNAMIC_GROUP_CONFIG = 8
 
+    @classmethod
+    def _missing_(cls, value: object) -> ConfigSource:
+        """A newer Kafka may have more of them."""
+        return cls.UNKNOWN
+
 
 class ConfigType(IntEnum):
     """The type of a config's value, as numbered by Kafka; brokers before 2.6 do not say it."""
@@ -194,6 +199,11 @@ class ConfigType(IntEnum):
     LIST = 7
     CLASS = 8
     PASSWORD = 9
+
+    @classmethod
+    def _missing_(cls, value: object) -> ConfigType:
+        """A newer Kafka may have more of them."""
+        return cls.UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -238,7 +248,7 @@ class AlterConfig:
     """A change of one config; deleting gives back the default."""
 
     name: str
-    value: str | None
+    value: str | None = None
     operation: AlterConfigOperation = AlterConfigOperation.SET
 
 

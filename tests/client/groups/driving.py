@@ -101,7 +101,8 @@ class Driver:
         self.woken.clear()
         await self.member.poll()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.woken.wait(), 0.05)
+            async with asyncio.timeout(0.05):
+                await self.woken.wait()
 
     def start_polling(self) -> asyncio.Task[None]:
         async def poll() -> None:
@@ -143,6 +144,8 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 
     async def checked() -> None:
         await test()
+        # What was cancelled has its turn.
+        await asyncio.sleep(0.01)
         left = asyncio.all_tasks() - {asyncio.current_task()}
         assert not left, left
 

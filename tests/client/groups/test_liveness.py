@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from tests.client.groups.driving import Driver, create_topic, new_group, run, until
@@ -20,7 +21,7 @@ SHORT_SESSION = {"group.min.session.timeout.ms": 100}
 
 def test_heartbeats_keep_a_member_that_does_not_poll() -> None:
     async def test(servers: str) -> None:
-        options = {"session_timeout_ms": 400, "heartbeat_interval_ms": 50}
+        options: dict[str, Any] = {"session_timeout_ms": 400, "heartbeat_interval_ms": 50}
         async with Driver(servers, new_group(), **options) as member:
             await create_topic(member.network, "t", 1)
             member.subscribe("t")
@@ -64,7 +65,7 @@ def test_a_member_that_nobody_polls_leaves_and_says_so(
 def test_waiting_in_poll_for_long_is_polling(ottla_broker: Broker, ottla_topic: str) -> None:
     async def test() -> None:
         servers = ottla_broker.bootstrap_servers
-        options = {"max_poll_interval_ms": 300, "heartbeat_interval_ms": 5000}
+        options: dict[str, Any] = {"max_poll_interval_ms": 300, "heartbeat_interval_ms": 5000}
         async with Driver(servers, new_group(), **options) as member:
             await create_topic(member.network, ottla_topic, 1)
             member.subscribe(ottla_topic)
@@ -87,7 +88,7 @@ def test_a_listener_that_takes_long_does_not_stop_heartbeats() -> None:
             await asyncio.sleep(1)
 
     async def test(servers: str) -> None:
-        options = {"session_timeout_ms": 400, "heartbeat_interval_ms": 50}
+        options: dict[str, Any] = {"session_timeout_ms": 400, "heartbeat_interval_ms": 50}
         async with Driver(servers, new_group(), **options) as member:
             await create_topic(member.network, "t", 1)
             member.subscribe("t", listener=Slow())
@@ -154,7 +155,7 @@ def test_a_static_member_that_is_replaced_is_fenced_for_good(
 
 def test_a_member_that_was_removed_joins_again_and_calls_its_partitions_lost() -> None:
     async def test(servers: str) -> None:
-        options = {"session_timeout_ms": 200, "heartbeat_interval_ms": 20}
+        options: dict[str, Any] = {"session_timeout_ms": 200, "heartbeat_interval_ms": 20}
         async with Driver(servers, new_group(), **options) as member:
             await create_topic(member.network, "t", 2)
             member.subscribe("t")

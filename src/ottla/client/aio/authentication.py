@@ -7,10 +7,11 @@ import inspect
 import logging
 import random
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ottla.client.aio.connection import Connection
+from ottla.client.naming import token_callback_of
 from ottla.client.security.mechanisms import Mechanism, OAuthBearer, Plain, Token, refused
 from ottla.client.security.scram import scram, scram_with_token
 from ottla.config.security import OAUTHBEARER, PLAIN, SecurityConfig
@@ -34,6 +35,7 @@ class Authenticator:
 
     def __init__(self, config: SecurityConfig) -> None:
         self._config = config
+        self._callback = token_callback_of(config) if config.sasl_mechanism == OAUTHBEARER else None
         self._renewing: set[asyncio.Task[None]] = set()
 
     async def authenticate(self, connection: Connection) -> None:
@@ -85,8 +87,8 @@ class Authenticator:
 
     async def _mechanism(self) -> Mechanism:
         name = self._config.sasl_mechanism
-        if name == OAUTHBEARER:
-            return OAuthBearer(await _token(self._config.sasl_login_callback_handler_class))
+        if self._callback is not None:
+            return OAuthBearer(await _token(self._callback))
         credentials = self._config.sasl_credentials
         assert credentials is not None, "the configuration was checked"
         if name == PLAIN:
@@ -149,7 +151,7 @@ def _with_context(error: KafkaError, connection: Connection, mechanism: Mechanis
     return type(error)(error.code, error.message, context)
 
 
-async def _token(callback: Any) -> Token:
+async def _token(callback: Callable[[], Any]) -> Token:
     """Ask the user's function for a token; one that is not a coroutine may block, so it gets a thread."""
     try:
         if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(

@@ -85,7 +85,10 @@ class Opener:
         reason = os.strerror(error.errno) if error.errno else str(error) or type(error).__name__
         if self._tls is not None and isinstance(error, ConnectionError) and not _refused(error):
             # A broker without TLS takes the first message for a request that is too long.
-            return f"the connection ended during the TLS handshake ({reason}); perhaps the broker expects no SSL on this port"
+            return (
+                f"the connection ended during the TLS handshake ({reason}); "
+                "perhaps the broker expects no SSL on this port"
+            )
         return reason
 
     async def _addresses(self, endpoint: Endpoint, node_id: int) -> list[Address]:
@@ -104,7 +107,7 @@ class Opener:
 
     async def _dial(self, endpoint: Endpoint, address: Address, node_id: int) -> Connection:
         def make() -> Connection:
-            connection = Connection(
+            return Connection(
                 endpoint,
                 node_id,
                 self._config.client_id,
@@ -112,7 +115,6 @@ class Opener:
                 self._on_lost,
                 self._config.security_protocol,
             )
-            return connection
 
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(

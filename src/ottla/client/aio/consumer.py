@@ -11,7 +11,6 @@ from typing import Final, Self
 
 from ottla.client.aio.commits import OnCommit
 from ottla.client.aio.fetcher import Fetcher
-from ottla.client.aio.group import RebalanceListener
 from ottla.client.aio.membership import member_for
 from ottla.client.aio.offsets import NO_OFFSET, Offsets
 from ottla.client.aio.polling import Polling
@@ -124,7 +123,7 @@ class Consumer:
     async def subscribe(
         self,
         topics: Iterable[str] | str | re.Pattern[str],
-        listener: RebalanceListener | None = None,
+        listener: object | None = None,
     ) -> None:
         """Share the partitions of these topics with the group; takes the place of a former subscription.
 

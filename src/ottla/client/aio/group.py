@@ -15,8 +15,11 @@ Wake = Callable[[], None]
 """Called on the loop when `GroupMember.poll` has something to do: the consumer's poll waits for it."""
 
 
-class RebalanceListener(Protocol):
-    """What a program wants to know about its partitions: every method may be missing, or asynchronous."""
+class RebalanceListener:
+    """What a program wants to know about its partitions: override what you need.
+
+    Methods may be coroutine functions. Any other object will do as well; methods that it lacks are not called.
+    """
 
     def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None:
         """The member gives these partitions up, and may still commit for them."""
@@ -27,7 +30,8 @@ class RebalanceListener(Protocol):
         """These partitions are new; what the member kept is not named."""
 
     def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None:
-        """These partitions belong to others already; without this method, they count as revoked."""
+        """These partitions belong to others already; unless you say otherwise, they count as revoked."""
+        return self.on_partitions_revoked(partitions)
 
 
 class GroupMember(Protocol):

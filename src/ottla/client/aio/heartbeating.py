@@ -120,8 +120,10 @@ class HeartbeatTask:
 
     async def _wait(self, delay_ms: float | None) -> None:
         timeout = None if delay_ms is None else max(delay_ms, 0) / 1000
+        # Not wait_for: in Python 3.11 it loses a cancellation that comes together with the event.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), timeout)
+            async with asyncio.timeout(timeout):
+                await self._changed.wait()
 
     def _send(self) -> None:
         membership = self._membership

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.client.aio.connecting import Opener
-from ottla.client.aio.connection import Connection
+from ottla.client.aio.connection import COORDINATOR_IDS, Connection
 from ottla.client.aio.peer import Peer
 from ottla.client.state.backoff import Backoff
 from ottla.client.state.metadata import Cluster, MetadataState, Topic
 from ottla.config.client import ClientConfig
-from ottla.errors import ErrorCode, FatalError, KafkaError, TimedOutError, exception_for
+from ottla.errors import ErrorCode, KafkaError, RetriableError, TimedOutError, exception_for
 from ottla.model import Endpoint
 from ottla.wire.messages.api_versions import ApiVersionsResponse
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -25,10 +25,10 @@ log = logging.getLogger("ottla.client")
 KEY_GROUP = 0
 KEY_TRANSACTION = 1
 
-# A group's coordinator has a connection of its own (as in Kafka's client): a heartbeat must not wait behind a
-# fetch that the broker holds back until there are records.
-_COORDINATOR_IDS = 2**31 - 1
 _IDLE_CHECKS_PER_PERIOD = 8
+# A broker that does not answer must not keep us from asking others until its attempt has timed out.
+_NEXT_CANDIDATE_SECONDS = 1.0
+REBOOTSTRAP = "rebootstrap"
 
 
 class Network:
@@ -52,11 +52,14 @@ class Network:
         )
         self._opener = Opener(config, self._lost, self._learn_features)
         self._bootstrap = {
-            -1 - index: self._peer(-1 - index, Endpoint.parse(server))
-            for index, server in enumerate(config.bootstrap_servers)
+            -1 - index: self._peer(-1 - index, endpoint)
+            for index, endpoint in enumerate(dict.fromkeys(config.bootstrap_endpoints))
         }
         self._peers: dict[int, Peer] = dict(self._bootstrap)
+        self._retired: list[Peer] = []
         self._coordinators: dict[tuple[int, str], int] = {}
+        self._asking_since_ms: float | None = None
+        self._starts_again = False
         self._closed = False
         self._wake = asyncio.Event()
         self._answer: asyncio.Future[None] = self._loop.create_future()
@@ -113,7 +116,9 @@ class Network:
         if self._fatal is not None:
             raise self._fatal
         try:
-            await asyncio.wait_for(asyncio.shield(self._answer), timeout_ms / 1000)
+            # Not wait_for: in Python 3.11 it loses a cancellation that comes together with the answer.
+            async with asyncio.timeout(timeout_ms / 1000):
+                await asyncio.shield(self._answer)
         except TimeoutError:
             raise self._no_metadata(timeout_ms) from None
 
@@ -160,31 +165,71 @@ class Network:
             if wait_ms > 0:
                 self._wake.clear()
                 with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), wait_ms / 1000)
+                    async with asyncio.timeout(wait_ms / 1000):
+                        await self._wake.wait()
                 continue
-            await self._refresh()
+            try:
+                await self._refresh()
+            except Exception:
+                # A bug must not leave everybody waiting without a word.
+                log.exception("metadata could not be taken in")
+                self.metadata.failed(self._now_ms(), random.random())
 
     async def _refresh(self) -> None:
+        if self._asking_since_ms is None:
+            self._asking_since_ms = self._now_ms()
         request = self.metadata.next_request(self._now_ms())
         try:
-            response = await self.call(await self.any_node(), request)
+            node_id = await self.any_node()
+            response = await self.call(node_id, request)
             if response.error_code:
-                raise exception_for(response.error_code, None, api="Metadata")
+                raise exception_for(
+                    response.error_code, None, api="Metadata", broker=self.name_of(node_id)
+                )
         except KafkaError as error:
-            self.metadata.failed(self._now_ms(), random.random())
-            if isinstance(error, FatalError) or not error.code.retriable:
-                self._fail(error)
+            self._not_refreshed(error)
             return
         self._fatal = None
+        self._asking_since_ms = None
+        self._starts_again = False
         self.metadata.apply(request, response, self._now_ms(), random.random())
         self._follow_nodes()
         self._tell()
+
+    def _not_refreshed(self, error: KafkaError) -> None:
+        """Ask again later; of whom, if nobody whom we know answers (KIP-899, KIP-1102)."""
+        now_ms = self._now_ms()
+        self.metadata.failed(now_ms, random.random())
+        log.debug("no metadata: %s", error)
+        if self._config.metadata_recovery_strategy == REBOOTSTRAP:
+            assert self._asking_since_ms is not None
+            limit_ms = self._config.metadata_recovery_rebootstrap_trigger_ms
+            is_told = error.code is ErrorCode.REBOOTSTRAP_REQUIRED
+            if is_told or now_ms - self._asking_since_ms >= limit_ms:
+                self._start_again()
+                if is_told:
+                    return
+        if not isinstance(error, RetriableError):
+            self._fail(error)
+
+    def _start_again(self) -> None:
+        """Forget the connections to brokers, and ask the bootstrap servers for others."""
+        if self._starts_again or not self.cluster.nodes:
+            return
+        log.info("starting again from bootstrap.servers")
+        self._starts_again = True
+        self._coordinators.clear()
+        for peer in self._peers.values():
+            peer.close("the client starts again from bootstrap.servers")
 
     def _tell(self) -> None:
         answer, self._answer = self._answer, self._loop.create_future()
         answer.set_result(None)
         for callback in list(self.on_update):
-            callback(self.cluster)
+            try:
+                callback(self.cluster)
+            except Exception:
+                log.exception("a callback for metadata failed")
 
     def _fail(self, error: KafkaError) -> None:
         """Tell those who wait that asking again will not help: the credentials are refused, say."""
@@ -201,27 +246,42 @@ class Network:
     async def any_node(self) -> int:
         """The node with the least to do, connected; those that cannot be reached are passed over."""
         tried: dict[int, KafkaError] = {}
+        attempts: dict[asyncio.Future[Connection], Peer] = {}
         while True:
             self._check_open()
-            candidates = [peer for peer in self._candidates() if peer.node_id not in tried]
-            if not candidates:
+            under_way = {peer.node_id for peer in attempts.values()}
+            candidates = [
+                peer
+                for peer in self._candidates()
+                if peer.node_id not in tried and peer.node_id not in under_way
+            ]
+            if candidates:
+                random.shuffle(candidates)
+                peer = min(candidates, key=lambda each: each.load)
+                if peer.current is not None:
+                    return peer.node_id
+                attempts[peer.attempt()] = peer
+            if not attempts:
                 raise self._nobody(tried)
-            random.shuffle(candidates)
-            peer = min(candidates, key=lambda each: each.load)
-            try:
-                await peer.connection()
-                return peer.node_id
-            except KafkaError as error:
-                if not error.code.retriable:
-                    raise
+            patience = _NEXT_CANDIDATE_SECONDS if len(candidates) > 1 else None
+            await asyncio.wait(attempts, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            for attempt in [attempt for attempt in attempts if attempt.done()]:
+                peer = attempts.pop(attempt)
+                error = attempt.exception()
+                if error is None:
+                    return peer.node_id
+                if not isinstance(error, RetriableError):
+                    raise error
                 tried[peer.node_id] = error
 
     def _candidates(self) -> list[Peer]:
+        if self._starts_again or not self.cluster.nodes:
+            return list(self._bootstrap.values())
         known = [peer for id, peer in self._peers.items() if id in self.cluster.nodes]
-        if self._config.metadata_recovery_strategy == "none" and known:
+        if self._config.metadata_recovery_strategy != REBOOTSTRAP:
             return known
         # Where every known broker is gone, the bootstrap servers may lead to others (KIP-899).
-        if any(not peer.waits for peer in known):
+        if any(not peer.unreachable for peer in known):
             return known
         return [*known, *self._bootstrap.values()]
 
@@ -281,7 +341,7 @@ class Network:
         peer = self._peers.get(node_id)
         if peer is None:
             return str(node_id)
-        own = _COORDINATOR_IDS - node_id if node_id > _COORDINATOR_IDS // 2 else node_id
+        own = COORDINATOR_IDS - node_id if node_id > COORDINATOR_IDS // 2 else node_id
         return f"{own} at {peer.endpoint}" if own >= 0 else str(peer.endpoint)
 
     # Coordinators
@@ -301,7 +361,7 @@ class Network:
         response = await self.call_versioned(node_id, FindCoordinatorRequest, build)
         endpoint, coordinator_id = self._read_coordinator(response, key, node_id)
         if key_type == KEY_GROUP:
-            coordinator_id = _COORDINATOR_IDS - coordinator_id
+            coordinator_id = COORDINATOR_IDS - coordinator_id
             self._set_peer(coordinator_id, endpoint)
         elif coordinator_id not in self.cluster.nodes:
             self._set_peer(coordinator_id, endpoint)
@@ -334,9 +394,10 @@ class Network:
     def _peer_of(self, node_id: int) -> Peer:
         found = self._peers.get(node_id)
         if found is None:
+            # It may come back, or somebody else will have what is wanted.
+            self.request_update()
             raise exception_for(
-                ErrorCode.BROKER_NOT_AVAILABLE,
-                f"Broker {node_id} is not in the cluster's metadata.",
+                ErrorCode.NETWORK_EXCEPTION, f"Broker {node_id} is not in the cluster's metadata."
             )
         return found
 
@@ -345,8 +406,13 @@ class Network:
         if known is not None and known.endpoint == endpoint:
             return
         if known is not None:
-            known.close("the broker has another address now")
+            self._retire(known, "the broker has another address now")
         self._peers[node_id] = self._peer(node_id, endpoint)
+
+    def _retire(self, peer: Peer, why: str) -> None:
+        peer.close(why)
+        self._retired = [each for each in self._retired if each.is_ending]
+        self._retired.append(peer)
 
     def _follow_nodes(self) -> None:
         """Peers for the nodes of the newest snapshot; bootstrap connections become those of their nodes."""
@@ -356,12 +422,15 @@ class Network:
             if known is None or known.endpoint != endpoint:
                 self._set_peer(node.id, endpoint)
         for node_id, peer in list(self._peers.items()):
-            if 0 <= node_id < _COORDINATOR_IDS // 2 and node_id not in self.cluster.nodes:
+            if 0 <= node_id < COORDINATOR_IDS // 2 and node_id not in self.cluster.nodes:
                 if node_id in self._coordinators.values():
                     continue
-                peer.close("the broker left the cluster")
+                self._retire(peer, "the broker left the cluster")
                 del self._peers[node_id]
         for peer in self._bootstrap.values():
+            for node_id in self.cluster.nodes:
+                if self._peers[node_id].endpoint == peer.endpoint:
+                    self._peers[node_id].adopt(peer)
             if peer.current is not None and not peer.current.in_flight:
                 peer.close("the cluster's brokers are known")
 
@@ -408,6 +477,10 @@ class Network:
             self._idle_timer.cancel()
         self._following.cancel()
         await asyncio.gather(self._following, return_exceptions=True)
-        for peer in (*self._peers.values(), *self._bootstrap.values()):
-            peer.close()
         self._fail(exception_for(ErrorCode.NETWORK_EXCEPTION, "The client was closed."))
+        peers = [*self._peers.values(), *self._bootstrap.values(), *self._retired]
+        for peer in peers:
+            peer.close()
+        for peer in peers:
+            await peer.ended()
+        await self._opener.close()

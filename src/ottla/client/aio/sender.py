@@ -164,17 +164,23 @@ class Sender:
         if self._transactions is not None:
             self._settle_transaction(self._transactions)
         next_ms = self._send_ready(now_ms)
-        self._set_timer(min(next_ms, self._accumulator.next_expiry_ms), now_ms)
+        self._set_timer(min(next_ms, self._accumulator.next_expiry_ms))
 
-    def _set_timer(self, at_ms: float, now_ms: float) -> None:
+    def _set_timer(self, at_ms: float) -> None:
         if self._timer is not None:
-            if self._timer_ms <= at_ms and self._timer_ms > now_ms:
+            # One that is early enough does: it looks again.
+            if self._timer_ms <= at_ms:
                 return
             self._timer.cancel()
             self._timer = None
         self._timer_ms = at_ms
         if at_ms < FOREVER:
-            self._timer = self._loop.call_at(at_ms / 1000, self.wake)
+            self._timer = self._loop.call_at(at_ms / 1000, self._on_timer)
+
+    def _on_timer(self) -> None:
+        # Timers of a loop may be a little early; then the pass sets another.
+        self._timer = None
+        self.wake()
 
     # Before sending
 
@@ -221,7 +227,7 @@ class Sender:
             if self._transactions is not None:
                 self._transactions.batch_failed(error)
 
-    def _drop(self, batch: ProducerBatch, error: BaseException) -> None:
+    def _drop(self, batch: ProducerBatch, error: Exception) -> None:
         """A batch fails here, whatever the broker may say of it later."""
         if batch.fail(error):
             self._metrics.failed(batch)
@@ -491,7 +497,7 @@ class Sender:
             self._accumulator.refuse(refusal)
         self.wake()
 
-    def _fail_all(self, error: BaseException) -> None:
+    def _fail_all(self, error: Exception) -> None:
         for batch in self._accumulator.take_all():
             self._drop(batch, error)
 
@@ -517,7 +523,7 @@ class Sender:
     def in_flight_count(self) -> int:
         return sum(self._in_flight.values())
 
-    def close(self, error: BaseException) -> None:
+    def close(self, error: Exception) -> None:
         """Stop; what has not ended fails."""
         self._fail_all(error)
         self._is_closed = True

@@ -41,7 +41,7 @@ class Producer:
         producer.send("orders", value=b"tea", key=b"table 4")
     """
 
-    def __init__(self, config: Mapping[str, object] | None = None, **options: object) -> None:
+    def __init__(self, config: Mapping[str, object] | None = None, **options: Any) -> None:
         # Mistakes in the options show before a thread starts.
         read = read_client_config(ProducerConfig, config, options)
         self._thread = LoopThread(read.client_id)

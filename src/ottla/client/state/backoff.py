@@ -12,7 +12,7 @@ _MOST_DOUBLINGS = 30
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Delays that double from `initial_ms` to `max_ms`, 20 % more or less at random (KIP-580)."""
+    """Delays that double from `initial_ms` to `max_ms`, 20 % more or less at random, never above it (KIP-580)."""
 
     initial_ms: float
     max_ms: float

@@ -244,7 +244,8 @@ class MetadataState:
             self._attempts = 0
             # Requests that come in bursts share one answer.
             self._not_before_ms = now_ms + self._backoff.initial_ms * (0.8 + 0.4 * random_unit)
-            if any(name not in topics and name not in errors for name in self._wanted):
+            asked = self._wanted if request.topics is None else {t.name for t in request.topics}
+            if any(name not in asked for name in self._wanted):
                 # Wanted since the request was sent.
                 self._update_requested = True
                 self._not_before_ms = now_ms

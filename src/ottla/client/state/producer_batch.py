@@ -26,7 +26,7 @@ from ottla.records.kernel import decode_records
 
 log = logging.getLogger("ottla.client")
 
-OnDelivery = Callable[[RecordMetadata | None, BaseException | None], Any]
+OnDelivery = Callable[[RecordMetadata | None, Exception | None], Any]
 
 
 class ProducerIdentity(NamedTuple):
@@ -104,7 +104,7 @@ class ProducerBatch(Completion):
         # How it ended.
         self.base_offset = NO_OFFSET
         self.append_time_ms = NO_TIMESTAMP
-        self.error: BaseException | None = None
+        self.error: Exception | None = None
         self.record_errors: Mapping[int, str] | None = None
         self.parts: Sequence[ProducerBatch] = ()
         self.part_starts: Sequence[int] = ()
@@ -177,6 +177,7 @@ class ProducerBatch(Completion):
     def close(self) -> None:
         """No more records: count them."""
         if self.builder is not None:
+            self.builder.close()
             self.record_count = self.builder.record_count
             self.size_bytes = self.builder.size_bytes
 
@@ -204,7 +205,7 @@ class ProducerBatch(Completion):
     def offset_of(self, index: int) -> int:
         return NO_OFFSET if self.base_offset < 0 else self.base_offset + index
 
-    def error_of(self, index: int) -> BaseException | None:
+    def error_of(self, index: int) -> Exception | None:
         """Why a record was not written: the broker may blame some records of a batch (KIP-467)."""
         if self.record_errors is None or not isinstance(self.error, KafkaError):
             return self.error
@@ -225,7 +226,7 @@ class ProducerBatch(Completion):
         self._end()
         return True
 
-    def fail(self, error: BaseException, record_errors: Mapping[int, str] | None = None) -> bool:
+    def fail(self, error: Exception, record_errors: Mapping[int, str] | None = None) -> bool:
         """The records are not written, or nobody knows; False if the outcome is already known."""
         if self.is_done:
             return False

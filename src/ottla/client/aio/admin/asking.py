@@ -144,7 +144,6 @@ class Calls:
         verdicts: Verdicts | None = None,
     ) -> Answers[K, V]:
         """Asks until everything is answered for good or the time is over; raises for no single thing."""
-        self._check_open()
         wanted = list(dict.fromkeys(keys))
         limit_ms = self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms
         deadline = time.monotonic() + limit_ms / 1000
@@ -152,6 +151,7 @@ class Calls:
         waiting: dict[K, KafkaError | None] = dict.fromkeys(wanted)
         nodes: dict[K, int] = {}
         attempt = 0
+        self._check_open()
         while waiting:
             parts: list[Answers[K, Any]] = []
             if unplaced := [key for key in waiting if key not in nodes]:
@@ -186,6 +186,7 @@ class Calls:
                 break
             self._metrics.meter("retry").record()
             await asyncio.sleep(pause_ms / 1000)
+            self._check_open()
         found.results = {key: found.results[key] for key in wanted if key in found.results}
         found.errors = {key: found.errors[key] for key in wanted if key in found.errors}
         return found
@@ -206,7 +207,11 @@ class Calls:
         except KafkaError as error:
             _refuse_all(answers, keys, error)
         except TimeoutError:
-            _refuse_all(answers, keys, TimedOutError(message="No node answered in time."))
+            servers = ", ".join(self._config.bootstrap_servers)
+            late = TimedOutError(
+                message=f"No broker could be asked in time, beginning at {servers}."
+            )
+            _refuse_all(answers, keys, late)
         return answers
 
     async def _ask_node(
@@ -218,6 +223,8 @@ class Calls:
             async with asyncio.timeout(max(deadline - time.monotonic(), 0)):
                 await ask(node, keys, limit_ms, answers)
         except KafkaError as error:
+            # The node may have gone: the next look should not find it again.
+            self._network.request_update()
             _refuse_all(answers, [key for key in keys if not answers.mentions(key)], error)
         except TimeoutError:
             late = TimedOutError(
@@ -292,7 +299,9 @@ def _merge(
     found.results.update(part.results)
     found.errors.update(part.errors)
     for key, error in (part.again | part.moved).items():
-        waiting[key] = error
+        # An answer may name a thing in more ways than it was asked for.
+        if key in waiting:
+            waiting[key] = error
     for key in part.moved:
         nodes.pop(key, None)
 

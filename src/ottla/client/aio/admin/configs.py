@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from ottla.client.admin_model import (
     AlterConfig,
@@ -29,8 +29,6 @@ from ottla.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-
-Number = TypeVar("Number", ConfigSource, ConfigType)
 
 _OF_ONE_BROKER = (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
 
@@ -164,28 +162,20 @@ def entry_of(config: DescribeConfigsResourceResult) -> ConfigEntry:
     return ConfigEntry(
         config.name,
         config.value,
-        known(ConfigSource, config.config_source, ConfigSource.UNKNOWN),
+        ConfigSource(config.config_source),
         config.is_sensitive,
         config.read_only,
         tuple(
             ConfigSynonym(
                 synonym.name,
                 synonym.value,
-                known(ConfigSource, synonym.source, ConfigSource.UNKNOWN),
+                ConfigSource(synonym.source),
             )
             for synonym in config.synonyms
         ),
-        known(ConfigType, config.config_type, ConfigType.UNKNOWN),
+        ConfigType(config.config_type),
         config.documentation,
     )
-
-
-def known(numbers: type[Number], number: int, unknown: Number) -> Number:
-    """A number by its name; a newer Kafka may have more of them."""
-    try:
-        return numbers(number)
-    except ValueError:
-        return unknown
 
 
 def replacing(

@@ -134,7 +134,7 @@ class TopicPages:
 
     def add(self, response: DescribeTopicPartitionsResponse) -> None:
         """Takes a page in; a page that brings nothing new ends it, so that no broker can keep us for ever."""
-        before = (len(self._left), sum(map(len, self._partitions.values())))
+        before = self._progress()
         for topic in response.topics:
             if topic.name is None:
                 continue
@@ -147,8 +147,14 @@ class TopicPages:
             self._left = []
             return
         self._left = [name for name in self._left if name >= cursor.topic_name]
-        if before == (len(self._left), sum(map(len, self._partitions.values()))):
+        if self._progress() == before:
+            # What is incomplete is not given at all, so that who asked hears of it.
+            for name in self._left:
+                self._topics.pop(name, None)
             self._left = []
+
+    def _progress(self) -> tuple[int, int]:
+        return len(self._left), sum(map(len, self._partitions.values()))
 
     def finish(
         self,

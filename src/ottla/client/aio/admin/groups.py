@@ -138,7 +138,9 @@ class GroupCalls(ClusterCalls):
                 lambda version: describing(version, some, include_authorized_operations),
                 limit_ms,
             )
-            read_described(response, self._network.cluster.nodes[node], answers, refuse)
+            # It may have left the cluster while it answered.
+            coordinator = self._network.cluster.nodes.get(node) or Node(node, "", -1)
+            read_described(response, coordinator, answers, refuse)
 
         return await self.ask_by(
             named(group_ids),

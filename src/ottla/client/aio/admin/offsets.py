@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from ottla.client.admin_model import EpochEnd, IsolationLevel, ListedOffset, OffsetSpec
 from ottla.client.aio.admin.answers import Answers, Verdict, results_or_raise, unsupported
-from ottla.client.aio.admin.asking import Calls, Partition, Question, by_topic, name_of
+from ottla.client.aio.admin.asking import Calls, Partition, Question, by_topic, name_of, version_at
 from ottla.client.aio.admin.group_offsets import (
     GroupOffsets,
     PartitionErrors,
@@ -31,7 +31,7 @@ from ottla.wire.messages.list_offsets import (
 )
 from ottla.wire.messages.offset_commit import OffsetCommitRequest
 from ottla.wire.messages.offset_delete import OffsetDeleteRequest
-from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from ottla.wire.messages.offset_fetch import OffsetFetchRequest
 from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
@@ -42,6 +42,7 @@ from ottla.wire.messages.offset_for_leader_epoch import (
 _CONSUMER = -1  # the replica id of who is none
 # Versions 10 of both name topics by id, for groups of KIP-848; names are enough for an administrator.
 _WITH_NAMES = 9
+_SEVERAL_GROUPS = 8
 _SINCE: Mapping[int, tuple[int, str]] = MappingProxyType(
     {
         OffsetSpec.MAX_TIMESTAMP: (7, "3.0"),
@@ -125,21 +126,14 @@ class OffsetCalls(Calls):
         async def ask(
             node: int, some: list[str], limit_ms: float, answers: Answers[str, GroupOffsets]
         ) -> None:
-            batches: list[list[str]] = [some]
-            while batches:
-                batch = batches.pop(0)
-
-                def build(version: int, batch: list[str] = batch) -> OffsetFetchRequest:
-                    if version < 8 and len(batch) > 1:
-                        # Before KIP-709 there is one group in a request.
-                        batches.extend([group] for group in batch[1:])
-                        del batch[1:]
-                    asked = {group: wanted[group] for group in batch}
-                    return fetching(asked, version, require_stable)
-
-                response: OffsetFetchResponse = await self.call(
-                    node, OffsetFetchRequest, build, limit_ms, _WITH_NAMES
-                )
+            connection = await self._network.connection(node)
+            version = version_at(connection, OffsetFetchRequest, _WITH_NAMES)
+            # Before KIP-709 there is one group in a request.
+            batches = [some] if version >= _SEVERAL_GROUPS else [[group] for group in some]
+            for batch in batches:
+                asked = {group: wanted[group] for group in batch}
+                request = fetching(asked, version, require_stable)
+                response = await self.send(connection, request, version, limit_ms)
                 read_fetched(response, batch, answers)
 
         place = group_coordinators()

@@ -51,7 +51,7 @@ class ProducerCalls(Calls):
     async def fence_producers(
         self, transactional_ids: Iterable[str], *, timeout_ms: int | None = None
     ) -> dict[str, ProducerIdAndEpoch]:
-        """Shuts out the producers of transactional ids, and aborts their open transactions (KIP-939).
+        """Shuts out the producers of transactional ids, and aborts their open transactions.
 
         A new producer of the same id can begin at once; the old ones get PRODUCER_FENCED.
         """
@@ -94,8 +94,7 @@ def read_producers(
 
 def fencing(transactional_id: str, limit_ms: int) -> InitProducerIdRequest:
     """The request of a producer that takes over a transactional id."""
-    # The id keeps the timeout until its next producer says its own. It only has to be one the
-    # broker accepts, so that the time which this call has will do.
+    # It holds until the id's next producer names its own; as in Kafka's client, it is the time that this call has.
     return InitProducerIdRequest(
         transactional_id=transactional_id, transaction_timeout_ms=max(limit_ms, 1)
     )

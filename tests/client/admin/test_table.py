@@ -1,0 +1,180 @@
+"""Every API that the broker serves has its call, which asks that API and has a test; the guide says the same."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.broker import group_requests
+from tests.client.admin import (
+    test_cluster,
+    test_configs,
+    test_groups,
+    test_offsets,
+    test_topics,
+    test_transactions,
+)
+from tests.client.admin.stage import Stage
+
+from ottla.broker.apis import SERVED
+from ottla.client.admin_model import (
+    AbortTransactionSpec,
+    AlterConfig,
+    ConfigResource,
+    ElectionType,
+    NewTopic,
+)
+from ottla.client.blocking.admin import Admin
+from ottla.errors import KafkaError
+from ottla.model import TopicPartition
+
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "admin.md"
+MODULES = (test_cluster, test_configs, test_groups, test_offsets, test_topics, test_transactions)
+
+# Call → the APIs that it asks, beside those that find the node (Metadata, FindCoordinator).
+TABLE: dict[str, tuple[str, ...]] = {
+    "create_topics": ("CreateTopics",),
+    "delete_topics": ("DeleteTopics",),
+    "list_topics": ("Metadata",),
+    "describe_topics": ("DescribeTopicPartitions", "Metadata"),
+    "create_partitions": ("CreatePartitions",),
+    "elect_leaders": ("ElectLeaders",),
+    "list_partition_reassignments": ("ListPartitionReassignments",),
+    "describe_configs": ("DescribeConfigs",),
+    "alter_configs": ("AlterConfigs",),
+    "incremental_alter_configs": ("IncrementalAlterConfigs",),
+    "list_groups": ("ListGroups",),
+    "list_consumer_groups": ("ListGroups",),
+    "describe_groups": ("FindCoordinator", "DescribeGroups"),
+    "describe_consumer_groups": ("FindCoordinator", "DescribeGroups"),
+    "delete_consumer_groups": ("FindCoordinator", "DeleteGroups"),
+    "remove_members_from_consumer_group": ("FindCoordinator", "LeaveGroup"),
+    "list_consumer_group_offsets": ("FindCoordinator", "OffsetFetch"),
+    "alter_consumer_group_offsets": ("FindCoordinator", "OffsetCommit"),
+    "delete_consumer_group_offsets": ("FindCoordinator", "OffsetDelete"),
+    "list_offsets": ("ListOffsets",),
+    "offsets_for_leader_epochs": ("OffsetForLeaderEpoch",),
+    "delete_records": ("DeleteRecords",),
+    "list_transactions": ("ListTransactions",),
+    "describe_transactions": ("FindCoordinator", "DescribeTransactions"),
+    "abort_transaction": ("WriteTxnMarkers",),
+    "describe_producers": ("DescribeProducers",),
+    "fence_producers": ("FindCoordinator", "InitProducerId"),
+    "describe_cluster": ("DescribeCluster",),
+    "describe_log_dirs": ("DescribeLogDirs",),
+    "describe_features": ("ApiVersions",),
+    "describe_api_versions": ("ApiVersions",),
+}
+NOT_FOR_ADMINISTRATORS = {
+    "Produce": "writing is the producer's",
+    "Fetch": "reading is the consumer's",
+    "JoinGroup": "a consumer joins for itself",
+    "SyncGroup": "a consumer joins for itself",
+    "Heartbeat": "a consumer lives for itself",
+    "AddPartitionsToTxn": "part of a producer's transaction",
+    "AddOffsetsToTxn": "part of a producer's transaction",
+    "TxnOffsetCommit": "part of a producer's transaction",
+    "EndTxn": "part of a producer's transaction",
+    "SaslHandshake": "part of making a connection",
+    "SaslAuthenticate": "part of making a connection",
+}
+NO_CALLS = {"metrics", "close"}
+
+TOPIC, GROUP, ID = "of-the-table", "group-of-the-table", "id-of-the-table"
+PARTITION = (TOPIC, 0)
+RESOURCE = ConfigResource.topic(TOPIC)
+CALLS: dict[str, Callable[[Admin], object]] = {
+    "create_topics": lambda a: a.create_topics([NewTopic("another", 1)]),
+    "delete_topics": lambda a: a.delete_topics(["another"]),
+    "list_topics": lambda a: a.list_topics(),
+    "describe_topics": lambda a: a.describe_topics(
+        [one.topic_id for one in a.describe_topics([TOPIC]).values() if one.topic_id is not None]
+    ),
+    "create_partitions": lambda a: a.create_partitions({TOPIC: 2}),
+    "elect_leaders": lambda a: a.elect_leaders(ElectionType.PREFERRED),
+    "list_partition_reassignments": lambda a: a.list_partition_reassignments(),
+    "describe_configs": lambda a: a.describe_configs([RESOURCE]),
+    "alter_configs": lambda a: a.alter_configs({RESOURCE: {}}),
+    "incremental_alter_configs": lambda a: a.incremental_alter_configs(
+        {RESOURCE: [AlterConfig("retention.ms", "1")]}
+    ),
+    "list_groups": lambda a: a.list_groups(),
+    "list_consumer_groups": lambda a: a.list_consumer_groups(),
+    "describe_groups": lambda a: a.describe_groups([GROUP]),
+    "describe_consumer_groups": lambda a: a.describe_consumer_groups([GROUP]),
+    "delete_consumer_groups": lambda a: a.delete_consumer_groups([GROUP]),
+    "remove_members_from_consumer_group": lambda a: a.remove_members_from_consumer_group(GROUP),
+    "list_consumer_group_offsets": lambda a: a.list_consumer_group_offsets([GROUP]),
+    "alter_consumer_group_offsets": lambda a: a.alter_consumer_group_offsets(GROUP, {PARTITION: 0}),
+    "delete_consumer_group_offsets": lambda a: a.delete_consumer_group_offsets(GROUP, [PARTITION]),
+    "list_offsets": lambda a: a.list_offsets({PARTITION: -1}),
+    "offsets_for_leader_epochs": lambda a: a.offsets_for_leader_epochs({PARTITION: 0}),
+    "delete_records": lambda a: a.delete_records({PARTITION: 0}),
+    "list_transactions": lambda a: a.list_transactions(),
+    "describe_transactions": lambda a: a.describe_transactions([ID]),
+    "abort_transaction": lambda a: a.abort_transaction(
+        AbortTransactionSpec(TopicPartition(*PARTITION), 0, 0, 0)
+    ),
+    "describe_producers": lambda a: a.describe_producers([PARTITION]),
+    "fence_producers": lambda a: a.fence_producers([ID]),
+    "describe_cluster": lambda a: a.describe_cluster(),
+    "describe_log_dirs": lambda a: a.describe_log_dirs(),
+    "describe_features": lambda a: a.describe_features(),
+    "describe_api_versions": lambda a: a.describe_api_versions(),
+}
+
+
+def requests_of(admin: Admin) -> dict[str, float]:
+    return {
+        name.removeprefix("request-total{api=").removesuffix("}"): count
+        for name, count in admin.metrics().items()
+        if name.startswith("request-total")
+    }
+
+
+def test_every_api_that_the_broker_serves_has_a_call() -> None:
+    asked = {api for apis in TABLE.values() for api in apis}
+    served = {api.name for api in SERVED.values()}
+    assert served - asked - set(NOT_FOR_ADMINISTRATORS) == set()
+    assert asked <= served
+    assert not asked & set(NOT_FOR_ADMINISTRATORS)
+
+
+def test_every_call_is_in_the_table() -> None:
+    public = {name for name in vars(Admin) if not name.startswith("_")}
+    assert public - NO_CALLS == set(TABLE) == set(CALLS)
+
+
+def test_every_call_has_a_test() -> None:
+    sources = "".join(inspect.getsource(module) for module in MODULES)
+    assert [name for name in TABLE if f".{name}(" not in sources] == []
+
+
+@pytest.fixture(scope="module")
+def prepared(admin: Admin) -> Admin:
+    admin.create_topics([NewTopic(TOPIC, 1), NewTopic("another", 1)])
+    return admin
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_each_call_asks_what_the_table_says(prepared: Admin, stage: Stage, name: str) -> None:
+    if name == "remove_members_from_consumer_group":
+        group_requests.await_coordinator(stage.connection, GROUP)
+        group_requests.enter(stage.connection, GROUP, instance_id="static")
+    before = requests_of(prepared)
+    with contextlib.suppress(KafkaError):
+        CALLS[name](prepared)
+    after = requests_of(prepared)
+    assert [api for api in TABLE[name] if after.get(api, 0) == before.get(api, 0)] == []
+
+
+def test_the_guide_has_the_same_table() -> None:
+    rows = {}
+    for line in GUIDE.read_text(encoding="utf-8").splitlines():
+        if line.startswith("| `"):
+            call, apis, *_ = line.strip("| ").split(" | ")
+            rows[call.strip("`")] = tuple(apis.split(", "))
+    assert rows == TABLE
