@@ -151,7 +151,7 @@ class Producer:
     def _give_way(self) -> None:
         """Let the loop send when there is much to send."""
         if self._accumulator.full_bytes > HANDOVER_BYTES and not self._is_own_thread():
-            self._async.sender.let_pass(HANDOVER_SECONDS)
+            self._async.sender.give_way(HANDOVER_SECONDS)
 
     def flush(self, timeout: float | None = None) -> None:
         """Send everything that was sent before this call and wait until its outcome is known."""
