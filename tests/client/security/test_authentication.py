@@ -20,6 +20,7 @@ from tests.client.network.fake_broker import (
 from tests.client.security.certificates import Certificates
 from tests.client.security.sasl_broker import EXCHANGES, PASSWORD, TOKEN, USER, SaslBroker
 
+from ottla.client.aio import authentication
 from ottla.errors import ErrorCode, FatalError, RetriableError
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -193,6 +194,10 @@ class TestTokens:
 
 class TestSessions:
     """KIP-368: authentication has an end, and is renewed without closing the connection."""
+
+    @pytest.fixture(autouse=True)
+    def impatience(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(authentication, "SHORTEST_INTERVAL_SECONDS", 0)
 
     @pytest.mark.parametrize("mechanism", EXCHANGES)
     def test_a_session_is_renewed_before_it_ends(self, run: Run, mechanism: str) -> None:
