@@ -318,7 +318,11 @@ def test_a_fetch_that_is_never_answered_is_given_up_after_request_timeout() -> N
         cluster.log.append(b"a")
         answer = node.answers[FetchRequest]
         released = asyncio.Event()
-        node.answers[FetchRequest] = lambda request, version: released.wait()
+
+        async def stuck(request: FetchRequest, version: int) -> None:
+            await released.wait()
+
+        node.answers[FetchRequest] = stuck
         async with cluster.consumer(request_timeout_ms=150) as consumer:
             polling = asyncio.create_task(read(consumer, 1))
             await until(lambda: len(fetches(cluster)) == 1)
