@@ -147,6 +147,7 @@ __all__ = [
     "ProducerIdAndEpoch",
     "ProducerRecord",
     "ProducerState",
+    "RebalanceListener",
     "RecordMetadata",
     "ReplicaInfo",
     "ResourceType",
