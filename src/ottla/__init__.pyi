@@ -45,6 +45,9 @@ from ottla.client.admin_model import (
     TransactionState,
     VersionRange,
 )
+from ottla.client.aio.group import (
+    RebalanceListener,
+)
 from ottla.client.blocking.admin import (
     Admin,
 )

@@ -350,6 +350,63 @@ def test_committed_offsets_are_asked_for_again_after_errors_that_pass(
     run(test)
 
 
+def test_an_automatic_commit_that_is_refused_is_made_good_soon(
+    servers: str, ottla_topic: str, refusals: Refusals
+) -> None:
+    async def test() -> None:
+        async with member_of(servers) as member:
+            await create_topic(member.network, ottla_topic, 1)
+            member.subscribe(ottla_topic)
+            await member.join()
+            member.consume_to(5)
+            refusals.plan(
+                OffsetCommitRequest, commit_refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            )
+            # Now, and then not for five seconds.
+            member.member._commits._next_auto_commit_ms = 0
+            await member.poll_until(lambda: bool(member.told.committed), timeout_s=4)
+            assert refusals.count == 1
+
+    run(test)
+
+
+def test_nothing_is_fetched_while_an_eager_member_commits_before_a_rebalance(
+    servers: str, ottla_topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = Connection.send
+    held: list[Callable[[], None]] = []
+
+    def hold(connection: Connection, request: Any, *rest: Any) -> asyncio.Future[Any]:
+        if not isinstance(request, OffsetCommitRequest):
+            return send(connection, request, *rest)
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def let_go() -> None:
+            real = send(connection, request, *rest)
+            real.add_done_callback(lambda real: answer.set_result(real.result()))
+
+        held.append(let_go)
+        return answer
+
+    async def test() -> None:
+        async with member_of(servers) as member:
+            await create_topic(member.network, ottla_topic, 1)
+            member.subscribe(ottla_topic)
+            await member.join()
+            member.consume_to(5)
+            assert member.subscriptions.fetchable() == list(member.assigned)
+            monkeypatch.setattr(Connection, "send", hold)
+            member.member.request_rejoin("a test")
+            await member.poll_until(lambda: bool(held))
+            assert member.subscriptions.fetchable() == []
+            assert member.told.calls == [("assigned", (0,))], "revoked only when it is committed"
+            held.pop()()
+            monkeypatch.setattr(Connection, "send", send)
+            await member.poll_until(lambda: len(member.told.calls) == 3)
+
+    run(test)
+
+
 def test_committed_offsets_wait_for_an_open_transaction(servers: str, ottla_topic: str) -> None:
     async def test() -> None:
         group = new_group()

@@ -86,6 +86,7 @@ class ClassicMember(GroupMember):
         self._prepare_end_ms: float | None = None
         self._joined_subscription: frozenset[str] | None = None
         self._assigned_from: Mapping[str, Racks] | None = None
+        self._topics_changed = False
         self._alarm: asyncio.TimerHandle | None = None
         self._fatal: FatalError | None = None
         self._closed = False
@@ -124,7 +125,6 @@ class ClassicMember(GroupMember):
         """Do what there is to do now, without waiting for the network."""
         await self._commits.run_callbacks()
         if self._subscriptions.uses_group:
-            self._topics.follow()
             # First of all, so that a coordinator that cannot be found is not taken for a user who is away.
             self._heartbeats.polled()
             if self._fatal is not None:
@@ -158,8 +158,10 @@ class ClassicMember(GroupMember):
     def _rejoin_needed(self) -> bool:
         if self._attempt is not None:
             return True
-        if not self._membership.rejoin_needed:
-            self._topics.follow()
+        if self._topics.follow():
+            self._topics_changed = True
+        if self._topics_changed and not self._membership.rejoin_needed:
+            self._topics_changed = False
             joined, topics = self._joined_subscription, self._subscriptions.subscription()
             # Only a leader has to look at the metadata: the others follow its word.
             if self._assigned_from is not None and self._assigned_from != self._topics.snapshot:
@@ -233,6 +235,7 @@ class ClassicMember(GroupMember):
             self._membership.attempt_failed(type(error).__name__)
             raise
         self._failures = 0
+        self._topics_changed = True
         self._topics.joined()
         self._metrics.rebalance_ended()
         membership = self._membership
@@ -314,6 +317,9 @@ class ClassicMember(GroupMember):
 
     async def _take_assignment(self, attempt: JoinAttempt, data: bytes) -> None:
         generation = self._membership.generation
+        if self._assigned_from is not None and not attempt.leads:
+            # The topics that only others want are another's to watch now.
+            self._topics.subscription_changed()
         self._assigned_from = attempt.assigned_from if attempt.leads else None
         assignor = elected_assignor(self._assignors, generation.protocol_name)
         self._group_metadata = ConsumerGroupMetadata(
