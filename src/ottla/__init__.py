@@ -19,11 +19,12 @@ __version__ = VERSION
 _NAMES = {
     "ottla.broker.embedded": "Broker",
     "ottla.client.admin_model": """
-        AbortTransactionSpec AclOperation AlterConfig AlterConfigOperation ConfigEntry ConfigResource ConfigSource
-        ConfigSynonym ConfigType CreatedTopic ElectionType EpochEnd GroupDescription GroupListing GroupState GroupType
-        IsolationLevel ListedOffset MemberDescription MemberToRemove NewPartitions NewTopic OffsetSpec
-        PartitionReassignment ProducerIdAndEpoch ResourceType TopicDescription TopicListing TopicPartitionInfo
-        TransactionDescription TransactionListing TransactionState""",
+        AbortTransactionSpec AclOperation AlterConfig AlterConfigOperation ClusterDescription ConfigEntry
+        ConfigResource ConfigSource ConfigSynonym ConfigType CreatedTopic ElectionType EpochEnd FeatureMetadata
+        GroupDescription GroupListing GroupState GroupType IsolationLevel ListedOffset LogDirDescription
+        MemberDescription MemberToRemove NewPartitions NewTopic OffsetSpec PartitionReassignment ProducerIdAndEpoch
+        ProducerState ReplicaInfo ResourceType TopicDescription TopicListing TopicPartitionInfo TransactionDescription
+        TransactionListing TransactionState VersionRange""",
     "ottla.client.blocking.admin": "Admin",
     "ottla.client.blocking.consumer": "Consumer",
     "ottla.client.blocking.producer": "Producer",
@@ -33,7 +34,8 @@ _NAMES = {
     "ottla.client.state.metadata": "Cluster",
     "ottla.errors": """
         AbortableError CommitFailedError ConfigError DeserializationError ErrorCode FatalError IllegalStateError
-        KafkaError NoOffsetError OttlaError RetriableError SerializationError TimedOutError WakeupError""",
+        KafkaError NoOffsetError OttlaError PartialFailureError RetriableError SerializationError
+        TimedOutError WakeupError""",
     "ottla.model": "TopicPartition",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}

@@ -296,9 +296,6 @@ class ErrorCode(IntEnum):
     SHARE_SESSION_LIMIT_REACHED = 133, True, _RETRY, "The broker has no room for a share session."
 
 
-_ERRORS_SHOWN = 5
-
-
 class OttlaError(Exception):
     """Every exception that Ottla raises on purpose."""
 
@@ -470,7 +467,7 @@ class PartialFailureError(KafkaError):
         self.results = dict(results)
         self.errors = dict(errors)
         first = next(iter(self.errors.values()))
-        shown = [f"{thing}: {error}" for thing, error in self.errors.items()][:_ERRORS_SHOWN]
+        shown = [f"{thing}: {error}" for thing, error in self.errors.items()][:5]
         more = len(self.errors) - len(shown)
         total = len(self.results) + len(self.errors)
         reason = f"{len(self.errors)} of {total} {of} failed: " + "; ".join(shown)

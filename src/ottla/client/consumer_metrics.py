@@ -24,6 +24,7 @@ class ConsumerMetrics(Metrics):
         self._subscriptions = subscriptions
         self._reads_committed = reads_committed
         self.last_poll_ms: float | None = None
+        self._poll_ended_ms: float | None = None
         self.last_progress_ms: float | None = None
         self._records = self.meter("records-consumed")
         self._bytes = self.meter("bytes-consumed")
@@ -37,12 +38,23 @@ class ConsumerMetrics(Metrics):
         self.gauge("assigned-partitions", lambda: len(subscriptions.states()))
         self.gauge("records-lag-max", lambda: max(self.lags().values(), default=math.nan))
 
-    def polled(self) -> None:
-        """The user asked for records."""
+    def poll_began(self) -> None:
+        """The user asks for records."""
         now_ms = self.now_ms()
         if self.last_poll_ms is not None:
             self._between_polls.record(now_ms - self.last_poll_ms)
         self.last_poll_ms = now_ms
+        self._poll_ended_ms = None
+
+    def poll_ended(self) -> None:
+        """The user has his answer."""
+        self._poll_ended_ms = self.now_ms()
+
+    def seconds_since_poll(self) -> float | None:
+        """How long the user has been busy elsewhere: 0 while he waits, None before the first poll."""
+        if self._poll_ended_ms is None:
+            return None if self.last_poll_ms is None else 0.0
+        return (self.now_ms() - self._poll_ended_ms) / 1000
 
     def progressed(self) -> None:
         """Positions moved on."""

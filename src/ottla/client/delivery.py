@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from ottla.client.model import RecordMetadata
 from ottla.errors import IllegalStateError, TimedOutError
+from ottla.records.client_kernel import SentRecord
 
 if TYPE_CHECKING:
     from ottla.client.state.producer_batch import ProducerBatch
@@ -86,22 +87,13 @@ def _set(waiter: asyncio.Future[None]) -> None:
         waiter.set_result(None)
 
 
-class RecordFuture:
+class RecordFuture(SentRecord):
     """The outcome of one send: `result()` blocks, `await` does not.
 
     A batch's records complete together, so the future holds no lock of its own.
     """
 
-    __slots__ = ("_batch", "_index", "_key_size", "_timestamp", "_value_size")
-
-    def __init__(
-        self, batch: ProducerBatch, index: int, timestamp: int, key_size: int, value_size: int
-    ) -> None:
-        self._batch = batch
-        self._index = index
-        self._timestamp = timestamp
-        self._key_size = key_size
-        self._value_size = value_size
+    __slots__ = ()
 
     def done(self) -> bool:
         """Whether the outcome is known."""
@@ -150,7 +142,8 @@ class RecordFuture:
 
     def _place(self) -> tuple[ProducerBatch, int]:
         """The batch that the record is in now: batches that are too large are split."""
-        batch, index = self._batch, self._index
+        batch: ProducerBatch = self._batch
+        index = self._index
         while batch.parts:
             batch, index = _part_of(batch, index)
         return batch, index

@@ -23,11 +23,13 @@ from ottla.client.state.sticky import Sticky
 from ottla.errors import ErrorCode, KafkaError, SerializationError, exception_for
 from ottla.model import TopicPartition
 from ottla.records.batch import HEADER_BYTES
-from ottla.records.client_kernel import partition_of_key, partitions_of_keys
+from ottla.records.client_kernel import COMPILED, partition_of_key, partitions_of_keys
 from ottla.records.record import Header
 
 # A record's length, attributes, timestamp and offset delta, and the number of headers, at most (as Kafka counts).
 _RECORD_OVERHEAD_BYTES: Final = 21
+# The compiled builder takes a record without letting other threads run, the pure one does not.
+_IS_ATOMIC: Final = COMPILED
 
 
 class TopicWanted(NamedTuple):
@@ -136,13 +138,12 @@ class Writer:
         else:
             return None
         try:
+            if on_delivery is None and _IS_ATOMIC:
+                return self._accumulator.append_unlocked(
+                    queue, timestamp_ms, key, value, headers or ()
+                )
             return self._accumulator.append(
-                queue,
-                time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms,
-                key,
-                value,
-                headers or (),
-                on_delivery,
+                queue, timestamp_ms, key, value, headers or (), on_delivery
             )
         except (TypeError, ValueError, AttributeError):
             # The steps find out what is wrong with it.
@@ -161,9 +162,8 @@ class Writer:
             value = self._serialize(self._value_serializer, "value", record, record.value, headers)
             self._check_size(record.topic, key, value, headers)
             queue = self._queue_of(known, record, key, value)
-            timestamp = _now() if record.timestamp_ms is None else record.timestamp_ms
             told = self._told(on_delivery)
-            fields = (timestamp, key, value, headers, told)
+            fields = (record.timestamp_ms, key, value, headers, told)
             future = self._accumulator.append(queue, *fields)
             if future is not None:
                 return future

@@ -34,10 +34,13 @@ NONE = ErrorCode.NONE
 
 
 class NoNetwork:
-    """Of the network, the calls of these tests need the names of nodes only."""
+    """Of the network, the calls of these tests need the names of nodes, and tell it when a node fails."""
 
     def name_of(self, node_id: int) -> str:
         return f"node {node_id}"
+
+    def request_update(self) -> None:
+        pass
 
 
 class Places:

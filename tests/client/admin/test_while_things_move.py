@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
+from tests.broker.requests import eventually
 
 import ottla
-from ottla.client.admin_model import NewTopic, OffsetSpec
+from ottla.client.admin_model import GroupState, NewTopic, OffsetSpec
 from ottla.client.blocking.admin import Admin
+from ottla.errors import ErrorCode, PartialFailureError
 from ottla.model import TopicPartition, coordinator_partition
 
 CALLS, MOST_CALLS, RETRIES = 20, 2000, 5
@@ -90,6 +93,8 @@ def test_groups_are_found_though_their_coordinators_move(three: ottla.Broker, ad
         found = admin.list_consumer_group_offsets(groups)
         offsets = [one[TopicPartition("committed", 0)] for one in found.values()]
         assert offsets == [(number, "", None)] * len(groups)
+        described = admin.describe_consumer_groups(groups)
+        assert [one.state for one in described.values()] == [GroupState.EMPTY] * len(groups)
 
     partitions = [coordinator_partition(group, 50) for group in groups]
     with meanwhile(Mover(three, "__consumer_offsets", partitions)):
@@ -113,3 +118,22 @@ def test_calls_go_on_when_the_controller_dies() -> None:
         assert controller not in found.nodes
         assert found.controller in found.nodes
         assert sorted(admin.describe_log_dirs()) == broker.node_ids
+
+
+def test_a_broker_that_has_gone_is_not_waited_for() -> None:
+    with (
+        ottla.Broker(nodes=3) as broker,
+        Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
+    ):
+        admin.create_topics([NewTopic("any", 1)])
+        assert sorted(admin.describe_log_dirs([2, 3])) == [2, 3]
+        broker.kill_node(2)
+        began = time.monotonic()
+        with pytest.raises(PartialFailureError) as error:
+            admin.describe_log_dirs([1, 2, 3])
+        assert list(error.value.results) == [1, 3]
+        assert error.value.errors[2].code is ErrorCode.BROKER_NOT_AVAILABLE
+        assert time.monotonic() - began < 10
+        broker.start_node(2)
+        assert eventually(lambda: len(admin.describe_cluster().nodes) == 3)
+        assert list(admin.describe_log_dirs([2])) == [2]

@@ -92,7 +92,9 @@ def test_listeners_run_on_the_polling_thread_and_may_call_the_consumer(
     assert set(listener.threads) == {threading.current_thread().name}
 
 
-def test_a_listener_may_take_longer_than_the_session(make: Make, fill: Fill, broker: Broker) -> None:
+def test_a_listener_may_take_longer_than_the_session(
+    make: Make, fill: Fill, broker: Broker
+) -> None:
     topic = fill(10)
     group = "g-" + topic
     consumer = make(group, session_timeout_ms=300, heartbeat_interval_ms=50)

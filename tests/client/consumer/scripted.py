@@ -75,7 +75,8 @@ class Log:
         self.end += len(values)
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        found, size = [], 0
+        found: list[bytes] = []
+        size = 0
         for batch in self.batches:
             if read_header(batch, 0).last_offset >= offset:
                 if found and size + len(batch) > max_bytes:

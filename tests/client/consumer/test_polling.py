@@ -14,6 +14,7 @@ from tests.client.consumer.conftest import Stage, nothing_comes, read, run, valu
 from ottla.client.aio.consumer import Consumer
 from ottla.client.aio.single_user import caller
 from ottla.client.aio.user_code import runner
+from ottla.client.model import ConsumerRecord
 from ottla.errors import ConfigError, IllegalStateError, WakeupError
 
 
@@ -41,7 +42,7 @@ def test_poll_0_returns_at_once_and_brings_records_in_the_end(stage: Stage) -> N
             started = time.monotonic()
             assert not await consumer.poll(0)
             assert time.monotonic() - started < 0.2
-            found = []
+            found: list[ConsumerRecord] = []
             async with asyncio.timeout(10):
                 while not found:
                     found += await consumer.poll(0)
@@ -86,7 +87,7 @@ def test_max_poll_records_limits_a_poll(stage: Stage) -> None:
             stage.fill_batch(*(b"%d" % i for i in range(10)), partition=n)
         async with stage.consumer(max_poll_records=7) as consumer:
             await consumer.assign(partitions)
-            sizes = []
+            sizes: list[int] = []
             while sum(sizes) < 20:
                 sizes.append(len(await consumer.poll(5)))
             assert max(sizes) == 7

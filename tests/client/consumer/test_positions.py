@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 import pytest
-from tests.broker.requests import batch_of, build_batch, delete, delete_records, produce, records_of
+from tests.broker.requests import batch_of, delete, delete_records, produce, records_of
 from tests.client.consumer.conftest import Stage, nothing_comes, read, run, values
 
 from ottla.client.model import OffsetAndMetadata, OffsetAndTimestamp
@@ -18,6 +19,7 @@ from ottla.errors import (
     TimedOutError,
 )
 from ottla.model import TopicPartition
+from ottla.records.batch import build_batch
 from ottla.records.compression import Codec
 
 
@@ -169,13 +171,14 @@ def test_seeks_of_partitions_that_are_not_assigned_are_refused(stage: Stage) -> 
         async with stage.consumer() as consumer:
             await consumer.assign([(stage.topic, 0)])
             other = (stage.topic, 5)
-            for wrong in (
+            refused: list[Callable[[], object]] = [
                 lambda: consumer.seek(other, 0),
                 lambda: consumer.seek_to_end([other]),
                 lambda: consumer.pause([other]),
                 lambda: consumer.resume([other]),
                 lambda: consumer.current_lag(other),
-            ):
+            ]
+            for wrong in refused:
                 with pytest.raises(IllegalStateError, match="not assigned"):
                     wrong()
             with pytest.raises(IllegalStateError, match="not assigned"):

@@ -144,6 +144,8 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 
     async def checked() -> None:
         await test()
+        # What was cancelled has its turn.
+        await asyncio.sleep(0.01)
         left = asyncio.all_tasks() - {asyncio.current_task()}
         assert not left, left
 

@@ -43,7 +43,7 @@ def test_what_a_listener_raises_reaches_the_poll_after_the_assignment_was_taken(
             member.subscribe(ottla_topic, listener=listener)
             with pytest.raises(ZeroDivisionError):
                 await member.join()
-            assert len(member.assigned) == 2
+            assert member.has(2)
             await member.step()
             assert listener.calls == ["assigned"], "it is not called again for the same"
             member.member.request_rejoin("a test")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -248,3 +249,17 @@ def config_for(*addresses: str, **options: object) -> ClientConfig:
     return read_client_config(
         ClientConfig, {"bootstrap.servers": ",".join(addresses), **QUICK, **given}, {}
     )
+
+
+HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+
+
+def unused_address() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"127.0.0.1:{server.getsockname()[1]}"
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let the loop go on until something has come true; `run` limits the time."""
+    while not condition():
+        await asyncio.sleep(0.001)

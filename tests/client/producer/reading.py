@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import confluent_kafka
-from tests.clients.broker_side import Batch, batches_of
+from tests.clients.broker_side import FETCH_BYTES, FETCH_VERSION, Batch, batches_of
 
+from ottla.client.raw import RawConnection
+from ottla.errors import ErrorCode
+from ottla.records.batch import read_batch, split_batches
 from ottla.records.record import Record
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
 
 def records_of(servers: str, topic: str, partition: int = 0) -> list[Record]:
@@ -31,10 +34,54 @@ def headers_of(servers: str, topic: str, partition: int = 0) -> list[Batch]:
     return batches_of(servers.split(",")[0], topic, partition)
 
 
-def committed_values(
-    servers: str, topic: str, partitions: int, is_enough: Callable[[list[bytes]], bool]
-) -> list[bytes]:
-    """What a stranger with read_committed sees of all partitions, up to the last stable offset."""
+def all_committed(servers: str, topic: str, partitions: int) -> list[bytes | None]:
+    """The values that a reader with read_committed sees, partition after partition."""
+    return [
+        value
+        for number in range(partitions)
+        for value in committed_of(servers.split(",")[0], topic, number)
+    ]
+
+
+def committed_of(server: str, topic: str, partition: int) -> list[bytes | None]:
+    """What Kafka's rules let a reader see of a fetched partition: no markers, nothing of the aborted list."""
+    request = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=FETCH_BYTES,
+        isolation_level=1,
+        topics=[
+            FetchTopic(
+                topic=topic,
+                partitions=[
+                    FetchPartition(
+                        partition=partition, fetch_offset=0, partition_max_bytes=FETCH_BYTES
+                    )
+                ],
+            )
+        ],
+    )
+    with RawConnection(server) as connection:
+        answer = connection.call(request, FetchResponse, FETCH_VERSION)
+    found = answer.responses[0].partitions[0]
+    assert found.error_code == ErrorCode.NONE
+    assert found.last_stable_offset == found.high_watermark, "a transaction is open"
+    data = bytes(found.records)
+    aborted = sorted(found.aborted_transactions or [], key=lambda each: each.first_offset)
+    open_aborted: set[int] = set()
+    values: list[bytes | None] = []
+    for position, header in split_batches(data):
+        while aborted and aborted[0].first_offset <= header.last_offset:
+            open_aborted.add(aborted.pop(0).producer_id)
+        if header.is_control:
+            open_aborted.discard(header.producer_id)
+        elif not (header.is_transactional and header.producer_id in open_aborted):
+            values += [record.value for record in read_batch(data, position)]
+    return values
+
+
+def seen_by_confluent(servers: str, topic: str, partitions: int) -> list[bytes]:
+    """The same by a stranger's consumer."""
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": servers,
@@ -51,7 +98,7 @@ def committed_values(
         )
         values: list[bytes] = []
         ended: set[int] = set()
-        while len(ended) < partitions and not is_enough(values):
+        while len(ended) < partitions:
             message: Any = consumer.poll(10.0)
             assert message is not None, "nothing came"
             if message.error() is None:
@@ -63,7 +110,3 @@ def committed_values(
         return values
     finally:
         consumer.close()
-
-
-def all_committed(servers: str, topic: str, partitions: int) -> list[bytes]:
-    return committed_values(servers, topic, partitions, lambda _: False)

@@ -176,7 +176,8 @@ def test_keys_and_values_are_deserialized() -> None:
 
 @pytest.mark.parametrize("what", ["key", "value"])
 def test_a_record_that_cannot_be_deserialized_is_named_and_stays_in_line(what: str) -> None:
-    answer = fetched(numbers(b"1", b"x", b"3"), batch(3, 1), **{f"{what}_of": number})
+    settings: dict[str, Any] = {f"{what}_of": number}
+    answer = fetched(numbers(b"1", b"x", b"3"), batch(3, 1), **settings)
     assert offsets(answer.take(10)) == [0]
     for _ in range(2):
         with pytest.raises(DeserializationError, match=f"The {what} of a record") as caught:
@@ -203,8 +204,12 @@ def test_deserialized_slices_make_up_the_whole(sizes: list[int]) -> None:
 
 
 def test_markers_are_not_records() -> None:
-    for settings in ({}, {"read_committed": True}):
-        answer = fetched(transactional(0, 2, 9), marker(2, 9, MarkerType.COMMIT), **settings)
+    for read_committed in (False, True):
+        answer = fetched(
+            transactional(0, 2, 9),
+            marker(2, 9, MarkerType.COMMIT),
+            read_committed=read_committed,
+        )
         assert offsets(answer.take(10)) == [0, 1]
         assert answer.next_offset == 3
 

@@ -79,31 +79,32 @@ def send(
         return [future.result(READ_SECONDS).offset for future in futures]
 
 
-def read(client: ottla.Consumer, count: int) -> list[Received]:
-    """The next records; fewer when they do not come in time."""
-    received: list[Received] = []
-    deadline = time.monotonic() + READ_SECONDS
-    while len(received) < count and time.monotonic() < deadline:
-        with translated():
-            records = client.poll(1.0)
-        # A poll gives what has come; of what the test did not ask for it gets the rest next time.
-        wanted = count - len(received)
-        for partition in records.partitions():
-            late = [record for record in records[wanted:] if record[:2] == partition]
-            if late:
-                client.seek(partition, late[0].offset)
-        received += [
-            Received(
-                record.partition,
-                record.offset,
-                record.timestamp,
-                record.key,
-                record.value,
-                record.headers,
-            )
-            for record in records[:wanted]
-        ]
-    return received
+class Reading:
+    """Reads exactly as many records as are asked for: what a poll gave beyond that is for the next time."""
+
+    def __init__(self, client: ottla.Consumer) -> None:
+        self.client = client
+        self.polled: list[Received] = []
+
+    def read(self, count: int) -> list[Received]:
+        """The next records; fewer when they do not come in time."""
+        deadline = time.monotonic() + READ_SECONDS
+        while len(self.polled) < count and time.monotonic() < deadline:
+            with translated():
+                records = self.client.poll(1.0)
+            self.polled += [
+                Received(
+                    record.partition,
+                    record.offset,
+                    record.timestamp,
+                    record.key,
+                    record.value,
+                    record.headers,
+                )
+                for record in records
+            ]
+        found, self.polled = self.polled[:count], self.polled[count:]
+        return found
 
 
 class OttlaProducer(Producer):
@@ -180,11 +181,14 @@ class OttlaMember(Member):
             heartbeat_interval_ms=500,
         )
         self.client.subscribe([topic])
+        self.reading = Reading(self.client)
 
     def read(self, count: int) -> list[Received]:
-        return read(self.client, count)
+        return self.reading.read(count)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
+        left = self.reading.polled
+        self.reading.polled = [each for each in left if each.partition != partition.partition]
         self.client.seek(partition, offset)
 
     def committed(self, partition: TopicPartition) -> int | None:
@@ -212,14 +216,16 @@ class OttlaConsumer(Consumer):
                 **{name: value for name, value in chosen.items() if value is not None},
             }
         )
+        self.reading = Reading(self.client)
 
     def assign(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self.reading.polled = []
         self.client.assign(list(offsets))
         for partition, offset in offsets.items():
             self.client.seek(partition, offset)
 
     def read(self, count: int) -> list[Received]:
-        return read(self.client, count)
+        return self.reading.read(count)
 
     def offset_at(self, partition: TopicPartition, timestamp_ms: int) -> int | None:
         found = self.client.offsets_for_times({partition: timestamp_ms})[partition]

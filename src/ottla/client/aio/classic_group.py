@@ -14,6 +14,7 @@ from ottla.client.aio.heartbeating import HeartbeatTask
 from ottla.client.aio.joining import AttemptFailedError, JoinAttempt
 from ottla.client.aio.listening import ListenerCalls
 from ottla.client.aio.network import Network
+from ottla.client.aio.topic_watch import TopicWatch
 from ottla.client.aio.user_code import call_user
 from ottla.client.model import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.state.group_offsets import Offsets
@@ -22,11 +23,9 @@ from ottla.client.state.leading import (
     elected_assignor,
     on_assignment_of,
     rebalance_protocol,
-    snapshot,
     user_data_of,
 )
 from ottla.client.state.membership import Membership, MemberState, Next, truncated_reason
-from ottla.client.state.metadata import Cluster
 from ottla.client.state.subscriptions import SubscriptionState
 from ottla.config.consumer import ConsumerConfig
 from ottla.core.assignors.model import Assignment, Assignor, RebalanceProtocol, Subscription
@@ -71,6 +70,7 @@ class ClassicMember(GroupMember):
         self._heartbeats = HeartbeatTask(
             *(config, network.retry, self._link, self._membership, self._left_alone, wake)
         )
+        self._topics = TopicWatch(network, config, subscriptions, wake)
         self._listener = ListenerCalls(subscriptions)
         self._group_metadata = ConsumerGroupMetadata(
             self._group_id, group_instance_id=config.group_instance_id
@@ -82,13 +82,9 @@ class ClassicMember(GroupMember):
         self._prepare_end_ms: float | None = None
         self._joined_subscription: frozenset[str] | None = None
         self._assigned_from: Mapping[str, Racks] | None = None
-        self._seen: tuple[int, tuple[str, ...]] | None = None
-        self._snapshot: Mapping[str, Racks] = {}
-        self._refreshed_version: int | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self._fatal: FatalError | None = None
         self._closed = False
-        network.on_update.append(self._metadata_changed)
 
     @property
     def group_id(self) -> str:
@@ -122,9 +118,9 @@ class ClassicMember(GroupMember):
 
     async def poll(self) -> None:
         """Do what there is to do now, without waiting for the network."""
-        self._follow_metadata()
         await self._commits.run_callbacks()
         if self._subscriptions.uses_group:
+            self._topics.follow()
             # First of all, so that a coordinator that cannot be found is not taken for a user who is away.
             self._heartbeats.polled()
             if self._fatal is not None:
@@ -132,7 +128,7 @@ class ClassicMember(GroupMember):
             self._link.raise_refusal()
             if not self._link.is_known:
                 self._link.look_up()
-            elif self._rejoin_needed() and self._topics_are_fresh():
+            elif self._attempt is not None or (self._rejoin_needed() and self._topics.is_fresh()):
                 await self._join_if_needed()
         self._commits.auto_commit_if_due()
         self._set_alarm()
@@ -150,50 +146,8 @@ class ClassicMember(GroupMember):
 
     def subscription_changed(self) -> None:
         """Want the metadata of what is subscribed, and see what matches a pattern."""
-        if self._subscriptions.has_pattern:
-            self._match_pattern()
-            self._network.want_all_topics()
-            self._network.request_update()
-            self._refreshed_version = None
-        else:
-            self._network.want_only(list(self._subscriptions.metadata_topics()))
+        self._topics.subscription_changed()
         self._wake()
-
-    def _metadata_changed(self, cluster: Cluster) -> None:
-        del cluster
-        self._wake()
-
-    def _follow_metadata(self) -> None:
-        """Look at a pattern, and at what an assignment depends on, when there is new metadata."""
-        if not self._subscriptions.uses_group:
-            return
-        version = self._network.metadata.version
-        if self._subscriptions.has_pattern and (self._seen is None or self._seen[0] != version):
-            self._match_pattern()
-        topics = self._subscriptions.metadata_topics()
-        if self._seen != (version, topics):
-            self._seen = (version, topics)
-            self._snapshot = snapshot(self._network.cluster, topics, self._config.client_rack)
-
-    def _match_pattern(self) -> None:
-        matching = [
-            topic.name
-            for topic in self._network.cluster.topics.values()
-            if self._subscriptions.matches_pattern(topic.name)
-            and not (topic.is_internal and self._config.exclude_internal_topics)
-        ]
-        self._subscriptions.subscribe_from_pattern(matching)
-
-    def _topics_are_fresh(self) -> bool:
-        """Whether a pattern was matched against metadata that was asked for since a rejoin was needed."""
-        # Members that learn of a new topic one after another would rebalance the group one after another.
-        if not self._subscriptions.has_pattern or self._attempt is not None:
-            return True
-        version = self._network.metadata.version
-        if self._refreshed_version is None:
-            self._refreshed_version = version
-            self._network.request_update()
-        return version > self._refreshed_version
 
     # Joining
 
@@ -201,10 +155,10 @@ class ClassicMember(GroupMember):
         if self._attempt is not None:
             return True
         if not self._membership.rejoin_needed:
-            self._follow_metadata()
+            self._topics.follow()
             joined, topics = self._joined_subscription, self._subscriptions.subscription()
             # Only a leader has to look at the metadata: the others follow its word.
-            if self._assigned_from is not None and self._assigned_from != self._snapshot:
+            if self._assigned_from is not None and self._assigned_from != self._topics.snapshot:
                 self._membership.request_rejoin("cached metadata has changed")
             elif joined is not None and joined != frozenset(topics):
                 self._membership.request_rejoin("subscription has changed")
@@ -273,7 +227,7 @@ class ClassicMember(GroupMember):
             self._membership.attempt_failed(type(error).__name__)
             raise
         self._failures = 0
-        self._refreshed_version = None
+        self._topics.joined()
         membership = self._membership
         if membership.generation.is_reset or membership.state is not MemberState.STABLE:
             membership.reset_and_rejoin("the member left while it was given its partitions")
@@ -458,7 +412,7 @@ class ClassicMember(GroupMember):
             await self._link.close()
             if self._alarm is not None:
                 self._alarm.cancel()
-            self._network.on_update.remove(self._metadata_changed)
+            self._topics.close()
         self._listener.raise_first()
 
     async def _give_partitions_up(self) -> None:

@@ -281,7 +281,7 @@ class Network:
         if self._config.metadata_recovery_strategy != REBOOTSTRAP:
             return known
         # Where every known broker is gone, the bootstrap servers may lead to others (KIP-899).
-        if any(not peer.waits for peer in known):
+        if any(not peer.unreachable for peer in known):
             return known
         return [*known, *self._bootstrap.values()]
 

@@ -47,8 +47,13 @@ class Peer:
 
     @property
     def waits(self) -> bool:
-        """Whether the last attempt failed and the pause after it is not over."""
+        """Whether the connection was lost or not made, and the pause after that is not over."""
         return self.current is None and self._loop.time() < self._not_before
+
+    @property
+    def unreachable(self) -> bool:
+        """Whether the last attempt to connect failed and it is too early for another."""
+        return self.waits and self._setup_failures > 0
 
     @property
     def load(self) -> tuple[int, int]:

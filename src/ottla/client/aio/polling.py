@@ -72,7 +72,7 @@ class Polling:
 
     async def poll(self, timeout_seconds: float) -> ConsumerRecords:
         """Records, at most max.poll.records, or none after the timeout."""
-        self._metrics.polled()
+        self._metrics.poll_began()
         deadline = self._loop.time() + timeout_seconds
         self.fetcher.is_wanted = True
         try:
@@ -93,6 +93,7 @@ class Polling:
                     return EMPTY_RECORDS
         finally:
             self.fetcher.is_wanted = False
+            self._metrics.poll_ended()
 
     async def _hand_over(self, collected: Collected) -> ConsumerRecords:
         self._metrics.progressed()

@@ -63,7 +63,7 @@ class Watchdog:
         return ConsumerHealth(
             ok=not reasons,
             reasons=reasons,
-            seconds_since_poll=self._seconds_since(self._metrics.last_poll_ms),
+            seconds_since_poll=self._metrics.seconds_since_poll(),
             seconds_since_heartbeat=since_heartbeat,
             seconds_since_progress=self._seconds_since(self._metrics.last_progress_ms),
             lag=self._metrics.lags(),
@@ -97,7 +97,7 @@ class Watchdog:
 
     def _why(self, partition: TopicPartition) -> str:
         """The reason, as far as it shows: the first that alone explains it."""
-        since_poll = self._seconds_since(self._metrics.last_poll_ms)
+        since_poll = self._metrics.seconds_since_poll()
         if since_poll is None:
             return "poll() was never called"
         if since_poll * 1000 >= self._config.stall_timeout_ms:

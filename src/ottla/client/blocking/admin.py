@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Self
 
 from ottla.client.aio.admin.client import Admin as AsyncAdmin
+from ottla.client.blocking.calls import waiting
 from ottla.client.blocking.loop_thread import LoopThread
 from ottla.config.admin import AdminConfig
 from ottla.config.client import read_client_config
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def _waiting(
-    method: Callable[Concatenate[AsyncAdmin, P], Coroutine[Any, Any, R]],
-) -> Callable[Concatenate[Admin, P], R]:
-    """The same call, that waits: same arguments, same types, same words."""
-
-    @functools.wraps(method)
-    def call(self: Admin, /, *args: P.args, **options: P.kwargs) -> R:
-        return self._thread.run(method(self._admin, *args, **options))
-
-    return call
 
 
 class Admin:
@@ -48,57 +33,57 @@ class Admin:
             return AsyncAdmin(settings)
 
         try:
-            self._admin = self._thread.run(make())
+            self._client = self._thread.run(make())
         except BaseException:
             self._thread.close()
             raise
-        self._thread.on_abandon(self._admin.close)
+        self._thread.on_abandon(self._client.close)
 
     # Topics and partitions
-    create_topics = _waiting(AsyncAdmin.create_topics)
-    delete_topics = _waiting(AsyncAdmin.delete_topics)
-    list_topics = _waiting(AsyncAdmin.list_topics)
-    describe_topics = _waiting(AsyncAdmin.describe_topics)
-    create_partitions = _waiting(AsyncAdmin.create_partitions)
-    elect_leaders = _waiting(AsyncAdmin.elect_leaders)
-    list_partition_reassignments = _waiting(AsyncAdmin.list_partition_reassignments)
+    create_topics = waiting(AsyncAdmin.create_topics)
+    delete_topics = waiting(AsyncAdmin.delete_topics)
+    list_topics = waiting(AsyncAdmin.list_topics)
+    describe_topics = waiting(AsyncAdmin.describe_topics)
+    create_partitions = waiting(AsyncAdmin.create_partitions)
+    elect_leaders = waiting(AsyncAdmin.elect_leaders)
+    list_partition_reassignments = waiting(AsyncAdmin.list_partition_reassignments)
     # Configs
-    describe_configs = _waiting(AsyncAdmin.describe_configs)
-    alter_configs = _waiting(AsyncAdmin.alter_configs)
-    incremental_alter_configs = _waiting(AsyncAdmin.incremental_alter_configs)
+    describe_configs = waiting(AsyncAdmin.describe_configs)
+    alter_configs = waiting(AsyncAdmin.alter_configs)
+    incremental_alter_configs = waiting(AsyncAdmin.incremental_alter_configs)
     # Groups and their offsets
-    list_groups = _waiting(AsyncAdmin.list_groups)
-    list_consumer_groups = _waiting(AsyncAdmin.list_consumer_groups)
-    describe_groups = _waiting(AsyncAdmin.describe_groups)
-    describe_consumer_groups = _waiting(AsyncAdmin.describe_consumer_groups)
-    delete_consumer_groups = _waiting(AsyncAdmin.delete_consumer_groups)
-    remove_members_from_consumer_group = _waiting(AsyncAdmin.remove_members_from_consumer_group)
-    list_consumer_group_offsets = _waiting(AsyncAdmin.list_consumer_group_offsets)
-    alter_consumer_group_offsets = _waiting(AsyncAdmin.alter_consumer_group_offsets)
-    delete_consumer_group_offsets = _waiting(AsyncAdmin.delete_consumer_group_offsets)
+    list_groups = waiting(AsyncAdmin.list_groups)
+    list_consumer_groups = waiting(AsyncAdmin.list_consumer_groups)
+    describe_groups = waiting(AsyncAdmin.describe_groups)
+    describe_consumer_groups = waiting(AsyncAdmin.describe_consumer_groups)
+    delete_consumer_groups = waiting(AsyncAdmin.delete_consumer_groups)
+    remove_members_from_consumer_group = waiting(AsyncAdmin.remove_members_from_consumer_group)
+    list_consumer_group_offsets = waiting(AsyncAdmin.list_consumer_group_offsets)
+    alter_consumer_group_offsets = waiting(AsyncAdmin.alter_consumer_group_offsets)
+    delete_consumer_group_offsets = waiting(AsyncAdmin.delete_consumer_group_offsets)
     # Records of partitions
-    list_offsets = _waiting(AsyncAdmin.list_offsets)
-    offsets_for_leader_epochs = _waiting(AsyncAdmin.offsets_for_leader_epochs)
-    delete_records = _waiting(AsyncAdmin.delete_records)
+    list_offsets = waiting(AsyncAdmin.list_offsets)
+    offsets_for_leader_epochs = waiting(AsyncAdmin.offsets_for_leader_epochs)
+    delete_records = waiting(AsyncAdmin.delete_records)
     # Transactions and producers
-    list_transactions = _waiting(AsyncAdmin.list_transactions)
-    describe_transactions = _waiting(AsyncAdmin.describe_transactions)
-    abort_transaction = _waiting(AsyncAdmin.abort_transaction)
-    describe_producers = _waiting(AsyncAdmin.describe_producers)
-    fence_producers = _waiting(AsyncAdmin.fence_producers)
+    list_transactions = waiting(AsyncAdmin.list_transactions)
+    describe_transactions = waiting(AsyncAdmin.describe_transactions)
+    abort_transaction = waiting(AsyncAdmin.abort_transaction)
+    describe_producers = waiting(AsyncAdmin.describe_producers)
+    fence_producers = waiting(AsyncAdmin.fence_producers)
     # The cluster
-    describe_cluster = _waiting(AsyncAdmin.describe_cluster)
-    describe_log_dirs = _waiting(AsyncAdmin.describe_log_dirs)
-    describe_features = _waiting(AsyncAdmin.describe_features)
-    describe_api_versions = _waiting(AsyncAdmin.describe_api_versions)
+    describe_cluster = waiting(AsyncAdmin.describe_cluster)
+    describe_log_dirs = waiting(AsyncAdmin.describe_log_dirs)
+    describe_features = waiting(AsyncAdmin.describe_features)
+    describe_api_versions = waiting(AsyncAdmin.describe_api_versions)
 
     def metrics(self) -> dict[str, float]:
         """Counts, rates and latencies of the requests to each API, as `request-total{api=Metadata}`."""
-        return self._admin.metrics()
+        return self._client.metrics()
 
     def close(self, timeout_seconds: float | None = None) -> None:
         """Closes all connections; calls that are under way fail. A second close does nothing."""
-        self._thread.close(self._admin.close, timeout_seconds)
+        self._thread.close(self._client.close, timeout_seconds)
 
     def __enter__(self) -> Self:
         self._thread.check()

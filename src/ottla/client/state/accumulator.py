@@ -125,7 +125,7 @@ class Accumulator:
     def append(
         self,
         queue: PartitionQueue,
-        timestamp: int,
+        timestamp: int | None,
         key: bytes | None,
         value: bytes | None,
         headers: Sequence[Header],
@@ -138,23 +138,37 @@ class Accumulator:
             batch = queue.open
             if batch is None:
                 return None
-            builder = batch.builder
-            assert builder is not None
-            if builder.append(timestamp, key, value, headers) < 0:
+            assert batch.builder is not None
+            future = batch.builder.append_sent(RecordFuture, batch, timestamp, key, value, headers)
+            if future is None:
                 self._close_open(queue)
                 return None
-            future = RecordFuture(
-                batch,
-                builder.record_count - 1,
-                timestamp,
-                -1 if key is None else len(key),
-                -1 if value is None else len(value),
-            )
             if on_delivery is not None:
                 self._note_callback(batch, future, on_delivery)
             if queue.transaction is not self.transaction:
                 self._note_transaction(queue)
             return future
+
+    def append_unlocked(
+        self,
+        queue: PartitionQueue,
+        timestamp: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[Header],
+    ) -> RecordFuture | None:
+        """As `append`, for builders that take a record in one go, whatever other threads do.
+
+        An open batch is one of the current transaction. If it is closed meanwhile, the builder says that the record
+        does not fit.
+        """
+        batch = queue.open
+        if batch is None or self.refusal is not None:
+            return None
+        builder = batch.builder
+        if builder is None:
+            return None
+        return builder.append_sent(RecordFuture, batch, timestamp, key, value, headers)
 
     def reserve(
         self, queue: PartitionQueue, size_bytes: int, wake: Callable[[], object]
@@ -171,7 +185,7 @@ class Accumulator:
     def append_new(
         self,
         queue: PartitionQueue,
-        timestamp: int,
+        timestamp: int | None,
         key: bytes | None,
         value: bytes | None,
         headers: Sequence[Header],
@@ -182,20 +196,15 @@ class Accumulator:
         """Add a record to a new batch in memory that was granted; the sender wants to be woken then."""
         with self.lock:
             batch = self._new_batch(queue, reservation, now_ms)
-            builder = batch.builder
-            assert builder is not None
+            assert batch.builder is not None
             try:
-                builder.append(timestamp, key, value, headers)
+                future = batch.builder.append_sent(
+                    RecordFuture, batch, timestamp, key, value, headers
+                )
             except BaseException:
                 self._drop(queue, batch)
                 raise
-            future = RecordFuture(
-                batch,
-                0,
-                timestamp,
-                -1 if key is None else len(key),
-                -1 if value is None else len(value),
-            )
+            assert future is not None, "the first record always fits"
             if on_delivery is not None:
                 self._note_callback(batch, future, on_delivery)
             if queue.transaction is not self.transaction:

@@ -177,6 +177,7 @@ class ProducerBatch(Completion):
     def close(self) -> None:
         """No more records: count them."""
         if self.builder is not None:
+            self.builder.close()
             self.record_count = self.builder.record_count
             self.size_bytes = self.builder.size_bytes
 

@@ -291,7 +291,8 @@ class Transactions:
                 self.die(error)
                 return
             # In version 2 the end of the transaction brings a new epoch, except where it cannot be ended.
-            if self.can_bump and not (self.is_version_2 and error.code not in _NEEDS_BUMP):
+            is_forgotten = error.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+            if self.can_bump and (is_forgotten or not self.is_version_2):
                 self.needs_init = True
         with self._lock:
             if self.state is State.DEAD:

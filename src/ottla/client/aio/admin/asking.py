@@ -223,6 +223,8 @@ class Calls:
             async with asyncio.timeout(max(deadline - time.monotonic(), 0)):
                 await ask(node, keys, limit_ms, answers)
         except KafkaError as error:
+            # The node may have gone: the next look should not find it again.
+            self._network.request_update()
             _refuse_all(answers, [key for key in keys if not answers.mentions(key)], error)
         except TimeoutError:
             late = TimedOutError(

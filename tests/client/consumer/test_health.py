@@ -1,0 +1,186 @@
+"""Metrics, health and the watchdog of a consumer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+
+import pytest
+from tests.client.consumer.conftest import Stage, nothing_comes, read, run
+from tests.client.consumer.scripted import Cluster, T, data_of
+
+from ottla.client.state.positions import AssignedPartition, FetchPosition
+from ottla.client.state.stalls import StallWatch
+from ottla.errors import ErrorCode
+
+
+def state(offset: int, end: int) -> AssignedPartition:
+    made = AssignedPartition()
+    made.seek(FetchPosition(offset))
+    made.high_watermark = end
+    return made
+
+
+def test_a_partition_that_moves_or_rests_does_not_stall() -> None:
+    watch = StallWatch(100, reads_committed=False)
+    moving, resting, paused = state(0, 1000), state(5, 5), state(0, 10)
+    paused.paused = True
+    states = {T: moving, T._replace(partition=1): resting, T._replace(partition=2): paused}
+    for now_ms in range(0, 1000, 50):
+        moving.seek(FetchPosition(now_ms + 1))
+        watch.look(states, now_ms)
+        assert not watch.stalled(now_ms)
+
+
+def test_a_stall_is_told_once_until_it_is_over() -> None:
+    watch = StallWatch(100, reads_committed=False)
+    stuck = state(0, 10)
+    told = []
+    for now_ms in range(0, 500, 50):
+        watch.look({T: stuck}, now_ms)
+        told += [now_ms] if watch.news(now_ms) else []
+    assert told == [100]
+    assert watch.stalled(450) == {T: 450}
+    stuck.seek(FetchPosition(3))
+    for now_ms in range(500, 1000, 50):
+        watch.look({T: stuck}, now_ms)
+        told += [now_ms] if watch.news(now_ms) else []
+    assert told == [100, 600]
+
+
+def test_a_partition_that_is_resumed_has_its_time() -> None:
+    watch = StallWatch(100, reads_committed=False)
+    one = state(0, 10)
+    one.paused = True
+    watch.look({T: one}, 0)
+    watch.look({T: one}, 1000)
+    one.paused = False
+    watch.look({T: one}, 1050)
+    assert not watch.stalled(1050)
+    assert watch.stalled(1200)
+
+
+def test_a_partition_that_was_never_fetched_stalls_too() -> None:
+    watch = StallWatch(100, reads_committed=False)
+    watch.look({T: AssignedPartition()}, 0)
+    watch.look({T: AssignedPartition()}, 100)
+    assert list(watch.stalled(100)) == [T]
+
+
+def test_metrics_count_under_kafkas_names(stage: Stage) -> None:
+    async def test() -> None:
+        partitions = stage.create()
+        stage.fill_batch(*[b"x" * 100] * 10)
+        async with stage.consumer(max_poll_records=4) as consumer:
+            assert math.isnan(consumer.metrics()["records-lag-max"])
+            await consumer.assign(partitions)
+            await read(consumer, 4)
+            metrics = consumer.metrics()
+            assert metrics["records-lag-max"] == 6
+            assert metrics[f"records-lag{{topic={stage.topic},partition=0}}"] == 6
+            assert metrics[f"records-lead{{topic={stage.topic},partition=0}}"] == 4
+            await read(consumer, 6)
+            metrics = consumer.metrics()
+            assert metrics["records-consumed-total"] == 10
+            assert metrics["bytes-consumed-total"] > 1000
+            assert metrics["fetch-total"] >= 1
+            assert metrics["fetch-latency-avg"] > 0
+            assert metrics["fetch-size-max"] > 1000
+            assert metrics["assigned-partitions"] == 1
+            assert 0 <= metrics["last-poll-seconds-ago"] < 5
+
+    run(test)
+
+
+def test_a_consumer_that_works_is_well(stage: Stage) -> None:
+    async def test() -> None:
+        partitions = stage.create()
+        stage.fill(b"a")
+        async with stage.consumer() as consumer:
+            before = consumer.health()
+            assert before.ok
+            assert before.seconds_since_poll is None
+            assert before.seconds_since_progress is None
+            await consumer.assign(partitions)
+            await read(consumer, 1)
+            health = consumer.health()
+            assert health.ok
+            assert health.reasons == ()
+            assert health.lag == {partitions[0]: 0}
+            assert health.seconds_since_poll is not None
+            assert health.seconds_since_poll < 5
+            assert health.seconds_since_progress is not None
+            assert health.seconds_since_heartbeat is None
+
+    run(test)
+
+
+async def stalls(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture, polls: bool, reason: str
+) -> None:
+    cluster.log.append(b"a", b"b")
+    async with cluster.consumer(stall_timeout_ms=100, max_poll_records=1) as consumer:
+        if polls:
+            await nothing_comes(consumer, 0.3)
+        else:
+            await consumer.poll(1)
+            await asyncio.sleep(0.3)
+        health = consumer.health()
+        assert not health.ok
+        assert reason in health.reasons[0]
+        assert "t-0 has made no progress" in health.reasons[0]
+        warnings = [r.getMessage() for r in caplog.records if "no progress" in r.getMessage()]
+        assert len(warnings) == 1
+        assert reason in warnings[0]
+        for node in cluster.nodes:
+            node.script = lambda asked: None
+        cluster.log.leader = 0
+        if not polls:
+            await read(consumer, 1)
+            assert consumer.health().ok
+
+
+def test_a_program_that_does_not_poll_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    run(lambda: stalls(Cluster(), caplog, False, "poll() was last called"))
+
+
+def test_a_partition_without_leader_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = Cluster()
+    cluster.log.leader = -1
+    run(lambda: stalls(cluster, caplog, True, "it has no leader"))
+
+
+def test_errors_of_fetches_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = Cluster()
+    cluster.nodes[0].script = lambda asked: data_of(asked, error=ErrorCode.KAFKA_STORAGE_ERROR)
+    run(lambda: stalls(cluster, caplog, True, "KAFKA_STORAGE_ERROR"))
+
+
+def test_a_broker_that_cannot_be_reached_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        cluster = Cluster(nodes=2)
+        cluster.log.append(b"a", b"b")
+        cluster.log.leader = 1
+        async with cluster.consumer(stall_timeout_ms=100) as consumer:
+            await consumer.position(T)
+            await cluster.nodes[1].stop()
+            await nothing_comes(consumer, 0.3)
+            assert "broker 1 at" in consumer.health().reasons[0]
+            assert "cannot be reached" in consumer.health().reasons[0]
+            await cluster.nodes[1].start()
+
+    run(test)
+
+
+def test_the_watchdog_can_be_turned_off(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        caplog.set_level(logging.WARNING)
+        cluster = Cluster()
+        cluster.log.leader = -1
+        async with cluster.consumer(stall_timeout_ms=0) as consumer:
+            await nothing_comes(consumer, 0.2)
+            assert consumer.health().ok
+        assert "no progress" not in caplog.text
+
+    run(test)
