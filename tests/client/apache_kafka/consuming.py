@@ -66,7 +66,7 @@ def share(stage: Stage, strategy: str) -> tuple[Told, Told, list[Any]]:
     # Automatic commits: what one member gave up, the other went on with.
     assert sorted(record.value for record in found) == sorted(values)
     described = stage.admin.list_consumer_group_offsets(group)[group]
-    assert {place.offset for place in described.values()} == {60}
+    assert {place.offset for place in described.values() if place} == {60}
     return told, told_second, found
 
 
