@@ -342,3 +342,12 @@ def test_metrics_have_kafkas_names(servers: str, topic: str) -> None:
     assert metrics["record-send-total"] == 1
     assert metrics["batch-size-avg"] > 100
     assert metrics["buffer-available-bytes"] == metrics["buffer-total-bytes"]
+
+
+def test_what_gave_way_is_said_once(
+    servers: str, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", "ottla.client"):
+        send_all(servers, topic, [b"x"], acks="1")
+    said = [record for record in caplog.records if "enable.idempotence" in record.message]
+    assert len(said) == 1

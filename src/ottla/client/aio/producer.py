@@ -68,8 +68,6 @@ class Producer:
         except RuntimeError:
             raise IllegalStateError("ottla.aio.Producer needs a running event loop") from None
         self.config = read_client_config(ProducerConfig, config, options)
-        for note in self.config.notes:
-            log.info("%s: %s", self.config.client_id, note)
         self._assemble(self.config)
         self._is_closed = False
 

@@ -22,4 +22,4 @@ class Backoff:
         longest = max(self.initial_ms, self.max_ms)
         growth: int = GROWTH ** min(attempt, _MOST_DOUBLINGS)
         delay = min(self.initial_ms * growth, longest)
-        return delay * (1 - JITTER + 2 * JITTER * random_unit)
+        return min(delay * (1 - JITTER + 2 * JITTER * random_unit), longest)
