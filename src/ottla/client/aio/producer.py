@@ -62,7 +62,9 @@ class Producer:
         print((await future).offset)
     """
 
-    def __init__(self, config: Mapping[str, object] | None = None, **options: Any) -> None:
+    def __init__(
+        self, config: Mapping[str, object] | ProducerConfig | None = None, **options: Any
+    ) -> None:
         try:
             self._loop = asyncio.get_running_loop()
         except RuntimeError:

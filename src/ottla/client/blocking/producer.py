@@ -46,7 +46,7 @@ class Producer:
         read = read_client_config(ProducerConfig, config, options)
         self._thread = LoopThread(read.client_id)
         try:
-            self._async = self._thread.run(_create(config, options, read.client_id))
+            self._async = self._thread.run(_create(read))
         except BaseException:
             self._thread.close()
             raise
@@ -230,16 +230,8 @@ class Producer:
         return f"<ottla.Producer {self.config.client_id}>"
 
 
-async def _create(
-    config: Mapping[str, object] | None, options: Mapping[str, object], client_id: str
-) -> AsyncProducer:
-    given = {**(config or {})}
-    given.pop("client_id", None)
-    given["client.id"] = client_id
-    rest = {
-        name: value for name, value in options.items() if name not in ("client_id", "client.id")
-    }
-    return AsyncProducer(given, **rest)
+async def _create(config: ProducerConfig) -> AsyncProducer:
+    return AsyncProducer(config)
 
 
 def _closer(producer: AsyncProducer) -> Any:
