@@ -182,7 +182,7 @@ def test_a_poll_returns_at_most_max_poll_records(servers: str, topic: str) -> No
             bootstrap_servers=servers, max_poll_records=most, auto_offset_reset="earliest"
         ) as consumer:
             consumer.assign([(topic, 0)])
-            sizes = []
+            sizes: list[int] = []
             while sum(sizes) < 20:
                 sizes.append(len(consumer.poll(10.0)))
             assert max(sizes) <= most

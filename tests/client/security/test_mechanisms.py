@@ -3,54 +3,17 @@
 from __future__ import annotations
 
 import base64
-import hashlib
-import hmac
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.client.security.sasl_broker import ScramServer
 
 from ottla.client.security.mechanisms import Mechanism, OAuthBearer, Plain, Token
 from ottla.client.security.scram import HASHES, Scram, scram, scram_with_token
 from ottla.errors import FatalError
 
 names = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1)
-
-
-class ScramServer:
-    """The other side of SCRAM (RFC 5802), written from the RFC alone."""
-
-    def __init__(self, hash_name: str, password: str, iterations: int = 4096) -> None:
-        self.hash_name = hash_name
-        self.salt = b"salt of the server"
-        self.iterations = iterations
-        self.salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), self.salt, iterations)
-        self.said = ""
-
-    def mac(self, key: bytes, text: bytes) -> bytes:
-        return hmac.digest(key, text, self.hash_name)
-
-    def first(self, client_first: bytes) -> bytes:
-        header, separator, bare = client_first.decode().partition("n,,")
-        assert (header, separator) == ("", "n,,")
-        nonce = dict(part.split("=", 1) for part in bare.split(","))["r"]
-        salt = base64.b64encode(self.salt).decode()
-        answer = f"r={nonce}more,s={salt},i={self.iterations}"
-        self.said = f"{bare},{answer}"
-        return answer.encode()
-
-    def final(self, client_final: bytes) -> bytes | None:
-        """The server's signature; None if the proof is wrong."""
-        without_proof, _, proof = client_final.decode().partition(",p=")
-        said = f"{self.said},{without_proof}".encode()
-        client_key = self.mac(self.salted, b"Client Key")
-        stored_key = hashlib.new(self.hash_name, client_key).digest()
-        signature = self.mac(stored_key, said)
-        found = bytes(a ^ b for a, b in zip(base64.b64decode(proof), signature, strict=True))
-        if hashlib.new(self.hash_name, found).digest() != stored_key:
-            return None
-        server_key = self.mac(self.salted, b"Server Key")
-        return b"v=" + base64.b64encode(self.mac(server_key, said))
 
 
 class TestScram:

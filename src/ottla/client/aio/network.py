@@ -158,7 +158,7 @@ class Network:
 
     def _unreachable(self) -> str:
         servers = ", ".join(self._config.bootstrap_servers)
-        why = "check that one runs there" if self._trouble is None else str(self._trouble)
+        why = "check that one runs there." if self._trouble is None else self._trouble.message
         return f"The brokers asked are {servers}: {why}"
 
     async def _follow_metadata(self) -> None:
@@ -291,8 +291,8 @@ class Network:
         return [*known, *self._bootstrap.values()]
 
     def _nobody(self, tried: dict[int, KafkaError]) -> KafkaError:
-        reasons = "; ".join(str(error) for error in tried.values())
-        return exception_for(ErrorCode.NETWORK_EXCEPTION, f"No broker can be reached: {reasons}")
+        reasons = " ".join(f"{self.name_of(id)}: {error.message}" for id, error in tried.items())
+        return exception_for(ErrorCode.NETWORK_EXCEPTION, f"No broker can be reached. {reasons}")
 
     async def controller(self) -> int:
         """The controller if it is known, else any node: where there is none, any broker passes requests on."""
