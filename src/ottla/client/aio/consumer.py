@@ -140,6 +140,7 @@ class Consumer:
                 self._subscriptions.subscribe_pattern(pattern, listener)
             else:
                 self._subscriptions.subscribe_topics(names, listener)
+                self._fetcher.buffer.retain_topics(names)
             self._group.subscription_changed()
 
     async def assign(self, partitions: Iterable[Partition]) -> None:
