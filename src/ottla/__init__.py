@@ -18,6 +18,7 @@ __version__ = VERSION
 # Where names live. They are imported on first use, so that `import ottla` and the command line start quickly.
 _NAMES = {
     "ottla.broker.embedded": "Broker",
+    "ottla.client.aio.group": "RebalanceListener",
     "ottla.client.admin_model": """
         AbortTransactionSpec AclOperation AlterConfig AlterConfigOperation ClusterDescription ConfigEntry
         ConfigResource ConfigSource ConfigSynonym ConfigType CreatedTopic ElectionType EpochEnd FeatureMetadata

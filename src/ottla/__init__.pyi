@@ -45,6 +45,9 @@ from ottla.client.admin_model import (
     TransactionState,
     VersionRange,
 )
+from ottla.client.aio.group import (
+    RebalanceListener,
+)
 from ottla.client.blocking.admin import (
     Admin,
 )
@@ -147,6 +150,7 @@ __all__ = [
     "ProducerIdAndEpoch",
     "ProducerRecord",
     "ProducerState",
+    "RebalanceListener",
     "RecordMetadata",
     "ReplicaInfo",
     "ResourceType",

@@ -92,6 +92,7 @@ class Consumer:
             assignors,
             self._interceptors,
             self._polling.wake,
+            self._metrics,
         )
         self._offsets = Offsets(
             self._network,
