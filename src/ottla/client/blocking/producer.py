@@ -21,8 +21,9 @@ from ottla.client.aio.producer import Producer as AsyncProducer
 from ottla.client.blocking.loop_thread import FORKED, LoopThread
 from ottla.client.delivery import RecordFuture, SentRecords
 from ottla.client.model import ConsumerGroupMetadata, PartitionInfo, ProducerRecord
-from ottla.client.state.accumulator import Accumulator, out_of_memory
+from ottla.client.state.accumulator import Accumulator
 from ottla.client.state.memory import Reservation
+from ottla.client.state.partition_queue import out_of_memory
 from ottla.client.state.producer_batch import OnDelivery
 from ottla.client.writing import TopicWanted, Wanted
 from ottla.config.client import read_client_config
@@ -41,16 +42,15 @@ class Producer:
         producer.send("orders", value=b"tea", key=b"table 4")
     """
 
-    def __init__(self, config: Mapping[str, object] | None = None, **options: Any) -> None:
+    def __init__(self, config: Mapping[str, object] | None = None, /, **options: Any) -> None:
         # Mistakes in the options show before a thread starts.
-        read = read_client_config(ProducerConfig, config, options)
-        self._thread = LoopThread(read.client_id)
+        self.config = read_client_config(ProducerConfig, config, options)
+        self._thread = LoopThread(self.config.client_id)
         try:
-            self._async = self._thread.run(_create(read))
+            self._async = self._thread.run(_create(self.config))
         except BaseException:
             self._thread.close()
             raise
-        self.config = self._async.config
         self._writer = self._async.writer
         self._try_send = self._writer.try_send
         self._accumulator = self._async.accumulator
@@ -231,7 +231,7 @@ class Producer:
 
 
 async def _create(config: ProducerConfig) -> AsyncProducer:
-    return AsyncProducer(config)
+    return AsyncProducer.of(config)
 
 
 def _closer(producer: AsyncProducer) -> Any:
