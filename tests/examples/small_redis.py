@@ -1,4 +1,4 @@
-"""As much of Redis as an example needs: hashes, WATCH, MULTI and EXEC, over its protocol (RESP 2 and 3) on 127.0.0.1."""
+"""As much of Redis as an example needs: hashes, WATCH, MULTI and EXEC, over RESP 2 and 3 on 127.0.0.1."""
 
 from __future__ import annotations
 

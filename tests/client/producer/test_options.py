@@ -350,6 +350,15 @@ def test_metrics_have_kafkas_names(servers: str, topic: str) -> None:
     assert metrics["buffer-available-bytes"] == metrics["buffer-total-bytes"]
 
 
+def test_what_gave_way_is_said_once(
+    servers: str, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", "ottla.client"):
+        send_all(servers, topic, [b"x"], acks="1")
+    said = [record for record in caplog.records if "enable.idempotence" in record.message]
+    assert len(said) == 1
+
+
 def test_closing_does_not_lose_what_nobody_answers(ottla_broker: ottla.Broker, topic: str) -> None:
     """With acks=0 a record is done when it is written to the connection; that has to be sent all the same."""
     servers = ottla_broker.bootstrap_servers

@@ -33,6 +33,8 @@ from ottla.errors import AbortableError, FatalError, IllegalStateError
 # How much may be ready to go before a thread that sends gives way to the loop, and for how long at most.
 HANDOVER_BYTES: Final = 256 * 1024
 HANDOVER_SECONDS: Final = 0.05
+# How long the end of a program is held up for records that it did not wait for.
+ABANDON_SECONDS: Final = 1.0
 
 
 class Producer:
@@ -45,7 +47,7 @@ class Producer:
     def __init__(self, config: Mapping[str, object] | None = None, /, **options: Any) -> None:
         # Mistakes in the options show before a thread starts.
         self.config = read_client_config(ProducerConfig, config, options)
-        self._thread = LoopThread(self.config.client_id)
+        self._thread = LoopThread(f"producer {self.config.client_id}")
         try:
             self._async = self._thread.run(_create(self.config))
         except BaseException:
@@ -238,7 +240,7 @@ def _closer(producer: AsyncProducer) -> Any:
     """For a producer that nobody closed; it must not keep the face alive."""
 
     async def close() -> None:
-        await producer.close()
+        await producer.close(ABANDON_SECONDS)
 
     return close
 
