@@ -105,12 +105,15 @@ class Sender:
         self._giving_way: deque[Event] = deque()
         self._unanswered: weakref.WeakSet[Connection] = weakref.WeakSet()
 
-    def give_way(self, limit_seconds: float) -> None:
-        """Block the calling thread until little is left to send: it hands the interpreter to the loop."""
+    def give_way(self, limit_seconds: float) -> bool:
+        """Block the calling thread until little is left to send, which hands the interpreter to the loop.
+
+        False if the time was not enough.
+        """
         event = Event()
         self._giving_way.append(event)
         self.wake_from_anywhere()
-        event.wait(limit_seconds)
+        return event.wait(limit_seconds)
 
     def _pass(self, now_ms: float) -> float:
         next_ms = FOREVER
