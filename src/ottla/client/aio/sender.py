@@ -36,7 +36,7 @@ from ottla.client.state.transactions import (
 from ottla.config.producer import ProducerConfig
 from ottla.errors import ErrorCode, KafkaError, RetriableError, TimedOutError, exception_for
 from ottla.records.batch import BatchFlag
-from ottla.records.compression import LEVELS, Codec
+from ottla.records.compression import Codec
 from ottla.wire.messages.produce import ProduceRequest
 
 log = logging.getLogger("ottla.client")
@@ -88,11 +88,12 @@ class Sender:
         self._random_unit = random_unit
         self._loop = asyncio.get_running_loop()
         self._codec = Codec[config.compression_type.upper()]
-        self._level: int | None = (
-            getattr(config, f"compression_{config.compression_type}_level")
-            if self._codec in LEVELS
-            else None
-        )
+        levels = {
+            Codec.GZIP: config.compression_gzip_level,
+            Codec.LZ4: config.compression_lz4_level,
+            Codec.ZSTD: config.compression_zstd_level,
+        }
+        self._level = levels.get(self._codec)
         self._flags = BatchFlag.NONE if transactions is None else BatchFlag.TRANSACTIONAL
         self._acks = config.required_acks
         self._max_in_flight = config.max_in_flight_requests_per_connection
