@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import os
 import socket
 import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from ottla.client.aio.authentication import Authenticator
 from ottla.client.aio.connection import Connection
+from ottla.client.aio.off_loop import off_loop
 from ottla.client.aio.versions import ask_versions, ask_versions_before_sasl
 from ottla.client.security.failures import tls_failure
 from ottla.client.security.tls import tls_context
@@ -69,7 +72,7 @@ class Opener:
     async def _connect(self, endpoint: Endpoint, node_id: int, limit_ms: float) -> Connection:
         """Try the addresses of a host one after the other (client.dns.lookup=use_all_dns_ips)."""
         failures: list[str] = []
-        for address in await self._addresses(endpoint, node_id):
+        for address in await self._addresses(endpoint, node_id, limit_ms):
             try:
                 async with asyncio.timeout(limit_ms / 1000):
                     return await self._dial(endpoint, address, node_id)
@@ -91,19 +94,20 @@ class Opener:
             )
         return reason
 
-    async def _addresses(self, endpoint: Endpoint, node_id: int) -> list[Address]:
-        loop = asyncio.get_running_loop()
+    async def _addresses(self, endpoint: Endpoint, node_id: int, limit_ms: float) -> list[Address]:
+        by_canonical_name = node_id < 0 and self._config.client_dns_lookup == CANONICAL
+        if _is_ip(endpoint.host) and not by_canonical_name:
+            return [Address(endpoint.host, endpoint.port, endpoint.host)]
+        look_up = _look_up_canonical if by_canonical_name else _look_up
         try:
-            found = await loop.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+            async with asyncio.timeout(limit_ms / 1000):
+                return await off_loop(partial(look_up, endpoint))
+        except TimeoutError as error:
+            why = f"no address of {endpoint.host} was found within {round(limit_ms)} ms"
+            raise _cannot_connect(why, endpoint) from error
         except OSError as error:
             why = f"the name {endpoint.host} is not known: {error.strerror}"
             raise _cannot_connect(why, endpoint) from error
-        addresses = dict.fromkeys(
-            Address(str(where[0]), endpoint.port, endpoint.host) for *_, where in found
-        )
-        if node_id < 0 and self._config.client_dns_lookup == CANONICAL:
-            return [await _canonical(address) for address in addresses]
-        return list(addresses)
 
     async def _dial(self, endpoint: Endpoint, address: Address, node_id: int) -> Connection:
         def make() -> Connection:
@@ -140,14 +144,30 @@ class Opener:
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size_bytes)
 
 
-async def _canonical(address: Address) -> Address:
-    """The address under its canonical name, which Kerberos and certificates may need."""
-    loop = asyncio.get_running_loop()
+def _is_ip(host: str) -> bool:
     try:
-        name, _ = await loop.getnameinfo((address.ip, address.port), socket.NI_NAMEREQD)
-    except OSError:
-        return address
-    return address._replace(server_name=name)
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _look_up(endpoint: Endpoint) -> list[Address]:
+    found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+    ips = dict.fromkeys(str(where[0]) for *_, where in found)
+    return [Address(ip, endpoint.port, endpoint.host) for ip in ips]
+
+
+def _look_up_canonical(endpoint: Endpoint) -> list[Address]:
+    """Addresses under their canonical names, which certificates may bear instead of an alias."""
+    addresses = []
+    for address in _look_up(endpoint):
+        try:
+            name, _ = socket.getnameinfo((address.ip, address.port), socket.NI_NAMEREQD)
+        except OSError:
+            name = endpoint.host
+        addresses.append(address._replace(server_name=name))
+    return addresses
 
 
 def _refused(error: OSError) -> bool:
