@@ -290,28 +290,30 @@ def test_records_without_a_key_prefer_partitions_with_short_queues(
 
 def test_records_without_a_key_avoid_brokers_that_take_nothing(ottla_topic: str) -> None:
     """partitioner.availability.timeout.ms: a leader that cannot be reached gets no more of them for a while."""
-    with ottla.Broker(nodes=2, num_partitions=2) as broker:
-        with ottla.Producer(
+    with (
+        ottla.Broker(nodes=2, num_partitions=2) as broker,
+        ottla.Producer(
             bootstrap_servers=broker.bootstrap_servers,
             batch_size=0,
             linger_ms=0,
             partitioner_availability_timeout_ms=1,
             max_in_flight_requests_per_connection=1,
-        ) as producer:
-            for partition in (0, 1):
-                producer.send(ottla_topic, b"x", partition=partition).result(10)
-            slow = broker.leader_of(ottla_topic, 0)
-            assert broker.leader_of(ottla_topic, 1) != slow
-            connection = producer._async._network.connection_now(slow)
-            assert connection is not None
-            # As if the broker had asked for a pause (KIP-219).
-            connection.throttled_until = time.monotonic() + 1000
-            for _ in range(3):
-                producer.send(ottla_topic, b"x", partition=0)
-                time.sleep(0.01)
-            used = [producer.send(ottla_topic, b"y").result(1).partition for _ in range(20)]
-            assert used == [1] * 20
-            connection.throttled_until = 0.0
+        ) as producer,
+    ):
+        for partition in (0, 1):
+            producer.send(ottla_topic, b"x", partition=partition).result(10)
+        slow = broker.leader_of(ottla_topic, 0)
+        assert broker.leader_of(ottla_topic, 1) != slow
+        connection = producer._async._network.connection_now(slow)
+        assert connection is not None
+        # As if the broker had asked for a pause (KIP-219).
+        connection.throttled_until = time.monotonic() + 1000
+        for _ in range(3):
+            producer.send(ottla_topic, b"x", partition=0)
+            time.sleep(0.01)
+        used = [producer.send(ottla_topic, b"y").result(1).partition for _ in range(20)]
+        assert used == [1] * 20
+        connection.throttled_until = 0.0
 
 
 def test_client_id_names_the_producer(meddler: Meddler, servers: str, topic: str) -> None:

@@ -186,11 +186,13 @@ def test_threads_may_share_a_producer(servers: str, topic: str) -> None:
 
 
 def test_serializers_of_keys_and_values(servers: str, topic: str) -> None:
-    with ottla.Producer(
-        bootstrap_servers=servers, key_serializer="long", value_serializer=str.upper
-    ) as wrong:
-        with pytest.raises(SerializationError, match="not bytes"):
-            wrong.send(topic, value="x", key=1)
+    with (
+        ottla.Producer(
+            bootstrap_servers=servers, key_serializer="long", value_serializer=str.upper
+        ) as wrong,
+        pytest.raises(SerializationError, match="not bytes"),
+    ):
+        wrong.send(topic, value="x", key=1)
     with ottla.Producer(bootstrap_servers=servers, key_serializer="long") as producer:
         producer.send(topic, value=bytearray(b"abc"), key=7, partition=0).result(10)
         with pytest.raises(SerializationError):

@@ -94,6 +94,7 @@ class Consumer:
             assignors,
             self._interceptors,
             self._polling.wake,
+            self._metrics,
         )
         self._offsets = Offsets(
             self._network,
@@ -142,6 +143,7 @@ class Consumer:
                 self._subscriptions.subscribe_pattern(pattern, listener)
             else:
                 self._subscriptions.subscribe_topics(names, listener)
+                self._fetcher.buffer.retain_topics(names)
             self._group.subscription_changed()
 
     async def assign(self, partitions: Iterable[Partition]) -> None:

@@ -421,9 +421,15 @@ class Producer:
             log.warning("%s: the abort failed: %s", self.config.client_id, error)
 
     async def _release(self) -> None:
-        lost = len(self.accumulator.incomplete)
+        lost: dict[str, int] = {}
+        for batch in list(self.accumulator.incomplete):
+            batch.close()
+            lost[batch.key.topic] = lost.get(batch.key.topic, 0) + batch.record_count
         if lost:
-            log.warning("%s: %d batches were not sent", self.config.client_id, lost)
+            topics = ", ".join(f"{count} for {topic}" for topic, count in lost.items())
+            log.warning(
+                "%s lost records that were not acknowledged: %s", self.config.client_id, topics
+            )
         error = exception_for(
             ErrorCode.NETWORK_EXCEPTION, "The producer was closed before the record was sent."
         )

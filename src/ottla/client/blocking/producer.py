@@ -32,6 +32,8 @@ from ottla.errors import AbortableError, FatalError, IllegalStateError
 # How much may be ready to go before a thread that sends gives way to the loop, and for how long at most.
 HANDOVER_BYTES: Final = 256 * 1024
 HANDOVER_SECONDS: Final = 0.05
+# How long the end of a program is held up for records that it did not wait for.
+ABANDON_SECONDS: Final = 1.0
 
 
 class Producer:
@@ -44,7 +46,7 @@ class Producer:
     def __init__(self, config: Mapping[str, object] | None = None, **options: Any) -> None:
         # Mistakes in the options show before a thread starts.
         read = read_client_config(ProducerConfig, config, options)
-        self._thread = LoopThread(read.client_id)
+        self._thread = LoopThread(f"producer {read.client_id}")
         try:
             self._async = self._thread.run(_create(config, options, read.client_id))
         except BaseException:
@@ -246,7 +248,7 @@ def _closer(producer: AsyncProducer) -> Any:
     """For a producer that nobody closed; it must not keep the face alive."""
 
     async def close() -> None:
-        await producer.close()
+        await producer.close(ABANDON_SECONDS)
 
     return close
 
