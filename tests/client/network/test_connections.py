@@ -20,6 +20,7 @@ from tests.client.network.fake_broker import (
 from ottla.errors import RetriableError
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 
 class TestThrottling:
@@ -144,5 +145,24 @@ class TestClosing:
                 for _ in range(10):
                     async with network_to(broker.address, unused_address()):
                         pass
+
+        run(main())
+
+    def test_what_was_sent_without_waiting_still_leaves(self, run: Run) -> None:
+        """Produce with acks=0: nobody waits for an answer, and close must not drop the bytes."""
+
+        async def main() -> None:
+            broker = FakeBroker()
+            topics = [MetadataRequestTopic(name="x" * 30_000) for _ in range(100)]
+            async with running(broker), network_to(broker.address) as network:
+                await network.updated(5000)
+                broker.answers[MetadataRequest] = lambda request, version: None
+                connection = await network.connection(0)
+                before = len(broker.asked)
+                for _ in range(10):
+                    connection.send_unanswered(MetadataRequest(topics=topics), 9)
+                assert connection.unsent_bytes > 1_000_000
+                await network.close()
+                await until(lambda: len(broker.asked) == before + 10)
 
         run(main())

@@ -264,6 +264,25 @@ def test_a_broker_whose_address_changed_is_reached_at_the_new_one(run: Run) -> N
     run(main())
 
 
+def test_a_broker_that_knows_no_brokers_yet_is_not_believed(run: Run) -> None:
+    async def main() -> None:
+        broker = FakeBroker()
+        good = broker.answers[MetadataRequest]
+        async with running(broker), network_to(broker.address) as network:
+            await network.topic("t", 5000)
+            asked = len(broker.asked)
+            broker.answers[MetadataRequest] = lambda request, version: MetadataResponse(
+                brokers=[], topics=[]
+            )
+            network.request_update()
+            await until(lambda: len(broker.asked) > asked + 2)
+            assert network.cluster.leader_of("t", 0) == 0
+            broker.answers[MetadataRequest] = good
+            await network.updated(5000)
+
+    run(main())
+
+
 def test_a_broker_that_left_is_an_error_that_says_so(run: Run) -> None:
     async def main() -> None:
         broker = FakeBroker()
