@@ -45,7 +45,7 @@ def test_every_error_is_exported() -> None:
 
 def test_dir_and_help_show_what_there_is() -> None:
     assert {"Producer", "Consumer", "Admin", "Broker", "aio", "assignors"} <= set(dir(ottla))
-    page = pydoc.render_doc(ottla, renderer=pydoc.plaintext)
+    page = pydoc.render_doc(ottla, renderer=pydoc.plaintext)  # type: ignore[attr-defined]
     assert "class Producer" in page
     assert "class Consumer" in page
 

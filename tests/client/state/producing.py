@@ -1,12 +1,13 @@
-"""A world for the producer's state: a broker that keeps Kafka's rules, and a network that does not keep its promises."""
+"""A world for the producer's state: a broker that keeps Kafka's rules, and a network that loses things."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from random import Random
 
-from ottla.client.state.accumulator import Accumulator, AccumulatorSettings
+from ottla.client.state.accumulator import Accumulator
 from ottla.client.state.backoff import Backoff
+from ottla.client.state.partition_queue import AccumulatorSettings
 from ottla.client.state.producer_batch import ProducerBatch, ProducerIdentity
 from ottla.client.state.sequences import Sequences
 from ottla.errors import AbortableError, ErrorCode, TimedOutError

@@ -12,8 +12,9 @@ from tests.client.state.producing import make_accumulator
 
 from ottla.client.delivery import RecordFuture
 from ottla.client.model import Node
-from ottla.client.state.accumulator import FOREVER, Accumulator, PartitionQueue
+from ottla.client.state.accumulator import Accumulator
 from ottla.client.state.metadata import Cluster, PartitionState, Topic
+from ottla.client.state.partition_queue import FOREVER, PartitionQueue
 from ottla.client.state.producer_batch import ProducerBatch
 from ottla.errors import AbortableError, ErrorCode, IllegalStateError
 from ottla.model import NO_TOPIC_ID, TopicPartition
