@@ -114,7 +114,9 @@ class TestClosing:
                 await network.updated(5000)
                 call = asyncio.create_task(network.call(0, HEARTBEAT))
                 await until(lambda: broker.asked_for(HeartbeatRequest))
+                connection = await network.connection(0)
                 await network.close()
+                assert connection.gone.done()
                 with pytest.raises(RetriableError, match="client was closed"):
                     await call
                 with pytest.raises(RetriableError, match="closed"):
@@ -131,6 +133,7 @@ class TestClosing:
                 waiting = asyncio.create_task(network.updated(5000))
                 await until(lambda: broker.asked_for(ApiVersionsRequest))
                 await network.close()
+                assert not [task for task in asyncio.all_tasks() if "Peer." in repr(task)]
                 for task in (*calls, waiting):
                     with pytest.raises(RetriableError, match="closed"):
                         await task
