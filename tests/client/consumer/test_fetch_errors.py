@@ -47,20 +47,23 @@ def test_reading_goes_on_at_a_new_leader() -> None:
     run(test)
 
 
-def test_a_hint_leads_to_the_new_leader_without_asking_for_metadata() -> None:
+def test_a_hint_leads_to_the_new_leader_before_the_metadata_knows_it() -> None:
     async def test() -> None:
         cluster = Cluster(nodes=2)
         cluster.log.append(b"a")
         async with cluster.consumer() as consumer:
             assert await values(consumer, 1) == [b"a"]
-            before = len(cluster.asked_for(MetadataRequest))
+            cluster.metadata_is_stale = True
             cluster.nodes[0].script = lambda asked: data_of(
                 asked, error=ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=(1, 1)
             )
             cluster.lead(1)
             cluster.log.append(b"b")
             assert await values(consumer, 1) == [b"b"]
-            assert len(cluster.asked_for(MetadataRequest)) == before
+            consumer._network.request_update()
+            await consumer._network.updated(5000)
+            cluster.log.append(b"c")
+            assert await values(consumer, 1) == [b"c"]
 
     run(test)
 
