@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -73,6 +74,35 @@ def test_a_wakeup_in_a_listener_interrupts_it_and_the_next_poll_goes_on(
             member.subscriptions.listener = member.told
             await member.join()
             assert len(member.assigned) == 2
+
+    run(test)
+
+
+def test_a_poll_that_is_cancelled_in_a_listener_has_given_up_all_the_same(
+    ottla_broker: Broker, ottla_topic: str
+) -> None:
+    class Endless:
+        def __init__(self) -> None:
+            self.called = asyncio.Event()
+
+        async def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+            self.called.set()
+            await asyncio.sleep(1000)
+
+    async def test() -> None:
+        listener = Endless()
+        async with Driver(ottla_broker.bootstrap_servers, new_group()) as member:
+            await create_topic(member.network, ottla_topic, 2)
+            member.subscribe(ottla_topic, listener=listener)
+            await member.join()
+            member.member.request_rejoin("a test")
+            member.start_polling()
+            await listener.called.wait()
+            await member.stop_polling()
+            assert not member.assigned, "others may have them soon"
+            member.subscriptions.listener = member.told
+            await member.poll_until(lambda: member.has(2))
+            assert member.told.calls == [("assigned", (0, 1))]
 
     run(test)
 

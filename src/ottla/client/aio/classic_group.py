@@ -268,21 +268,24 @@ class ClassicMember(GroupMember):
         """Commit, and give partitions up as the protocol asks; false while the commit is under way."""
         if not self._committed_before_join():
             return False
+        kept: list[TopicPartition] = []
         owned = self._subscriptions.assigned()
-        if self._membership.generation.is_lost:
-            if owned:
-                await self._listener.lost(owned)
-                self._subscriptions.assign_from_group(())
-        elif self._protocol is RebalanceProtocol.EAGER:
-            await self._listener.revoked(owned)
-            self._subscriptions.assign_from_group(())
-        else:
-            topics = self._subscriptions.subscription()
-            gone = [partition for partition in owned if partition.topic not in topics]
-            if gone:
-                await self._listener.revoked(gone)
-                self._subscriptions.assign_from_group(tp for tp in owned if tp not in gone)
-        self._subscriptions.reset_group_subscription()
+        # Whatever becomes of the listener's call, cancelled or not: what was given up is not read any more.
+        try:
+            if self._membership.generation.is_lost:
+                if owned:
+                    await self._listener.lost(owned)
+            elif self._protocol is RebalanceProtocol.EAGER:
+                await self._listener.revoked(owned)
+            else:
+                topics = self._subscriptions.subscription()
+                kept = [partition for partition in owned if partition.topic in topics]
+                if len(kept) < len(owned):
+                    await self._listener.revoked(tp for tp in owned if tp not in kept)
+        finally:
+            if len(kept) < len(owned):
+                self._subscriptions.assign_from_group(kept)
+            self._subscriptions.reset_group_subscription()
         self._listener.raise_first()
         return True
 
@@ -436,11 +439,13 @@ class ClassicMember(GroupMember):
         owned = self._subscriptions.assigned()
         if not self._subscriptions.uses_group or not owned:
             return
-        if self._membership.generation.is_lost or self._membership.is_rebalancing:
-            await self._listener.lost(owned)
-        else:
-            await self._listener.revoked(owned)
-        self._subscriptions.assign_from_group(())
+        try:
+            if self._membership.generation.is_lost or self._membership.is_rebalancing:
+                await self._listener.lost(owned)
+            else:
+                await self._listener.revoked(owned)
+        finally:
+            self._subscriptions.assign_from_group(())
 
     def _leave(self, reason: str) -> None:
         """Say goodbye, without waiting for an answer; a static member only forgets who it was."""
