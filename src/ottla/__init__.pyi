@@ -57,6 +57,17 @@ from ottla.client.blocking.consumer import (
 from ottla.client.blocking.producer import (
     Producer,
 )
+from ottla.client.delivery import (
+    RecordFuture,
+    SentRecords,
+)
+from ottla.client.health import (
+    ConsumerHealth,
+)
+from ottla.client.interceptors import (
+    ConsumerInterceptor,
+    ProducerInterceptor,
+)
 from ottla.client.model import (
     ConsumerGroupMetadata,
     ConsumerRecord,
@@ -68,6 +79,13 @@ from ottla.client.model import (
     PartitionInfo,
     ProducerRecord,
     RecordMetadata,
+)
+from ottla.client.partitioners import (
+    Partitioner,
+)
+from ottla.client.serializers import (
+    Deserializer,
+    Serializer,
 )
 from ottla.client.state.metadata import (
     Cluster,
@@ -81,12 +99,15 @@ from ottla.errors import (
     FatalError,
     IllegalStateError,
     KafkaError,
+    LogTruncationError,
     NoOffsetError,
+    OffsetOutOfRangeError,
     OttlaError,
     PartialFailureError,
     RetriableError,
     SerializationError,
     TimedOutError,
+    TlsError,
     WakeupError,
 )
 from ottla.model import (
@@ -114,10 +135,13 @@ __all__ = [
     "ConfigType",
     "Consumer",
     "ConsumerGroupMetadata",
+    "ConsumerHealth",
+    "ConsumerInterceptor",
     "ConsumerRecord",
     "ConsumerRecords",
     "CreatedTopic",
     "DeserializationError",
+    "Deserializer",
     "ElectionType",
     "EpochEnd",
     "ErrorCode",
@@ -133,6 +157,7 @@ __all__ = [
     "KafkaError",
     "ListedOffset",
     "LogDirDescription",
+    "LogTruncationError",
     "MemberDescription",
     "MemberToRemove",
     "NewPartitions",
@@ -141,22 +166,29 @@ __all__ = [
     "Node",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "OffsetOutOfRangeError",
     "OffsetSpec",
     "OttlaError",
     "PartialFailureError",
     "PartitionInfo",
     "PartitionReassignment",
+    "Partitioner",
     "Producer",
     "ProducerIdAndEpoch",
+    "ProducerInterceptor",
     "ProducerRecord",
     "ProducerState",
     "RebalanceListener",
+    "RecordFuture",
     "RecordMetadata",
     "ReplicaInfo",
     "ResourceType",
     "RetriableError",
+    "SentRecords",
     "SerializationError",
+    "Serializer",
     "TimedOutError",
+    "TlsError",
     "TopicDescription",
     "TopicListing",
     "TopicPartition",

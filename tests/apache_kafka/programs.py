@@ -51,50 +51,96 @@ def dump_log(jars: Path, files: Iterable[Path], *options: str) -> str:
     return done.stdout
 
 
+class Kafka:
+    """Kafka's broker with its data in `folder / "data"`; it can end and start again at the same address."""
+
+    def __init__(
+        self,
+        jars: Path,
+        folder: Path,
+        options: Mapping[str, object] = MappingProxyType({}),
+        features: Iterable[str] = (),
+    ) -> None:
+        self.jars = jars
+        self.folder = folder
+        self.port, controller_port = free_ports(2)
+        self.address = f"127.0.0.1:{self.port}"
+        self.properties = folder / "server.properties"
+        text = _PROPERTIES.format(
+            port=self.port, controller_port=controller_port, data=folder / "data"
+        )
+        text += "".join(f"{name}={value}\n" for name, value in options.items())
+        self.properties.write_text(text, encoding="utf-8")
+        cluster_id = "k" + topic_id_text(uuid.uuid4())[1:]
+        words = ["-t", cluster_id, "-c", str(self.properties)]
+        for feature in features:
+            words += ["--feature", feature]
+        subprocess.run(
+            java(jars, "kafka.tools.StorageTool", "format", *words),
+            check=True,
+            capture_output=True,
+            timeout=TOOL_SECONDS,
+        )
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with (self.folder / "kafka.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                java(self.jars, "kafka.Kafka", str(self.properties)), stdout=log, stderr=log
+            )
+        wait_for_port(self.port, self.process)
+
+    def stop(self) -> None:
+        """End it in an orderly way."""
+        assert self.process is not None
+        self.process.terminate()
+        self.process.wait(STOP_SECONDS)
+
+    def kill(self) -> None:
+        """End it without warning, if it runs."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+
 @contextmanager
 def running_kafka(
-    jars: Path, folder: Path, options: Mapping[str, object] = MappingProxyType({})
+    jars: Path,
+    folder: Path,
+    options: Mapping[str, object] = MappingProxyType({}),
+    features: Iterable[str] = (),
 ) -> Iterator[str]:
-    """Kafka's broker with its data in `folder / "data"`; gives its address, and stops it cleanly."""
+    """A `Kafka` that runs; gives its address, and stops it cleanly."""
+    kafka = Kafka(jars, folder, options, features)
+    try:
+        kafka.start()
+        yield kafka.address
+        kafka.stop()
+    finally:
+        kafka.kill()
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on at this moment."""
     with ExitStack() as stack:
-        # Both are held until both are known, or they could be the same.
+        # All are held until all are known, or they could be the same.
         ports = []
-        for _ in range(2):
+        for _ in range(count):
             listener = stack.enter_context(socket.socket())
             listener.bind(("127.0.0.1", 0))
-            ports.append(listener.getsockname()[1])
-    port, controller_port = ports
-    properties = folder / "server.properties"
-    text = _PROPERTIES.format(port=port, controller_port=controller_port, data=folder / "data")
-    text += "".join(f"{name}={value}\n" for name, value in options.items())
-    properties.write_text(text, encoding="utf-8")
-    cluster_id = "k" + topic_id_text(uuid.uuid4())[1:]
-    format_command = java(
-        jars, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)
-    )
-    subprocess.run(format_command, check=True, capture_output=True, timeout=TOOL_SECONDS)
-    with (folder / "kafka.log").open("wb") as log:
-        process = subprocess.Popen(
-            java(jars, "kafka.Kafka", str(properties)), stdout=log, stderr=log
-        )
-    try:
-        _wait_for(port, process)
-        yield f"127.0.0.1:{port}"
-        process.terminate()
-        process.wait(STOP_SECONDS)
-    finally:
-        process.kill()
-        process.wait()
+            ports.append(int(listener.getsockname()[1]))
+        return ports
 
 
-def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+def wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Until the process listens there."""
     deadline = time.monotonic() + START_SECONDS
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
         except OSError:
-            assert process.poll() is None, "Kafka ended before it began"
-            assert time.monotonic() < deadline, "Kafka does not listen"
+            assert process.poll() is None, "it ended before it began"
+            assert time.monotonic() < deadline, "it does not listen"
             time.sleep(0.1)
         else:
             return

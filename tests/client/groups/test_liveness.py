@@ -168,6 +168,9 @@ def test_a_static_member_that_is_replaced_is_fenced_for_good(
                 with pytest.raises(FatalError) as raised:
                     await old.poll_until(lambda: False)
                 assert raised.value.name == "FENCED_INSTANCE_ID"
+            with pytest.raises(FatalError) as raised:
+                await old.member.commit({TopicPartition(ottla_topic, 0): OffsetAndMetadata(1)})
+            assert raised.value.name == "FENCED_INSTANCE_ID"
             await new.step()
             assert new.is_stable, "the one that was fenced does not fence back"
 

@@ -215,8 +215,12 @@ def test_an_answer_to_joingroup_after_leaving_means_nothing() -> None:
 
 def test_a_fenced_static_member_is_told_so() -> None:
     member = stable_member("one")
-    assert member.heartbeat_failed(ErrorCode.FENCED_INSTANCE_ID, member.generation) is Next.TELL
+    sent = member.generation
+    assert member.heartbeat_failed(ErrorCode.FENCED_INSTANCE_ID, sent) is Next.TELL
     assert member.generation == Generation()
+    assert member.is_fenced
+    # A commit that was under way then is not told that it was the time between polls.
+    assert member.commit_failed(ErrorCode.FENCED_INSTANCE_ID, sent) is Next.TELL
 
 
 def test_a_commit_of_a_former_generation_during_a_rejoin_is_no_reason_to_start_over() -> None:

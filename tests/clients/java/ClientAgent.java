@@ -24,6 +24,7 @@ import org.apache.kafka.clients.admin.AbortTransactionSpec;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.FeatureUpdate;
 import org.apache.kafka.clients.admin.ListTransactionsOptions;
 import org.apache.kafka.clients.admin.LogDirDescription;
 import org.apache.kafka.clients.admin.NewPartitions;
@@ -33,6 +34,7 @@ import org.apache.kafka.clients.admin.ProducerState;
 import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.admin.TransactionDescription;
 import org.apache.kafka.clients.admin.TransactionListing;
+import org.apache.kafka.clients.admin.UpdateFeaturesOptions;
 import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -161,6 +163,17 @@ public class ClientAgent {
                 case "send":
                     send(words, answer);
                     break;
+                case "place": {
+                    String topic = words.text();
+                    List<Future<RecordMetadata>> sent = new ArrayList<>();
+                    while (words.hasNext()) {
+                        sent.add(producer.send(new ProducerRecord<>(topic, words.next(), new byte[0])));
+                    }
+                    for (Future<RecordMetadata> one : sent) {
+                        answer.add(bytes(one.get().partition()));
+                    }
+                    break;
+                }
                 case "send-offsets": {
                     ConsumerGroupMetadata group = new ConsumerGroupMetadata(
                             words.text(), words.number(), words.text(), Optional.empty());
@@ -235,6 +248,21 @@ public class ClientAgent {
                     TopicPartition partition = words.partition();
                     OffsetAndMetadata found = consumer.committed(Set.of(partition)).get(partition);
                     answer.add(found == null ? null : bytes(found.offset()));
+                    break;
+                }
+                case "assignment":
+                    for (TopicPartition partition : consumer.assignment()) {
+                        answer.add(bytes(partition.partition()));
+                    }
+                    break;
+                case "commit":
+                    consumer.commitSync();
+                    break;
+                case "commit-offset": {
+                    TopicPartition partition = words.partition();
+                    OffsetAndMetadata offset = new OffsetAndMetadata(
+                            Long.parseLong(words.text()), Optional.of(words.number()), words.text());
+                    consumer.commitSync(Map.of(partition, offset));
                     break;
                 }
                 case "group": {
@@ -364,6 +392,13 @@ public class ClientAgent {
                     ConfigEntry entry = new ConfigEntry(words.text(), words.text());
                     get(admin.incrementalAlterConfigs(Map.of(
                             resource, List.of(new AlterConfigOp(entry, AlterConfigOp.OpType.SET)))).all());
+                    break;
+                }
+                case "upgrade": {
+                    String feature = words.text();
+                    get(admin.updateFeatures(
+                            Map.of(feature, new FeatureUpdate((short) words.number(), FeatureUpdate.UpgradeType.UPGRADE)),
+                            new UpdateFeaturesOptions()).all());
                     break;
                 }
                 case "delete-records": {

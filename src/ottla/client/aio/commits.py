@@ -225,6 +225,8 @@ class Commits:
             )
         if self._membership.polls_too_rarely:
             raise self._stale(ErrorCode.UNKNOWN_MEMBER_ID, {})
+        if self._membership.is_fenced:
+            raise exception_for(ErrorCode.FENCED_INSTANCE_ID, None, group=self._group_id)
         raise CommitFailedError(
             ErrorCode.UNKNOWN_MEMBER_ID,
             "This consumer is no member of its group: it was removed, or has not joined yet. Call poll() to join.",

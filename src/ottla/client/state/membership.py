@@ -164,6 +164,8 @@ class Membership:
         self.needs_prepare = True
         self.polls_too_rarely = False
         """Whether it left because of max.poll.interval.ms and has not joined again."""
+        self.is_fenced = False
+        """Whether a heartbeat told it that another member has its group.instance.id."""
 
     def _move(self, event: Event) -> bool:
         """Take an event; false if it comes too late to mean anything."""
@@ -261,6 +263,7 @@ class Membership:
         reaction = HEARTBEAT_REACTIONS.get(error, Reaction(Next.RETRY))
         if reaction.reset is not Reset.NOTHING and self.generation != sent:
             return Next.IGNORE
+        self.is_fenced = error is ErrorCode.FENCED_INSTANCE_ID
         return self._react(HEARTBEAT_REACTIONS, error, sent, "Heartbeat", Reaction(Next.RETRY))
 
     def commit_failed(self, code: int, sent: Generation) -> Next | CommitFailure:
@@ -271,7 +274,7 @@ class Membership:
             case ErrorCode.REBALANCE_IN_PROGRESS:
                 self.request_rejoin("offset commit failed since group is already rebalancing")
                 return CommitFailure.REBALANCING
-            case ErrorCode.FENCED_INSTANCE_ID if is_old:
+            case ErrorCode.FENCED_INSTANCE_ID if is_old and not self.is_fenced:
                 joining = self.state is MemberState.JOINING
                 return CommitFailure.REBALANCING if joining else CommitFailure.STALE
             case ErrorCode.UNKNOWN_MEMBER_ID | ErrorCode.ILLEGAL_GENERATION:

@@ -1,0 +1,131 @@
+"""What the cases act on: a Kafka of some version, and clients for it."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ottla
+from ottla.client.admin_model import OffsetSpec
+from ottla.model import TopicPartition
+
+WAIT_SECONDS = 20.0
+POLL_SECONDS = 0.1
+
+# Timeouts of transactions and members are seen soon.
+OPTIONS: dict[str, object] = {
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": 0,
+    "group.min.session.timeout.ms": 500,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 100,
+}
+
+
+@dataclass
+class Stage:
+    """A Kafka, an admin client of it, and its version."""
+
+    address: str
+    admin: ottla.Admin
+    version: tuple[int, ...] = (4, 1)
+
+    def topic(self, partitions: int = 1, **configs: str) -> str:
+        """A new topic, that the broker leads already: Kafka needs a moment for that."""
+        name = self.new_name("topic")
+        options = {option.replace("_", "."): value for option, value in configs.items()}
+        self.admin.create_topics([ottla.NewTopic(name, partitions, 1, options)])
+        self.admin.list_offsets({(name, number): OffsetSpec.LATEST for number in range(partitions)})
+        return name
+
+    def new_name(self, kind: str) -> str:
+        return f"{kind}-{uuid.uuid4().hex[:12]}"
+
+    def producer(self, **options: Any) -> ottla.Producer:
+        return ottla.Producer(bootstrap_servers=self.address, **{"max_block_ms": 10_000, **options})
+
+    def transactional(self, **options: Any) -> ottla.Producer:
+        """A producer that can begin transactions at once."""
+        producer = self.producer(**{"transactional_id": self.new_name("id"), **options})
+        try:
+            producer.init_transactions()
+        except BaseException:
+            producer.close(1.0)
+            raise
+        return producer
+
+    def consumer(self, **options: Any) -> ottla.Consumer:
+        chosen = {"auto_offset_reset": "earliest", "heartbeat_interval_ms": 100, **options}
+        return ottla.Consumer(bootstrap_servers=self.address, **chosen)
+
+    def records(self, topic: str, isolation: str = "read_committed") -> list[ottla.ConsumerRecord]:
+        """All records of a topic, partition by partition."""
+        with self.consumer(isolation_level=isolation) as consumer:
+            partitions = [(topic, one.partition) for one in consumer.partitions_for(topic)]
+            consumer.assign(partitions)
+            ends = consumer.end_offsets()
+            found: list[ottla.ConsumerRecord] = []
+            read_until(
+                [consumer],
+                found,
+                lambda: all(consumer.position(one) >= end for one, end in ends.items()),
+            )
+        return sorted(found, key=lambda record: (record.partition, record.offset))
+
+    def values(self, topic: str, isolation: str = "read_committed") -> list[bytes]:
+        return [record.value for record in self.records(topic, isolation)]
+
+
+def read_until(
+    consumers: Sequence[ottla.Consumer],
+    found: list[ottla.ConsumerRecord],
+    condition: Callable[[], bool],
+) -> None:
+    """Poll the consumers in turn until the condition holds; their records are added to `found`."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        for consumer in consumers:
+            found += consumer.poll(POLL_SECONDS / len(consumers))
+
+
+def read(consumer: ottla.Consumer, count: int) -> list[ottla.ConsumerRecord]:
+    """Polls that give `count` records, and not one more."""
+    found: list[ottla.ConsumerRecord] = []
+    read_until([consumer], found, lambda: len(found) >= count)
+    assert len(found) == count
+    return found
+
+
+def numbers(partitions: Iterable[TopicPartition]) -> list[int]:
+    return sorted(partition.partition for partition in partitions)
+
+
+Body = Callable[[Stage], None]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A guarantee that holds with every Kafka from a version on."""
+
+    body: Body
+    since: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        return self.body.__name__
+
+
+CASES: list[Case] = []
+
+
+def case(*since: int) -> Callable[[Body], Body]:
+    """A case, for Kafka of this version or later."""
+
+    def register(body: Body) -> Body:
+        CASES.append(Case(body, since))
+        return body
+
+    return register
