@@ -11,10 +11,10 @@ from tests.client.groups.driving import Driver, create_topic, new_group, run, un
 
 from ottla import Broker
 from ottla.client.model import OffsetAndMetadata
-from ottla.core.assignors.model import Assignment
+from ottla.core.assignors.model import Assignment, RebalanceProtocol
 from ottla.core.assignors.ranges import RangeAssignor
 from ottla.core.assignors.sticky import CooperativeStickyAssignor
-from ottla.errors import WakeupError
+from ottla.errors import IllegalStateError, WakeupError
 from ottla.model import TopicPartition
 
 
@@ -243,5 +243,29 @@ def test_leaving_and_unsubscribing_revoke(ottla_broker: Broker, ottla_topic: str
             await until(lambda: stays.has(2))
             goes.subscribe(ottla_topic)
             await goes.poll_until(lambda: goes.has(1))
+
+    run(test)
+
+
+def test_a_cooperative_assignor_that_moves_what_others_have_fails_the_leaders_poll(
+    ottla_broker: Broker, ottla_topic: str
+) -> None:
+    class Hasty(RangeAssignor):
+        name = "hasty"
+        protocols = (RebalanceProtocol.COOPERATIVE,)
+
+    async def test() -> None:
+        servers, group = ottla_broker.bootstrap_servers, new_group()
+        async with (
+            Driver(servers, group, assignors=[Hasty()]) as leader,
+            Driver(servers, group, assignors=[Hasty()]) as other,
+        ):
+            await create_topic(leader.network, ottla_topic, 2)
+            leader.subscribe(ottla_topic)
+            await leader.join()
+            other.subscribe(ottla_topic)
+            other.start_polling()
+            with pytest.raises(IllegalStateError, match="cooperative"):
+                await leader.poll_until(lambda: False)
 
     run(test)
