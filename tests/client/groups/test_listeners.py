@@ -11,6 +11,7 @@ from tests.client.groups.driving import Driver, create_topic, new_group, run, un
 
 from ottla import Broker
 from ottla.client.model import OffsetAndMetadata
+from ottla.client.state.membership import MemberState
 from ottla.core.assignors.model import Assignment, RebalanceProtocol
 from ottla.core.assignors.ranges import RangeAssignor
 from ottla.core.assignors.sticky import CooperativeStickyAssignor
@@ -103,6 +104,41 @@ def test_a_poll_that_is_cancelled_in_a_listener_has_given_up_all_the_same(
             member.subscriptions.listener = member.told
             await member.poll_until(lambda: member.has(2))
             assert member.told.calls == [("assigned", (0, 1))]
+
+    run(test)
+
+
+@pytest.mark.parametrize("when", ["revoked", "assigned"])
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+def test_a_listener_may_unsubscribe(
+    ottla_broker: Broker, ottla_topic: str, when: str, assignor: str
+) -> None:
+    class Leaving:
+        def __init__(self, member: Driver) -> None:
+            self.member = member
+
+        async def leave(self, partitions: Sequence[TopicPartition]) -> None:
+            self.member.subscriptions.listener = None
+            await self.member.member.unsubscribe()
+            self.member.subscriptions.unsubscribe()
+
+    async def test() -> None:
+        servers = ottla_broker.bootstrap_servers
+        async with Driver(servers, new_group(), assignors=[assignor]) as member:
+            await create_topic(member.network, ottla_topic, 2)
+            listener = Leaving(member)
+            setattr(listener, f"on_partitions_{when}", listener.leave)
+            member.subscribe(ottla_topic, listener=listener)
+            if when == "revoked":
+                await member.join()
+                if assignor == "cooperative-sticky":
+                    member.subscriptions.subscribe_topics(["another"], listener)
+                member.member.request_rejoin("a test")
+            await member.poll_until(lambda: not member.subscriptions.uses_group)
+            await member.step()
+            assert member.member.state is MemberState.UNJOINED
+            member.subscribe(ottla_topic)
+            await member.poll_until(lambda: member.has(2))
 
     run(test)
 

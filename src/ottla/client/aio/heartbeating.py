@@ -15,7 +15,7 @@ from ottla.client.state.backoff import Backoff
 from ottla.client.state.heartbeats import Heartbeats, Pulse
 from ottla.client.state.membership import Generation, Membership, Next
 from ottla.config.consumer import ConsumerConfig
-from ottla.errors import ErrorCode, FatalError, KafkaError, RetriableError, exception_for
+from ottla.errors import ErrorCode, KafkaError, RetriableError, exception_for
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 
 log = logging.getLogger("ottla.client.group")
@@ -74,7 +74,10 @@ class HeartbeatTask:
         self._beats.polled(self._now_ms())
         failure = self._failure
         if failure is not None:
-            if not isinstance(failure, FatalError):
+            is_fenced = (
+                isinstance(failure, KafkaError) and failure.code is ErrorCode.FENCED_INSTANCE_ID
+            )
+            if not is_fenced:
                 self._failure = None
                 self._changed.set()
             raise failure
