@@ -16,6 +16,7 @@ from ottla.client.security.failures import tls_failure
 from ottla.client.security.tls import tls_context
 from ottla.config.client import ClientConfig
 from ottla.errors import ErrorCode, KafkaError, exception_for
+from ottla.event_loop import addresses_of, name_of
 from ottla.model import Endpoint
 from ottla.wire.messages.api_versions import ApiVersionsResponse
 
@@ -92,18 +93,15 @@ class Opener:
         return reason
 
     async def _addresses(self, endpoint: Endpoint, node_id: int) -> list[Address]:
-        loop = asyncio.get_running_loop()
         try:
-            found = await loop.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+            found = await addresses_of(endpoint.host, endpoint.port)
         except OSError as error:
             why = f"the name {endpoint.host} is not known: {error.strerror}"
             raise _cannot_connect(why, endpoint) from error
-        addresses = dict.fromkeys(
-            Address(str(where[0]), endpoint.port, endpoint.host) for *_, where in found
-        )
+        addresses = [Address(ip, endpoint.port, endpoint.host) for ip in found]
         if node_id < 0 and self._config.client_dns_lookup == CANONICAL:
             return [await _canonical(address) for address in addresses]
-        return list(addresses)
+        return addresses
 
     async def _dial(self, endpoint: Endpoint, address: Address, node_id: int) -> Connection:
         def make() -> Connection:
@@ -142,9 +140,8 @@ class Opener:
 
 async def _canonical(address: Address) -> Address:
     """The address under its canonical name, which Kerberos and certificates may need."""
-    loop = asyncio.get_running_loop()
     try:
-        name, _ = await loop.getnameinfo((address.ip, address.port), socket.NI_NAMEREQD)
+        name = await name_of(address.ip, address.port)
     except OSError:
         return address
     return address._replace(server_name=name)
