@@ -45,6 +45,9 @@ from ottla.client.admin_model import (
     TransactionState,
     VersionRange,
 )
+from ottla.client.aio.group import (
+    RebalanceListener,
+)
 from ottla.client.blocking.admin import (
     Admin,
 )
@@ -53,6 +56,17 @@ from ottla.client.blocking.consumer import (
 )
 from ottla.client.blocking.producer import (
     Producer,
+)
+from ottla.client.delivery import (
+    RecordFuture,
+    SentRecords,
+)
+from ottla.client.health import (
+    ConsumerHealth,
+)
+from ottla.client.interceptors import (
+    ConsumerInterceptor,
+    ProducerInterceptor,
 )
 from ottla.client.model import (
     ConsumerGroupMetadata,
@@ -66,6 +80,13 @@ from ottla.client.model import (
     ProducerRecord,
     RecordMetadata,
 )
+from ottla.client.partitioners import (
+    Partitioner,
+)
+from ottla.client.serializers import (
+    Deserializer,
+    Serializer,
+)
 from ottla.client.state.metadata import (
     Cluster,
 )
@@ -78,12 +99,15 @@ from ottla.errors import (
     FatalError,
     IllegalStateError,
     KafkaError,
+    LogTruncationError,
     NoOffsetError,
+    OffsetOutOfRangeError,
     OttlaError,
     PartialFailureError,
     RetriableError,
     SerializationError,
     TimedOutError,
+    TlsError,
     WakeupError,
 )
 from ottla.model import (
@@ -111,10 +135,13 @@ __all__ = [
     "ConfigType",
     "Consumer",
     "ConsumerGroupMetadata",
+    "ConsumerHealth",
+    "ConsumerInterceptor",
     "ConsumerRecord",
     "ConsumerRecords",
     "CreatedTopic",
     "DeserializationError",
+    "Deserializer",
     "ElectionType",
     "EpochEnd",
     "ErrorCode",
@@ -130,6 +157,7 @@ __all__ = [
     "KafkaError",
     "ListedOffset",
     "LogDirDescription",
+    "LogTruncationError",
     "MemberDescription",
     "MemberToRemove",
     "NewPartitions",
@@ -138,21 +166,29 @@ __all__ = [
     "Node",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "OffsetOutOfRangeError",
     "OffsetSpec",
     "OttlaError",
     "PartialFailureError",
     "PartitionInfo",
     "PartitionReassignment",
+    "Partitioner",
     "Producer",
     "ProducerIdAndEpoch",
+    "ProducerInterceptor",
     "ProducerRecord",
     "ProducerState",
+    "RebalanceListener",
+    "RecordFuture",
     "RecordMetadata",
     "ReplicaInfo",
     "ResourceType",
     "RetriableError",
+    "SentRecords",
     "SerializationError",
+    "Serializer",
     "TimedOutError",
+    "TlsError",
     "TopicDescription",
     "TopicListing",
     "TopicPartition",

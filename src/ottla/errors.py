@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import Enum, IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 
 class Action(Enum):
@@ -422,22 +422,21 @@ class NoOffsetError(AbortableError):
 class OffsetOutOfRangeError(AbortableError):
     """Positions are outside what the partitions hold, and auto.offset.reset is none."""
 
+    what: ClassVar[str] = "The positions are out of range"
+
     def __init__(self, offsets: Mapping[tuple[str, int], int], message: str | None = None) -> None:
         self.offsets = dict(offsets)
         names = ", ".join(f"{_partition_text(p)} at {offset}" for p, offset in offsets.items())
-        reason = message or (
-            f"The positions are out of range: {names}. "
-            "Seek, or set auto.offset.reset to earliest or latest."
-        )
+        advice = "Seek, or set auto.offset.reset to earliest or latest."
+        reason = message or f"{self.what}: {names}. {advice}"
         super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, reason)
         self.args = (self.offsets, reason)
 
 
 class LogTruncationError(OffsetOutOfRangeError):
-    """Records that were read before are gone after a change of leaders (KIP-320).
+    """Records that were read are gone after a change of leaders (KIP-320); the logs agree up to `diverging_offsets`."""
 
-    `diverging_offsets` says up to where the logs agree, for those partitions where that is known.
-    """
+    what = "The log was truncated below the positions"
 
     def __init__(
         self,
@@ -445,14 +444,9 @@ class LogTruncationError(OffsetOutOfRangeError):
         diverging_offsets: Mapping[tuple[str, int], int],
         message: str | None = None,
     ) -> None:
-        names = ", ".join(f"{_partition_text(p)} at {offset}" for p, offset in offsets.items())
-        reason = message or (
-            f"The log was truncated below the positions: {names}. "
-            "Seek, or set auto.offset.reset to earliest or latest."
-        )
-        super().__init__(offsets, reason)
+        super().__init__(offsets, message)
         self.diverging_offsets = dict(diverging_offsets)
-        self.args = (self.offsets, self.diverging_offsets, reason)
+        self.args = (self.offsets, self.diverging_offsets, self.message)
 
 
 class PartialFailureError(KafkaError):

@@ -1,4 +1,4 @@
-"""As much of Redis as an example needs: hashes, WATCH, MULTI and EXEC, over its protocol RESP 2 on 127.0.0.1."""
+"""As much of Redis as an example needs: hashes, WATCH, MULTI and EXEC, over RESP 2 and 3 on 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ class _Connection(socketserver.StreamRequestHandler):
 
     def setup(self) -> None:
         super().setup()
+        self.protocol = 2
         self.queued: list[list[bytes]] | None = None
         self.watched: dict[bytes, int] = {}
 
@@ -25,7 +26,7 @@ class _Connection(socketserver.StreamRequestHandler):
             command = [self._read_string() for _ in range(int(header[1:]))]
             with self.server.lock:
                 answer = self._answer(command)
-            self.wfile.write(encode(answer))
+            self.wfile.write(encode(answer, self.protocol))
 
     def _read_string(self) -> bytes:
         size = int(self.rfile.readline()[1:])
@@ -34,6 +35,9 @@ class _Connection(socketserver.StreamRequestHandler):
 
     def _answer(self, command: list[bytes]) -> object:
         name = command[0].decode().lower()
+        if name == "hello":
+            self.protocol = int(command[1])
+            return {b"proto": self.protocol}
         if name == "multi":
             self.queued = []
             return True
@@ -69,12 +73,9 @@ class SmallRedis(socketserver.ThreadingTCPServer):
         self.lock = threading.Lock()
         self.hashes: dict[bytes, dict[bytes, bytes]] = {}
         self.versions: dict[bytes, int] = {}
-        self.refuses = 0
         self.commands: dict[str, Callable[..., object]] = {
             "hget": lambda key, field: self.hashes.get(key, {}).get(field),
-            "hgetall": lambda key: [
-                part for pair in self.hashes.get(key, {}).items() for part in pair
-            ],
+            "hgetall": lambda key: dict(self.hashes.get(key, {})),
             "hset": self._set,
             "hincrby": self._increase,
             "client": lambda *words: True,
@@ -110,18 +111,22 @@ class SmallRedis(socketserver.ThreadingTCPServer):
         self.server_close()
 
 
-def encode(answer: object) -> bytes:
-    """An answer in RESP 2."""
+def encode(answer: object, protocol: int) -> bytes:
+    """An answer as it travels."""
     if answer is True:
         return b"+OK\r\n"
     if answer is QUEUED:
         return b"+QUEUED\r\n"
     if answer is None:
-        return b"*-1\r\n"
+        return b"_\r\n" if protocol == 3 else b"$-1\r\n"
     if isinstance(answer, int):
         return b":%d\r\n" % answer
     if isinstance(answer, bytes):
         return b"$%d\r\n%s\r\n" % (len(answer), answer)
+    if isinstance(answer, dict):
+        parts = [encode(part, protocol) for pair in answer.items() for part in pair]
+        head = b"%%%d\r\n" % len(answer) if protocol == 3 else b"*%d\r\n" % len(parts)
+        return head + b"".join(parts)
     if isinstance(answer, list):
-        return b"*%d\r\n" % len(answer) + b"".join(map(encode, answer))
+        return b"*%d\r\n" % len(answer) + b"".join(encode(part, protocol) for part in answer)
     return b"-ERR unknown command '%s'\r\n" % str(answer).encode()

@@ -35,14 +35,16 @@ CLIENTS_IN_TURN = _in_turn(
         "ottla-range",
         "ottla-cooperative",
         "confluent-range",
-        "confluent-roundrobin",
         "confluent-cooperative",
         "kafka-python",
         "aiokafka",
     ],
     [
+        "confluent-roundrobin",
         "ottla-roundrobin",
         "ottla-sticky",
+        "ottla-aio",
+        "ottla-aio-cooperative",
         "java-range",
         "java-cooperative",
         "kafka-python-cooperative",
@@ -130,7 +132,9 @@ def fenced_client(request: pytest.FixtureRequest) -> Client:
 @pytest.fixture
 def mixed_clients(request: pytest.FixtureRequest) -> list[Client]:
     """Clients of all libraries that are here, with the assignor that all of them have."""
-    found = [CLIENTS[name] for name in ("ottla-range", "confluent-range", "kafka-python")]
+    found = [
+        CLIENTS[name] for name in ("ottla-range", "ottla-aio", "confluent-range", "kafka-python")
+    ]
     found.append(replace(CLIENTS["aiokafka"], assignor="range"))
     if java_is_here():
         command = request.getfixturevalue("java_command")

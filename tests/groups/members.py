@@ -45,6 +45,8 @@ CLIENTS = {
     "ottla-roundrobin": Client(_python("ottla_worker"), "roundrobin"),
     "ottla-sticky": Client(_python("ottla_worker"), "sticky"),
     "ottla-cooperative": Client(_python("ottla_worker"), "cooperative-sticky", True),
+    "ottla-aio": Client(_python("ottla_aio_worker"), "range"),
+    "ottla-aio-cooperative": Client(_python("ottla_aio_worker"), "cooperative-sticky", True),
     "confluent-range": Client(_python("confluent_worker"), "range"),
     "confluent-roundrobin": Client(_python("confluent_worker"), "roundrobin"),
     "confluent-cooperative": Client(_python("confluent_worker"), "cooperative-sticky", True),

@@ -104,7 +104,8 @@ def clients(request: pytest.FixtureRequest) -> list[Client]:
     if request.param == "eager":
         found: list[Client] = request.getfixturevalue("mixed_clients")
         return found
-    return [CLIENTS["ottla-cooperative"], CLIENTS["confluent-cooperative"]]
+    names = ["ottla-cooperative", "ottla-aio-cooperative", "confluent-cooperative"]
+    return [CLIENTS[name] for name in names]
 
 
 @pytest.mark.campaign

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla import Broker, Consumer, Producer
+from ottla import Broker, Consumer, Producer, TopicPartition
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 COUNT = 100
@@ -88,7 +88,7 @@ def test_a_crash_neither_loses_nor_repeats_with_transactions(
     ) as consumer:
         consumer.assign([("sink", 0)])
         consumer.seek_to_beginning()
-        end = consumer.end_offsets()[("sink", 0)]
+        end = consumer.end_offsets()[TopicPartition("sink", 0)]
         while consumer.position(("sink", 0)) < end:
             copied.update(record.value.decode() for record in consumer.poll(1.0))
     assert copied == Counter(dict.fromkeys(sent, 1))

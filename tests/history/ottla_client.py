@@ -123,7 +123,7 @@ class OttlaConsumer(GroupConsumer):
 
     def begin(self, offsets: dict[Place, int]) -> None:
         if not self._consumer.subscription():
-            self._consumer.assign([tuple(place) for place in offsets])
+            self._consumer.assign([ottla.TopicPartition(*place) for place in offsets])
         self.seek(offsets)
 
     def poll(self, wait_seconds: float) -> list[Polled]:
@@ -138,7 +138,7 @@ class OttlaConsumer(GroupConsumer):
 
     def committed(self, places: Sequence[Place], seconds: float) -> dict[Place, int]:
         try:
-            found = self._consumer.committed([tuple(place) for place in places])
+            found = self._consumer.committed([ottla.TopicPartition(*place) for place in places])
         except ottla.KafkaError as error:
             raise NotNowError from error
         offsets = {place: found.get(ottla.TopicPartition(*place)) for place in places}
@@ -146,7 +146,7 @@ class OttlaConsumer(GroupConsumer):
 
     def seek(self, offsets: dict[Place, int]) -> None:
         for place, offset in offsets.items():
-            self._consumer.seek(tuple(place), offset)
+            self._consumer.seek(ottla.TopicPartition(*place), offset)
 
     def assignment(self) -> list[Place]:
         return [Place(*one) for one in self._consumer.assignment()]

@@ -6,7 +6,7 @@ faces wait, by blocking or on the loop. A record that needs no waiting takes the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from time import time_ns
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -14,20 +14,19 @@ from ottla.client.delivery import RecordFuture, SentRecords, size_of
 from ottla.client.interceptors import ProducerInterceptors
 from ottla.client.model import Headers, ProducerRecord, RecordMetadata
 from ottla.client.partitioners import DefaultPartitioner, Partitioner, StickyPartitioner
+from ottla.client.record_sizes import read_headers, record_bound_bytes
 from ottla.client.serializers import BytesSerializer, Serializer
-from ottla.client.state.accumulator import Accumulator, Many, PartitionQueue
+from ottla.client.state.accumulator import Accumulator
 from ottla.client.state.memory import Reservation
 from ottla.client.state.metadata import Cluster
+from ottla.client.state.partition_queue import Many, PartitionQueue
 from ottla.client.state.producer_batch import OnDelivery, ProducerBatch
 from ottla.client.state.sticky import Sticky
 from ottla.errors import ErrorCode, KafkaError, SerializationError, exception_for
 from ottla.model import TopicPartition
 from ottla.records.batch import HEADER_BYTES
 from ottla.records.client_kernel import COMPILED, partition_of_key, partitions_of_keys
-from ottla.records.record import Header
 
-# A record's length, attributes, timestamp and offset delta, and the number of headers, at most (as Kafka counts).
-_RECORD_OVERHEAD_BYTES: Final = 21
 # The compiled builder takes a record without letting other threads run, the pure one does not.
 _IS_ATOMIC: Final = COMPILED
 
@@ -471,39 +470,3 @@ class _Wake:
 
 def _now() -> int:
     return time_ns() // 1_000_000
-
-
-def read_headers(headers: Any) -> Headers:
-    """Headers as pairs: they may be given as a dict, or as any sequence of pairs."""
-    if headers is None or headers == ():
-        return ()
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
-    read = tuple((name, value) for name, value in pairs)
-    for name, value in read:
-        if not isinstance(name, str) or not (value is None or isinstance(value, bytes)):
-            raise SerializationError(
-                f"a header is a name (str) with a value (bytes or None), not {(name, value)!r}"
-            )
-    return read
-
-
-def record_bound_bytes(key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> int:
-    """How many bytes a batch of this record alone takes at most, as Kafka counts them."""
-    size_bytes = HEADER_BYTES + _RECORD_OVERHEAD_BYTES
-    for field in (key, value):
-        if field is None:
-            size_bytes += 1
-        else:
-            size_bytes += _varint_bytes(len(field)) + len(field)
-    size_bytes += _varint_bytes(len(headers))
-    for name, header_value in headers:
-        name_bytes = len(name.encode("utf-8", "surrogateescape"))
-        size_bytes += _varint_bytes(name_bytes) + name_bytes
-        size_bytes += (
-            1 if header_value is None else _varint_bytes(len(header_value)) + len(header_value)
-        )
-    return size_bytes
-
-
-def _varint_bytes(number: int) -> int:
-    return max(1, ((number << 1).bit_length() + 6) // 7)

@@ -19,6 +19,7 @@ class Program:
     def __init__(self, text: str, *args: str) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-W", "error", "-c", textwrap.dedent(text), *args],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -29,6 +30,12 @@ class Program:
         """What it prints next; empty when it has ended."""
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
+
+    def go_on(self) -> None:
+        """Gives it the line that it waits for."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
 
     def interrupt(self) -> None:
         """Ctrl-C."""

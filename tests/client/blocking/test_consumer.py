@@ -40,14 +40,19 @@ def make(broker: Broker) -> Any:
 Make = Callable[..., Consumer]
 
 
-def poll_until(consumer: Consumer, is_done: Callable[[], bool]) -> list[bytes]:
+def poll_until(consumer: Consumer, is_done: Callable[[], bool]) -> list[Any]:
     """Polls until something is so; the values that came."""
     deadline = time.monotonic() + WAIT_SECONDS
-    values: list[bytes] = []
+    values: list[Any] = []
     while not is_done():
         assert time.monotonic() < deadline, "it did not come about"
         values += [record.value for record in consumer.poll(0.1)]
     return values
+
+
+def repeat_until(deadline: float, call: Callable[[], object]) -> None:
+    while time.monotonic() < deadline:
+        call()
 
 
 class Listener:
@@ -196,10 +201,10 @@ def test_another_thread_is_refused_while_one_polls(make: Make, fill: Fill) -> No
     thread.start()
     deadline = time.monotonic() + WAIT_SECONDS
     try:
-        for call in (consumer.position, consumer.close):
+        calls: list[Callable[[], object]] = [consumer.assignment, consumer.close]
+        for call in calls:
             with pytest.raises(IllegalStateError, match="another task or thread"):
-                while time.monotonic() < deadline:
-                    consumer.pause() if call == consumer.position else call()
+                repeat_until(deadline, call)
     finally:
         consumer.wakeup()
         thread.join(WAIT_SECONDS)
@@ -306,17 +311,21 @@ def test_a_consumer_that_is_forgotten_warns_leaves_its_group_and_commits_nothing
     topic = fill(10)
     group = "g-" + topic
     told: list[str] = []
-    consumer = Consumer(
-        bootstrap_servers=broker.bootstrap_servers, group_id=group, auto_offset_reset="earliest"
-    )
-    consumer.subscribe([topic], listener=Listener(lambda what, partitions: told.append(what)))
-    values = poll_until(consumer, lambda: bool(consumer.assignment()))
-    values += poll_until(consumer, lambda: consumer.position((topic, 0)) == 10)
-    (thread,) = [each for each in threading.enumerate() if each.name.startswith("consumer ")]
-    assert members_of(broker, group) == 1
+
+    def use_and_forget() -> threading.Thread:
+        consumer = Consumer(
+            bootstrap_servers=broker.bootstrap_servers, group_id=group, auto_offset_reset="earliest"
+        )
+        consumer.subscribe([topic], listener=Listener(lambda what, partitions: told.append(what)))
+        poll_until(consumer, lambda: bool(consumer.assignment()))
+        poll_until(consumer, lambda: consumer.position((topic, 0)) == 10)
+        assert members_of(broker, group) == 1
+        (thread,) = [each for each in threading.enumerate() if each.name.startswith("consumer ")]
+        return thread
+
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        del consumer
+        thread = use_and_forget()
         gc.collect()
     assert [str(each.message) for each in caught] == [f"unclosed {thread.name}"]
     thread.join(WAIT_SECONDS)

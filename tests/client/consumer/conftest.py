@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.broker.requests import batch_of, create, fill, produce
+from tests.broker.requests import batch_of, create, eventually, fetch, fill, produce
+from tests.groups.brokers import Running, one_node
 
-from ottla import Broker
 from ottla.client.aio.consumer import Consumer
 from ottla.client.model import ConsumerRecord
 from ottla.client.raw import RawConnection
+from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
 
 WAIT_SECONDS = 20.0
@@ -35,14 +36,21 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 class Stage:
     """A topic at a broker, and consumers for it."""
 
-    def __init__(self, broker: Broker, connection: RawConnection, topic: str) -> None:
+    def __init__(self, broker: Running, connection: RawConnection, topic: str) -> None:
         self.broker = broker
         self.connection = connection
         self.topic = topic
 
     def create(self, partitions: int = 1, **configs: str) -> list[TopicPartition]:
         create(self.connection, self.topic, partitions=partitions, config=configs)
-        return [TopicPartition(self.topic, n) for n in range(partitions)]
+        found = [TopicPartition(self.topic, n) for n in range(partitions)]
+        # Kafka leads the partitions a moment after it has answered.
+        assert eventually(lambda: all(self._is_led(partition) for partition in found))
+        return found
+
+    def _is_led(self, partition: TopicPartition) -> bool:
+        data = fetch(self.connection, partition.topic, 0, partition=partition.partition)
+        return data.error_code == ErrorCode.NONE
 
     def fill(self, *values: bytes, partition: int = 0) -> list[int]:
         """A batch for each value."""
@@ -51,7 +59,9 @@ class Stage:
     def fill_batch(self, *values: bytes, partition: int = 0, **options: Any) -> int:
         """One batch of all values; the offset of the first."""
         data = batch_of(*values, **options)
-        return produce(self.connection, self.topic, data, partition=partition).base_offset
+        written = produce(self.connection, self.topic, data, partition=partition)
+        assert written.error_code == ErrorCode.NONE, written
+        return written.base_offset
 
     def consumer(self, **options: Any) -> Consumer:
         # A fetch that waits at the broker holds up those after a seek.
@@ -60,10 +70,17 @@ class Stage:
         return Consumer(bootstrap_servers=self.broker.bootstrap_servers, **options)
 
 
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Ottla; with OTTLA_TEST_BROKER=kafka it is Apache Kafka, which shows that the tests are right."""
+    with one_node(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
 @pytest.fixture
-def stage(ottla_broker: Broker, ottla_topic: str) -> Iterator[Stage]:
-    with RawConnection(ottla_broker.bootstrap_servers) as connection:
-        yield Stage(ottla_broker, connection, ottla_topic)
+def stage(broker: Running, ottla_topic: str) -> Iterator[Stage]:
+    with RawConnection(broker.bootstrap_servers) as connection:
+        yield Stage(broker, connection, ottla_topic)
 
 
 async def read(

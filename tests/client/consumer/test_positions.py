@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 from tests.broker.requests import batch_of, delete, delete_records, produce, records_of
 from tests.client.consumer.conftest import Stage, nothing_comes, read, run, values
+from tests.groups.brokers import WHICH
 
 from ottla.client.model import OffsetAndMetadata, OffsetAndTimestamp
 from ottla.errors import (
@@ -128,8 +129,9 @@ def test_seeks_go_to_offsets_beginnings_and_ends(stage: Stage) -> None:
             await consumer.assign(partitions)
             consumer.seek((stage.topic, 0), 2)
             assert await consumer.position(partition) == 2
-            assert await values(consumer, 1) == [b"c"]
-            consumer.seek(partition, OffsetAndMetadata(1, "why", 1))
+            (last,) = await read(consumer, 1)
+            assert last.value == b"c"
+            consumer.seek(partition, OffsetAndMetadata(1, "why", last.leader_epoch))
             assert await values(consumer, 2) == [b"b", b"c"]
             consumer.seek_to_beginning()
             assert await consumer.position(partition) == 0
@@ -145,6 +147,8 @@ def test_a_committed_epoch_that_the_log_does_not_have_is_noticed(stage: Stage) -
     async def test() -> None:
         partitions = stage.create()
         stage.fill(b"a", b"b", b"c")
+        if WHICH != "ottla":
+            pytest.skip("there is no epoch before the first one of a topic of Kafka's")
         # As if somebody had read up to 2 under a leader of epoch 0, whose log this leader has not got.
         lost = OffsetAndMetadata(2, "", 0)
         async with stage.consumer() as consumer:

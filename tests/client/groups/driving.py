@@ -11,6 +11,7 @@ from typing import Any
 
 from ottla.client.aio.classic_group import ClassicMember
 from ottla.client.aio.network import Network
+from ottla.client.metrics import Metrics
 from ottla.client.state.membership import MemberState
 from ottla.client.state.positions import RESET_EARLIEST, FetchPosition
 from ottla.client.state.subscriptions import SubscriptionState
@@ -68,10 +69,17 @@ class Driver:
         self.network = Network(self.config)
         self.subscriptions = SubscriptionState(RESET_EARLIEST)
         self.told = Told()
+        self.metrics = Metrics()
         self.woken = asyncio.Event()
         chosen = [ASSIGNORS[each]() if isinstance(each, str) else each for each in assignors]
         self.member = ClassicMember(
-            self.network, self.config, self.subscriptions, chosen, self.told, self.woken.set
+            self.network,
+            self.config,
+            self.subscriptions,
+            chosen,
+            self.told,
+            self.woken.set,
+            self.metrics,
         )
         self._polling: asyncio.Task[None] | None = None
 

@@ -6,6 +6,7 @@ import pytest
 from tests.client.groups.driving import Driver, add_partitions, create_topic, new_group, run, until
 
 from ottla import Broker
+from ottla.client.model import OffsetAndMetadata
 from ottla.model import TopicPartition
 
 
@@ -101,5 +102,30 @@ def test_what_a_member_had_goes_to_others_when_it_leaves(
                 await goes.poll_until(lambda: goes.has(1) and stays.has(1))
             assert goes.told.calls[-1][0] == "revoked"
             await until(lambda: stays.has(2))
+
+    run(test)
+
+
+def test_rebalances_heartbeats_and_commits_are_counted(
+    ottla_broker: Broker, ottla_topic: str
+) -> None:
+    async def test() -> None:
+        async with Driver(ottla_broker.bootstrap_servers, new_group()) as member:
+            before = member.metrics.snapshot()
+            assert before["rebalance-total"] == 0
+            await create_topic(member.network, ottla_topic, 1)
+            member.subscribe(ottla_topic)
+            await member.join()
+            await member.poll_until(lambda: member.metrics.snapshot()["heartbeat-total"] > 1)
+            await member.member.commit({member.assigned[0]: OffsetAndMetadata(1)})
+            found = member.metrics.snapshot()
+            # The first attempt was without a member id.
+            assert found["failed-rebalance-total"] == 1
+            assert found["rebalance-total"] == 1
+            assert found["join-total"] == 2
+            assert found["sync-total"] == 1
+            assert found["commit-total"] == 1
+            assert 0 <= found["last-heartbeat-seconds-ago"] < 5
+            assert found["partition-assigned-latency-max"] >= 0
 
     run(test)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.client.groups.driving import Driver, create_topic, new_group, run, until
+from tests.client.groups.driving import Driver, add_partitions, create_topic, new_group, run, until
 
 from ottla import Broker
 from ottla.client.model import OffsetAndMetadata
@@ -125,6 +125,27 @@ def test_a_static_member_keeps_its_partitions_over_a_restart(
                 metadata = after.member.group_metadata()
                 assert metadata.generation_id == generation
                 assert metadata.group_instance_id == "one"
+
+    run(test)
+
+
+def test_a_static_leader_that_came_back_goes_on_watching_its_topics(
+    ottla_broker: Broker, ottla_topic: str
+) -> None:
+    async def test() -> None:
+        servers, group = ottla_broker.bootstrap_servers, new_group()
+        async with Driver(servers, group, group_instance_id="one") as before:
+            await create_topic(before.network, ottla_topic, 1)
+            before.subscribe(ottla_topic)
+            await before.join()
+            generation = before.member.group_metadata().generation_id
+        options: dict[str, Any] = {"group_instance_id": "one", "metadata_max_age_ms": 100}
+        async with Driver(servers, group, **options) as after:
+            after.subscribe(ottla_topic)
+            await after.join()
+            assert after.member.group_metadata().generation_id == generation
+            await add_partitions(after.network, ottla_topic, 3)
+            await after.poll_until(lambda: after.has(3))
 
     run(test)
 

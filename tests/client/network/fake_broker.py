@@ -9,6 +9,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ottla.client.aio.network import Network
@@ -245,7 +246,10 @@ QUICK: Mapping[str, object] = {
 
 def config_for(*addresses: str, **options: object) -> ClientConfig:
     """A configuration with short pauses."""
-    given = {name.replace("_", "."): value for name, value in options.items()}
+    given = {
+        name.replace("_", "."): str(value) if isinstance(value, Path) else value
+        for name, value in options.items()
+    }
     return read_client_config(
         ClientConfig, {"bootstrap.servers": ",".join(addresses), **QUICK, **given}, {}
     )

@@ -25,7 +25,7 @@ from ottla.wire.messages.produce import (
     LeaderIdAndEpoch,
 )
 
-QUICK = {"retry_backoff_ms": 10, "retry_backoff_max_ms": 20, "linger_ms": 0}
+QUICK: dict[str, Any] = {"retry_backoff_ms": 10, "retry_backoff_max_ms": 20, "linger_ms": 0}
 
 
 def sent_sequences(meddler: Meddler, topic: str) -> list[tuple[int, int]]:
@@ -140,7 +140,9 @@ def test_batch_that_is_too_large_for_the_broker_is_split(
                 topic,
                 value,
                 partition=0,
-                on_delivery=lambda metadata, error: delivered.append(metadata.offset),
+                on_delivery=lambda metadata, _: delivered.append(
+                    metadata.offset if metadata else -1
+                ),
             )
             for value in numbers(100)
         ]
@@ -229,7 +231,7 @@ def test_delivery_timeout_fails_records_in_flight_and_the_next_ones_are_written_
         meddler.on("Produce", hold=hold, times=2)
         lost = producer.send(topic, b"slow", partition=0)
         started = time.monotonic()
-        with pytest.raises(TimedOutError, match="delivery.timeout.ms"):
+        with pytest.raises(TimedOutError, match=r"delivery\.timeout\.ms"):
             lost.result(10)
         assert 0.2 < time.monotonic() - started < 5
         hold.set()

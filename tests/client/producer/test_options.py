@@ -199,11 +199,11 @@ def test_acks(meddler: Meddler, servers: str, topic: str, acks: str, number: int
     with ottla.Producer(bootstrap_servers=servers, acks=acks, linger_ms=0) as producer:
         place = producer.send(topic, b"x", partition=0).result(10)
         assert place.offset == (-1 if number == 0 else 0)
-        assert {r.message.acks for r in meddler.seen("Produce")} == {number}
     deadline = time.monotonic() + 5
     while values_of(servers, topic) != [b"x"]:
         assert time.monotonic() < deadline
         time.sleep(0.01)
+    assert {r.message.acks for r in meddler.seen("Produce")} == {number}
 
 
 def test_idempotence_numbers_batches(servers: str, topic: str) -> None:
@@ -246,15 +246,19 @@ def test_topics_that_are_not_used_are_forgotten(meddler: Meddler, servers: str, 
     ) as producer:
         producer.send(topic, b"x").result(10)
         metadata = producer._async._network.metadata
-        assert metadata.wanted == (topic,)
+
+        def wanted() -> tuple[str, ...]:
+            return metadata.wanted
+
+        assert wanted() == (topic,)
         # As if the time had passed.
         metadata._wanted[topic] -= 6000
         deadline = time.monotonic() + 5
-        while metadata.wanted or topic in producer._writer.topics:
+        while wanted() or topic in producer._writer.topics:
             assert time.monotonic() < deadline
             time.sleep(0.01)
         producer.send(topic, b"y").result(10)
-        assert metadata.wanted == (topic,)
+        assert wanted() == (topic,)
 
 
 def test_keys_can_be_ignored(servers: str, topic: str) -> None:
@@ -290,28 +294,30 @@ def test_records_without_a_key_prefer_partitions_with_short_queues(
 
 def test_records_without_a_key_avoid_brokers_that_take_nothing(ottla_topic: str) -> None:
     """partitioner.availability.timeout.ms: a leader that cannot be reached gets no more of them for a while."""
-    with ottla.Broker(nodes=2, num_partitions=2) as broker:
-        with ottla.Producer(
+    with (
+        ottla.Broker(nodes=2, num_partitions=2) as broker,
+        ottla.Producer(
             bootstrap_servers=broker.bootstrap_servers,
             batch_size=0,
             linger_ms=0,
             partitioner_availability_timeout_ms=1,
             max_in_flight_requests_per_connection=1,
-        ) as producer:
-            for partition in (0, 1):
-                producer.send(ottla_topic, b"x", partition=partition).result(10)
-            slow = broker.leader_of(ottla_topic, 0)
-            assert broker.leader_of(ottla_topic, 1) != slow
-            connection = producer._async._network.connection_now(slow)
-            assert connection is not None
-            # As if the broker had asked for a pause (KIP-219).
-            connection.throttled_until = time.monotonic() + 1000
-            for _ in range(3):
-                producer.send(ottla_topic, b"x", partition=0)
-                time.sleep(0.01)
-            used = [producer.send(ottla_topic, b"y").result(1).partition for _ in range(20)]
-            assert used == [1] * 20
-            connection.throttled_until = 0.0
+        ) as producer,
+    ):
+        for partition in (0, 1):
+            producer.send(ottla_topic, b"x", partition=partition).result(10)
+        slow = broker.leader_of(ottla_topic, 0)
+        assert broker.leader_of(ottla_topic, 1) != slow
+        connection = producer._async._network.connection_now(slow)
+        assert connection is not None
+        # As if the broker had asked for a pause (KIP-219).
+        connection.throttled_until = time.monotonic() + 1000
+        for _ in range(3):
+            producer.send(ottla_topic, b"x", partition=0)
+            time.sleep(0.01)
+        used = [producer.send(ottla_topic, b"y").result(1).partition for _ in range(20)]
+        assert used == [1] * 20
+        connection.throttled_until = 0.0
 
 
 def test_client_id_names_the_producer(meddler: Meddler, servers: str, topic: str) -> None:
@@ -342,3 +348,25 @@ def test_metrics_have_kafkas_names(servers: str, topic: str) -> None:
     assert metrics["record-send-total"] == 1
     assert metrics["batch-size-avg"] > 100
     assert metrics["buffer-available-bytes"] == metrics["buffer-total-bytes"]
+
+
+def test_what_gave_way_is_said_once(
+    servers: str, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", "ottla.client"):
+        send_all(servers, topic, [b"x"], acks="1")
+    said = [record for record in caplog.records if "enable.idempotence" in record.message]
+    assert len(said) == 1
+
+
+def test_closing_does_not_lose_what_nobody_answers(ottla_broker: ottla.Broker, topic: str) -> None:
+    """With acks=0 a record is done when it is written to the connection; that has to be sent all the same."""
+    servers = ottla_broker.bootstrap_servers
+    with ottla.Producer(bootstrap_servers=servers, acks=0, batch_size=100_000) as producer:
+        producer.partitions_for(topic)
+        for _ in range(300):
+            producer.send(topic, b"x" * 50_000, partition=0)
+    deadline = time.monotonic() + 10
+    while len(values_of(servers, topic)) < 300:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

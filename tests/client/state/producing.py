@@ -1,12 +1,13 @@
-"""A world for the producer's state: a broker that keeps Kafka's rules, and a network that does not keep its promises."""
+"""A world for the producer's state: a broker that keeps Kafka's rules, and a network that loses things."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from random import Random
 
-from ottla.client.state.accumulator import Accumulator, AccumulatorSettings
+from ottla.client.state.accumulator import Accumulator
 from ottla.client.state.backoff import Backoff
+from ottla.client.state.partition_queue import AccumulatorSettings
 from ottla.client.state.producer_batch import ProducerBatch, ProducerIdentity
 from ottla.client.state.sequences import Sequences
 from ottla.errors import AbortableError, ErrorCode, TimedOutError
@@ -190,17 +191,20 @@ class World:
             if self.random.random() < self.trouble * 0.1 and code is ErrorCode.NONE:
                 # The leader moved after it wrote the batch.
                 code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        if sent.is_lost or sent.is_answer_lost:
-            # All that follow on the connection are written, if they got there, and nobody hears of it.
-            for each in (sent, *self.wire):
-                if each is not sent and not each.is_lost:
-                    self.broker.produce(
-                        each.identity, each.first, each.batch.record_count, each.batch.order
-                    )
-                self._judge(each.batch, ErrorCode.NETWORK_EXCEPTION, -1)
-            self.wire.clear()
-        else:
+        if not (sent.is_lost or sent.is_answer_lost):
             self._judge(sent.batch, code, offset)
+            return
+        # What follows on the connection is written up to the first that is lost, and nobody hears of it.
+        is_broken = sent.is_lost
+        for each in self.wire:
+            is_broken = is_broken or each.is_lost
+            if not is_broken:
+                self.broker.produce(
+                    each.identity, each.first, each.batch.record_count, each.batch.order
+                )
+        for each in (sent, *self.wire):
+            self._judge(each.batch, ErrorCode.NETWORK_EXCEPTION, -1)
+        self.wire.clear()
 
     def _judge(self, batch: ProducerBatch, code: ErrorCode, offset: int) -> None:
         if code is ErrorCode.NONE:

@@ -1,8 +1,7 @@
-"""A member of a group with Ottla's own client."""
+"""A member of a group with Ottla's own client, the blocking one."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
 
@@ -14,7 +13,7 @@ from tests.groups.workers.reporting import (
     Reporter,
 )
 
-from ottla.client.aio.consumer import Consumer
+from ottla import Consumer
 from ottla.errors import KafkaError
 from ottla.model import TopicPartition
 
@@ -50,38 +49,38 @@ class Worker:
     def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
         self.reporter.assigned(_places(partitions), self.identity)
 
-    async def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        await self.commit()
+    def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        self.commit()
         self.reporter.revoked(_places(partitions), self.identity)
 
     def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
         self.reporter.lost(_places(partitions), self.identity)
 
-    async def commit(self) -> None:
+    def commit(self) -> None:
         offsets = dict(self.reporter.pending)
         if not offsets:
             return
         who, began = self.identity, time.monotonic()
         try:
-            await self.consumer.commit(dict(offsets.items()))
+            self.consumer.commit(dict(offsets.items()))
         except KafkaError as failure:
             self.reporter.commit_failed(offsets, who, began, failure.name, self.identity)
         else:
             self.reporter.committed(offsets, who, began)
 
-    async def run(self) -> None:
+    def run(self) -> None:
         options = self.reporter.options
         wanted = f"^{options['pattern']}" if "pattern" in options else self.reporter.topics
-        await self.consumer.subscribe(wanted, self)
+        self.consumer.subscribe(wanted, self)
         while not self.reporter.is_leaving:
-            for record in await self.consumer.poll(POLL_SECONDS):
+            for record in self.consumer.poll(POLL_SECONDS):
                 place = record.topic, record.partition
                 self.reporter.record(place, record.offset, record.value, self.identity)
-            await asyncio.sleep(self.reporter.commit_delay_seconds)
-            await self.commit()
-        await self.commit()
+            time.sleep(self.reporter.commit_delay_seconds)
+            self.commit()
+        self.commit()
         # Closing revokes, which reports.
-        await self.consumer.close()
+        self.consumer.close()
         self.reporter.left()
 
 
@@ -89,9 +88,5 @@ def _places(partitions: Sequence[TopicPartition]) -> list[Place]:
     return [(one.topic, one.partition) for one in partitions]
 
 
-async def main() -> None:
-    await Worker(Reporter()).run()
-
-
 if __name__ == "__main__":
-    asyncio.run(main())
+    Worker(Reporter()).run()

@@ -16,6 +16,8 @@ from ottla.client.aio.listening import ListenerCalls
 from ottla.client.aio.network import Network
 from ottla.client.aio.topic_watch import TopicWatch
 from ottla.client.aio.user_code import call_user
+from ottla.client.group_metrics import GroupMetrics
+from ottla.client.metrics import Metrics
 from ottla.client.model import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.state.group_offsets import Offsets
 from ottla.client.state.leading import (
@@ -52,6 +54,7 @@ class ClassicMember(GroupMember):
         assignors: Sequence[Assignor],
         interceptors: CommitInterceptors,
         wake: Wake,
+        metrics: Metrics,
     ) -> None:
         assert config.group_id is not None
         self._group_id = config.group_id
@@ -63,7 +66,8 @@ class ClassicMember(GroupMember):
         self._wake = wake
         self._loop = asyncio.get_running_loop()
         self._membership = Membership(config.group_instance_id)
-        self._link = CoordinatorLink(network, self._group_id, wake)
+        self._metrics = GroupMetrics(metrics)
+        self._link = CoordinatorLink(network, self._group_id, self._metrics, wake)
         self._commits = Commits(
             *(network, self._link, self._membership, subscriptions, config, interceptors, wake)
         )
@@ -71,7 +75,7 @@ class ClassicMember(GroupMember):
             *(config, network.retry, self._link, self._membership, self._left_alone, wake)
         )
         self._topics = TopicWatch(network, config, subscriptions, wake)
-        self._listener = ListenerCalls(subscriptions)
+        self._listener = ListenerCalls(subscriptions, self._metrics)
         self._group_metadata = ConsumerGroupMetadata(
             self._group_id, group_instance_id=config.group_instance_id
         )
@@ -82,6 +86,7 @@ class ClassicMember(GroupMember):
         self._prepare_end_ms: float | None = None
         self._joined_subscription: frozenset[str] | None = None
         self._assigned_from: Mapping[str, Racks] | None = None
+        self._topics_changed = False
         self._alarm: asyncio.TimerHandle | None = None
         self._fatal: FatalError | None = None
         self._closed = False
@@ -120,7 +125,6 @@ class ClassicMember(GroupMember):
         """Do what there is to do now, without waiting for the network."""
         await self._commits.run_callbacks()
         if self._subscriptions.uses_group:
-            self._topics.follow()
             # First of all, so that a coordinator that cannot be found is not taken for a user who is away.
             self._heartbeats.polled()
             if self._fatal is not None:
@@ -154,8 +158,10 @@ class ClassicMember(GroupMember):
     def _rejoin_needed(self) -> bool:
         if self._attempt is not None:
             return True
-        if not self._membership.rejoin_needed:
-            self._topics.follow()
+        if self._topics.follow():
+            self._topics_changed = True
+        if self._topics_changed and not self._membership.rejoin_needed:
+            self._topics_changed = False
             joined, topics = self._joined_subscription, self._subscriptions.subscription()
             # Only a leader has to look at the metadata: the others follow its word.
             if self._assigned_from is not None and self._assigned_from != self._topics.snapshot:
@@ -207,6 +213,7 @@ class ClassicMember(GroupMember):
             *(self._network, self._link, self._membership, self._subscriptions, self._config),
             *(self._assignors, self._protocol, self._heartbeats.begin, self._wake),
         )
+        self._metrics.rebalance_began()
         self._attempt.start(protocols)
 
     async def _end_attempt(self) -> None:
@@ -224,10 +231,13 @@ class ClassicMember(GroupMember):
             return
         except Exception as error:
             self._attempt = None
+            self._metrics.rebalance_failed()
             self._membership.attempt_failed(type(error).__name__)
             raise
         self._failures = 0
+        self._topics_changed = True
         self._topics.joined()
+        self._metrics.rebalance_ended()
         membership = self._membership
         if membership.generation.is_reset or membership.state is not MemberState.STABLE:
             membership.reset_and_rejoin("the member left while it was given its partitions")
@@ -241,6 +251,7 @@ class ClassicMember(GroupMember):
 
     def _try_again(self, step: Next, error: KafkaError) -> None:
         log.info("group %s: joining failed: %s", self._group_id, error)
+        self._metrics.rebalance_failed()
         self._membership.attempt_failed(error.name)
         if step is Next.TELL:
             if isinstance(error, FatalError):
@@ -306,6 +317,9 @@ class ClassicMember(GroupMember):
 
     async def _take_assignment(self, attempt: JoinAttempt, data: bytes) -> None:
         generation = self._membership.generation
+        if self._assigned_from is not None and not attempt.leads:
+            # The topics that only others want are another's to watch now.
+            self._topics.subscription_changed()
         self._assigned_from = attempt.assigned_from if attempt.leads else None
         assignor = elected_assignor(self._assignors, generation.protocol_name)
         self._group_metadata = ConsumerGroupMetadata(
@@ -400,6 +414,9 @@ class ClassicMember(GroupMember):
             if self._fatal is None:
                 await self._commits.auto_commit_and_wait(deadline_ms)
             await self._commits.finish(deadline_ms)
+        except FatalError as error:
+            # Whoever polled or committed has been told.
+            log.debug("group %s: closing in spite of %s", self._group_id, error)
         except Exception as error:
             self._listener.note(error)
         finally:

@@ -101,22 +101,22 @@ class Commits:
             await self._wait_for_callbacks(deadline_ms)
             return
         attempt = 0
+        failure: RetriableError | None = None
         while True:
             await self._link.ready(deadline_ms)
             done = self._start(offsets, self._link.send)
-            await asyncio.wait([done], timeout=self._left_s(deadline_ms))
+            await asyncio.wait([done], timeout=max(0.0, self._left_s(deadline_ms)))
             # Those that were sent before this one, so that the order is kept.
             await self.run_callbacks()
-            if not done.done():
-                raise self._commit_timed_out(offsets, None)
-            error = done.exception()
-            if error is None:
+            error = done.exception() if done.done() else failure
+            if done.done() and error is None:
                 await call_user(self._interceptors.on_commit, offsets)
                 return
-            if not isinstance(error, RetriableError):
+            if error is not None and not isinstance(error, RetriableError):
                 raise error
+            failure = error
             if not await self._pause(attempt, deadline_ms):
-                raise self._commit_timed_out(offsets, error) from error
+                raise self._commit_timed_out(offsets, failure) from failure
             attempt += 1
 
     async def commit_async(self, offsets: Offsets, on_commit: OnCommit | None) -> None:
@@ -349,18 +349,24 @@ class Commits:
         if not partitions:
             return {}
         attempt = 0
+        failure: RetriableError | None = None
         while True:
             await self._link.ready(deadline_ms)
             try:
-                return await self._fetch(partitions, deadline_ms)
+                found = await self._fetch(partitions, deadline_ms)
             except RetriableError as error:
-                if not await self._pause(attempt, deadline_ms):
-                    raise self._fetch_timed_out(partitions, error) from error
+                failure = error
+            else:
+                if found is not None:
+                    return found
+            if not await self._pause(attempt, deadline_ms):
+                raise self._fetch_timed_out(partitions, failure) from failure
             attempt += 1
 
     async def _fetch(
         self, partitions: Collection[TopicPartition], deadline_ms: float
-    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+    ) -> dict[TopicPartition, OffsetAndMetadata | None] | None:
+        """Ask once; None if no answer came by the deadline."""
         ids = TopicIds.of(self._network.cluster, partitions)
 
         def build(version: int) -> OffsetFetchRequest:
@@ -369,7 +375,7 @@ class Commits:
         answer = self._link.send(OffsetFetchRequest, build, at_most=ids.at_most)
         await asyncio.wait([answer], timeout=max(0.0, self._left_s(deadline_ms)))
         if not answer.done():
-            raise self._fetch_timed_out(partitions, None)
+            return None
         response = answer.result()
         code = group_error(response, self._group_id)
         if code:
@@ -387,7 +393,7 @@ class Commits:
         return {partition: found.get(partition) for partition in partitions}
 
     def _fetch_timed_out(
-        self, partitions: Collection[TopicPartition], error: BaseException | None
+        self, partitions: Collection[TopicPartition], error: RetriableError | None
     ) -> TimedOutError:
         named = ", ".join(map(str, partitions))
         why = "" if error is None else f" The last attempt failed: {error}"

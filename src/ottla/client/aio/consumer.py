@@ -74,8 +74,6 @@ class Consumer:
                 "aio.Consumer needs a running loop: make it in a coroutine, or use ottla.Consumer"
             ) from None
         self._config = read_client_config(ConsumerConfig, config, options)
-        for note in self._config.notes:
-            log.info("%s: %s", self._config.client_id, note)
         self._subscriptions = SubscriptionState(self._config.offset_reset)
         self._metrics = ConsumerMetrics(
             self._subscriptions, reads_committed=self._config.reads_committed
@@ -94,6 +92,7 @@ class Consumer:
             assignors,
             self._interceptors,
             self._polling.wake,
+            self._metrics,
         )
         self._offsets = Offsets(
             self._network,
@@ -142,6 +141,7 @@ class Consumer:
                 self._subscriptions.subscribe_pattern(pattern, listener)
             else:
                 self._subscriptions.subscribe_topics(names, listener)
+                self._fetcher.buffer.retain_topics(names)
             self._group.subscription_changed()
 
     async def assign(self, partitions: Iterable[Partition]) -> None:

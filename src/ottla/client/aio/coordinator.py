@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ottla.client.aio.connection import Connection
 from ottla.client.aio.network import KEY_GROUP, Network
+from ottla.client.group_metrics import GroupMetrics
 from ottla.errors import ErrorCode, KafkaError, RetriableError, TimedOutError, exception_for
 
 log = logging.getLogger("ottla.client.group")
@@ -29,10 +30,13 @@ class _Request(NamedTuple):
 class CoordinatorLink:
     """Sends a group's requests to whoever coordinates it, in the order of the calls."""
 
-    def __init__(self, network: Network, group_id: str, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, network: Network, group_id: str, metrics: GroupMetrics, wake: Callable[[], None]
+    ) -> None:
         self.on_found: Callable[[], None] = lambda: None
         self._network = network
         self._group_id = group_id
+        self._metrics = metrics
         self._wake = wake
         self._loop = asyncio.get_running_loop()
         self._connection: Connection | None = None
@@ -219,7 +223,10 @@ class CoordinatorLink:
         except Exception as error:
             request.answer.set_exception(error)
             return
+        api = request.request_class.__name__.removesuffix("Request")
         sent = connection.send(message, version, request.timeout_ms)
+        sent_at = self._loop.time()
+        self._metrics.sent(api)
 
         def answered(sent: asyncio.Future[Any]) -> None:
             if request.answer.done():
@@ -230,6 +237,7 @@ class CoordinatorLink:
                 return
             error = sent.exception()
             if error is None:
+                self._metrics.answered(api, (self._loop.time() - sent_at) * 1000)
                 request.answer.set_result(sent.result())
             else:
                 if connection is self._connection and connection.closed is not None:

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Iterable
 
 from ottla.client.aio.user_code import call_user
+from ottla.client.group_metrics import GroupMetrics
+from ottla.client.metrics import monotonic_ms
 from ottla.client.state.subscriptions import SubscriptionState
 from ottla.errors import WakeupError
 from ottla.model import TopicPartition
@@ -16,8 +18,9 @@ log = logging.getLogger("ottla.client.group")
 class ListenerCalls:
     """Calls the listener; what it raises is kept, so that all that has to happen happens first."""
 
-    def __init__(self, subscriptions: SubscriptionState) -> None:
+    def __init__(self, subscriptions: SubscriptionState, metrics: GroupMetrics) -> None:
         self._subscriptions = subscriptions
+        self._metrics = metrics
         self._first_error: Exception | None = None
 
     async def revoked(self, partitions: Iterable[TopicPartition]) -> None:
@@ -50,8 +53,11 @@ class ListenerCalls:
         log.info("%s: %s", names[0], ", ".join(map(str, ordered)) or "nothing")
         if method is None:
             return
+        began_ms = monotonic_ms()
         try:
             await call_user(method, ordered)
+            what = names[0].removeprefix("on_partitions_")
+            self._metrics.listener_called(what, monotonic_ms() - began_ms)
         except WakeupError:
             raise
         except Exception as error:

@@ -9,6 +9,7 @@ from ottla.client.aio.commits import CommitInterceptors
 from ottla.client.aio.group import GroupMember, Wake
 from ottla.client.aio.network import Network
 from ottla.client.aio.ungrouped import Ungrouped
+from ottla.client.metrics import Metrics
 from ottla.client.state.subscriptions import SubscriptionState
 from ottla.config.consumer import ConsumerConfig
 from ottla.core.assignors.model import Assignor
@@ -21,9 +22,10 @@ def member_for(
     assignors: Sequence[Assignor],
     interceptors: CommitInterceptors,
     wake: Wake,
+    metrics: Metrics,
 ) -> GroupMember:
     """The member that the options ask for; `wake` is called when its `poll` has something to do."""
     if config.group_id is None:
         return Ungrouped()
     # group.protocol=consumer (KIP-848) gets its own GroupMember here; until then the options refuse it.
-    return ClassicMember(network, config, subscriptions, assignors, interceptors, wake)
+    return ClassicMember(network, config, subscriptions, assignors, interceptors, wake, metrics)

@@ -60,6 +60,7 @@ class Network:
         self._coordinators: dict[tuple[int, str], int] = {}
         self._asking_since_ms: float | None = None
         self._starts_again = False
+        self._trouble: KafkaError | None = None
         self._closed = False
         self._wake = asyncio.Event()
         self._answer: asyncio.Future[None] = self._loop.create_future()
@@ -157,7 +158,8 @@ class Network:
 
     def _unreachable(self) -> str:
         servers = ", ".join(self._config.bootstrap_servers)
-        return f"The brokers asked are {servers}: check that one runs there."
+        why = "check that one runs there." if self._trouble is None else self._trouble.message
+        return f"The brokers asked are {servers}: {why}"
 
     async def _follow_metadata(self) -> None:
         while not self._closed:
@@ -189,7 +191,7 @@ class Network:
         except KafkaError as error:
             self._not_refreshed(error)
             return
-        self._fatal = None
+        self._fatal = self._trouble = None
         self._asking_since_ms = None
         self._starts_again = False
         self.metadata.apply(request, response, self._now_ms(), random.random())
@@ -199,6 +201,7 @@ class Network:
     def _not_refreshed(self, error: KafkaError) -> None:
         """Ask again later; of whom, if nobody whom we know answers (KIP-899, KIP-1102)."""
         now_ms = self._now_ms()
+        self._trouble = error
         self.metadata.failed(now_ms, random.random())
         log.debug("no metadata: %s", error)
         if self._config.metadata_recovery_strategy == REBOOTSTRAP:
@@ -225,11 +228,7 @@ class Network:
     def _tell(self) -> None:
         answer, self._answer = self._answer, self._loop.create_future()
         answer.set_result(None)
-        for callback in list(self.on_update):
-            try:
-                callback(self.cluster)
-            except Exception:
-                log.exception("a callback for metadata failed")
+        self._call_back()
 
     def _fail(self, error: KafkaError) -> None:
         """Tell those who wait that asking again will not help: the credentials are refused, say."""
@@ -238,8 +237,14 @@ class Network:
         answer.set_exception(error)
         answer.exception()
         if not self._closed:
-            for callback in list(self.on_update):
+            self._call_back()
+
+    def _call_back(self) -> None:
+        for callback in list(self.on_update):
+            try:
                 callback(self.cluster)
+            except Exception:
+                log.exception("a callback for metadata failed")
 
     # Nodes
 
@@ -286,8 +291,8 @@ class Network:
         return [*known, *self._bootstrap.values()]
 
     def _nobody(self, tried: dict[int, KafkaError]) -> KafkaError:
-        reasons = "; ".join(str(error) for error in tried.values())
-        return exception_for(ErrorCode.NETWORK_EXCEPTION, f"No broker can be reached: {reasons}")
+        reasons = " ".join(f"{self.name_of(id)}: {error.message}" for id, error in tried.items())
+        return exception_for(ErrorCode.NETWORK_EXCEPTION, f"No broker can be reached. {reasons}")
 
     async def controller(self) -> int:
         """The controller if it is known, else any node: where there is none, any broker passes requests on."""

@@ -22,6 +22,7 @@ from ottla.client.state.subscriptions import SubscriptionState
 from ottla.config.consumer import OffsetReset, OffsetResetKind
 from ottla.errors import (
     ErrorCode,
+    FatalError,
     KafkaError,
     LogTruncationError,
     NoOffsetError,
@@ -48,6 +49,7 @@ log = logging.getLogger("ottla.client")
 CONSUMER_REPLICA_ID: Final = -1
 NO_OFFSET: Final = -1
 READ_COMMITTED: Final = 1
+_FINAL: Final = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION)
 # Before Kafka 2.3 the request needed the rights of a broker, so consumers did not send it.
 _FIRST_VALIDATING_VERSION: Final = 3
 
@@ -108,6 +110,8 @@ class Offsets:
                         delay_ms = self._network.retry.delay_ms(attempt, random.random())
                         attempt += 1
                         await asyncio.sleep(delay_ms / 1000)
+        except TimedOutError:
+            raise  # which says that a topic is not there
         except TimeoutError:
             names = ", ".join(str(partition) for partition in left)
             why = "" if problem is None else f" The last trouble: {problem}"
@@ -138,7 +142,7 @@ class Offsets:
             found |= listed
             errors |= failed
         for error in errors.values():
-            if not error.code.retriable and error.code is not ErrorCode.BROKER_NOT_AVAILABLE:
+            if _is_final(error):
                 raise error
         return found, errors
 
@@ -316,10 +320,7 @@ class Offsets:
         self._loop.call_later(delay_ms / 1000, self._on_change)
         for error in errors.values():
             log.debug("will ask again for an offset: %s", error)
-            if (
-                error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                or error.code.action.name == "FATAL"
-            ):
+            if _is_final(error):
                 self._error = self._error or error
 
     def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
@@ -349,6 +350,11 @@ class Offsets:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _is_final(error: KafkaError) -> bool:
+    """Whether asking again will not help; as in Kafka's client, most errors are expected to pass."""
+    return isinstance(error, FatalError) or error.code in _FINAL
 
 
 def _read_listed(

@@ -22,11 +22,12 @@ from ottla.client.model import (
 )
 from ottla.client.naming import partitioner_of, producer_interceptors_of, serializers_of
 from ottla.client.producer_metrics import ProducerMetrics
-from ottla.client.state.accumulator import Accumulator, AccumulatorSettings, out_of_memory
+from ottla.client.state.accumulator import Accumulator
 from ottla.client.state.backoff import Backoff
 from ottla.client.state.memory import Reservation
 from ottla.client.state.metadata import MetadataState
 from ottla.client.state.ongoing import OngoingTransaction
+from ottla.client.state.partition_queue import AccumulatorSettings, out_of_memory
 from ottla.client.state.producer_batch import OnDelivery, ProducerBatch
 from ottla.client.state.sequences import Sequences
 from ottla.client.state.sticky import Sticky
@@ -51,7 +52,8 @@ T = TypeVar("T")
 Offsets = Mapping[Any, OffsetAndMetadata | int]
 """Positions by TopicPartition, or by plain (topic, partition) tuples."""
 
-_FOREVER_SECONDS: Final = 365 * 24 * 3600.0
+# How often a producer that is being closed looks whether the operating system took what nobody will answer.
+_UNSENT_PAUSE_SECONDS: Final = 0.001
 
 
 class Producer:
@@ -62,16 +64,25 @@ class Producer:
         print((await future).offset)
     """
 
-    def __init__(self, config: Mapping[str, object] | None = None, **options: Any) -> None:
+    def __init__(self, config: Mapping[str, object] | None = None, /, **options: Any) -> None:
         try:
-            self._loop = asyncio.get_running_loop()
+            asyncio.get_running_loop()
         except RuntimeError:
             raise IllegalStateError("ottla.aio.Producer needs a running event loop") from None
-        self.config = read_client_config(ProducerConfig, config, options)
-        for note in self.config.notes:
-            log.info("%s: %s", self.config.client_id, note)
-        self._assemble(self.config)
+        self._start(read_client_config(ProducerConfig, config, options))
+
+    @classmethod
+    def of(cls, config: ProducerConfig) -> Self:
+        """A producer whose options have been read already."""
+        producer = cls.__new__(cls)
+        producer._start(config)
+        return producer
+
+    def _start(self, config: ProducerConfig) -> None:
+        self.config = config
+        self._loop = asyncio.get_running_loop()
         self._is_closed = False
+        self._assemble(config)
 
     def _assemble(self, config: ProducerConfig) -> None:
         key_serializer, value_serializer = serializers_of(config)
@@ -405,6 +416,8 @@ class Producer:
     async def _finish(self) -> None:
         self.sender.wake()
         await self.sender.idle()
+        while self.sender.has_unsent_bytes:
+            await asyncio.sleep(_UNSENT_PAUSE_SECONDS)
         transactions = self._transactions
         if transactions is None or not transactions.has_open or self._transactor is None:
             return
@@ -421,9 +434,15 @@ class Producer:
             log.warning("%s: the abort failed: %s", self.config.client_id, error)
 
     async def _release(self) -> None:
-        lost = len(self.accumulator.incomplete)
+        lost: dict[str, int] = {}
+        for batch in list(self.accumulator.incomplete):
+            batch.close()
+            lost[batch.key.topic] = lost.get(batch.key.topic, 0) + batch.record_count
         if lost:
-            log.warning("%s: %d batches were not sent", self.config.client_id, lost)
+            topics = ", ".join(f"{count} for {topic}" for topic, count in lost.items())
+            log.warning(
+                "%s lost records that were not acknowledged: %s", self.config.client_id, topics
+            )
         error = exception_for(
             ErrorCode.NETWORK_EXCEPTION, "The producer was closed before the record was sent."
         )

@@ -8,54 +8,36 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from threading import Event
 from typing import Any, Final, Protocol
-from uuid import UUID
 
 from ottla.client.aio.connection import Connection
+from ottla.client.aio.exchange import Answer, Exchange
 from ottla.client.aio.network import Network
-from ottla.client.aio.produce_answers import Answer, read_answers
 from ottla.client.delivery import Completion
 from ottla.client.producer_metrics import ProducerMetrics
-from ottla.client.state.accumulator import FOREVER, Accumulator
+from ottla.client.state.accumulator import Accumulator
+from ottla.client.state.partition_queue import FOREVER
 from ottla.client.state.producer_batch import ProducerBatch
 from ottla.client.state.sequences import Sequences
 from ottla.client.state.sticky import Sticky
 from ottla.client.state.transactions import DEADLY, Transactions, as_abortable, as_fatal
 from ottla.config.producer import ProducerConfig
 from ottla.errors import ErrorCode, KafkaError, RetriableError, TimedOutError, exception_for
-from ottla.model import NO_TOPIC_ID
 from ottla.records.batch import BatchFlag
 from ottla.records.compression import LEVELS, Codec
-from ottla.wire.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
+from ottla.wire.messages.produce import ProduceRequest
 
 log = logging.getLogger("ottla.client")
 
-# The newest version that has no part in transactions of version 2, and the newest that names topics.
-_LAST_VERSION_1_TRANSACTIONS: Final = 11
-_LAST_WITH_NAMES: Final = 12
 # A broker that says so will be ready in a moment: the marker of the last transaction is on its way.
 _CONCURRENT_BACKOFF_MS: Final = 20.0
 # What may wait in a connection's buffer where no answers (acks=0) tell that the broker took it.
 _UNANSWERED_BYTES: Final = 1 << 20
 _UNANSWERED_PAUSE_MS: Final = 1.0
-
-
-@dataclass(slots=True)
-class _Request:
-    """A produce request on its way."""
-
-    connection: Connection
-    batches: dict[tuple[str, int], ProducerBatch]
-    names: dict[UUID, str]
-    sent_ms: float
 
 
 class Identities(Protocol):
@@ -112,6 +94,7 @@ class Sender:
         self._timer_ms = FOREVER
         self._idle: Completion | None = None
         self._waiting_for_pass: list[Event] = []
+        self._unanswered: weakref.WeakSet[Connection] = weakref.WeakSet()
 
     # Waking
 
@@ -296,39 +279,30 @@ class Sender:
             self.fail(error)
 
     def _send(self, connection: Connection, batches: list[ProducerBatch], now_ms: float) -> None:
-        by_partition: dict[tuple[str, int], ProducerBatch] = {}
-        topics: dict[str, TopicProduceData] = {}
-        names: dict[UUID, str] = {}
         cluster = self._network.cluster
+        sent = Exchange(connection, now_ms)
         for batch in batches:
             batch.close()
             if self._sequences is not None:
                 self._sequences.assign(batch)
-            by_partition[batch.key] = batch
-            data = topics.get(batch.topic)
-            if data is None:
-                topic_id = cluster.topic_id(batch.topic)
-                names[topic_id] = batch.topic
-                data = TopicProduceData(name=batch.topic, topic_id=topic_id, partition_data=[])
-                topics[batch.topic] = data
-                self._network.metadata.want(batch.topic, now_ms)
             encoded = batch.encode(self._codec, self._level, self._flags)
             if self._codec is not Codec.NONE:
                 self._accumulator.note_compression(batch)
             if self._mutes:
                 self._accumulator.mute(batch)
-            data.partition_data.append(PartitionProduceData(index=batch.partition, records=encoded))
+            sent.add(batch, cluster.topic_id(batch.topic), encoded)
+            self._network.metadata.want(batch.topic, now_ms)
             self._metrics.sent(batch)
         transactions = self._transactions
         request = ProduceRequest(
             transactional_id=None if transactions is None else transactions.transactional_id,
             acks=self._acks,
             timeout_ms=self._config.request_timeout_ms,
-            topic_data=list(topics.values()),
+            topic_data=sent.topic_data,
         )
-        sent = _Request(connection, by_partition, names, now_ms)
         try:
-            version = connection.version_of(ProduceRequest, self._newest_version(names))
+            is_version_1 = transactions is not None and not transactions.is_version_2
+            version = connection.version_of(ProduceRequest, sent.newest_version(is_version_1))
         except KafkaError as error:
             self._answered(sent, None, error)
             return
@@ -340,16 +314,10 @@ class Sender:
         answer = connection.send(request, version)
         answer.add_done_callback(lambda done: self._on_answer(sent, done))
 
-    def _newest_version(self, names: dict[UUID, str]) -> int | None:
-        transactions = self._transactions
-        if transactions is not None and not transactions.is_version_2:
-            return _LAST_VERSION_1_TRANSACTIONS
-        # A broker that tells no topic ids knows none.
-        return _LAST_WITH_NAMES if NO_TOPIC_ID in names else None
-
-    def _send_unanswered(self, sent: _Request, request: ProduceRequest, version: int) -> None:
+    def _send_unanswered(self, sent: Exchange, request: ProduceRequest, version: int) -> None:
         try:
             sent.connection.send_unanswered(request, version)
+            self._unanswered.add(sent.connection)
         except KafkaError as error:
             self._answered(sent, None, error)
             return
@@ -359,7 +327,7 @@ class Sender:
 
     # Answers
 
-    def _on_answer(self, sent: _Request, done: asyncio.Future[Any]) -> None:
+    def _on_answer(self, sent: Exchange, done: asyncio.Future[Any]) -> None:
         left = self._in_flight.get(sent.connection, 1) - 1
         if left:
             self._in_flight[sent.connection] = left
@@ -367,26 +335,20 @@ class Sender:
             self._in_flight.pop(sent.connection, None)
         if self._is_closed:
             return
-        try:
-            if done.cancelled():
-                error = exception_for(ErrorCode.NETWORK_EXCEPTION, None, api="Produce")
-                self._answered(sent, None, error)
-            else:
-                failure = done.exception()
-                if failure is None:
-                    self._answered(sent, done.result(), None)
-                elif isinstance(failure, KafkaError):
-                    self._answered(sent, None, failure)
-                else:
-                    raise failure
-        except Exception:
-            log.exception("an answer to Produce could not be handled")
+        failure = None if done.cancelled() else done.exception()
+        if failure is None and not done.cancelled():
+            self._answered(sent, done.result(), None)
+        elif isinstance(failure, KafkaError):
+            self._answered(sent, None, failure)
+        else:
+            lost = exception_for(ErrorCode.NETWORK_EXCEPTION, str(failure), api="Produce")
+            self._answered(sent, None, lost)
         self.wake()
 
-    def _answered(self, sent: _Request, response: Any, error: KafkaError | None) -> None:
+    def _answered(self, sent: Exchange, response: Any, error: KafkaError | None) -> None:
         now_ms = self.now_ms()
         self._metrics.answered(sent.connection.node_id, now_ms - sent.sent_ms)
-        answers = read_answers(response, error, sent.batches, sent.names)
+        answers = sent.answers(response, error)
         broker = self._network.name_of(sent.connection.node_id)
         for batch, answer in answers:
             self._settle(batch, answer, broker, now_ms)
@@ -518,6 +480,11 @@ class Sender:
         if self._idle is not None and self.is_idle:
             idle, self._idle = self._idle, None
             idle._complete()
+
+    @property
+    def has_unsent_bytes(self) -> bool:
+        """Whether requests that nobody answers (acks=0) wait to be taken by the operating system."""
+        return any(each.unsent_bytes for each in self._unanswered if each.closed is None)
 
     @property
     def in_flight_count(self) -> int:

@@ -25,7 +25,7 @@ class TopicWatch:
         self._config = config
         self._subscriptions = subscriptions
         self._wake = wake
-        self._seen: tuple[int, tuple[str, ...]] | None = None
+        self._seen: tuple[int, int] | None = None
         self._refreshed_version: int | None = None
         self.snapshot: Mapping[str, Racks] = {}
         """What of the newest metadata an assignment depends on."""
@@ -36,20 +36,21 @@ class TopicWatch:
         if self._subscriptions.has_pattern:
             self._match_pattern()
             self._network.want_all_topics()
-            self._network.request_update()
             self._refreshed_version = None
         else:
             self._network.want_only(list(self._subscriptions.metadata_topics()))
 
-    def follow(self) -> None:
-        """Match the pattern and take the snapshot again, if there is new metadata."""
+    def follow(self) -> bool:
+        """Match the pattern and take the snapshot again, if anything has changed; says whether it has."""
         version = self._network.metadata.version
+        if self._seen == (version, self._subscriptions.topics_id):
+            return False
         if self._subscriptions.has_pattern and (self._seen is None or self._seen[0] != version):
             self._match_pattern()
+        self._seen = (version, self._subscriptions.topics_id)
         topics = self._subscriptions.metadata_topics()
-        if self._seen != (version, topics):
-            self._seen = (version, topics)
-            self.snapshot = snapshot(self._network.cluster, topics, self._config.client_rack)
+        self.snapshot = snapshot(self._network.cluster, topics, self._config.client_rack)
+        return True
 
     def is_fresh(self) -> bool:
         """Whether a pattern was matched against metadata that was asked for since a rejoin was needed."""

@@ -9,13 +9,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from ottla.client.aio.network import KEY_GROUP, KEY_TRANSACTION, Network
+from ottla.client.aio.coordinator_requests import (
+    FIRST_INIT_THAT_BUMPS,
+    Ask,
+    ask_for_epoch,
+    ask_for_id,
+    ask_to_add_group,
+    ask_to_add_partitions,
+    ask_to_commit_offsets,
+    ask_to_end,
+)
+from ottla.client.aio.network import KEY_GROUP, Network
 from ottla.client.aio.sender import Sender
 from ottla.client.model import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.state.accumulator import Accumulator
-from ottla.client.state.ongoing import OngoingTransaction
 from ottla.client.state.producer_batch import NO_IDENTITY, ProducerIdentity
 from ottla.client.state.sequences import Sequences
 from ottla.client.state.transactions import (
@@ -36,33 +45,11 @@ from ottla.errors import (
     exception_for,
 )
 from ottla.model import TopicPartition
-from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from ottla.wire.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-)
-from ottla.wire.messages.end_txn import EndTxnRequest
-from ottla.wire.messages.init_producer_id import InitProducerIdRequest
-from ottla.wire.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
 
 log = logging.getLogger("ottla.client")
 
 TRANSACTION_VERSION: Final = "transaction.version"
 _FIRST_IMPLICIT_VERSION: Final = 2
-# The newest versions that a client may use in transactions of version 1, or at all.
-_NEWEST_ADD_PARTITIONS: Final = 3
-_NEWEST_END_TXN_V1: Final = 4
-_NEWEST_OFFSET_COMMIT_V1: Final = 4
-_NEWEST_INIT: Final = 5
-_FIRST_INIT_THAT_BUMPS: Final = 3
-_FIRST_OFFSET_COMMIT_WITH_MEMBER: Final = 3
-_NO_TIMEOUT_MS: Final = 2**31 - 1
-# The last transaction's markers are being written when the first partition of the next is added.
-_CONCURRENT_BACKOFF_MS: Final = 20.0
 
 
 class _FailedError(Exception):
@@ -72,25 +59,6 @@ class _FailedError(Exception):
         super().__init__(error, verdict)
         self.error = error
         self.verdict = verdict
-
-
-class _Ask(NamedTuple):
-    """A request to a coordinator; without a key, to any broker."""
-
-    request_class: type[Any]
-    build: Callable[[int], Any]
-    codes_of: Callable[[Any], Mapping[TopicPartition | None, int]]
-    key: tuple[int, str] | None
-    at_most: int | None = None
-    first_backoff_ms: float | None = None
-
-    @property
-    def api(self) -> str:
-        return self.request_class.__name__.removesuffix("Request")
-
-
-def _code_of(response: Any) -> Mapping[TopicPartition | None, int]:
-    return {None: response.error_code}
 
 
 class Transactor:
@@ -143,12 +111,8 @@ class Transactor:
         task.add_done_callback(done)
 
     async def _get_identity(self) -> None:
-        request = InitProducerIdRequest(
-            transactional_id=None, transaction_timeout_ms=_NO_TIMEOUT_MS
-        )
-        ask = _Ask(InitProducerIdRequest, lambda _: request, _code_of, None, _NEWEST_INIT)
         try:
-            response = await self._ask(ask)
+            response = await self._ask(ask_for_id())
         except _FailedError as failed:
             self._sender.fail(failed.error)
             return
@@ -167,7 +131,11 @@ class Transactor:
                 with self._accumulator.lock:
                     keys = transaction.begin_adding()
                 try:
-                    await self._ask(self._add_partitions_of(keys, not transaction.added))
+                    await self._ask(
+                        ask_to_add_partitions(
+                            self._id, self._sequences.identity, keys, is_first=not transaction.added
+                        )
+                    )
                 except _FailedError as failed:
                     with self._accumulator.lock:
                         transaction.was_refused(keys)
@@ -176,37 +144,6 @@ class Transactor:
                 with self._accumulator.lock:
                     transaction.was_added(keys)
                 self._sender.wake()
-
-    def _add_partitions_of(self, keys: list[TopicPartition], is_first: bool) -> _Ask:
-        topics: dict[str, AddPartitionsToTxnTopic] = {}
-        for key in keys:
-            topic = topics.setdefault(
-                key.topic, AddPartitionsToTxnTopic(name=key.topic, partitions=[])
-            )
-            topic.partitions.append(key.partition)
-        producer_id, epoch = self._sequences.identity
-        request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self._id,
-            v3_and_below_producer_id=producer_id,
-            v3_and_below_producer_epoch=epoch,
-            v3_and_below_topics=list(topics.values()),
-        )
-
-        def codes_of(response: Any) -> Mapping[TopicPartition | None, int]:
-            return {
-                TopicPartition(topic.name, each.partition_index): each.partition_error_code
-                for topic in response.results_by_topic_v3_and_below
-                for each in topic.results_by_partition
-            }
-
-        return _Ask(
-            AddPartitionsToTxnRequest,
-            lambda _: request,
-            codes_of,
-            (KEY_TRANSACTION, self._id),
-            _NEWEST_ADD_PARTITIONS,
-            _CONCURRENT_BACKOFF_MS if is_first else None,
-        )
 
     # Operations
 
@@ -255,20 +192,11 @@ class Transactor:
             transactions.initialized()
 
     async def _get_epoch(self, current: ProducerIdentity) -> None:
-        """InitProducerId; with the current epoch, it is bumped (KIP-360)."""
-        producer_id, epoch = current
+        def note(version: int) -> None:
+            self._known().can_bump = version >= FIRST_INIT_THAT_BUMPS
 
-        def build(version: int) -> InitProducerIdRequest:
-            self._known().can_bump = version >= _FIRST_INIT_THAT_BUMPS
-            return InitProducerIdRequest(
-                transactional_id=self._id,
-                transaction_timeout_ms=self._config.transaction_timeout_ms,
-                producer_id=producer_id,
-                producer_epoch=epoch,
-            )
-
-        key = (KEY_TRANSACTION, self._id)
-        response = await self._ask(_Ask(InitProducerIdRequest, build, _code_of, key, _NEWEST_INIT))
+        timeout_ms = self._config.transaction_timeout_ms
+        response = await self._ask(ask_for_epoch(self._id, current, timeout_ms, note))
         self._sequences.restart_all(ProducerIdentity(response.producer_id, response.producer_epoch))
 
     async def _commit(self) -> None:
@@ -294,7 +222,7 @@ class Transactor:
         # A coordinator that has forgotten our id has no transaction to end.
         is_forgotten = error is not None and error.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
         if transaction.is_started and not is_forgotten:
-            await self._ask_to_end(is_commit)
+            await self._ask_to_end(is_commit=is_commit)
         if not transactions.is_version_2 and self._has_version_2:
             # The cluster was upgraded: transactions of version 2 begin with an epoch of their own.
             transactions.needs_init = transactions.needs_init or transactions.can_bump
@@ -304,17 +232,15 @@ class Transactor:
             transactions.is_version_2 = self._has_version_2
             transactions.initialized()
 
-    async def _ask_to_end(self, is_commit: bool) -> None:
-        producer_id, epoch = self._sequences.identity
-        request = EndTxnRequest(
-            transactional_id=self._id,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            committed=is_commit,
+    async def _ask_to_end(self, *, is_commit: bool) -> None:
+        response = await self._ask(
+            ask_to_end(
+                self._id,
+                self._sequences.identity,
+                is_commit=is_commit,
+                is_version_2=self._known().is_version_2,
+            )
         )
-        key = (KEY_TRANSACTION, self._id)
-        at_most = None if self._known().is_version_2 else _NEWEST_END_TXN_V1
-        response = await self._ask(_Ask(EndTxnRequest, lambda _: request, _code_of, key, at_most))
         if response.producer_id >= 0:
             # Version 2: every transaction has its own epoch (KIP-890).
             self._sequences.restart_all(
@@ -336,71 +262,28 @@ class Transactor:
                 if transaction.is_implicit:
                     transaction.is_started = True
                 elif group.group_id not in transaction.groups:
-                    await self._add_group(group.group_id)
+                    await self._ask(
+                        ask_to_add_group(self._id, self._sequences.identity, group.group_id)
+                    )
                     transaction.groups[group.group_id] = None
                     transaction.is_started = True
-                await self._commit_offsets(dict(offsets), group, transaction)
+                await self._ask(
+                    ask_to_commit_offsets(
+                        self._id,
+                        self._sequences.identity,
+                        dict(offsets),
+                        group,
+                        is_version_2=transaction.is_implicit,
+                    )
+                )
             except _FailedError as failed:
                 raise self._failed(failed) from failed.error.__cause__
             finally:
                 self._sender.wake()
 
-    async def _add_group(self, group_id: str) -> None:
-        producer_id, epoch = self._sequences.identity
-        request = AddOffsetsToTxnRequest(
-            transactional_id=self._id,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            group_id=group_id,
-        )
-        key = (KEY_TRANSACTION, self._id)
-        await self._ask(_Ask(AddOffsetsToTxnRequest, lambda _: request, _code_of, key))
-
-    async def _commit_offsets(
-        self,
-        left: dict[TopicPartition, OffsetAndMetadata],
-        group: ConsumerGroupMetadata,
-        transaction: OngoingTransaction,
-    ) -> None:
-        producer_id, epoch = self._sequences.identity
-
-        def build(version: int) -> TxnOffsetCommitRequest:
-            if version < _FIRST_OFFSET_COMMIT_WITH_MEMBER and group.member_id:
-                raise AbortableError(
-                    ErrorCode.UNSUPPORTED_VERSION,
-                    "The broker cannot check the consumer's group metadata (KIP-447): "
-                    "give the group id instead.",
-                    {"api": "TxnOffsetCommit", "group": group.group_id},
-                )
-            return TxnOffsetCommitRequest(
-                transactional_id=self._id,
-                group_id=group.group_id,
-                producer_id=producer_id,
-                producer_epoch=epoch,
-                generation_id=group.generation_id,
-                member_id=group.member_id,
-                group_instance_id=group.group_instance_id,
-                topics=_offset_topics(left),
-            )
-
-        def codes_of(response: Any) -> Mapping[TopicPartition | None, int]:
-            codes: dict[TopicPartition | None, int] = {}
-            for topic in response.topics:
-                for each in topic.partitions:
-                    key = TopicPartition(topic.name, each.partition_index)
-                    if each.error_code == 0:
-                        # Those that are done are left out of the next attempt.
-                        left.pop(key, None)
-                    codes[key] = each.error_code
-            return codes
-
-        at_most = None if transaction.is_implicit else _NEWEST_OFFSET_COMMIT_V1
-        key = (KEY_GROUP, group.group_id)
-        await self._ask(_Ask(TxnOffsetCommitRequest, build, codes_of, key, at_most))
-
     # Asking
 
-    async def _ask(self, ask: _Ask) -> Any:
+    async def _ask(self, ask: Ask) -> Any:
         """Ask until there is an answer that ends it; _FailedError if that is not success."""
         attempt = 0
         while True:
@@ -424,13 +307,16 @@ class Transactor:
             await asyncio.sleep(self._pause_ms(ask, failure, attempt) / 1000)
             attempt += 1
 
-    def _pause_ms(self, ask: _Ask, failure: KafkaError, attempt: int) -> float:
+    def _pause_ms(self, ask: Ask, failure: KafkaError, attempt: int) -> float:
         pause_ms = self._network.retry.delay_ms(attempt, self._random_unit())
-        if failure.code is ErrorCode.CONCURRENT_TRANSACTIONS and ask.first_backoff_ms is not None:
-            return min(pause_ms, ask.first_backoff_ms)
+        if (
+            failure.code is ErrorCode.CONCURRENT_TRANSACTIONS
+            and ask.concurrent_backoff_ms is not None
+        ):
+            return min(pause_ms, ask.concurrent_backoff_ms)
         return pause_ms
 
-    async def _ask_once(self, ask: _Ask) -> tuple[Any, str]:
+    async def _ask_once(self, ask: Ask) -> tuple[Any, str]:
         network = self._network
         if ask.key is None:
             node_id = await network.any_node()
@@ -441,7 +327,7 @@ class Transactor:
         response = await connection.send(ask.build(version), version)
         return response, network.name_of(node_id)
 
-    def _judge(self, ask: _Ask, response: Any, broker: str) -> tuple[KafkaError | None, Verdict]:
+    def _judge(self, ask: Ask, response: Any, broker: str) -> tuple[KafkaError | None, Verdict]:
         """The worst that an answer says."""
         worst: KafkaError | None = None
         worst_verdict = Verdict.RETRY
@@ -513,24 +399,3 @@ _WEIGHTS: Final = {
     Verdict.BUMP: 3,
     Verdict.DIE: 4,
 }
-
-
-def _offset_topics(
-    offsets: Mapping[TopicPartition, OffsetAndMetadata],
-) -> list[TxnOffsetCommitRequestTopic]:
-    topics: dict[str, TxnOffsetCommitRequestTopic] = {}
-    for key, position in offsets.items():
-        topic = topics.setdefault(
-            key.topic, TxnOffsetCommitRequestTopic(name=key.topic, partitions=[])
-        )
-        topic.partitions.append(
-            TxnOffsetCommitRequestPartition(
-                partition_index=key.partition,
-                committed_offset=position.offset,
-                committed_leader_epoch=-1
-                if position.leader_epoch is None
-                else position.leader_epoch,
-                committed_metadata=position.metadata,
-            )
-        )
-    return list(topics.values())

@@ -21,8 +21,9 @@ from ottla.client.aio.producer import Producer as AsyncProducer
 from ottla.client.blocking.loop_thread import FORKED, LoopThread
 from ottla.client.delivery import RecordFuture, SentRecords
 from ottla.client.model import ConsumerGroupMetadata, PartitionInfo, ProducerRecord
-from ottla.client.state.accumulator import Accumulator, out_of_memory
+from ottla.client.state.accumulator import Accumulator
 from ottla.client.state.memory import Reservation
+from ottla.client.state.partition_queue import out_of_memory
 from ottla.client.state.producer_batch import OnDelivery
 from ottla.client.writing import TopicWanted, Wanted
 from ottla.config.client import read_client_config
@@ -32,6 +33,8 @@ from ottla.errors import AbortableError, FatalError, IllegalStateError
 # How much may be ready to go before a thread that sends gives way to the loop, and for how long at most.
 HANDOVER_BYTES: Final = 256 * 1024
 HANDOVER_SECONDS: Final = 0.05
+# How long the end of a program is held up for records that it did not wait for.
+ABANDON_SECONDS: Final = 1.0
 
 
 class Producer:
@@ -41,16 +44,15 @@ class Producer:
         producer.send("orders", value=b"tea", key=b"table 4")
     """
 
-    def __init__(self, config: Mapping[str, object] | None = None, **options: Any) -> None:
+    def __init__(self, config: Mapping[str, object] | None = None, /, **options: Any) -> None:
         # Mistakes in the options show before a thread starts.
-        read = read_client_config(ProducerConfig, config, options)
-        self._thread = LoopThread(read.client_id)
+        self.config = read_client_config(ProducerConfig, config, options)
+        self._thread = LoopThread(f"producer {self.config.client_id}")
         try:
-            self._async = self._thread.run(_create(config, options, read.client_id))
+            self._async = self._thread.run(_create(self.config))
         except BaseException:
             self._thread.close()
             raise
-        self.config = self._async.config
         self._writer = self._async.writer
         self._try_send = self._writer.try_send
         self._accumulator = self._async.accumulator
@@ -230,23 +232,15 @@ class Producer:
         return f"<ottla.Producer {self.config.client_id}>"
 
 
-async def _create(
-    config: Mapping[str, object] | None, options: Mapping[str, object], client_id: str
-) -> AsyncProducer:
-    given = {**(config or {})}
-    given.pop("client_id", None)
-    given["client.id"] = client_id
-    rest = {
-        name: value for name, value in options.items() if name not in ("client_id", "client.id")
-    }
-    return AsyncProducer(given, **rest)
+async def _create(config: ProducerConfig) -> AsyncProducer:
+    return AsyncProducer.of(config)
 
 
 def _closer(producer: AsyncProducer) -> Any:
     """For a producer that nobody closed; it must not keep the face alive."""
 
     async def close() -> None:
-        await producer.close()
+        await producer.close(ABANDON_SECONDS)
 
     return close
 

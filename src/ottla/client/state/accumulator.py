@@ -6,67 +6,27 @@ done under it is short, and Python runs one thread at a time anyway.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Final, NamedTuple
 
 from ottla.client.delivery import RecordFuture, SentRecords
-from ottla.client.state.backoff import Backoff
 from ottla.client.state.memory import Memory, Reservation
 from ottla.client.state.metadata import Cluster
 from ottla.client.state.ongoing import OngoingTransaction
+from ottla.client.state.partition_queue import (
+    FOREVER,
+    RATIO_FALL,
+    RATIO_RISE,
+    AccumulatorSettings,
+    Many,
+    PartitionQueue,
+    capacity_bytes,
+)
 from ottla.client.state.producer_batch import OnDelivery, ProducerBatch
-from ottla.errors import TimedOutError
 from ottla.model import NO_LEADER, TopicPartition
 from ottla.records.batch import HEADER_BYTES
 from ottla.records.record import Header
-
-FOREVER: Final = float("inf")
-RATIO_RISE: Final = 0.05
-RATIO_FALL: Final = 0.005
-
-
-@dataclass(frozen=True)
-class AccumulatorSettings:
-    """The options that the accumulator obeys."""
-
-    batch_bytes: int
-    linger_ms: float
-    delivery_timeout_ms: float
-    memory_bytes: int
-    max_request_bytes: int
-    retry: Backoff
-
-
-class PartitionQueue:
-    """The batches of one partition that have not been sent, the oldest first."""
-
-    __slots__ = (
-        "batches",
-        "compression_ratio",
-        "key",
-        "limit_bytes",
-        "muted",
-        "next_order",
-        "open",
-        "transaction",
-    )
-
-    def __init__(self, key: TopicPartition, limit_bytes: int) -> None:
-        self.key = key
-        self.limit_bytes = limit_bytes
-        """How many bytes of records a new batch takes, before compression."""
-        self.compression_ratio = 1.0
-        self.batches: deque[ProducerBatch] = deque()
-        self.open: ProducerBatch | None = None
-        """The last batch, while it takes records."""
-        self.muted = False
-        """Whether a batch is in flight that the next one must not overtake."""
-        self.transaction: OngoingTransaction | None = None
-        """The last transaction that had records here."""
-        self.next_order = 0
 
 
 @dataclass(slots=True)
@@ -494,34 +454,3 @@ class Accumulator:
         """How many batches of a partition wait."""
         found = self._queues.get(TopicPartition(topic, partition))
         return 0 if found is None else len(found.batches)
-
-
-class Many(NamedTuple):
-    """Records of `send_many` for one partition; `positions` says where they were in the whole."""
-
-    timestamp: int
-    values: Sequence[bytes | None]
-    keys: Sequence[bytes | None] | None
-    headers: Sequence[Header]
-    positions: Sequence[int]
-
-
-def capacity_bytes(settings: AccumulatorSettings, compression_ratio: float) -> int:
-    """How many bytes of records a batch takes, of which the codec makes `compression_ratio` times as many."""
-    # A little less than expected, as in Kafka, because a batch that is too large has to be split.
-    fits_bytes = int((settings.batch_bytes - HEADER_BYTES) / (compression_ratio * 1.05))
-    plain_bytes = settings.batch_bytes - HEADER_BYTES
-    # A record that fits into an open batch is within max.request.size then.
-    most_bytes = min(settings.max_request_bytes, settings.memory_bytes) - HEADER_BYTES
-    return max(1, min(max(fits_bytes, plain_bytes), most_bytes))
-
-
-def out_of_memory(settings: AccumulatorSettings, timeout_ms: float) -> TimedOutError:
-    """No memory became free within max.block.ms."""
-    return TimedOutError(
-        message=(
-            f"buffer.memory ({settings.memory_bytes} bytes) is full of records that wait to be sent, "
-            f"and none of it became free within {round(timeout_ms)} ms."
-        ),
-        context={"api": "Produce"},
-    )

@@ -19,7 +19,6 @@ class Backoff:
 
     def delay_ms(self, attempt: int, random_unit: float) -> float:
         """The pause after failure number `attempt` (from 0); `random_unit` is from [0, 1)."""
-        longest = max(self.initial_ms, self.max_ms)
         growth: int = GROWTH ** min(attempt, _MOST_DOUBLINGS)
-        delay = min(self.initial_ms * growth, longest)
-        return delay * (1 - JITTER + 2 * JITTER * random_unit)
+        jitter = 1 - JITTER + 2 * JITTER * random_unit
+        return min(self.initial_ms * growth * jitter, self.max_ms)

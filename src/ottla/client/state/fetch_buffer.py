@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Container
 from typing import Final
 
 from ottla.client.state.fetched import Fetched, corrupt_error
@@ -103,6 +104,12 @@ class FetchBuffer:
         """Drops what belongs to partitions that are assigned no more."""
         for fetched in tuple(self._queue):
             if not self._subscriptions.is_assigned(fetched.partition):
+                self._remove(fetched)
+
+    def retain_topics(self, topics: Container[str]) -> None:
+        """Drops what belongs to other topics: the user wants them no more, whatever is assigned."""
+        for fetched in tuple(self._queue):
+            if fetched.partition.topic not in topics:
                 self._remove(fetched)
 
     def clear(self) -> None:

@@ -207,21 +207,25 @@ class MetadataState:
         nodes = {
             b.node_id: Node(b.node_id, b.host, b.port, b.rack or None) for b in response.brokers
         }
+        # What another cluster had says nothing of this one (KIP-899): not even its leader epochs.
+        before = self.cluster if response.cluster_id == self.cluster.cluster_id else Cluster()
         topics: dict[str, Topic] = {}
         errors: dict[str, ErrorCode] = {}
         again = False
         if request.topics is not None:
             for name in self._wanted:
-                if name in self.cluster.topics:
-                    topics[name] = self.cluster.topics[name]
-                elif name in self.cluster.errors:
-                    errors[name] = self.cluster.errors[name]
+                if name in before.topics:
+                    topics[name] = before.topics[name]
+                elif name in before.errors:
+                    errors[name] = before.errors[name]
         for found in response.topics:
             name = found.name or ""
             error = ErrorCode(found.error_code)
+            if error is ErrorCode.NONE and not _is_complete(found):
+                error = ErrorCode.LEADER_NOT_AVAILABLE
             if error is ErrorCode.NONE:
                 errors.pop(name, None)
-                topics[name] = self._read_topic(name, found)
+                topics[name] = _read_topic(name, found, before)
                 again |= any(p.leader == NO_LEADER for p in topics[name].partitions)
             else:
                 # What was known goes, so that a topic which vanished does not look alive.
@@ -290,13 +294,19 @@ class MetadataState:
             oldest_ms = now_ms - self._max_idle_ms
             self._wanted = {t: used for t, used in self._wanted.items() if used >= oldest_ms}
 
-    def _read_topic(self, name: str, found: MetadataResponseTopic) -> Topic:
-        before = self.cluster.topics.get(name)
-        same = before is not None and before.topic_id == found.topic_id
-        known = before.partitions if before is not None and same else ()
-        ordered = sorted(found.partitions, key=lambda p: p.partition_index)
-        partitions = tuple(_read_partition(p, known) for p in ordered)
-        return Topic(name, found.topic_id, found.is_internal, partitions)
+
+def _is_complete(found: MetadataResponseTopic) -> bool:
+    """Whether every partition is told once: they are found by their place later."""
+    indexes = sorted(each.partition_index for each in found.partitions)
+    return indexes == list(range(len(indexes)))
+
+
+def _read_topic(name: str, found: MetadataResponseTopic, before: Cluster) -> Topic:
+    old = before.topics.get(name)
+    known = old.partitions if old is not None and old.topic_id == found.topic_id else ()
+    ordered = sorted(found.partitions, key=lambda each: each.partition_index)
+    partitions = tuple(_read_partition(each, known) for each in ordered)
+    return Topic(name, found.topic_id, found.is_internal, partitions)
 
 
 def _read_partition(

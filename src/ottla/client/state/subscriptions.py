@@ -44,6 +44,8 @@ class SubscriptionState:
         self.listener: Any = None
         # Rises with every change of the assignment, so that stale work can be told.
         self.assignment_id = 0
+        # Rises with every change of the topics, so that polls need not compare them.
+        self.topics_id = 0
         # Iteration hands records out one by one: positions are behind what it has taken.
         self.delivery = Delivery()
         self._topics: dict[str, None] = {}
@@ -64,6 +66,7 @@ class SubscriptionState:
         self._set_kind(SubscriptionKind.PATTERN)
         self.listener = listener
         self.pattern = pattern
+        self.topics_id += 1
 
     def subscribe_from_pattern(self, topics: Iterable[str]) -> bool:
         """The topics that match at the moment; true if they differ from before."""
@@ -83,6 +86,7 @@ class SubscriptionState:
         self._assigned = {}
         self.delivery.clear()
         self.assignment_id += 1
+        self.topics_id += 1
 
     @property
     def uses_group(self) -> bool:
@@ -103,10 +107,12 @@ class SubscriptionState:
         if not self.uses_group:
             raise IllegalStateError("only a subscribed consumer leads a group")
         self._group_topics = dict.fromkeys(topics)
+        self.topics_id += 1
         return any(topic not in self._topics for topic in self._group_topics)
 
     def reset_group_subscription(self) -> None:
         self._group_topics = {}
+        self.topics_id += 1
 
     def metadata_topics(self) -> tuple[str, ...]:
         """The topics of which metadata is needed."""
@@ -126,6 +132,7 @@ class SubscriptionState:
         if changed.keys() == self._topics.keys():
             return False
         self._topics = changed
+        self.topics_id += 1
         return True
 
     # What is assigned.

@@ -1,0 +1,31 @@
+"""Where the names that `ottla` exports live; what type checkers read is in __init__.pyi."""
+
+NAMES = {
+    "ottla.broker.embedded": "Broker",
+    "ottla.client.admin_model": """
+        AbortTransactionSpec AclOperation AlterConfig AlterConfigOperation ClusterDescription ConfigEntry
+        ConfigResource ConfigSource ConfigSynonym ConfigType CreatedTopic ElectionType EpochEnd FeatureMetadata
+        GroupDescription GroupListing GroupState GroupType IsolationLevel ListedOffset LogDirDescription
+        MemberDescription MemberToRemove NewPartitions NewTopic OffsetSpec PartitionReassignment ProducerIdAndEpoch
+        ProducerState ReplicaInfo ResourceType TopicDescription TopicListing TopicPartitionInfo TransactionDescription
+        TransactionListing TransactionState VersionRange""",
+    "ottla.client.aio.group": "RebalanceListener",
+    "ottla.client.blocking.admin": "Admin",
+    "ottla.client.blocking.consumer": "Consumer",
+    "ottla.client.blocking.producer": "Producer",
+    "ottla.client.delivery": "RecordFuture SentRecords",
+    "ottla.client.health": "ConsumerHealth",
+    "ottla.client.interceptors": "ConsumerInterceptor ProducerInterceptor",
+    "ottla.client.model": """
+        ConsumerGroupMetadata ConsumerRecord ConsumerRecords Headers Node OffsetAndMetadata OffsetAndTimestamp
+        PartitionInfo ProducerRecord RecordMetadata""",
+    "ottla.client.partitioners": "Partitioner",
+    "ottla.client.serializers": "Deserializer Serializer",
+    "ottla.client.state.metadata": "Cluster",
+    "ottla.errors": """
+        AbortableError CommitFailedError ConfigError DeserializationError ErrorCode FatalError IllegalStateError
+        KafkaError LogTruncationError NoOffsetError OffsetOutOfRangeError OttlaError PartialFailureError RetriableError
+        SerializationError TimedOutError TlsError WakeupError""",
+    "ottla.model": "TopicPartition",
+}
+MODULES = ("aio", "assignors")

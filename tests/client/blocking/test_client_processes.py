@@ -1,0 +1,207 @@
+"""Programs with clients: Ctrl-C, the end without close, and forks."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+from tests.client.blocking.conftest import Fill
+from tests.client.blocking.programs import Program, run_program
+
+from ottla import Admin, Broker
+
+IMPORTS = """
+import os, sys, threading, time
+import ottla
+from ottla import Admin, Consumer, Producer
+servers, topic, group = sys.argv[1:4]
+
+def say(*words):
+    print(*words, flush=True)
+
+def member():
+    consumer = Consumer(bootstrap_servers=servers, group_id=group, auto_offset_reset="earliest")
+    consumer.subscribe([topic])
+    while not consumer.assignment():
+        consumer.poll(0.1)
+    return consumer
+"""
+
+
+def members(broker: Broker, group: str) -> int:
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        return len(admin.describe_consumer_groups([group])[group].members)
+
+
+def test_ctrl_c_in_poll_leaves_the_consumer_usable_and_closable(broker: Broker, fill: Fill) -> None:
+    topic = fill(10)
+    program = Program(
+        IMPORTS
+        + """
+consumer = member()
+while consumer.position((topic, 0)) < 10:
+    consumer.poll(0.1)
+say("polls")
+try:
+    consumer.poll(60)
+except KeyboardInterrupt:
+    say("interrupted")
+consumer.commit()
+try:
+    say(consumer.committed()[(topic, 0)].offset)
+    for record in consumer:
+        pass
+except KeyboardInterrupt:
+    say("interrupted again")
+consumer.close()
+say(threading.active_count())
+""",
+        broker.bootstrap_servers,
+        topic,
+        "g-" + topic,
+    )
+    assert program.next_line() == "polls"
+    program.interrupt()
+    assert [program.next_line(), program.next_line()] == ["interrupted", "10"]
+    program.interrupt()
+    assert program.end() == (0, ["interrupted again", "1"], "")
+    assert members(broker, "g-" + topic) == 0
+
+
+def test_ctrl_c_in_a_program_with_clients_ends_it_promptly(broker: Broker, fill: Fill) -> None:
+    topic = fill(10)
+    program = Program(
+        IMPORTS
+        + """
+producer = Producer(bootstrap_servers=servers)
+consumer = member()
+say("polls")
+while True:
+    consumer.poll(60)
+""",
+        broker.bootstrap_servers,
+        topic,
+        "g-" + topic,
+    )
+    assert program.next_line() == "polls"
+    started = time.monotonic()
+    program.interrupt()
+    code, _, errors = program.end()
+    assert time.monotonic() - started < 4
+    assert code == -2
+    assert errors.splitlines()[-1] == "KeyboardInterrupt"
+    assert errors.count("Traceback") == 1
+    assert members(broker, "g-" + topic) == 0
+
+
+def test_a_program_that_closes_nothing_ends_quietly_and_sends_what_it_can(
+    broker: Broker, fill: Fill
+) -> None:
+    topic = fill(10)
+    started = time.monotonic()
+    lines = run_program(
+        IMPORTS
+        + """
+producer = Producer(bootstrap_servers=servers, linger_ms=60_000, delivery_timeout_ms=120_000)
+admin = Admin(bootstrap_servers=servers)
+consumer = member()
+producer.send(topic, b"the last word")
+say(len(admin.list_topics()) > 0)
+""",
+        broker.bootstrap_servers,
+        topic,
+        "g-" + topic,
+    )
+    assert lines == ["True"]
+    assert time.monotonic() - started < 10
+    assert members(broker, "g-" + topic) == 0
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        end = admin.list_offsets({(topic, 0): -1})
+    assert [found.offset for found in end.values()] == [11]
+
+
+def test_a_program_that_ends_without_having_sent_says_what_is_lost() -> None:
+    with Broker() as own:
+        program = Program(
+            IMPORTS
+            + """
+producer = Producer(bootstrap_servers=servers, client_id="till-1")
+producer.send(topic, b"x").result(10)
+say("sent")
+sys.stdin.readline()
+for _ in range(5):
+    producer.send(topic, b"x")
+say("the end")
+""",
+            own.bootstrap_servers,
+            "orders",
+            "unused",
+        )
+        assert program.next_line() == "sent"
+    program.go_on()
+    assert program.next_line() == "the end"
+    started = time.monotonic()
+    code, _, errors = program.end()
+    assert time.monotonic() - started < 4
+    assert code == 0
+    assert errors.splitlines()[-1:] == [
+        "till-1 lost records that were not acknowledged: 5 for orders"
+    ]
+    assert "Traceback" not in errors
+
+
+FORKING = (
+    IMPORTS
+    + """
+def refused(what, call):
+    try:
+        call()
+    except ottla.IllegalStateError as error:
+        assert "create clients after the fork" in str(error), error
+        say("child: no", what)
+
+producer = Producer(bootstrap_servers=servers)
+admin = Admin(bootstrap_servers=servers)
+consumer = member()
+producer.send(topic, b"before").result(10)
+if os.fork() == 0:
+    refused("send", lambda: producer.send(topic, b"child"))
+    refused("flush", producer.flush)
+    refused("poll", lambda: consumer.poll(0))
+    refused("iteration", lambda: next(iter(consumer)))
+    refused("metrics", consumer.metrics)
+    refused("admin", admin.list_topics)
+    with Producer(bootstrap_servers=servers) as own:
+        say("child:", own.send(topic, b"own").result(10).offset)
+    del producer, consumer, admin
+    {end}
+say("status", os.wait()[1])
+say(producer.send(topic, b"after").result(10).offset)
+while consumer.position((topic, 0)) < 3:
+    consumer.poll(1.0)
+consumer.commit()
+say(consumer.committed()[(topic, 0)].offset, len(admin.list_topics()) > 0)
+for client in (producer, consumer, admin):
+    client.close()
+"""
+)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.parametrize("end", ["sys.exit(0)", "os._exit(0)"])
+def test_a_forked_child_cannot_use_its_parents_clients_and_does_not_harm_them(
+    broker: Broker, fill: Fill, end: str
+) -> None:
+    topic = fill()
+    lines = run_program(
+        FORKING.replace("{end}", end), broker.bootstrap_servers, topic, "g-" + topic
+    )
+    refused = ["send", "flush", "poll", "iteration", "metrics", "admin"]
+    assert lines == [
+        *(f"child: no {what}" for what in refused),
+        "child: 1",
+        "status 0",
+        "2",
+        "3 True",
+    ]

@@ -1,0 +1,82 @@
+"""Each client has a thread of its own: what one of them does there delays no other."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from tests.client.blocking.conftest import Fill
+
+from ottla import Broker, Consumer, Producer
+from ottla.errors import IllegalStateError
+
+WAIT_SECONDS = 20.0
+
+
+@pytest.fixture
+def busy(broker: Broker, fill: Fill) -> Iterator[Producer]:
+    """A producer whose on_delivery does not return before the end of the test."""
+    is_over, has_begun = threading.Event(), threading.Event()
+
+    def wait(metadata: object, error: object) -> None:
+        has_begun.set()
+        is_over.wait(WAIT_SECONDS)
+
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send(fill(), b"x", partition=0, on_delivery=wait)
+        assert has_begun.wait(WAIT_SECONDS)
+        try:
+            yield producer
+        finally:
+            is_over.set()
+
+
+def test_a_slow_callback_of_one_producer_does_not_delay_another(
+    busy: Producer, broker: Broker, fill: Fill
+) -> None:
+    topic = fill()
+    delivered = threading.Event()
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as other:
+        other.send(topic, b"y", on_delivery=lambda metadata, error: delivered.set())
+        assert delivered.wait(WAIT_SECONDS / 2)
+        other.flush()
+
+
+def test_a_slow_callback_of_a_producer_does_not_delay_a_consumer(
+    busy: Producer, broker: Broker, fill: Fill
+) -> None:
+    topic = fill(5)
+    with Consumer(
+        bootstrap_servers=broker.bootstrap_servers,
+        group_id="g-" + topic,
+        auto_offset_reset="earliest",
+        session_timeout_ms=500,
+        heartbeat_interval_ms=100,
+    ) as consumer:
+        consumer.subscribe([topic])
+        for expected, record in enumerate(consumer):
+            assert record.value == b"%d" % expected
+            if expected == 4:
+                break
+        consumer.commit()
+
+
+def test_a_callback_that_waits_for_its_own_producer_is_refused(broker: Broker, fill: Fill) -> None:
+    found: list[BaseException] = []
+    called = threading.Event()
+
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+
+        def flush(metadata: object, error: object) -> None:
+            try:
+                producer.flush()
+            except BaseException as caught:
+                found.append(caught)
+            called.set()
+
+        producer.send(fill(), b"x", on_delivery=flush)
+        assert called.wait(WAIT_SECONDS)
+    (error,) = found
+    assert isinstance(error, IllegalStateError)
+    assert "waits for the client that runs it" in str(error)

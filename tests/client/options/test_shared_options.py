@@ -1,0 +1,288 @@
+"""What the options do that producers, consumers and admin clients share."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import pytest
+from tests.client.network.fake_broker import FakeBroker, network_to, running
+from tests.client.producer.meddler import Meddler
+from tests.client.security.certificates import Certificates
+
+import ottla
+from ottla.client.aio.network import Network
+from ottla.errors import RetriableError, TimedOutError, TlsError
+from ottla.wire.messages.metadata import MetadataRequest
+
+CLIENTS: dict[str, Callable[..., Any]] = {
+    "producer": ottla.Producer,
+    "consumer": ottla.Consumer,
+    "admin": ottla.Admin,
+}
+
+
+@pytest.fixture(params=CLIENTS)
+def make(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """Makes a client of one of the three kinds."""
+    return CLIENTS[request.param]
+
+
+def ask(client: Any, topic: str) -> None:
+    """Have a client send a request that the cluster answers."""
+    if isinstance(client, ottla.Producer):
+        client.send(topic, b"x").result(10)
+    else:
+        client.list_topics()
+
+
+def eventually(condition: Callable[[], object], seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.005)
+
+
+# With each of the three clients
+
+
+def test_bootstrap_servers_are_asked_until_one_answers(
+    make: Callable[..., Any], servers: str, topic: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        dead = f"127.0.0.1:{server.getsockname()[1]}"
+    with make(bootstrap_servers=[dead, servers]) as client:
+        ask(client, topic)
+
+
+def test_client_id_is_in_every_request(
+    make: Callable[..., Any], meddler: Meddler, servers: str, topic: str
+) -> None:
+    with make(bootstrap_servers=servers, client_id="till-3") as client:
+        ask(client, topic)
+        assert {request.client_id for request in meddler.requests} == {"till-3"}
+
+
+def test_metadata_is_asked_for_again_after_metadata_max_age_ms(
+    make: Callable[..., Any], meddler: Meddler, servers: str, topic: str
+) -> None:
+    with make(bootstrap_servers=servers, metadata_max_age_ms=20) as client:
+        ask(client, topic)
+        eventually(lambda: len(meddler.seen("Metadata")) >= 5)
+    meddler.calm()
+    with make(bootstrap_servers=servers, metadata_max_age_ms=60_000) as client:
+        ask(client, topic)
+        time.sleep(0.2)
+        assert len(meddler.seen("Metadata")) < 5
+
+
+def test_an_idle_connection_is_closed_after_connections_max_idle_ms(
+    make: Callable[..., Any], meddler: Meddler, servers: str, topic: str
+) -> None:
+    for limit_ms, is_closed in ((60_000, False), (80, True)):
+        with make(bootstrap_servers=servers, connections_max_idle_ms=limit_ms) as client:
+            ask(client, topic)
+            time.sleep(0.25)
+            meddler.calm()
+            ask(client, topic)
+            # Every new connection begins with it.
+            assert bool(meddler.seen("ApiVersions")) is is_closed
+
+
+# On the network that all three have
+
+
+@asynccontextmanager
+async def hangs_up() -> AsyncIterator[tuple[str, list[float]]]:
+    """A server that ends every connection at once, and when the connections came."""
+    loop = asyncio.get_running_loop()
+    came: list[float] = []
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        came.append(loop.time())
+        writer.transport.abort()
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    try:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}", came
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
+@pytest.mark.parametrize(
+    ("first_ms", "most_ms", "least", "most"),
+    [(10, 10, 9, 60), (10, 600, 3, 8), (600, 600, 1, 2)],
+)
+def test_attempts_to_connect_pause_from_reconnect_backoff_ms_to_its_max(
+    first_ms: int, most_ms: int, least: int, most: int
+) -> None:
+    async def main() -> None:
+        options = {"reconnect.backoff.ms": first_ms, "reconnect.backoff.max.ms": most_ms}
+        async with hangs_up() as (address, came), network_to(address, **options):
+            await asyncio.sleep(0.5)
+            assert least <= len(came) <= most
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("first_ms", "most_ms", "least", "most"),
+    [(10, 10, 9, 60), (10, 600, 3, 8), (600, 600, 1, 3)],
+)
+def test_requests_are_repeated_with_pauses_from_retry_backoff_ms_to_its_max(
+    first_ms: int, most_ms: int, least: int, most: int
+) -> None:
+    async def main() -> None:
+        broker = FakeBroker()
+        options = {"retry.backoff.ms": first_ms, "retry.backoff.max.ms": most_ms}
+        async with running(broker), network_to(broker.address, **options) as network:
+            with pytest.raises(TimedOutError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+                await network.topic("nowhere", 500)
+            assert least <= len(broker.asked_for(MetadataRequest)) <= most
+
+    asyncio.run(main())
+
+
+@contextmanager
+def silent() -> Iterator[str]:
+    """The address of a server whose backlog is full: attempts to connect get no answer."""
+    with socket.socket() as server, socket.socket() as filler, socket.socket() as more:
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        for each in (filler, more):
+            each.setblocking(False)
+            each.connect_ex(server.getsockname())
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+async def time_given_ms(network: Network) -> int:
+    with pytest.raises(RetriableError, match="no connection within") as caught:
+        await network.any_node()
+    (found,) = re.findall(r"within (\d+) ms", str(caught.value))
+    return int(found)
+
+
+def test_attempts_to_connect_last_from_the_setup_timeout_to_its_max() -> None:
+    async def given(first_ms: int, most_ms: int) -> list[int]:
+        options = {
+            "socket.connection.setup.timeout.ms": first_ms,
+            "socket.connection.setup.timeout.max.ms": most_ms,
+        }
+        with silent() as address:
+            async with network_to(address, **options) as network:
+                return [await time_given_ms(network) for _ in range(4)]
+
+    async def main() -> None:
+        assert all(24 <= limit_ms <= 30 for limit_ms in await given(30, 30))
+        growing = await given(30, 100)
+        assert growing[0] <= 36
+        assert all(80 <= limit_ms <= 100 for limit_ms in growing[2:])
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("option", "number"),
+    [("send.buffer.bytes", socket.SO_SNDBUF), ("receive.buffer.bytes", socket.SO_RCVBUF)],
+)
+def test_sockets_have_the_buffers_that_are_asked_for(option: str, number: int) -> None:
+    async def size_with(value: int) -> int:
+        broker = FakeBroker()
+        async with running(broker), network_to(broker.address, **{option: value}) as network:
+            await network.updated(5000)
+            connection = await network.connection(0)
+            return connection.tcp_socket.getsockopt(socket.SOL_SOCKET, number)
+
+    async def main() -> None:
+        # Linux keeps twice what it is asked for.
+        assert await size_with(20_000) in (20_000, 40_000)
+        assert await size_with(30_000) in (30_000, 60_000)
+        assert await size_with(-1) not in (20_000, 40_000, 30_000, 60_000)
+
+    asyncio.run(main())
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name with two addresses, of which nobody listens on the first, and a canonical name for 127.0.0.1."""
+    find = socket.getaddrinfo
+
+    def look_up(host: Any, port: Any, *rest: Any, **more: Any) -> Any:
+        if host != "kafka.example":
+            return find(host, port, *rest, **more)
+        kind = (socket.SOCK_STREAM, 6, "")
+        return [
+            (socket.AF_INET6, *kind, ("::1", port, 0, 0)),
+            (socket.AF_INET, *kind, ("127.0.0.1", port)),
+        ]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    monkeypatch.setattr(socket, "getnameinfo", lambda where, flags: ("localhost", str(where[1])))
+
+
+def test_all_addresses_of_a_name_are_tried(names: None) -> None:
+    async def main() -> None:
+        broker = FakeBroker()
+        async with running(broker), network_to(f"kafka.example:{broker.port}") as network:
+            await network.updated(5000)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("lookup", ["use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"])
+def test_bootstrap_servers_are_known_by_their_canonical_names_if_client_dns_lookup_says_so(
+    names: None, certificates: Certificates, lookup: str
+) -> None:
+    """The certificate is for localhost, which is the canonical name of kafka.example here."""
+
+    async def main() -> None:
+        broker = FakeBroker(tls=certificates.server_context())
+        options = {
+            "security.protocol": "SSL",
+            "ssl.truststore.location": certificates.ca,
+            "client.dns.lookup": lookup,
+        }
+        async with (
+            running(broker),
+            network_to(f"kafka.example:{broker.port}", **options) as network,
+        ):
+            if lookup == "use_all_dns_ips":
+                with pytest.raises(TlsError, match=r"kafka\.example"):
+                    await network.updated(5000)
+            else:
+                await network.updated(5000)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("ssl.protocol", "TLSv1.2"), ("ssl.enabled.protocols", "TLSv1.2"), (None, None)],
+)
+def test_the_version_of_tls_is_that_of_the_options(
+    certificates: Certificates, option: str | None, value: str | None
+) -> None:
+    async def main() -> None:
+        server: ssl.SSLContext = certificates.server_context()
+        broker = FakeBroker(tls=server)
+        options: dict[str, object] = {
+            "security.protocol": "SSL",
+            "ssl.truststore.location": certificates.ca,
+        }
+        if option is not None:
+            options[option] = value
+        async with running(broker), network_to(broker.address, **options) as network:
+            await network.updated(5000)
+            transport = (await network.connection(0))._transport
+            assert transport is not None
+            spoken = transport.get_extra_info("ssl_object").version()
+            assert spoken == (value or "TLSv1.3")
+
+    asyncio.run(main())

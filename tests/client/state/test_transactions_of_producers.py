@@ -1,0 +1,264 @@
+"""The states of a transactional producer: which calls they allow, which errors end what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock
+
+import pytest
+
+from ottla.client.state.ongoing import OngoingTransaction
+from ottla.client.state.transactions import (
+    SOURCES,
+    Refusal,
+    State,
+    Transactions,
+    Verdict,
+    as_abortable,
+    as_fatal,
+    verdict_on,
+)
+from ottla.errors import (
+    AbortableError,
+    ErrorCode,
+    FatalError,
+    IllegalStateError,
+    KafkaError,
+    TimedOutError,
+    exception_for,
+)
+from ottla.model import TopicPartition
+
+
+class Gate:
+    """What the accumulator would be told."""
+
+    def __init__(self) -> None:
+        self._refusal: Refusal | None = None
+
+    def refuse(self, refusal: Refusal | None) -> None:
+        self._refusal = refusal
+
+    def error(self) -> BaseException | None:
+        """What a send would raise."""
+        return None if self._refusal is None else self._refusal()
+
+
+def state_of(transactions: Transactions) -> State:
+    return transactions.state
+
+
+@pytest.fixture
+def gate() -> Gate:
+    return Gate()
+
+
+@pytest.fixture
+def transactions(gate: Gate) -> Transactions:
+    return Transactions("me", Lock(), gate.refuse)
+
+
+def ready(transactions: Transactions) -> None:
+    operation, is_new = transactions.begin_init()
+    assert is_new
+    transactions.initialized()
+    operation.succeed()
+    operation.is_seen = True
+
+
+def failure(code: ErrorCode = ErrorCode.INVALID_RECORD) -> KafkaError:
+    return AbortableError(code, "it is so", {"api": "Produce"})
+
+
+def test_every_state_has_its_sources() -> None:
+    assert set(SOURCES) == set(State)
+    assert all(State.DEAD not in sources for sources in SOURCES.values())
+
+
+def test_records_are_let_in_only_inside_a_transaction(
+    transactions: Transactions, gate: Gate
+) -> None:
+    assert "init_transactions" in str(gate.error())
+    ready(transactions)
+    assert "begin_transaction" in str(gate.error())
+    transactions.begin()
+    assert gate.error() is None
+    transactions.begin_commit()
+    assert isinstance(gate.error(), IllegalStateError)
+
+
+def test_call_that_has_not_been_seen_to_end_is_the_only_one_allowed(
+    transactions: Transactions,
+) -> None:
+    ready(transactions)
+    transactions.begin()
+    operation, is_new = transactions.begin_commit()
+    assert is_new
+    assert transactions.begin_commit() == (operation, False)
+    for call in (transactions.begin_abort, transactions.begin, transactions.begin_init):
+        with pytest.raises(IllegalStateError, match=r"commit_transaction\(\)"):
+            call()
+    transactions.ended()
+    operation.succeed()
+    assert transactions.begin_commit() == (operation, False), "its end has not been seen"
+    operation.is_seen = True
+    transactions.begin()
+    assert state_of(transactions) is State.IN_TRANSACTION
+
+
+def test_failed_transaction_can_only_be_aborted(transactions: Transactions, gate: Gate) -> None:
+    ready(transactions)
+    transactions.begin()
+    transactions.batch_failed(failure())
+    transactions.batch_failed(failure(ErrorCode.INVALID_TIMESTAMP))
+    assert state_of(transactions) is State.FAILED
+    calls: list[Callable[[], object]] = [
+        transactions.begin_commit,
+        transactions.begin,
+        lambda: transactions.check_open("send_offsets_to_transaction"),
+    ]
+    for call in calls:
+        with pytest.raises(AbortableError, match="has to be aborted: it is so") as caught:
+            call()
+        assert caught.value.code is ErrorCode.INVALID_RECORD, "the first cause"
+    assert isinstance(gate.error(), AbortableError)
+    _, is_new = transactions.begin_abort()
+    assert is_new
+    transactions.ended()
+    assert transactions.error is None
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_VERSION,
+    ],
+)
+def test_deadly_errors_are_for_ever(transactions: Transactions, code: ErrorCode) -> None:
+    ready(transactions)
+    transactions.begin()
+    operation, _ = transactions.begin_commit()
+    transactions.batch_failed(exception_for(code, "the end"))
+    assert state_of(transactions) is State.DEAD
+    assert isinstance(operation.error, FatalError)
+    operation.is_seen = True
+    transactions.die(failure())
+    transactions.must_abort(failure(), Verdict.ABORT)
+    for call in (transactions.begin_abort, transactions.begin, transactions.begin_init):
+        with pytest.raises(FatalError, match="the end") as caught:
+            call()
+        assert caught.value.code is code
+
+
+@pytest.mark.parametrize(
+    ("is_version_2", "can_bump", "code", "needs_init"),
+    [
+        (False, True, ErrorCode.INVALID_RECORD, True),
+        (False, False, ErrorCode.INVALID_RECORD, False),
+        (True, True, ErrorCode.INVALID_RECORD, False),
+        (True, True, ErrorCode.UNKNOWN_PRODUCER_ID, False),
+        (True, True, ErrorCode.INVALID_PRODUCER_ID_MAPPING, True),
+    ],
+)
+def test_who_needs_a_new_epoch_after_a_failure(
+    transactions: Transactions,
+    is_version_2: bool,
+    can_bump: bool,
+    code: ErrorCode,
+    needs_init: bool,
+) -> None:
+    ready(transactions)
+    transactions.is_version_2 = is_version_2
+    transactions.can_bump = can_bump
+    transactions.begin()
+    transactions.batch_failed(failure(code))
+    assert state_of(transactions) is State.FAILED
+    assert transactions.needs_init is needs_init
+    transactions.begin_abort()
+    transactions.ended()
+    assert state_of(transactions) is (State.INITIALIZING if needs_init else State.READY)
+
+
+def test_lost_epoch_that_cannot_be_bumped_is_the_end(transactions: Transactions) -> None:
+    ready(transactions)
+    transactions.can_bump = False
+    transactions.begin()
+    transactions.must_abort(failure(ErrorCode.UNKNOWN_PRODUCER_ID), Verdict.BUMP)
+    assert state_of(transactions) is State.DEAD
+
+
+def test_batches_of_unknown_fate(transactions: Transactions) -> None:
+    ready(transactions)
+    transactions.begin()
+    transactions.begin_abort()
+    transactions.batches_lost()
+    assert state_of(transactions) is State.ABORTING
+    assert transactions.needs_init
+    transactions.can_bump = False
+    transactions.batches_lost()
+    assert state_of(transactions) is State.DEAD
+
+
+def test_failure_during_an_abort_does_not_stop_it(transactions: Transactions) -> None:
+    ready(transactions)
+    transactions.begin()
+    transactions.begin_abort()
+    transactions.batch_failed(TimedOutError())
+    assert state_of(transactions) is State.ABORTING
+    transactions.must_abort(failure(ErrorCode.TRANSACTION_ABORTABLE), Verdict.ABORT)
+    assert state_of(transactions) is State.FAILED, "the abort itself failed: it can be tried again"
+
+
+@pytest.mark.parametrize(
+    ("code", "verdict"),
+    [
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, Verdict.RETRY),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, Verdict.RETRY),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, Verdict.RETRY),
+        (ErrorCode.NOT_COORDINATOR, Verdict.FIND),
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, Verdict.FIND),
+        (ErrorCode.TRANSACTION_ABORTABLE, Verdict.ABORT),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, Verdict.ABORT),
+        (ErrorCode.ILLEGAL_GENERATION, Verdict.ABORT),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, Verdict.BUMP),
+        (ErrorCode.PRODUCER_FENCED, Verdict.DIE),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, Verdict.DIE),
+        (ErrorCode.INVALID_TXN_STATE, Verdict.DIE),
+        (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, Verdict.DIE),
+    ],
+)
+def test_verdicts(code: ErrorCode, verdict: Verdict) -> None:
+    assert verdict_on(code) is verdict
+
+
+def test_old_epoch_at_the_coordinator_is_a_fence() -> None:
+    """KIP-588: older coordinators say INVALID_PRODUCER_EPOCH for PRODUCER_FENCED."""
+    fatal = as_fatal(exception_for(ErrorCode.INVALID_PRODUCER_EPOCH))
+    assert isinstance(fatal, FatalError)
+    assert fatal.code is ErrorCode.PRODUCER_FENCED
+    assert isinstance(as_abortable(exception_for(ErrorCode.INVALID_TXN_STATE)), AbortableError)
+
+
+def test_partitions_of_a_transaction() -> None:
+    one, two = TopicPartition("t", 0), TopicPartition("t", 1)
+    explicit = OngoingTransaction(is_implicit=False)
+    explicit.note_partition(one)
+    explicit.note_partition(one)
+    assert explicit.begin_adding() == [one]
+    explicit.note_partition(one)
+    explicit.note_partition(two)
+    assert list(explicit.new) == [two]
+    assert explicit.is_started is False
+    explicit.was_added([one])
+    assert list(explicit.added) == [one]
+    assert explicit.begin_adding() == [two]
+    explicit.was_refused([two])
+    assert list(explicit.added) == [one]
+    implicit = OngoingTransaction(is_implicit=True)
+    implicit.note_partition(one)
+    assert implicit.is_started
+    assert not implicit.new
+    assert list(implicit.added) == [one]
