@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from ipaddress import ip_address
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -27,14 +28,16 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 async def addresses_of(host: str, port: int) -> list[str]:
     """The addresses of a host name, without repetitions."""
 
-    def look_up(flags: int = 0) -> list[str]:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
-        return list(dict.fromkeys(str(entry[4][0]) for entry in found))
-
     try:
-        return look_up(socket.AI_NUMERICHOST)  # an address is its own, and takes no time
-    except OSError:
-        return await off_loop(look_up)
+        ip_address(host)
+    except ValueError:
+        return await off_loop(lambda: _look_up(host, port))
+    return [host]
+
+
+def _look_up(host: str, port: int) -> list[str]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 async def name_of(address: str, port: int) -> str:
