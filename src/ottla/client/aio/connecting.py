@@ -16,6 +16,7 @@ from ottla.client.security.failures import tls_failure
 from ottla.client.security.tls import tls_context
 from ottla.config.client import ClientConfig
 from ottla.errors import ErrorCode, KafkaError, exception_for
+from ottla.event_loop import addresses_of, name_of
 from ottla.model import Endpoint
 from ottla.wire.messages.api_versions import ApiVersionsResponse
 
@@ -69,7 +70,7 @@ class Opener:
     async def _connect(self, endpoint: Endpoint, node_id: int, limit_ms: float) -> Connection:
         """Try the addresses of a host one after the other (client.dns.lookup=use_all_dns_ips)."""
         failures: list[str] = []
-        for address in await self._addresses(endpoint, node_id):
+        for address in await self._addresses(endpoint, node_id, limit_ms):
             try:
                 async with asyncio.timeout(limit_ms / 1000):
                     return await self._dial(endpoint, address, node_id)
@@ -91,19 +92,20 @@ class Opener:
             )
         return reason
 
-    async def _addresses(self, endpoint: Endpoint, node_id: int) -> list[Address]:
-        loop = asyncio.get_running_loop()
+    async def _addresses(self, endpoint: Endpoint, node_id: int, limit_ms: float) -> list[Address]:
         try:
-            found = await loop.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+            async with asyncio.timeout(limit_ms / 1000):
+                found = await addresses_of(endpoint.host, endpoint.port)
+                addresses = [Address(ip, endpoint.port, endpoint.host) for ip in found]
+                if node_id < 0 and self._config.client_dns_lookup == CANONICAL:
+                    return [await _canonical(address) for address in addresses]
+                return addresses
+        except TimeoutError as error:
+            why = f"no address of {endpoint.host} was found within {round(limit_ms)} ms"
+            raise _cannot_connect(why, endpoint) from error
         except OSError as error:
             why = f"the name {endpoint.host} is not known: {error.strerror}"
             raise _cannot_connect(why, endpoint) from error
-        addresses = dict.fromkeys(
-            Address(str(where[0]), endpoint.port, endpoint.host) for *_, where in found
-        )
-        if node_id < 0 and self._config.client_dns_lookup == CANONICAL:
-            return [await _canonical(address) for address in addresses]
-        return list(addresses)
 
     async def _dial(self, endpoint: Endpoint, address: Address, node_id: int) -> Connection:
         def make() -> Connection:
@@ -142,9 +144,8 @@ class Opener:
 
 async def _canonical(address: Address) -> Address:
     """The address under its canonical name, which Kerberos and certificates may need."""
-    loop = asyncio.get_running_loop()
     try:
-        name, _ = await loop.getnameinfo((address.ip, address.port), socket.NI_NAMEREQD)
+        name = await name_of(address.ip, address.port)
     except OSError:
         return address
     return address._replace(server_name=name)

@@ -200,6 +200,8 @@ class ProducerBatch(Completion):
         """No more records: count them."""
         if self.builder is not None:
             self.builder.close()
+            if self.callbacks is None:
+                self.callbacks = self.builder.callbacks
             self.record_count = self.builder.record_count
             self.size_bytes = self.builder.size_bytes
 
@@ -263,9 +265,31 @@ class ProducerBatch(Completion):
         self.builder = None
         self.encoded = None
         callbacks, self.callbacks = self.callbacks, None
-        for future, on_delivery in callbacks or ():
-            self._deliver(future, on_delivery)
+        if callbacks and self.error is None:
+            self._deliver_all(callbacks)
+        else:
+            for future, on_delivery in callbacks or ():
+                self._deliver(future, on_delivery)
         self._complete()
+
+    def _deliver_all(self, callbacks: list[tuple[RecordFuture, OnDelivery]]) -> None:
+        """The records were written. As `_deliver` for each, in a shorter way: there may be thousands."""
+        topic, partition = self.key
+        for future, on_delivery in callbacks:
+            # Where it was split, the future knows the place in the whole only.
+            index = future._index if future._batch is self else future._place()[1]
+            metadata = RecordMetadata(
+                topic,
+                partition,
+                self.base_offset + index if self.base_offset >= 0 else NO_OFFSET,
+                future._timestamp if self.append_time_ms < 0 else self.append_time_ms,
+                future._key_size,
+                future._value_size,
+            )
+            try:
+                on_delivery(metadata, None)
+            except Exception:
+                log.exception("on_delivery of a record for %s failed", self.key)
 
     def _deliver(self, future: RecordFuture, on_delivery: OnDelivery) -> None:
         _, index = future._place()
