@@ -176,8 +176,7 @@ class Accumulator:
                 ),
             )
             self.full_bytes += batch.size_bytes
-            if queue.transaction is not self.transaction:
-                self._note_transaction(queue)
+            self._note_transaction(queue)
             return RecordFuture(batch, 0, read_header(encoded, 0).base_timestamp, -1, -1)
 
     def extend(self, queue: PartitionQueue, sent: SentRecords, many: Many, start: int) -> int:
@@ -257,11 +256,14 @@ class Accumulator:
 
     def _open(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """Let others append to a new batch, which has its first record: it will not be dropped."""
+        self._note_transaction(queue)
+        queue.open = batch
+
+    def _note_transaction(self, queue: PartitionQueue) -> None:
         if queue.transaction is not self.transaction:
             assert self.transaction is not None
             self.transaction.note_partition(queue.key)
             queue.transaction = self.transaction
-        queue.open = batch
 
     def _drop(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """Take back a new batch whose first record was refused."""
