@@ -64,7 +64,7 @@ def test_moving_leaders_neither_lose_nor_double_nor_reorder(
         retry_backoff_ms=20,
     ) as producer:
         producer.partitions_for(topic)
-        futures = []
+        futures: list[ottla.RecordFuture] = []
         with Moves(cluster, topic) as moves:
             while len(futures) < 3000 or moves.count < 10:
                 for _ in range(99):

@@ -220,6 +220,7 @@ def test_refused_record_costs_nothing() -> None:
     assert accumulator.memory.available_bytes == accumulator.memory.total_bytes
     assert not accumulator.incomplete
     assert not queue.batches
+    assert queue.open is None, "others would append to a batch that is no more"
     accumulator.close(lambda: IllegalStateError("closed"))
     reservation = accumulator.reserve(queue, 100, lambda: None)
     with pytest.raises(IllegalStateError, match="closed"):

@@ -10,13 +10,13 @@ from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from ottla.client.aio.coordinator_requests import Offsets, read_offsets
 from ottla.client.aio.network import Network
 from ottla.client.aio.sender import Sender
 from ottla.client.aio.transactor import Transactor
 from ottla.client.delivery import RecordFuture, SentRecords
 from ottla.client.model import (
     ConsumerGroupMetadata,
-    OffsetAndMetadata,
     PartitionInfo,
     ProducerRecord,
 )
@@ -44,15 +44,12 @@ from ottla.errors import (
     TimedOutError,
     exception_for,
 )
-from ottla.model import TopicPartition
 
 log = logging.getLogger("ottla.client")
 
 T = TypeVar("T")
-Offsets = Mapping[Any, OffsetAndMetadata | int]
-"""Positions by TopicPartition, or by plain (topic, partition) tuples."""
 
-# How often a producer that is being closed looks whether the operating system took what nobody will answer.
+# How often close looks whether the operating system took what nobody will answer.
 _UNSENT_PAUSE_SECONDS: Final = 0.001
 HANDOVER_BYTES: Final = 256 * 1024
 """How much may be ready to go before those who send give way to the sender."""
@@ -204,8 +201,9 @@ class Producer:
                 wanted = steps.send(None) if failure is None else steps.throw(failure)
             except StopIteration as stopped:
                 if self.accumulator.full_bytes > HANDOVER_BYTES:
-                    # A task that sends without ever waiting would keep the loop from sending.
-                    await asyncio.sleep(0)
+                    await asyncio.sleep(
+                        0
+                    )  # a task that never waits would keep the loop from sending
                 return stopped.value
             failure = None
             try:
@@ -319,7 +317,7 @@ class Producer:
         """Commit a consumer group's positions with the transaction."""
         method = "send_offsets_to_transaction"
         self._transactional(method).check_open(method)
-        positions = _read_offsets(offsets)
+        positions = read_offsets(offsets)
         if isinstance(group, str):
             group = ConsumerGroupMetadata(group)
         if not positions:
@@ -489,14 +487,3 @@ def _look_at(task: asyncio.Task[Any]) -> None:
     """Nobody waits for it any more; its error is no error of the loop."""
     if not task.cancelled():
         task.exception()
-
-
-def _read_offsets(offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
-    read = {}
-    for key, position in offsets.items():
-        if isinstance(position, int):
-            position = OffsetAndMetadata(position)
-        if position.offset < 0:
-            raise ValueError(f"the offset of {key} is negative: {position.offset}")
-        read[TopicPartition(*key)] = position
-    return read

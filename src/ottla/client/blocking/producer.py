@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, Self
 
-from ottla.client.aio.producer import HANDOVER_BYTES, Offsets
+from ottla.client.aio.coordinator_requests import Offsets
+from ottla.client.aio.producer import HANDOVER_BYTES
 from ottla.client.aio.producer import Producer as AsyncProducer
 from ottla.client.blocking.loop_thread import FORKED, LoopThread
 from ottla.client.delivery import RecordFuture, SentRecords
