@@ -162,7 +162,8 @@ class Fetcher:
 
     def send_fetches(self) -> None:
         """Sends what may be sent now: to every broker that has none of our fetches."""
-        if self._closed:
+        # Where every broker is busy with one, there is no need to look at all the partitions.
+        if self._closed or 0 < len(self._network.cluster.nodes) <= len(self._in_flight):
             return
         now = self._loop.time()
         wanted: dict[int, dict[TopicPartition, WantedPartition]] = {}
