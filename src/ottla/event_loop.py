@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from functools import partial
+from ipaddress import ip_address
+from typing import TypeVar
 
 T = TypeVar("T")
 
@@ -25,43 +28,46 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 async def addresses_of(host: str, port: int) -> list[str]:
     """The addresses of a host name, without repetitions."""
 
-    def look_up(flags: int = 0) -> list[str]:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
-        return list(dict.fromkeys(str(entry[4][0]) for entry in found))
-
     try:
-        return look_up(socket.AI_NUMERICHOST)  # an address is its own, and takes no time
-    except OSError:
-        return await in_daemon_thread(look_up)
+        ip_address(host)
+    except ValueError:
+        return await off_loop(lambda: _look_up(host, port))
+    return [host]
+
+
+def _look_up(host: str, port: int) -> list[str]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 async def name_of(address: str, port: int) -> str:
     """The host name of an address; OSError if it has none."""
-    return await in_daemon_thread(
-        lambda: socket.getnameinfo((address, port), socket.NI_NAMEREQD)[0]
-    )
+    return await off_loop(lambda: socket.getnameinfo((address, port), socket.NI_NAMEREQD)[0])
 
 
-async def in_daemon_thread(work: Callable[[], T]) -> T:
-    """Has a question to the system answered that may take long, in a thread that no exit waits for.
+async def off_loop(work: Callable[[], T]) -> T:
+    """What `work` returns or raises, on a thread that no exit waits for; a caller that is cancelled leaves it behind.
 
-    The loops have functions for names. uvloop's use threads of libuv, which make a forked child crash when it exits;
-    those of asyncio are joined at the end of the program, however long a name server takes.
+    The loops have ways of their own. uvloop looks up names on threads of libuv, which make a forked child crash when it
+    exits; the threads of an executor are waited for when the interpreter ends, and a name server that does not
+    answer, or a user's function that hangs, would hold that up.
     """
     loop = asyncio.get_running_loop()
-    answer: asyncio.Future[T] = loop.create_future()
-
-    def tell(set_outcome: Callable[[Any], None], outcome: Any) -> None:
-        if not answer.done():
-            set_outcome(outcome)
+    done: asyncio.Future[T] = loop.create_future()
+    context = contextvars.copy_context()
 
     def run() -> None:
+        settle: Callable[[], None]
         try:
-            told: tuple[Callable[[Any], None], Any] = (answer.set_result, work())
-        except Exception as error:
-            told = (answer.set_exception, error)
-        with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(tell, *told)
+            settle = partial(done.set_result, context.run(work))
+        except StopIteration as error:
+            # A future does not take it.
+            settle = partial(done.set_exception, RuntimeError(repr(error)))
+        except BaseException as error:
+            settle = partial(done.set_exception, error)
+        # The loop may have been closed in the meantime.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(lambda: None if done.done() else settle())
 
-    threading.Thread(target=run, name="ottla-names", daemon=True).start()
-    return await answer
+    threading.Thread(target=run, name="ottla-off-loop", daemon=True).start()
+    return await done

@@ -118,7 +118,7 @@ class Writer:
     ) -> RecordFuture | None:
         """Send a record of bytes if nothing has to be waited for; None: take the `steps`."""
         known = self.topics.get(topic)
-        if known is None or not self.is_plain:
+        if known is None or not self.is_plain or (timestamp_ms is not None and timestamp_ms < 0):
             return None
         if partition is None:
             if key is None or self._ignores_keys:
@@ -148,7 +148,7 @@ class Writer:
         if interceptors.sees_sends:
             record = interceptors.on_send(record)
         try:
-            known = yield from self._known(record.topic, record.partition)
+            known = yield from self._known(record.topic, record.partition, record.timestamp_ms)
             headers = read_headers(record.headers)
             key = self._serialize(self._key_serializer, "key", record, record.key, headers)
             value = self._serialize(self._value_serializer, "value", record, record.value, headers)
@@ -177,11 +177,15 @@ class Writer:
             self._on_refused(error)
             raise
 
-    def _known(self, topic: str, partition: int | None) -> Generator[Wanted, None, TopicQueues]:
+    def _known(
+        self, topic: str, partition: int | None, timestamp_ms: int | None
+    ) -> Generator[Wanted, None, TopicQueues]:
         if not isinstance(topic, str):
             raise TypeError(f"a topic is named by a str, not {topic!r}")
         if partition is not None and partition < 0:
             raise ValueError(f"a partition is a number from 0 on, not {partition!r}")
+        if timestamp_ms is not None and timestamp_ms < 0:
+            raise ValueError(f"a timestamp is not negative, as {timestamp_ms} is")
         while True:
             known = self.topics.get(topic)
             if known is not None and known.count and (partition is None or partition < known.count):
@@ -339,7 +343,7 @@ class Writer:
             )
         sent = SentRecords(0, (), None)
         try:
-            known = yield from self._known(topic, partition)
+            known = yield from self._known(topic, partition, timestamp_ms)
             read = read_headers(headers)
             values, keys = self._all_bytes(topic, values, keys, read)
             timestamp = _now() if timestamp_ms is None else timestamp_ms

@@ -20,6 +20,7 @@ from tests.client.network.fake_broker import (
 from ottla.errors import RetriableError
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 
 class TestThrottling:
@@ -113,7 +114,9 @@ class TestClosing:
                 await network.updated(5000)
                 call = asyncio.create_task(network.call(0, HEARTBEAT))
                 await until(lambda: broker.asked_for(HeartbeatRequest))
+                connection = await network.connection(0)
                 await network.close()
+                assert connection.gone.done()
                 with pytest.raises(RetriableError, match="client was closed"):
                     await call
                 with pytest.raises(RetriableError, match="closed"):
@@ -130,6 +133,7 @@ class TestClosing:
                 waiting = asyncio.create_task(network.updated(5000))
                 await until(lambda: broker.asked_for(ApiVersionsRequest))
                 await network.close()
+                assert not [task for task in asyncio.all_tasks() if "Peer." in repr(task)]
                 for task in (*calls, waiting):
                     with pytest.raises(RetriableError, match="closed"):
                         await task
@@ -144,5 +148,24 @@ class TestClosing:
                 for _ in range(10):
                     async with network_to(broker.address, unused_address()):
                         pass
+
+        run(main())
+
+    def test_what_was_sent_without_waiting_still_leaves(self, run: Run) -> None:
+        """Produce with acks=0: nobody waits for an answer, and close must not drop the bytes."""
+
+        async def main() -> None:
+            broker = FakeBroker()
+            topics = [MetadataRequestTopic(name="x" * 30_000) for _ in range(100)]
+            async with running(broker), network_to(broker.address) as network:
+                await network.updated(5000)
+                broker.answers[MetadataRequest] = lambda request, version: None
+                connection = await network.connection(0)
+                before = len(broker.asked)
+                for _ in range(10):
+                    connection.send_unanswered(MetadataRequest(topics=topics), 9)
+                assert connection.unsent_bytes > 1_000_000
+                await network.close()
+                await until(lambda: len(broker.asked) == before + 10)
 
         run(main())

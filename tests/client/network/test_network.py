@@ -64,7 +64,12 @@ def test_a_dead_server_among_several_does_not_matter(run: Run) -> None:
     run(main())
 
 
-def test_a_server_that_does_not_accept_does_not_keep_the_others_waiting(run: Run) -> None:
+def test_a_server_that_does_not_accept_does_not_keep_the_others_waiting(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The servers are tried in the order in which they are given.
+    monkeypatch.setattr("random.shuffle", lambda candidates: None)
+
     async def main() -> None:
         broker = FakeBroker()
         # Its backlog is full, so that attempts to connect get no answer.
@@ -75,10 +80,8 @@ def test_a_server_that_does_not_accept_does_not_keep_the_others_waiting(run: Run
                 each.setblocking(False)
                 each.connect_ex(silent.getsockname())
             address = f"127.0.0.1:{silent.getsockname()[1]}"
-            async with running(broker):
-                for _ in range(3):
-                    async with network_to(address, broker.address) as network:
-                        await network.updated(5000)
+            async with running(broker), network_to(address, broker.address) as network:
+                await network.updated(5000)
 
     run(main())
 
@@ -264,6 +267,25 @@ def test_a_broker_whose_address_changed_is_reached_at_the_new_one(run: Run) -> N
     run(main())
 
 
+def test_a_broker_that_knows_no_brokers_yet_is_not_believed(run: Run) -> None:
+    async def main() -> None:
+        broker = FakeBroker()
+        good = broker.answers[MetadataRequest]
+        async with running(broker), network_to(broker.address) as network:
+            await network.topic("t", 5000)
+            asked = len(broker.asked)
+            broker.answers[MetadataRequest] = lambda request, version: MetadataResponse(
+                brokers=[], topics=[]
+            )
+            network.request_update()
+            await until(lambda: len(broker.asked) > asked + 2)
+            assert network.cluster.leader_of("t", 0) == 0
+            broker.answers[MetadataRequest] = good
+            await network.updated(5000)
+
+    run(main())
+
+
 def test_a_broker_that_left_is_an_error_that_says_so(run: Run) -> None:
     async def main() -> None:
         broker = FakeBroker()
@@ -291,6 +313,26 @@ class TestStartingAgain:
                     await until(lambda: 2 in network.cluster.nodes)
                     await network.call(2, HEARTBEAT)
                     await old.start()
+
+        run(main())
+
+    def test_a_connection_that_was_lost_is_made_again_before_others_are_asked(
+        self, run: Run
+    ) -> None:
+        async def main() -> None:
+            known, entry = FakeBroker(node_id=1), FakeBroker(node_id=9)
+            async with running(entry, known):
+                entry.brokers = [broker_at(1, known.port)]
+                options = {"reconnect.backoff.ms": 100, "reconnect.backoff.max.ms": 100}
+                async with network_to(entry.address, **options) as network:
+                    await network.updated(5000)
+                    await network.call(1, HEARTBEAT)
+                    asked = len(entry.asked)
+                    known.drop_connections()
+                    await until(lambda: network.connection_now(1) is None)
+                    network.request_update()
+                    await network.updated(5000)
+                    assert len(entry.asked) == asked
 
         run(main())
 

@@ -23,6 +23,7 @@ from tests.client.security.secured_kafka import (
     secured_kafka,
 )
 
+import ottla.aio
 from ottla.errors import FatalError, RetriableError, TlsError
 from ottla.event_loop import new_event_loop
 from ottla.wire.messages.metadata import MetadataRequest
@@ -177,6 +178,32 @@ async def sessions_that_end(stage: Stage) -> None:
     await asyncio.gather(stay("SCRAM-SHA-256"), stay("OAUTHBEARER"))
 
 
+async def clients_over_sasl_and_tls(stage: Stage) -> None:
+    """The producer, the consumer and the admin client are built on what the other cases use."""
+    options = {
+        "bootstrap.servers": stage.addresses["SASLTLS"],
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": _LOGIN,
+        "ssl.truststore.location": str(stage.certificates.ca),
+    }
+    values = [f"{number}".encode() * 1000 for number in range(1000)]
+    async with ottla.aio.Producer(options) as producer:
+        for value in values:
+            await producer.send("secret", value, partition=0)
+        await producer.flush()
+    reading = {**options, "auto.offset.reset": "earliest", "group.id": "readers"}
+    async with ottla.aio.Consumer(reading) as consumer:
+        await consumer.subscribe(["secret"])
+        got: list[bytes] = []
+        while len(got) < len(values):
+            got += [record.value for record in await consumer.poll(1.0)]
+        assert got == values
+        await consumer.commit()
+    async with ottla.aio.Admin(options) as admin:
+        assert "secret" in await admin.list_topics()
+
+
 CASES: tuple[Callable[[Stage], Coroutine[Any, Any, None]], ...] = (
     plaintext,
     tls,
@@ -191,6 +218,7 @@ CASES: tuple[Callable[[Stage], Coroutine[Any, Any, None]], ...] = (
     mechanism_that_is_not_enabled,
     protocols_that_do_not_fit,
     sessions_that_end,
+    clients_over_sasl_and_tls,
 )
 
 

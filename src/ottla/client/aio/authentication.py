@@ -8,6 +8,7 @@ import logging
 import random
 import secrets
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from ottla.client.aio.connection import Connection
@@ -16,6 +17,7 @@ from ottla.client.security.mechanisms import Mechanism, OAuthBearer, Plain, Toke
 from ottla.client.security.scram import scram, scram_with_token
 from ottla.config.security import OAUTHBEARER, PLAIN, SecurityConfig
 from ottla.errors import ErrorCode, FatalError, KafkaError, RetriableError, exception_for
+from ottla.event_loop import off_loop
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
 
@@ -116,7 +118,7 @@ async def _exchange(connection: Connection, mechanism: Mechanism) -> int:
         lifetime_ms = response.session_lifetime_ms
         try:
             # SCRAM hashes for milliseconds, or longer if the broker says so.
-            said = await asyncio.to_thread(mechanism.respond, response.auth_bytes)
+            said = await off_loop(partial(mechanism.respond, response.auth_bytes))
         except FatalError as error:
             raise _with_context(error, connection, mechanism) from None
     return lifetime_ms
@@ -162,7 +164,7 @@ async def _token(callback: Callable[[], Any]) -> Token:
         ):
             found = await callback()
         else:
-            found = await asyncio.to_thread(callback)
+            found = await off_loop(callback)
             if inspect.isawaitable(found):
                 found = await found
     except KafkaError:

@@ -70,7 +70,7 @@ class Opener:
     async def _connect(self, endpoint: Endpoint, node_id: int, limit_ms: float) -> Connection:
         """Try the addresses of a host one after the other (client.dns.lookup=use_all_dns_ips)."""
         failures: list[str] = []
-        for address in await self._addresses(endpoint, node_id):
+        for address in await self._addresses(endpoint, node_id, limit_ms):
             try:
                 async with asyncio.timeout(limit_ms / 1000):
                     return await self._dial(endpoint, address, node_id)
@@ -92,16 +92,20 @@ class Opener:
             )
         return reason
 
-    async def _addresses(self, endpoint: Endpoint, node_id: int) -> list[Address]:
+    async def _addresses(self, endpoint: Endpoint, node_id: int, limit_ms: float) -> list[Address]:
         try:
-            found = await addresses_of(endpoint.host, endpoint.port)
+            async with asyncio.timeout(limit_ms / 1000):
+                found = await addresses_of(endpoint.host, endpoint.port)
+                addresses = [Address(ip, endpoint.port, endpoint.host) for ip in found]
+                if node_id < 0 and self._config.client_dns_lookup == CANONICAL:
+                    return [await _canonical(address) for address in addresses]
+                return addresses
+        except TimeoutError as error:
+            why = f"no address of {endpoint.host} was found within {round(limit_ms)} ms"
+            raise _cannot_connect(why, endpoint) from error
         except OSError as error:
             why = f"the name {endpoint.host} is not known: {error.strerror}"
             raise _cannot_connect(why, endpoint) from error
-        addresses = [Address(ip, endpoint.port, endpoint.host) for ip in found]
-        if node_id < 0 and self._config.client_dns_lookup == CANONICAL:
-            return [await _canonical(address) for address in addresses]
-        return addresses
 
     async def _dial(self, endpoint: Endpoint, address: Address, node_id: int) -> Connection:
         def make() -> Connection:

@@ -188,6 +188,10 @@ class Network:
                 raise exception_for(
                     response.error_code, None, api="Metadata", broker=self.name_of(node_id)
                 )
+            if not response.brokers:
+                # It has just started; to believe it would be to forget the others.
+                why = f"{self.name_of(node_id)} knows no brokers yet."
+                raise exception_for(ErrorCode.LEADER_NOT_AVAILABLE, why, api="Metadata")
         except KafkaError as error:
             self._not_refreshed(error)
             return

@@ -25,7 +25,7 @@ from ottla.client.state.partition_queue import (
 )
 from ottla.client.state.producer_batch import OnDelivery, ProducerBatch
 from ottla.model import NO_LEADER, TopicPartition
-from ottla.records.batch import HEADER_BYTES
+from ottla.records.batch import HEADER_BYTES, read_header
 from ottla.records.record import Header
 
 
@@ -162,6 +162,24 @@ class Accumulator:
             self._open(queue, batch)
             return future
 
+    def append_encoded(
+        self, queue: PartitionQueue, encoded: bytes, reservation: Reservation, now_ms: float
+    ) -> RecordFuture:
+        """Add a batch that is encoded already; the future is that of its first record."""
+        with self.lock:
+            batch = self._enter(
+                queue,
+                reservation,
+                now_ms,
+                ProducerBatch.ready_made(
+                    queue.key, (queue.next_order,), encoded, reservation.size_bytes, now_ms
+                ),
+            )
+            self.full_bytes += batch.size_bytes
+            if queue.transaction is not self.transaction:
+                self._note_transaction(queue)
+            return RecordFuture(batch, 0, read_header(encoded, 0).base_timestamp, -1, -1)
+
     def extend(self, queue: PartitionQueue, sent: SentRecords, many: Many, start: int) -> int:
         """Add records of `send_many` to the batch that is open: how many fit."""
         with self.lock:
@@ -207,7 +225,22 @@ class Accumulator:
     def _new_batch(
         self, queue: PartitionQueue, reservation: Reservation, now_ms: float
     ) -> ProducerBatch:
-        """Close the open batch and begin another, in the reserved memory."""
+        """Begin a batch that takes records, in the reserved memory."""
+        batch = self._enter(
+            queue,
+            reservation,
+            now_ms,
+            ProducerBatch(
+                queue.key, (queue.next_order,), queue.limit_bytes, reservation.size_bytes, now_ms
+            ),
+        )
+        queue.open = batch
+        return batch
+
+    def _enter(
+        self, queue: PartitionQueue, reservation: Reservation, now_ms: float, batch: ProducerBatch
+    ) -> ProducerBatch:
+        """Put a new batch at the end of the queue, behind the one that was open."""
         assert reservation.granted
         if self.refusal is not None:
             self.memory.cancel(reservation)
@@ -215,9 +248,6 @@ class Accumulator:
         # Another thread may have begun a batch meanwhile; it is full enough.
         if queue.open is not None:
             self._close_open(queue)
-        batch = ProducerBatch(
-            queue.key, (queue.next_order,), queue.limit_bytes, reservation.size_bytes, now_ms
-        )
         queue.next_order += 1
         queue.batches.append(batch)
         self._active[queue] = None
