@@ -60,10 +60,13 @@ class Kafka:
         folder: Path,
         options: Mapping[str, object] = MappingProxyType({}),
         features: Iterable[str] = (),
+        *,
+        ports: tuple[int, int] | None = None,
+        cluster_id: str | None = None,
     ) -> None:
         self.jars = jars
         self.folder = folder
-        self.port, controller_port = free_ports(2)
+        self.port, controller_port = ports or free_ports(2)
         self.address = f"127.0.0.1:{self.port}"
         self.properties = folder / "server.properties"
         text = _PROPERTIES.format(
@@ -71,8 +74,7 @@ class Kafka:
         )
         text += "".join(f"{name}={value}\n" for name, value in options.items())
         self.properties.write_text(text, encoding="utf-8")
-        cluster_id = "k" + topic_id_text(uuid.uuid4())[1:]
-        words = ["-t", cluster_id, "-c", str(self.properties)]
+        words = ["-t", cluster_id or new_cluster_id(), "-c", str(self.properties)]
         for feature in features:
             words += ["--feature", feature]
         subprocess.run(
@@ -101,6 +103,10 @@ class Kafka:
         if self.process is not None:
             self.process.kill()
             self.process.wait()
+
+
+def new_cluster_id() -> str:
+    return "k" + topic_id_text(uuid.uuid4())[1:]
 
 
 @contextmanager

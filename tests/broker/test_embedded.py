@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -84,3 +85,35 @@ def test_a_broker_that_nobody_stopped_stops_with_the_process(tmp_path: Path) -> 
     note = tmp_path / "where"
     subprocess.run([sys.executable, "-c", program, str(note)], check=True, timeout=60)
     assert not Path(note.read_text()).exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.parametrize("listen", ["127.0.0.1:0", "localhost:0"])
+def test_a_forked_child_does_not_stop_the_broker_of_its_parent(listen: str) -> None:
+    program = (
+        "import os, sys, ottla\n"
+        f"broker = ottla.Broker(listen={listen!r}).start()\n"
+        "if os.fork() == 0:\n"
+        "    try:\n"
+        "        broker.leader_of('t', 0)\n"
+        "    except ottla.IllegalStateError as error:\n"
+        "        print(error, flush=True)\n"
+        "    with ottla.Producer(bootstrap_servers=broker.bootstrap_servers) as producer:\n"
+        "        print(producer.send('t', b'child').result(10).offset, flush=True)\n"
+        "    broker.stop()\n"
+        "    sys.exit(0)\n"
+        "print('status', os.wait()[1], os.path.isdir(broker.data_dir))\n"
+        "with ottla.Producer(bootstrap_servers=broker.bootstrap_servers) as producer:\n"
+        "    print(producer.send('t', b'parent').result(10).offset)\n"
+        "broker.stop()\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert result.stderr == ""
+    assert result.stdout.splitlines() == [
+        "the broker runs in the parent of this process: connect to its address, and let the parent control it",
+        "0",
+        "status 0 True",
+        "1",
+    ]

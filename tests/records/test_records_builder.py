@@ -1,5 +1,8 @@
 """Records are built one by one or many at once, by both kernels alike, and keys are hashed."""
 
+import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from time import time_ns
 from typing import Any
 
@@ -105,7 +108,8 @@ def test_many_at_once_are_as_one_after_another(
         together = kernel.RecordsBuilder(limit_bytes)
         singly.append(BASE_TIMESTAMP, b"before", b"")
         together.append(BASE_TIMESTAMP, b"before", b"")
-        taken = together.extend(BASE_TIMESTAMP + 1, values, keys, header, start)
+        first, taken = together.extend(BASE_TIMESTAMP + 1, values, keys, header, start)
+        assert first == 1
         for index in range(start, start + taken):
             key = keys[index] if keys is not None else None
             assert singly.append(BASE_TIMESTAMP + 1, key, values[index], header) > 0
@@ -187,8 +191,71 @@ def test_a_closed_builder_takes_no_more(kernel: Any) -> None:
         assert builder.is_closed
         assert builder.append(5, None, b"") == -1
         assert builder.append_sent(sent_class(kernel), None, 5, None, b"") is None
-        assert builder.extend(5, [b"", b""]) == 0
+        assert builder.extend(5, [b"", b""]) == (records, 0)
         assert (builder.record_count, builder.section()) == (records, section)
+
+
+@both_kernels
+def test_callbacks_are_kept_with_what_was_sent(kernel: Any) -> None:
+    builder = kernel.RecordsBuilder(30)
+    kind = sent_class(kernel)
+    first = builder.append_sent(kind, None, 5, None, b"1", (), "first")
+    builder.append_sent(kind, None, 5, None, b"2")
+    assert builder.append_sent(kind, None, 5, None, b"x" * 100, (), "too large") is None
+    with pytest.raises(TypeError):
+        builder.append_sent(kind, None, 5, None, "text", (), "refused")
+    last = builder.append_sent(kind, None, 5, None, b"3", (), "last")
+    builder.close()
+    assert builder.append_sent(kind, None, 5, None, b"4", (), "too late") is None
+    assert builder.callbacks == [(first, "first"), (last, "last")]
+    assert builder.record_count == 3
+    assert kernel.RecordsBuilder(30).callbacks is None
+
+
+@both_kernels
+def test_threads_append_at_the_same_time(kernel: Any) -> None:
+    builder = kernel.RecordsBuilder(NO_LIMIT)
+    kind = sent_class(kernel)
+    extended: dict[int, bytes] = {}
+
+    def append(name: int) -> int:
+        taken = 0
+        while not builder.is_closed:
+            value = b"%d" % name
+            headers = [("name", value)]
+            if name % 2:
+                sent = builder.append_sent(kind, None, None, value, value, headers, name)
+                taken += sent is not None
+            else:
+                first, added = builder.extend(None, [value] * 3, [value] * 3, headers)
+                extended.update(dict.fromkeys(range(first, first + added), value))
+                taken += added
+            if builder.record_count > 20_000:
+                builder.close()
+        return taken
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            taken = list(pool.map(append, range(4)))
+    finally:
+        sys.setswitchinterval(interval)
+    records = _kernel_py.decode_records(
+        builder.section(), builder.record_count, 0, builder.base_timestamp, None
+    )
+    assert [record.offset for record in records] == list(range(sum(taken)))
+    for record in records:
+        assert record.key == record.value == record.headers[0][1]
+        assert len(record.headers) == 1
+    values = Counter(record.value for record in records)
+    assert values == {b"%d" % name: count for name, count in enumerate(taken) if count}
+    assert len(extended) == taken[0] + taken[2]
+    assert all(records[index].value == value for index, value in extended.items())
+    # Every callback was kept, with the place of its record.
+    for sent, name in builder.callbacks:
+        assert records[sent._index].value == b"%d" % name
+    assert len(builder.callbacks) == taken[1] + taken[3]
 
 
 @both_kernels
@@ -272,7 +339,7 @@ def test_many_with_wrong_arguments_are_refused(kernel: Any) -> None:
             builder.extend(*arguments)
         expected = outcome(_client_kernel_py.RecordsBuilder(NO_LIMIT).extend, *arguments)
         assert outcome(builder.extend, *arguments) == expected
-    assert builder.extend(5, [b""], None, (), 1) == builder.extend(5, []) == 0
+    assert builder.extend(5, [b""], None, (), 1) == builder.extend(5, []) == (0, 0)
 
 
 # Batches of built records

@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -94,6 +94,7 @@ class Broker:
         self._data_dir = None if data_dir is None else os.fspath(data_dir)
         self._temporary: str | None = None
         self._thread: threading.Thread | None = None
+        self._pid = 0  # of the process that started it
         self._loop: asyncio.AbstractEventLoop | None = None
         self._running: RunningBroker | None = None
         self._addresses: dict[int, Endpoint] = {}  # of live nodes
@@ -135,8 +136,7 @@ class Broker:
 
     def kill_node(self, node_id: int) -> None:
         """Ends a node as kill -9 would: connections are cut, it saves nothing, others lead its partitions."""
-        running, loop = self._running_broker()
-        asyncio.run_coroutine_threadsafe(running.kill_node(node_id), loop).result(STOP_SECONDS)
+        self._run_on_loop(self._running_broker()[0].kill_node(node_id))
         self._call(self._note_addresses)
 
     def start_node(self, node_id: int) -> None:
@@ -144,8 +144,7 @@ class Broker:
 
         As with Kafka it leads nothing at first; ElectLeaders gives it back what it is the preferred leader of.
         """
-        running, loop = self._running_broker()
-        asyncio.run_coroutine_threadsafe(running.start_node(node_id), loop).result(STOP_SECONDS)
+        self._run_on_loop(self._running_broker()[0].start_node(node_id))
         self._call(self._note_addresses)
 
     def _running_broker(self) -> tuple[RunningBroker, asyncio.AbstractEventLoop]:
@@ -155,14 +154,27 @@ class Broker:
             )
         return self._running, self._loop
 
+    def _is_inherited(self) -> bool:
+        """Whether a fork made this process a child of the broker's: its thread, files and sockets are the parent's."""
+        return os.getpid() != self._pid
+
     def _call(self, work: Callable[[RunningBroker], T]) -> T:
         """Does something on the broker's own thread."""
-        running, loop = self._running_broker()
+        running = self._running_broker()[0]
 
         async def call() -> T:
             return work(running)
 
-        return asyncio.run_coroutine_threadsafe(call(), loop).result(STOP_SECONDS)
+        return self._run_on_loop(call())
+
+    def _run_on_loop(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        if self._is_inherited():
+            coroutine.close()
+            raise IllegalStateError(
+                "the broker runs in the parent of this process: connect to its address, and let the parent control it"
+            )
+        loop = self._running_broker()[1]
+        return asyncio.run_coroutine_threadsafe(coroutine, loop).result(STOP_SECONDS)
 
     def _note_addresses(self, running: RunningBroker) -> None:
         """Notes where clients connect to each node; on the broker's thread, so that the last note is the true one."""
@@ -191,6 +203,7 @@ class Broker:
         """Starts and returns when clients can connect."""
         if self._thread is not None:
             raise IllegalStateError("the broker is running already")
+        self._pid = os.getpid()
         if self._data_dir is None:
             self._temporary = tempfile.mkdtemp(prefix="ottla-")
         loop = self._loop = new_event_loop()
@@ -210,8 +223,8 @@ class Broker:
         return self
 
     def stop(self) -> None:
-        """Stops cleanly; nothing happens if the broker is not running."""
-        if self._running is None or self._loop is None:
+        """Stops cleanly; nothing happens if the broker is not running, or runs in the parent of this process."""
+        if self._running is None or self._loop is None or self._is_inherited():
             return
         running, self._running, self._addresses = self._running, None, {}
         atexit.unregister(self.stop)

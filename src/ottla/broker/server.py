@@ -18,6 +18,7 @@ from ottla.broker.connection import Connection
 from ottla.broker.node import Node
 from ottla.broker.request import Api
 from ottla.errors import OttlaError
+from ottla.event_loop import addresses_of
 from ottla.model import Endpoint
 
 logger = logging.getLogger(__name__)
@@ -91,8 +92,7 @@ class Server:
     async def _open_listeners(self) -> None:
         """Listens on every address that the host name has, on one port; `::` is every interface of either family."""
         host, port = self._listen
-        found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+        addresses = await addresses_of(host, port)
         if host == "::":
             addresses.append("0.0.0.0")
         missing: OSError | None = None
@@ -100,10 +100,8 @@ class Server:
             try:
                 listener = await self._loop.create_server(
                     lambda: Connection(self),
-                    address,
-                    port,
+                    sock=bound_socket(address, port),
                     backlog=BACKLOG,
-                    reuse_address=True,
                     start_serving=False,
                 )
             except OSError as error:
@@ -113,8 +111,7 @@ class Server:
                 missing = error
                 continue
             self._listeners.append(listener)
-            bound: socket.socket = listener.sockets[0]
-            port = int(bound.getsockname()[1])
+            port = int(listener.sockets[0].getsockname()[1])
         if missing is not None and not self._listeners:
             raise missing
         self.endpoint = Endpoint(host, port)
@@ -260,3 +257,18 @@ def _reserve(family: int, address: tuple[str, int]) -> socket.socket:
     with suppress(OSError):
         reserved.bind(address[:2])
     return reserved
+
+
+def bound_socket(address: str, port: int) -> socket.socket:
+    """A socket for one address; each family has its own, as every system's default is another."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind((address, port))
+    except OSError:
+        bound.close()
+        raise
+    return bound

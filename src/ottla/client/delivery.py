@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -15,6 +16,8 @@ from ottla.records.client_kernel import SentRecord
 
 if TYPE_CHECKING:
     from ottla.client.state.producer_batch import ProducerBatch
+
+log = logging.getLogger("ottla.client")
 
 Callback = Callable[[], object]
 
@@ -74,7 +77,10 @@ class Completion:
             self.is_done = True
             waiting, self._waiting = self._waiting, None
         for callback in waiting or ():
-            callback()
+            try:
+                callback()
+            except Exception:
+                log.exception("a callback failed")
 
     def _forget(self, callback: Callback) -> None:
         with _waiting_lock:

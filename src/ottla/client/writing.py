@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from time import time_ns
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from ottla.client.delivery import RecordFuture, SentRecords, size_of
 from ottla.client.interceptors import ProducerInterceptors
@@ -25,10 +25,7 @@ from ottla.client.state.sticky import Sticky
 from ottla.errors import ErrorCode, KafkaError, SerializationError, exception_for
 from ottla.model import TopicPartition
 from ottla.records.batch import HEADER_BYTES
-from ottla.records.client_kernel import COMPILED, partition_of_key, partitions_of_keys
-
-# The compiled builder takes a record without letting other threads run, the pure one does not.
-_IS_ATOMIC: Final = COMPILED
+from ottla.records.client_kernel import longest_bytes, partition_of_key, partitions_of_keys
 
 
 class TopicWanted(NamedTuple):
@@ -121,7 +118,7 @@ class Writer:
     ) -> RecordFuture | None:
         """Send a record of bytes if nothing has to be waited for; None: take the `steps`."""
         known = self.topics.get(topic)
-        if known is None or not self.is_plain:
+        if known is None or not self.is_plain or (timestamp_ms is not None and timestamp_ms < 0):
             return None
         if partition is None:
             if key is None or self._ignores_keys:
@@ -137,11 +134,7 @@ class Writer:
         else:
             return None
         try:
-            if on_delivery is None and _IS_ATOMIC:
-                return self._accumulator.append_unlocked(
-                    queue, timestamp_ms, key, value, headers or ()
-                )
-            return self._accumulator.append(
+            return self._accumulator.append_unlocked(
                 queue, timestamp_ms, key, value, headers or (), on_delivery
             )
         except (TypeError, ValueError, AttributeError):
@@ -155,7 +148,7 @@ class Writer:
         if interceptors.sees_sends:
             record = interceptors.on_send(record)
         try:
-            known = yield from self._known(record.topic, record.partition)
+            known = yield from self._known(record.topic, record.partition, record.timestamp_ms)
             headers = read_headers(record.headers)
             key = self._serialize(self._key_serializer, "key", record, record.key, headers)
             value = self._serialize(self._value_serializer, "value", record, record.value, headers)
@@ -184,11 +177,15 @@ class Writer:
             self._on_refused(error)
             raise
 
-    def _known(self, topic: str, partition: int | None) -> Generator[Wanted, None, TopicQueues]:
+    def _known(
+        self, topic: str, partition: int | None, timestamp_ms: int | None
+    ) -> Generator[Wanted, None, TopicQueues]:
         if not isinstance(topic, str):
             raise TypeError(f"a topic is named by a str, not {topic!r}")
         if partition is not None and partition < 0:
             raise ValueError(f"a partition is a number from 0 on, not {partition!r}")
+        if timestamp_ms is not None and timestamp_ms < 0:
+            raise ValueError(f"a timestamp is not negative, as {timestamp_ms} is")
         while True:
             known = self.topics.get(topic)
             if known is not None and known.count and (partition is None or partition < known.count):
@@ -311,11 +308,11 @@ class Writer:
             if queue is not None and queue.open is not None:
                 return queue
             batch, known.sticky_batch = known.sticky_batch, None
-            sticky.current(topic, self._cluster)
             lengths = {
                 each.key.partition: len(each.batches) for each in known.queues if each.next_order
             }
             sticky.update_loads(topic, lengths, self._cluster)
+            sticky.current(topic, self._cluster)
             if batch is not None:
                 sticky.produced(topic, HEADER_BYTES + batch.size_bytes, self._cluster)
             # Modulo, because a topic that was made anew may have fewer partitions.
@@ -346,7 +343,7 @@ class Writer:
             )
         sent = SentRecords(0, (), None)
         try:
-            known = yield from self._known(topic, partition)
+            known = yield from self._known(topic, partition, timestamp_ms)
             read = read_headers(headers)
             values, keys = self._all_bytes(topic, values, keys, read)
             timestamp = _now() if timestamp_ms is None else timestamp_ms
@@ -390,15 +387,21 @@ class Writer:
         """Values and keys as bytes, none too large."""
         record = ProducerRecord(topic)
 
-        def serialized(serializer: Serializer, what: str, things: Sequence[Any]) -> Sequence[Any]:
-            if type(serializer) is BytesSerializer and all(type(each) is bytes for each in things):
-                return things
-            return [self._serialize(serializer, what, record, each, headers) for each in things]
+        def serialized(
+            serializer: Serializer, what: str, things: Sequence[Any]
+        ) -> tuple[Sequence[Any], int]:
+            longest = longest_bytes(things) if type(serializer) is BytesSerializer else None
+            if longest is None:
+                things = [
+                    self._serialize(serializer, what, record, each, headers) for each in things
+                ]
+                longest = max(map(size_of, things), default=-1)
+            return things, longest
 
-        values = serialized(self._value_serializer, "value", values)
+        values, longest = serialized(self._value_serializer, "value", values)
         if keys is not None:
-            keys = serialized(self._key_serializer, "key", keys)
-        longest = max(map(size_of, values), default=0) + max(map(size_of, keys or ()), default=0)
+            keys, longest_key = serialized(self._key_serializer, "key", keys)
+            longest += longest_key
         if longest + 100 > self._accumulator.plain_limit_bytes or headers:
             for index, value in enumerate(values):
                 self._check_size(topic, None if keys is None else keys[index], value, headers)

@@ -2,9 +2,7 @@
 """What the client needs of the record kernel, compiled: as _client_kernel_py.py."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.list cimport PyList_GET_ITEM
 from cpython.object cimport PyObject
-from cpython.tuple cimport PyTuple_GET_ITEM
 from libc.stdint cimport int32_t, uint32_t
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
@@ -86,6 +84,10 @@ cdef int64_t MOST_BYTES = <int64_t> INT32_MAX - 49
 
 # ---------------------------------------------------------------- building
 
+cdef object too_far(int64_t index):
+    return ValueError(f"record {index}: its timestamp is too far from the base timestamp")
+
+
 cdef class SentRecord:
     """Which record of a batch it is, and what is known of it before it is sent."""
 
@@ -108,8 +110,11 @@ cdef class SentRecord:
 cdef class RecordsBuilder:
     """A records section that grows record by record up to a limit.
 
-    A timestamp of None is the time of the clock. Once it is closed, it takes no more: threads that
-    still append are told that their record does not fit.
+    A timestamp of None is the time of the clock. Threads may append at the same time, and once it is
+    closed, it takes no more: those who still append are told that their record does not fit.
+
+    No lock is needed for that, as long as nothing between the first and the last change for a record
+    runs Python code: so nothing there makes an object that the collector knows of.
     """
 
     cdef Output output
@@ -119,6 +124,7 @@ cdef class RecordsBuilder:
     cdef readonly int64_t base_timestamp
     cdef readonly int64_t max_timestamp
     cdef readonly bint is_closed
+    cdef readonly list callbacks
 
     def __cinit__(self, int64_t limit_bytes):
         self.output = Output(NULL, 0, 0)
@@ -128,6 +134,7 @@ cdef class RecordsBuilder:
         self.base_timestamp = NO_TIMESTAMP
         self.max_timestamp = NO_TIMESTAMP
         self.is_closed = False
+        self.callbacks = None
 
     def __dealloc__(self):
         free(self.output.start)
@@ -150,9 +157,7 @@ cdef class RecordsBuilder:
         cdef int64_t delta = 0
         if index:
             if delta_of(timestamp, self.base_timestamp, &delta):
-                raise ValueError(
-                    f"record {index}: its timestamp is too far from the base timestamp"
-                )
+                raise too_far(index)
             limit_bytes = min(limit_bytes, self.limit_bytes)
         if self.is_closed:
             limit_bytes = 0
@@ -180,9 +185,7 @@ cdef class RecordsBuilder:
             raise TypeError(f"record {self.record_count}: timestamp has to be int")
         number = PyLong_AsLongLongAndOverflow(timestamp, &overflow)
         if overflow:
-            raise ValueError(
-                f"record {self.record_count}: its timestamp is too far from the base timestamp"
-            )
+            raise too_far(self.record_count)
         return number
 
     cdef int take_headers(self, object headers) except -1:
@@ -200,14 +203,28 @@ cdef class RecordsBuilder:
         self.take_headers(headers)
         return self.put(number, key, value)
 
-    def append_sent(self, sent_class, batch, timestamp, key, value, headers=()):
-        """As `append`; what tells of the record, for the batch that this is the builder of, or None."""
+    def append_sent(
+        self, sent_class, batch, timestamp, key, value, headers=(), on_delivery=None
+    ):
+        """As `append`; what tells of the record, for the batch that this is the builder of, or None.
+
+        `callbacks` gets it and `on_delivery`, if there is one, before any other thread sees the record.
+        """
         cdef int64_t number = self.check_timestamp(timestamp)
         cdef SentRecord sent
-        # Before anything is written: making it may fail. Its __init__ is not needed.
+        cdef tuple callback = None
+        cdef list made
         if not isinstance(sent_class, type) or not issubclass(sent_class, SentRecord):
             raise TypeError("what tells of a record has to be a SentRecord")
+        # All that is made is made before the record is there. Its __init__ is not needed.
         sent = PyType_New(sent_class, EMPTY, NULL)
+        if on_delivery is not None:
+            callback = (sent, on_delivery)
+            if self.callbacks is None:
+                made = []
+                # Another thread may have been first while it was made.
+                if self.callbacks is None:
+                    self.callbacks = made
         self.take_headers(headers)
         if self.put(number, key, value) < 0:
             return None
@@ -216,19 +233,21 @@ cdef class RecordsBuilder:
         sent._timestamp = number
         sent._key_size = -1 if key is None else PyBytes_GET_SIZE(key)
         sent._value_size = -1 if value is None else PyBytes_GET_SIZE(value)
+        if callback is not None:
+            self.callbacks.append(callback)
         return sent
 
     def extend(self, timestamp, values, keys=None, headers=(), Py_ssize_t start=0):
-        """Add records of one timestamp from `values[start]` on: how many the limit let in.
+        """Add records of one timestamp from `values[start]` on: the first one's place, and how many fit.
 
         All of them have the same headers. If one is refused by an exception, none was added.
         """
-        cdef int64_t number, index
-        cdef int64_t count_before = self.record_count
-        cdef int64_t base_before = self.base_timestamp
-        cdef int64_t max_before = self.max_timestamp
-        cdef size_t used_before = self.output.used
+        cdef int64_t number, index, count_before, base_before, max_before
+        cdef size_t used_before
         cdef Py_ssize_t count
+        cdef object key, value
+        cdef str wrong = None
+        cdef int64_t added = 0
         if not isinstance(values, (list, tuple)):
             raise TypeError("values have to be a list or a tuple")
         if keys is not None and not isinstance(keys, (list, tuple)):
@@ -239,23 +258,40 @@ cdef class RecordsBuilder:
         if start < 0:
             raise ValueError("start cannot be negative")
         if start >= count:
-            return 0
+            return self.record_count, 0
         number = self.check_timestamp(timestamp)
         self.take_headers(headers)
-        # Encoding headers may have run other code; from here on, none runs.
-        if len(values) < count or (keys is not None and len(keys) < count):
-            raise RuntimeError("values or keys were changed while they were being sent")
+        count_before = self.record_count
+        base_before = self.base_timestamp
+        max_before = self.max_timestamp
+        used_before = self.output.used
         try:
             for index in range(start, count):
-                if self.put(number, item(keys, index), item(values, index)) < 0:
-                    break
+                key = item(keys, index)
+                value = item(values, index)
+                # As `put` does, which must not raise here: making an exception may run other code.
+                if key is not None and not isinstance(key, bytes):
+                    wrong = "key"
+                elif value is not None and not isinstance(value, bytes):
+                    wrong = "value"
+                elif self.put(number, key, value) >= 0:
+                    added += 1
+                    continue
+                break
         except BaseException:
-            self.record_count = count_before
-            self.base_timestamp = base_before
-            self.max_timestamp = max_before
-            self.output.used = used_before
+            wrong = ""
             raise
-        return self.record_count - count_before
+        finally:
+            if wrong is not None:
+                self.record_count = count_before
+                self.base_timestamp = base_before
+                self.max_timestamp = max_before
+                self.output.used = used_before
+        if wrong is not None:
+            raise TypeError(
+                f"record {count_before + index - start}: {wrong} has to be bytes or None"
+            )
+        return count_before, added
 
     def close(self):
         """Take no more records."""
@@ -264,15 +300,6 @@ cdef class RecordsBuilder:
     def section(self):
         """A copy of the section."""
         return PyBytes_FromStringAndSize(<char *> self.output.start, self.output.used)
-
-
-cdef inline object item(object items, Py_ssize_t index):
-    """An item of a list or tuple that is long enough; None of None."""
-    if isinstance(items, list):
-        return <object> PyList_GET_ITEM(items, index)
-    if isinstance(items, tuple):
-        return <object> PyTuple_GET_ITEM(items, index)
-    return None
 
 
 # ---------------------------------------------------------------- reading

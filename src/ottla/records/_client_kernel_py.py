@@ -5,6 +5,7 @@ a few at a time; keys are hashed as Java's client hashes them.
 """
 
 from collections.abc import Callable, Sequence
+from threading import RLock
 from time import time_ns
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
@@ -51,8 +52,8 @@ class SentRecord:
 class RecordsBuilder:
     """A records section that grows record by record up to a limit.
 
-    A timestamp of None is the time of the clock. Once it is closed, it takes no more: threads that
-    still append are told that their record does not fit.
+    A timestamp of None is the time of the clock. Threads may append at the same time, and once it is
+    closed, it takes no more: those who still append are told that their record does not fit.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -61,7 +62,9 @@ class RecordsBuilder:
         self.base_timestamp = _NO_TIMESTAMP
         self.max_timestamp = _NO_TIMESTAMP
         self.is_closed = False
+        self.callbacks: list[tuple[Any, Any]] | None = None
         self._section = bytearray()
+        self._lock = RLock()
 
     @property
     def size_bytes(self) -> int:
@@ -84,9 +87,13 @@ class RecordsBuilder:
 
         The first record is taken whatever its size: it gets a batch of its own.
         """
+        with self._lock:
+            return self._append(_now_ms() if timestamp is None else timestamp, key, value, headers)
+
+    def _append(
+        self, timestamp: int, key: bytes | None, value: bytes | None, headers: Sequence[Header]
+    ) -> int:
         index = self.record_count
-        if timestamp is None:
-            timestamp = _now_ms()
         if not isinstance(timestamp, int):
             raise TypeError(f"record {index}: timestamp has to be int")
         timestamp_delta = timestamp - self.base_timestamp if index else 0
@@ -126,15 +133,24 @@ class RecordsBuilder:
         key: bytes | None,
         value: bytes | None,
         headers: Sequence[Header] = (),
+        on_delivery: object = None,
     ) -> S | None:
-        """As `append`; what tells of the record, for the batch that this is the builder of, or None."""
-        if timestamp is None:
-            timestamp = _now_ms()
-        if self.append(timestamp, key, value, headers) < 0:
-            return None
-        key_size = -1 if key is None else len(key)
-        value_size = -1 if value is None else len(value)
-        return sent_class(batch, self.record_count - 1, timestamp, key_size, value_size)
+        """As `append`; what tells of the record, for the batch that this is the builder of, or None.
+
+        `callbacks` gets it and `on_delivery`, if there is one, before any other thread sees the record.
+        """
+        when = _now_ms() if timestamp is None else timestamp
+        with self._lock:
+            if self._append(when, key, value, headers) < 0:
+                return None
+            key_size = -1 if key is None else len(key)
+            value_size = -1 if value is None else len(value)
+            sent = sent_class(batch, self.record_count - 1, when, key_size, value_size)
+            if on_delivery is not None:
+                if self.callbacks is None:
+                    self.callbacks = []
+                self.callbacks.append((sent, on_delivery))
+            return sent
 
     def extend(
         self,
@@ -143,8 +159,8 @@ class RecordsBuilder:
         keys: Sequence[bytes | None] | None = None,
         headers: Sequence[Header] = (),
         start: int = 0,
-    ) -> int:
-        """Add records of one timestamp from `values[start]` on: how many the limit let in.
+    ) -> tuple[int, int]:
+        """Add records of one timestamp from `values[start]` on: the first one's place, and how many fit.
 
         All of them have the same headers. If one is refused by an exception, none was added.
         """
@@ -156,24 +172,25 @@ class RecordsBuilder:
             raise ValueError(f"there are {len(keys)} keys for {len(values)} values")
         if start < 0:
             raise ValueError("start cannot be negative")
-        if timestamp is None:
-            timestamp = _now_ms()
-        before = (self.record_count, self.base_timestamp, self.max_timestamp)
-        size_bytes = len(self._section)
-        try:
-            for index in range(start, len(values)):
-                key = None if keys is None else keys[index]
-                if self.append(timestamp, key, values[index], headers) < 0:
-                    break
-        except BaseException:
-            self.record_count, self.base_timestamp, self.max_timestamp = before
-            del self._section[size_bytes:]
-            raise
-        return self.record_count - before[0]
+        when = _now_ms() if timestamp is None else timestamp
+        with self._lock:
+            before = (self.record_count, self.base_timestamp, self.max_timestamp)
+            size_bytes = len(self._section)
+            try:
+                for index in range(start, len(values)):
+                    key = None if keys is None else keys[index]
+                    if self._append(when, key, values[index], headers) < 0:
+                        break
+            except BaseException:
+                self.record_count, self.base_timestamp, self.max_timestamp = before
+                del self._section[size_bytes:]
+                raise
+            return before[0], self.record_count - before[0]
 
     def close(self) -> None:
         """Take no more records."""
-        self.is_closed = True
+        with self._lock:
+            self.is_closed = True
 
     def section(self) -> bytes:
         """A copy of the section."""

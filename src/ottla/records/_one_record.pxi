@@ -1,6 +1,8 @@
 # Included by both compiled kernels: how one record is read and written.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.list cimport PyList_GET_ITEM
+from cpython.tuple cimport PyTuple_GET_ITEM
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, realloc
@@ -295,6 +297,15 @@ cdef enum:
     VARINT_BYTES = 10
 
 
+cdef inline object item(object items, Py_ssize_t index):
+    """An item of a list or tuple that is long enough; None of None."""
+    if isinstance(items, list):
+        return <object> PyList_GET_ITEM(items, index)
+    if isinstance(items, tuple):
+        return <object> PyTuple_GET_ITEM(items, index)
+    return None
+
+
 cdef int put_headers(Output *output, object headers, int64_t index) except -1:
     """The number of headers and the headers, from the start of `output`."""
     cdef uint8_t *at
@@ -302,12 +313,17 @@ cdef int put_headers(Output *output, object headers, int64_t index) except -1:
     cdef bytes encoded
     cdef const char *data
     cdef int64_t size
+    cdef Py_ssize_t number = 0
     if not isinstance(headers, (tuple, list)):
         raise TypeError(f"record {index}: headers have to be a tuple or a list")
     output.used = 0
     reserve(output, VARINT_BYTES)
     output.used = put_varint(output.start, len(headers)) - output.start
-    for header in headers:
+    # No iterator is made: that might run the collector and with it other code, which may want to
+    # write headers too.
+    while number < len(headers):
+        header = item(headers, number)
+        number += 1
         if (
             not isinstance(header, tuple)
             or len(<tuple> header) != 2
@@ -364,10 +380,10 @@ cdef inline int put_fields(
         + (value_bytes if value_bytes > 0 else 0)
         + (headers_output.used if headers_output.used else 1)
     )
-    if body_bytes > INT32_MAX:
-        raise ValueError(f"record {index}: it is larger than 2 GiB")
     if <int64_t> output.used + varint_bytes(body_bytes) + body_bytes > limit_bytes:
         return 0
+    if body_bytes > INT32_MAX:
+        raise ValueError(f"record {index}: it is larger than 2 GiB")
     reserve(output, body_bytes + VARINT_BYTES)
     at = put_varint(output.start + output.used, body_bytes)
     at[0] = 0

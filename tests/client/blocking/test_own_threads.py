@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import warnings
 from collections.abc import Iterator
 
 import pytest
 from tests.client.blocking.conftest import Fill
 
-from ottla import Broker, Consumer, Producer
+from ottla import Admin, Broker, Consumer, Producer
 from ottla.errors import IllegalStateError
 
 WAIT_SECONDS = 20.0
@@ -80,3 +82,41 @@ def test_a_callback_that_waits_for_its_own_producer_is_refused(broker: Broker, f
     (error,) = found
     assert isinstance(error, IllegalStateError)
     assert "waits for the client that runs it" in str(error)
+
+
+def test_a_producer_that_is_forgotten_warns_and_still_sends_what_it_has(
+    broker: Broker, fill: Fill
+) -> None:
+    topic = fill()
+    delivered = threading.Event()
+
+    def use_and_forget() -> threading.Thread:
+        producer = Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=60_000)
+        producer.send(topic, b"x", on_delivery=lambda metadata, error: delivered.set())
+        (thread,) = [each for each in threading.enumerate() if each.name.startswith("producer ")]
+        return thread
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        thread = use_and_forget()
+        gc.collect()
+    assert [str(each.message) for each in caught] == [f"unclosed {thread.name}"]
+    assert delivered.wait(WAIT_SECONDS)
+    thread.join(WAIT_SECONDS)
+    assert not thread.is_alive()
+
+
+def test_an_admin_client_that_is_forgotten_warns_and_its_thread_ends(broker: Broker) -> None:
+    def use_and_forget() -> threading.Thread:
+        admin = Admin(bootstrap_servers=broker.bootstrap_servers)
+        admin.list_topics()
+        (thread,) = [each for each in threading.enumerate() if each.name.startswith("admin ")]
+        return thread
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        thread = use_and_forget()
+        gc.collect()
+    assert [str(each.message) for each in caught] == [f"unclosed {thread.name}"]
+    thread.join(WAIT_SECONDS)
+    assert not thread.is_alive()

@@ -94,6 +94,7 @@ class Cluster:
         self.ids = {"t": TOPIC_ID}
         self.replicas: tuple[int, ...] = tuple(range(nodes))
         self.errors: dict[str, ErrorCode] = {}
+        self.metadata_is_stale = False
         self.nodes = [ScriptedBroker(self, node_id) for node_id in range(nodes)]
 
     @property
@@ -170,8 +171,8 @@ class ScriptedBroker(FakeBroker):
                 MetadataResponsePartition(
                     error_code=0,
                     partition_index=partition.partition,
-                    leader_id=log.leader,
-                    leader_epoch=log.epoch,
+                    leader_id=0 if cluster.metadata_is_stale else log.leader,
+                    leader_epoch=0 if cluster.metadata_is_stale else log.epoch,
                     replica_nodes=list(cluster.replicas),
                     isr_nodes=list(cluster.replicas),
                 )

@@ -22,6 +22,7 @@ from ottla.core.assignors.registry import ASSIGNORS
 from ottla.model import TopicPartition
 from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 WAIT_S = 20.0
 
@@ -171,6 +172,18 @@ async def create_topic(network: Network, name: str, partitions: int) -> None:
     request = CreateTopicsRequest(topics=[topic], timeout_ms=5000)
     response = await network.call(await network.controller(), request)
     assert response.topics[0].error_code == 0, response
+    # Kafka answers before its brokers know the topic.
+    look = MetadataRequest(
+        topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False
+    )
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            found = (await network.call(await network.any_node(), look)).topics[0]
+            if len(found.partitions) == partitions and all(
+                p.leader_id >= 0 for p in found.partitions
+            ):
+                return
+            await asyncio.sleep(0.01)
 
 
 async def add_partitions(network: Network, name: str, partitions: int) -> None:

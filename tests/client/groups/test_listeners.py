@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,10 +11,11 @@ from tests.client.groups.driving import Driver, create_topic, new_group, run, un
 
 from ottla import Broker
 from ottla.client.model import OffsetAndMetadata
-from ottla.core.assignors.model import Assignment
+from ottla.client.state.membership import MemberState
+from ottla.core.assignors.model import Assignment, RebalanceProtocol
 from ottla.core.assignors.ranges import RangeAssignor
 from ottla.core.assignors.sticky import CooperativeStickyAssignor
-from ottla.errors import WakeupError
+from ottla.errors import IllegalStateError, WakeupError
 from ottla.model import TopicPartition
 
 
@@ -73,6 +75,70 @@ def test_a_wakeup_in_a_listener_interrupts_it_and_the_next_poll_goes_on(
             member.subscriptions.listener = member.told
             await member.join()
             assert len(member.assigned) == 2
+
+    run(test)
+
+
+def test_a_poll_that_is_cancelled_in_a_listener_has_given_up_all_the_same(
+    ottla_broker: Broker, ottla_topic: str
+) -> None:
+    class Endless:
+        def __init__(self) -> None:
+            self.called = asyncio.Event()
+
+        async def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+            self.called.set()
+            await asyncio.sleep(1000)
+
+    async def test() -> None:
+        listener = Endless()
+        async with Driver(ottla_broker.bootstrap_servers, new_group()) as member:
+            await create_topic(member.network, ottla_topic, 2)
+            member.subscribe(ottla_topic, listener=listener)
+            await member.join()
+            member.member.request_rejoin("a test")
+            member.start_polling()
+            await listener.called.wait()
+            await member.stop_polling()
+            assert not member.assigned, "others may have them soon"
+            member.subscriptions.listener = member.told
+            await member.poll_until(lambda: member.has(2))
+            assert member.told.calls == [("assigned", (0, 1))]
+
+    run(test)
+
+
+@pytest.mark.parametrize("when", ["revoked", "assigned"])
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+def test_a_listener_may_unsubscribe(
+    ottla_broker: Broker, ottla_topic: str, when: str, assignor: str
+) -> None:
+    class Leaving:
+        def __init__(self, member: Driver) -> None:
+            self.member = member
+
+        async def leave(self, partitions: Sequence[TopicPartition]) -> None:
+            self.member.subscriptions.listener = None
+            await self.member.member.unsubscribe()
+            self.member.subscriptions.unsubscribe()
+
+    async def test() -> None:
+        servers = ottla_broker.bootstrap_servers
+        async with Driver(servers, new_group(), assignors=[assignor]) as member:
+            await create_topic(member.network, ottla_topic, 2)
+            listener = Leaving(member)
+            setattr(listener, f"on_partitions_{when}", listener.leave)
+            member.subscribe(ottla_topic, listener=listener)
+            if when == "revoked":
+                await member.join()
+                if assignor == "cooperative-sticky":
+                    member.subscriptions.subscribe_topics(["another"], listener)
+                member.member.request_rejoin("a test")
+            await member.poll_until(lambda: not member.subscriptions.uses_group)
+            await member.step()
+            assert member.member.state is MemberState.UNJOINED
+            member.subscribe(ottla_topic)
+            await member.poll_until(lambda: member.has(2))
 
     run(test)
 
@@ -213,5 +279,29 @@ def test_leaving_and_unsubscribing_revoke(ottla_broker: Broker, ottla_topic: str
             await until(lambda: stays.has(2))
             goes.subscribe(ottla_topic)
             await goes.poll_until(lambda: goes.has(1))
+
+    run(test)
+
+
+def test_a_cooperative_assignor_that_moves_what_others_have_fails_the_leaders_poll(
+    ottla_broker: Broker, ottla_topic: str
+) -> None:
+    class Hasty(RangeAssignor):
+        name = "hasty"
+        protocols = (RebalanceProtocol.COOPERATIVE,)
+
+    async def test() -> None:
+        servers, group = ottla_broker.bootstrap_servers, new_group()
+        async with (
+            Driver(servers, group, assignors=[Hasty()]) as leader,
+            Driver(servers, group, assignors=[Hasty()]) as other,
+        ):
+            await create_topic(leader.network, ottla_topic, 2)
+            leader.subscribe(ottla_topic)
+            await leader.join()
+            other.subscribe(ottla_topic)
+            other.start_polling()
+            with pytest.raises(IllegalStateError, match="cooperative"):
+                await leader.poll_until(lambda: False)
 
     run(test)

@@ -394,11 +394,12 @@ def test_nothing_is_fetched_while_an_eager_member_commits_before_a_rebalance(
             member.subscribe(ottla_topic)
             await member.join()
             member.consume_to(5)
-            assert member.subscriptions.fetchable() == list(member.assigned)
+            states = member.subscriptions.states().values()
+            assert [state.is_fetchable for state in states] == [True]
             monkeypatch.setattr(Connection, "send", hold)
             member.member.request_rejoin("a test")
             await member.poll_until(lambda: bool(held))
-            assert member.subscriptions.fetchable() == []
+            assert [state.is_fetchable for state in states] == [False]
             assert member.told.calls == [("assigned", (0,))], "revoked only when it is committed"
             held.pop()()
             monkeypatch.setattr(Connection, "send", send)

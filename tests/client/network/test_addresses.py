@@ -12,8 +12,8 @@ import pytest
 from tests.client.network.conftest import Run
 from tests.client.network.fake_broker import FakeBroker, network_to, running
 
-from ottla.client.aio.off_loop import off_loop
 from ottla.errors import RetriableError
+from ottla.event_loop import off_loop
 
 DEAD_IP = "127.0.0.77"
 

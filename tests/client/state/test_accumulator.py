@@ -15,10 +15,18 @@ from ottla.client.model import Node
 from ottla.client.state.accumulator import Accumulator
 from ottla.client.state.metadata import Cluster, PartitionState, Topic
 from ottla.client.state.partition_queue import FOREVER, PartitionQueue
-from ottla.client.state.producer_batch import ProducerBatch
+from ottla.client.state.producer_batch import ProducerBatch, ProducerIdentity
 from ottla.errors import AbortableError, ErrorCode, IllegalStateError
 from ottla.model import NO_TOPIC_ID, TopicPartition
-from ottla.records.batch import HEADER_BYTES
+from ottla.records.batch import (
+    HEADER_BYTES,
+    BatchFlag,
+    build_batch,
+    crc_matches,
+    read_header,
+)
+from ottla.records.compression import Codec
+from ottla.records.record import Record
 
 PARTITIONS = 3
 
@@ -226,6 +234,7 @@ def test_split_keeps_place_order_and_futures() -> None:
     accumulator = make_accumulator(batch_bytes=1000, linger_ms=0)
     futures = [append(accumulator, 0, b"%d" % number) for number in range(9)]
     (large,) = drain(accumulator)
+    large.encode(Codec.GZIP, None, BatchFlag.NONE)
     later = append(accumulator, 0, b"later")
     parts = accumulator.split(large)
     assert len(parts) >= 2
@@ -281,6 +290,7 @@ class Life:
             # As with max.in.flight=1: the order is kept over retries.
             for batch in batches:
                 self.accumulator.mute(batch)
+                batch.encode(Codec.NONE, None, BatchFlag.NONE)
             self.in_flight += batches
 
     def _answer(self) -> None:
@@ -344,3 +354,26 @@ def test_whatever_happens_order_and_memory_are_kept(seed: int) -> None:
         life.step()
         life.check()
     life.finish()
+
+
+def test_ready_made_batch_gets_its_numbers_when_it_is_sent() -> None:
+    accumulator = make_accumulator(linger_ms=1000)
+    before = append(accumulator, 0, b"before")
+    queue = queues_of(accumulator)[0]
+    encoded = build_batch([Record(0, 5, None, b"a"), Record(1, 6, None, b"b")])
+    reservation = accumulator.reserve(queue, len(encoded), lambda: None)
+    future = accumulator.append_encoded(queue, encoded, reservation, 0)
+    after = append(accumulator, 0, b"after")
+    assert [batch.record_count or 1 for batch in queue.batches] == [1, 2, 1]
+    drain(accumulator)
+    (batch,) = drain(accumulator)
+    batch.set_sequence(ProducerIdentity(7, 1), 40)
+    header = read_header(batch.encode(Codec.NONE, None, BatchFlag.NONE), 0)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 1, 40)
+    assert crc_matches(batch.encode(Codec.NONE, None, BatchFlag.NONE), 0, header)
+    parts = accumulator.split(batch)
+    assert [part.base_sequence for part in parts] == [40, 41]
+    parts[0].succeed(100, -1)
+    assert future.result(0)[2:4] == (100, 5)
+    assert not before.done()
+    assert not after.done()

@@ -125,7 +125,7 @@ def test_a_partition_that_was_served_is_fetched_last() -> None:
     buffer, subscriptions = buffer_for(A, B)
     buffer.add(answer(A, 0, 2))
     take(buffer)
-    assert subscriptions.fetchable() == [B, A]
+    assert list(subscriptions.states()) == [B, A]
 
 
 def test_a_position_out_of_range_is_reset() -> None:

@@ -202,6 +202,16 @@ def test_a_slow_node_that_nothing_waits_for_gets_another_chance() -> None:
     assert found == {0, 1}
 
 
+def test_the_first_choice_knows_the_loads_too() -> None:
+    known = cluster(1, 2)
+    for seed in range(10):
+        chosen = sticky(random.Random(seed).randrange, 100)
+        chosen.node_drained(1, 1000)
+        chosen.node_not_ready(1, 1250)
+        chosen.update_loads("t", {0: 1, 1: 0}, known)
+        assert chosen.current("t", known) == 1
+
+
 def test_topics_stick_by_themselves() -> None:
     states = cluster(1, 1).topics["t"]
     known = Cluster(topics=MappingProxyType({"t": states, "u": states._replace(name="u")}))

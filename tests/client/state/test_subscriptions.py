@@ -109,7 +109,7 @@ def test_a_partition_that_was_served_comes_last() -> None:
     for partition in subscriptions.assigned():
         subscriptions.state(partition).seek_validated(FetchPosition(0))
     subscriptions.move_to_end(A)
-    assert subscriptions.fetchable() == [A1, B, A]
+    assert list(subscriptions.states()) == [A1, B, A]
 
 
 def test_a_leader_follows_the_topics_of_its_group() -> None:
@@ -161,7 +161,7 @@ def test_a_reset_during_a_reset_wins() -> None:
     assert state.position == FetchPosition(9)
 
 
-@pytest.mark.parametrize("blocked", ["paused", "pending_revocation", "awaits_assigned_callback"])
+@pytest.mark.parametrize("blocked", ["paused", "pending_revocation"])
 def test_what_blocks_a_partition_blocks_its_fetches(blocked: str) -> None:
     state = at(0)
     assert state.is_fetchable
@@ -237,16 +237,11 @@ def test_an_answer_about_an_old_position_is_ignored() -> None:
 
 def test_resets_wait_for_their_time() -> None:
     subscriptions = state_with(A, B)
-    assert subscriptions.reset_without_position() == []
+    for partition in subscriptions.needs_position():
+        subscriptions.state(partition).request_reset(RESET_EARLIEST)
     subscriptions.retry_after([A], 100.0)
     assert subscriptions.needs_reset(50.0) == [B]
     assert subscriptions.needs_reset(100.0) == [A, B]
-
-
-def test_without_a_reset_policy_the_partitions_are_told() -> None:
-    subscriptions = state_with(A, B, reset=NONE)
-    subscriptions.state(B).seek(FetchPosition(1))
-    assert subscriptions.reset_without_position() == [A]
 
 
 def test_a_duration_counts_back_from_now() -> None:
@@ -314,6 +309,17 @@ def test_what_was_not_handed_out_is_read_again() -> None:
     subscriptions.give_back([A])
     assert subscriptions.state(A).position == FetchPosition(1, -1, LEADER)
     assert list(subscriptions.delivery.iterator) == []
+
+
+def test_what_was_not_handed_out_is_read_again_whoever_leads_now() -> None:
+    subscriptions = state_with(A)
+    subscriptions.state(A).seek_validated(FetchPosition(6, 1, LEADER))
+    subscriptions.delivery = delivery_of(A, count=6)
+    next(subscriptions.delivery.iterator)
+    assert subscriptions.state(A).follow_leader(NEXT_LEADER), "it has to be validated"
+    subscriptions.give_back([A])
+    assert subscriptions.state(A).position == FetchPosition(1, -1, NEXT_LEADER)
+    assert subscriptions.state(A).has_valid_position
 
 
 def test_records_of_a_partition_that_went_are_not_handed_out() -> None:

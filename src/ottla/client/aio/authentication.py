@@ -12,12 +12,12 @@ from functools import partial
 from typing import Any
 
 from ottla.client.aio.connection import Connection
-from ottla.client.aio.off_loop import off_loop
 from ottla.client.naming import token_callback_of
 from ottla.client.security.mechanisms import Mechanism, OAuthBearer, Plain, Token, refused
 from ottla.client.security.scram import scram, scram_with_token
 from ottla.config.security import OAUTHBEARER, PLAIN, SecurityConfig
 from ottla.errors import ErrorCode, FatalError, KafkaError, RetriableError, exception_for
+from ottla.event_loop import off_loop
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
 

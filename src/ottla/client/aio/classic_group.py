@@ -32,7 +32,7 @@ from ottla.client.state.subscriptions import SubscriptionState
 from ottla.config.consumer import ConsumerConfig
 from ottla.core.assignors.model import Assignment, Assignor, RebalanceProtocol, Subscription
 from ottla.core.assignors.protocol import decode_assignment, encode_subscription
-from ottla.errors import FatalError, IllegalStateError, KafkaError, RetriableError
+from ottla.errors import ErrorCode, FatalError, IllegalStateError, KafkaError, RetriableError
 from ottla.model import TopicPartition
 from ottla.wire.messages.join_group import JoinGroupRequestProtocol
 from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -88,7 +88,7 @@ class ClassicMember(GroupMember):
         self._assigned_from: Mapping[str, Racks] | None = None
         self._topics_changed = False
         self._alarm: asyncio.TimerHandle | None = None
-        self._fatal: FatalError | None = None
+        self._fenced: KafkaError | None = None
         self._closed = False
 
     @property
@@ -127,8 +127,8 @@ class ClassicMember(GroupMember):
         if self._subscriptions.uses_group:
             # First of all, so that a coordinator that cannot be found is not taken for a user who is away.
             self._heartbeats.polled()
-            if self._fatal is not None:
-                raise self._fatal
+            if self._fenced is not None:
+                raise self._fenced
             self._link.raise_refusal()
             if not self._link.is_known:
                 self._link.look_up()
@@ -182,6 +182,8 @@ class ClassicMember(GroupMember):
                 if not await self._prepare():
                     membership.needs_prepare = True
                     return
+                if not self._subscriptions.uses_group:
+                    return  # the listener has unsubscribed
             if self._attempt is None:
                 if self._now_ms() < self._not_before_ms:
                     return
@@ -254,8 +256,9 @@ class ClassicMember(GroupMember):
         self._metrics.rebalance_failed()
         self._membership.attempt_failed(error.name)
         if step is Next.TELL:
-            if isinstance(error, FatalError):
-                self._fatal = error
+            if error.code is ErrorCode.FENCED_INSTANCE_ID:
+                # Joining again would fence whoever has taken our place.
+                self._fenced = error
             raise error
         if step is not Next.JOIN_AGAIN:
             delay_ms = self._network.retry.delay_ms(self._failures, random.random())
@@ -268,21 +271,24 @@ class ClassicMember(GroupMember):
         """Commit, and give partitions up as the protocol asks; false while the commit is under way."""
         if not self._committed_before_join():
             return False
+        kept: list[TopicPartition] = []
         owned = self._subscriptions.assigned()
-        if self._membership.generation.is_lost:
-            if owned:
-                await self._listener.lost(owned)
-                self._subscriptions.assign_from_group(())
-        elif self._protocol is RebalanceProtocol.EAGER:
-            await self._listener.revoked(owned)
-            self._subscriptions.assign_from_group(())
-        else:
-            topics = self._subscriptions.subscription()
-            gone = [partition for partition in owned if partition.topic not in topics]
-            if gone:
-                await self._listener.revoked(gone)
-                self._subscriptions.assign_from_group(tp for tp in owned if tp not in gone)
-        self._subscriptions.reset_group_subscription()
+        # Whatever becomes of the listener's call, cancelled or not: what was given up is not read any more.
+        try:
+            if self._membership.generation.is_lost:
+                if owned:
+                    await self._listener.lost(owned)
+            elif self._protocol is RebalanceProtocol.EAGER:
+                await self._listener.revoked(owned)
+            else:
+                topics = self._subscriptions.subscription()
+                kept = [partition for partition in owned if partition.topic in topics]
+                if len(kept) < len(owned):
+                    await self._listener.revoked(tp for tp in owned if tp not in kept)
+        finally:
+            if len(kept) < len(owned) and self._subscriptions.uses_group:
+                self._subscriptions.assign_from_group(kept)
+            self._subscriptions.reset_group_subscription()
         self._listener.raise_first()
         return True
 
@@ -346,6 +352,8 @@ class ClassicMember(GroupMember):
             await call_user(on_assignment_of(assignor), assignment, generation.generation_id)
         except Exception as error:
             self._listener.note(error)
+        if not self._subscriptions.uses_group:
+            return  # the listener has unsubscribed
         self._commits.restart_auto_commit()
         self._subscriptions.assign_from_group(assigned)
         await self._listener.assigned(added)
@@ -411,7 +419,7 @@ class ClassicMember(GroupMember):
         self._closed = True
         deadline_ms = self._now_ms() + timeout_ms
         try:
-            if self._fatal is None:
+            if self._fenced is None:
                 await self._commits.auto_commit_and_wait(deadline_ms)
             await self._commits.finish(deadline_ms)
         except FatalError as error:
@@ -436,11 +444,13 @@ class ClassicMember(GroupMember):
         owned = self._subscriptions.assigned()
         if not self._subscriptions.uses_group or not owned:
             return
-        if self._membership.generation.is_lost or self._membership.is_rebalancing:
-            await self._listener.lost(owned)
-        else:
-            await self._listener.revoked(owned)
-        self._subscriptions.assign_from_group(())
+        try:
+            if self._membership.generation.is_lost or self._membership.is_rebalancing:
+                await self._listener.lost(owned)
+            else:
+                await self._listener.revoked(owned)
+        finally:
+            self._subscriptions.assign_from_group(())
 
     def _leave(self, reason: str) -> None:
         """Say goodbye, without waiting for an answer; a static member only forgets who it was."""

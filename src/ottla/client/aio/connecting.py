@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import os
 import socket
 import ssl
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 from ottla.client.aio.authentication import Authenticator
 from ottla.client.aio.connection import Connection
-from ottla.client.aio.off_loop import off_loop
 from ottla.client.aio.versions import ask_versions, ask_versions_before_sasl
 from ottla.client.security.failures import tls_failure
 from ottla.client.security.tls import tls_context
 from ottla.config.client import ClientConfig
 from ottla.errors import ErrorCode, KafkaError, exception_for
+from ottla.event_loop import addresses_of, name_of
 from ottla.model import Endpoint
 from ottla.wire.messages.api_versions import ApiVersionsResponse
 
@@ -95,13 +93,13 @@ class Opener:
         return reason
 
     async def _addresses(self, endpoint: Endpoint, node_id: int, limit_ms: float) -> list[Address]:
-        by_canonical_name = node_id < 0 and self._config.client_dns_lookup == CANONICAL
-        if _is_ip(endpoint.host) and not by_canonical_name:
-            return [Address(endpoint.host, endpoint.port, endpoint.host)]
-        look_up = _look_up_canonical if by_canonical_name else _look_up
         try:
             async with asyncio.timeout(limit_ms / 1000):
-                return await off_loop(partial(look_up, endpoint))
+                found = await addresses_of(endpoint.host, endpoint.port)
+                addresses = [Address(ip, endpoint.port, endpoint.host) for ip in found]
+                if node_id < 0 and self._config.client_dns_lookup == CANONICAL:
+                    return [await _canonical(address) for address in addresses]
+                return addresses
         except TimeoutError as error:
             why = f"no address of {endpoint.host} was found within {round(limit_ms)} ms"
             raise _cannot_connect(why, endpoint) from error
@@ -144,30 +142,13 @@ class Opener:
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size_bytes)
 
 
-def _is_ip(host: str) -> bool:
+async def _canonical(address: Address) -> Address:
+    """The address under its canonical name, which Kerberos and certificates may need."""
     try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-def _look_up(endpoint: Endpoint) -> list[Address]:
-    found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
-    ips = dict.fromkeys(str(where[0]) for *_, where in found)
-    return [Address(ip, endpoint.port, endpoint.host) for ip in ips]
-
-
-def _look_up_canonical(endpoint: Endpoint) -> list[Address]:
-    """Addresses under their canonical names, which certificates may bear instead of an alias."""
-    addresses = []
-    for address in _look_up(endpoint):
-        try:
-            name, _ = socket.getnameinfo((address.ip, address.port), socket.NI_NAMEREQD)
-        except OSError:
-            name = endpoint.host
-        addresses.append(address._replace(server_name=name))
-    return addresses
+        name = await name_of(address.ip, address.port)
+    except OSError:
+        return address
+    return address._replace(server_name=name)
 
 
 def _refused(error: OSError) -> bool:

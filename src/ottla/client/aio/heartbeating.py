@@ -15,10 +15,12 @@ from ottla.client.state.backoff import Backoff
 from ottla.client.state.heartbeats import Heartbeats, Pulse
 from ottla.client.state.membership import Generation, Membership, Next
 from ottla.config.consumer import ConsumerConfig
-from ottla.errors import ErrorCode, FatalError, KafkaError, RetriableError, exception_for
+from ottla.errors import ErrorCode, KafkaError, RetriableError, exception_for
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 
 log = logging.getLogger("ottla.client.group")
+
+_LAST_CALL_MS = 10
 
 
 class HeartbeatTask:
@@ -50,6 +52,7 @@ class HeartbeatTask:
             now_ms=self._now_ms(),
         )
         self._failure: Exception | None = None
+        self._is_last_call = False
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         link.on_found = self._coordinator_found
@@ -71,7 +74,10 @@ class HeartbeatTask:
         self._beats.polled(self._now_ms())
         failure = self._failure
         if failure is not None:
-            if not isinstance(failure, FatalError):
+            is_fenced = (
+                isinstance(failure, KafkaError) and failure.code is ErrorCode.FENCED_INSTANCE_ID
+            )
+            if not is_fenced:
                 self._failure = None
                 self._changed.set()
             raise failure
@@ -108,12 +114,19 @@ class HeartbeatTask:
             case Pulse.SESSION_EXPIRED:
                 self._link.forget("no heartbeat was answered for session.timeout.ms")
                 return 0
-            case Pulse.POLL_EXPIRED:
+            case Pulse.POLL_EXPIRED if self._is_last_call:
+                self._is_last_call = False
                 self._on_rare_polls()
                 return 0
+            case Pulse.POLL_EXPIRED:
+                # If this process stood still, a user may be waiting in poll and had no chance to say so.
+                self._is_last_call = True
+                self._wake()
+                return _LAST_CALL_MS
             case Pulse.SEND:
                 self._beats.sent(now_ms)
                 self._send()
+        self._is_last_call = False
         # A user who waits in poll is there, however long it takes: the poll is woken to say so.
         self._wake()
         return min(self._beats.next_ms() - now_ms, self._max_poll_interval_ms / 3)

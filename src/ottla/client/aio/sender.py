@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import weakref
+from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from threading import Event
 from typing import Any, Final, Protocol
 
 from ottla.client.aio.connection import Connection
 from ottla.client.aio.exchange import Answer, Exchange
 from ottla.client.aio.network import Network
+from ottla.client.aio.passes import Passes
 from ottla.client.delivery import Completion
 from ottla.client.producer_metrics import ProducerMetrics
 from ottla.client.state.accumulator import Accumulator
@@ -24,11 +25,18 @@ from ottla.client.state.partition_queue import FOREVER
 from ottla.client.state.producer_batch import ProducerBatch
 from ottla.client.state.sequences import Sequences
 from ottla.client.state.sticky import Sticky
-from ottla.client.state.transactions import DEADLY, Transactions, as_abortable, as_fatal
+from ottla.client.state.transactions import (
+    DEADLY,
+    State,
+    Transactions,
+    as_abortable,
+    as_fatal,
+    fatal_again,
+)
 from ottla.config.producer import ProducerConfig
 from ottla.errors import ErrorCode, KafkaError, RetriableError, TimedOutError, exception_for
 from ottla.records.batch import BatchFlag
-from ottla.records.compression import LEVELS, Codec
+from ottla.records.compression import Codec
 from ottla.wire.messages.produce import ProduceRequest
 
 log = logging.getLogger("ottla.client")
@@ -38,6 +46,8 @@ _CONCURRENT_BACKOFF_MS: Final = 20.0
 # What may wait in a connection's buffer where no answers (acks=0) tell that the broker took it.
 _UNANSWERED_BYTES: Final = 1 << 20
 _UNANSWERED_PAUSE_MS: Final = 1.0
+LOW_BYTES: Final = 64 * 1024
+"""What may be ready to go when those who gave way go on."""
 
 
 class Identities(Protocol):
@@ -64,7 +74,10 @@ class Sender:
         self.identities: Identities | None = None
         self.failure: KafkaError | None = None
         """Why nothing can be sent any more."""
-        self.passes = 0
+        self.passes = Passes(self._pass)
+        self.wake = self.passes.wake
+        self.wake_from_anywhere = self.passes.wake_from_anywhere
+        self.now_ms = self.passes.now_ms
         self._network = network
         self._config = config
         self._accumulator = accumulator
@@ -75,11 +88,12 @@ class Sender:
         self._random_unit = random_unit
         self._loop = asyncio.get_running_loop()
         self._codec = Codec[config.compression_type.upper()]
-        self._level: int | None = (
-            getattr(config, f"compression_{config.compression_type}_level")
-            if self._codec in LEVELS
-            else None
-        )
+        levels = {
+            Codec.GZIP: config.compression_gzip_level,
+            Codec.LZ4: config.compression_lz4_level,
+            Codec.ZSTD: config.compression_zstd_level,
+        }
+        self._level = levels.get(self._codec)
         self._flags = BatchFlag.NONE if transactions is None else BatchFlag.TRANSACTIONAL
         self._acks = config.required_acks
         self._max_in_flight = config.max_in_flight_requests_per_connection
@@ -87,83 +101,41 @@ class Sender:
         self._mutes = self._max_in_flight == 1
         self._in_flight: dict[Connection, int] = {}
         self._connecting: dict[int, asyncio.Task[Any]] = {}
-        self._is_scheduled = False
-        self._is_woken = False
         self._is_closed = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_ms = FOREVER
         self._idle: Completion | None = None
-        self._waiting_for_pass: list[Event] = []
+        self._giving_way: deque[Event] = deque()
         self._unanswered: weakref.WeakSet[Connection] = weakref.WeakSet()
 
-    # Waking
+    def give_way(self, limit_seconds: float) -> bool:
+        """Block the calling thread until little is left to send, which hands the interpreter to the loop.
 
-    def wake(self) -> None:
-        """Make a pass soon; on the loop."""
-        if not self._is_scheduled and not self._is_closed:
-            self._is_scheduled = True
-            self._loop.call_soon(self._run)
-
-    def wake_from_anywhere(self) -> None:
-        """Make a pass soon; from any thread."""
-        if not self._is_woken:
-            self._is_woken = True
-            with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._run)
-
-    def _run(self) -> None:
-        self._is_scheduled = False
-        self._is_woken = False
-        if self._is_closed:
-            return
-        self.passes += 1
-        try:
-            self._pass(self.now_ms())
-        except Exception:
-            log.exception("the sender failed; it goes on")
-        self._tell_idle()
-        if self._waiting_for_pass:
-            waiting, self._waiting_for_pass = self._waiting_for_pass, []
-            for each in waiting:
-                each.set()
-
-    def let_pass(self, limit_seconds: float) -> None:
-        """Block the calling thread until there has been a pass: it hands the interpreter to the loop."""
+        False if the time was not enough.
+        """
         event = Event()
-        self._waiting_for_pass.append(event)
+        self._giving_way.append(event)
         self.wake_from_anywhere()
-        event.wait(limit_seconds)
+        return event.wait(limit_seconds)
 
-    def now_ms(self) -> float:
-        return self._loop.time() * 1000
-
-    def _pass(self, now_ms: float) -> None:
+    def _pass(self, now_ms: float) -> float:
+        next_ms = FOREVER
+        transactions = self._transactions
+        if transactions is not None and transactions.state is State.DEAD:
+            self.failure = self.failure or transactions.error
         if self.failure is not None:
             self._fail_all(self.failure)
-            return
-        if self._sequences is not None:
-            self._settle_sequences(self._sequences)
-        self._expire(now_ms)
-        if self._transactions is not None:
-            self._settle_transaction(self._transactions)
-        next_ms = self._send_ready(now_ms)
-        self._set_timer(min(next_ms, self._accumulator.next_expiry_ms))
-
-    def _set_timer(self, at_ms: float) -> None:
-        if self._timer is not None:
-            # One that is early enough does: it looks again.
-            if self._timer_ms <= at_ms:
-                return
-            self._timer.cancel()
-            self._timer = None
-        self._timer_ms = at_ms
-        if at_ms < FOREVER:
-            self._timer = self._loop.call_at(at_ms / 1000, self._on_timer)
-
-    def _on_timer(self) -> None:
-        # Timers of a loop may be a little early; then the pass sets another.
-        self._timer = None
-        self.wake()
+        else:
+            if self._sequences is not None:
+                self._settle_sequences(self._sequences)
+            self._expire(now_ms)
+            if transactions is not None:
+                self._settle_transaction(transactions)
+            next_ms = min(self._send_ready(now_ms), self._accumulator.next_expiry_ms)
+        self._tell_idle()
+        # Where nothing is on its way, waiting brings nothing: the leader is not known, say.
+        if self._accumulator.full_bytes <= LOW_BYTES or not self._in_flight:
+            while self._giving_way:
+                self._giving_way.popleft().set()
+        return next_ms
 
     # Before sending
 
@@ -246,7 +218,7 @@ class Sender:
                 )
                 if batches:
                     is_over = False
-                    self._send(connection, batches, now_ms)
+                    self._send_or_fail(connection, batches, now_ms)
             if is_over:
                 return next_ms
 
@@ -277,6 +249,19 @@ class Sender:
         is_gone = isinstance(error, KafkaError) and error.code is ErrorCode.BROKER_NOT_AVAILABLE
         if isinstance(error, KafkaError) and not isinstance(error, RetriableError) and not is_gone:
             self.fail(error)
+
+    def _send_or_fail(
+        self, connection: Connection, batches: list[ProducerBatch], now_ms: float
+    ) -> None:
+        """A batch that cannot even be encoded must not be forgotten."""
+        try:
+            self._send(connection, batches, now_ms)
+        except Exception as error:
+            log.exception("batches could not be sent")
+            for batch in batches:
+                if self._sequences is not None:
+                    self._sequences.failed(batch, None, is_final=True)
+                self._drop(batch, as_abortable(as_fatal(error)))
 
     def _send(self, connection: Connection, batches: list[ProducerBatch], now_ms: float) -> None:
         cluster = self._network.cluster
@@ -447,37 +432,26 @@ class Sender:
         else:
             log.error("the producer failed for good: %s", failure)
 
-            def refusal() -> BaseException:
-                again = as_fatal(
-                    type(failure)(
-                        failure.code, f"The producer has failed: {failure.message}", failure.context
-                    )
-                )
-                again.__cause__ = failure
-                return again
-
-            self._accumulator.refuse(refusal)
+            self._accumulator.refuse(lambda: fatal_again(failure))
         self.wake()
 
     def _fail_all(self, error: Exception) -> None:
         for batch in self._accumulator.take_all():
             self._drop(batch, error)
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing waits and nothing is on its way."""
+    def _is_idle(self) -> bool:
         return not self._accumulator.incomplete and not self._in_flight
 
     async def idle(self) -> None:
         """Wait until everything has ended, those included that were given up while on their way."""
-        while not self.is_idle:
+        while not self._is_idle():
             if self._idle is None:
                 self._idle = Completion()
             self.wake()
             await self._idle.wait_async()
 
     def _tell_idle(self) -> None:
-        if self._idle is not None and self.is_idle:
+        if self._idle is not None and self._is_idle():
             idle, self._idle = self._idle, None
             idle._complete()
 
@@ -494,8 +468,7 @@ class Sender:
         """Stop; what has not ended fails."""
         self._fail_all(error)
         self._is_closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self.passes.close()
         for task in self._connecting.values():
             task.cancel()
         self._tell_idle()

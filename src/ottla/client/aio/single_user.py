@@ -22,10 +22,6 @@ class SingleUser:
         self._user: int | asyncio.Task[Any] | None = None
         self._depth = 0
 
-    @property
-    def is_busy(self) -> bool:
-        return self._user is not None
-
     def __enter__(self) -> None:
         user = caller.get() or asyncio.current_task()
         if self._user is None:

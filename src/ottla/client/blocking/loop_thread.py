@@ -85,14 +85,16 @@ class _Call(Generic[T]):
     def _finish(self, task: asyncio.Task[T]) -> None:
         if self._is_over:
             self._dispose(task)
+        self._is_over = True
         # Only daemon threads wait while the program ends: an error would be their last words, on stderr.
         if not (self._running.is_exiting and task.cancelled()):
             self._told.put(None)
 
     def _dispose(self, task: asyncio.Task[T]) -> None:
         """Nobody is there to take the result."""
-        if not task.cancelled() and task.exception() is None and self._unclaimed is not None:
-            self._unclaimed(task.result())
+        unclaimed, self._unclaimed = self._unclaimed, None
+        if not task.cancelled() and task.exception() is None and unclaimed is not None:
+            unclaimed(task.result())
 
     async def _run_user_code(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         if self._is_over:
@@ -112,22 +114,26 @@ class _Call(Generic[T]):
                 if told is None:
                     break
                 self._run_here(told)
+            task = self._task
+            assert task is not None
+            failure = None if task.cancelled() else task.exception()
+            if failure is None and not task.cancelled():
+                # The interpreter looks for signals after each call: an interrupt is seen in here, or by the caller.
+                return task.result()
         except BaseException as error:
             self._cancel()
             if isinstance(error, Empty):
                 message = f"{self._running.name} had no result within {timeout_seconds} s"
                 raise TimedOutError(message=message) from None
             raise
-        finally:
-            self._is_over = True
-        task, self._task = self._task, None
-        assert task is not None
-        if task.cancelled():
+        self._task = None
+        del task  # an exception refers to this frame, which must not refer to the exception
+        if failure is None:
             raise IllegalStateError(f"{self._running.name} was closed while this call waited")
         try:
-            return task.result()
+            raise failure
         finally:
-            del task  # an exception refers to this frame, which must not refer to the exception
+            del failure
 
     def _run_here(self, told: _UserCall) -> None:
         try:
@@ -184,12 +190,10 @@ class _Running:
         self.thread.start()
 
     def _run(self) -> None:
-        asyncio.set_event_loop(self.loop)
         try:
             self.loop.run_forever()
         finally:
             _open.pop(id(self), None)
-            asyncio.set_event_loop(None)
             self.loop.close()
 
     def call_soon(self, function: Callable[..., object], *args: Any) -> None:

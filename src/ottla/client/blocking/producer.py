@@ -33,6 +33,7 @@ from ottla.errors import AbortableError, FatalError, IllegalStateError
 # How much may be ready to go before a thread that sends gives way to the loop, and for how long at most.
 HANDOVER_BYTES: Final = 256 * 1024
 HANDOVER_SECONDS: Final = 0.05
+HANDOVER_PAUSE_SECONDS: Final = 1.0
 # How long the end of a program is held up for records that it did not wait for.
 ABANDON_SECONDS: Final = 1.0
 
@@ -56,6 +57,7 @@ class Producer:
         self._writer = self._async.writer
         self._try_send = self._writer.try_send
         self._accumulator = self._async.accumulator
+        self._gives_way_from = 0.0
         self._thread.on_abandon(_closer(self._async))
         _open.add(self._accumulator)
 
@@ -152,8 +154,13 @@ class Producer:
 
     def _give_way(self) -> None:
         """Let the loop send when there is much to send."""
-        if self._accumulator.full_bytes > HANDOVER_BYTES and not self._is_own_thread():
-            self._async.sender.let_pass(HANDOVER_SECONDS)
+        if self._accumulator.full_bytes <= HANDOVER_BYTES or self._is_own_thread():
+            return
+        if time.monotonic() >= self._gives_way_from and not self._async.sender.give_way(
+            HANDOVER_SECONDS
+        ):
+            # A broker that does not answer holds batches up: the others must not wait for it.
+            self._gives_way_from = time.monotonic() + HANDOVER_PAUSE_SECONDS
 
     def flush(self, timeout: float | None = None) -> None:
         """Send everything that was sent before this call and wait until its outcome is known."""

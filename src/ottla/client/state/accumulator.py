@@ -25,7 +25,7 @@ from ottla.client.state.partition_queue import (
 )
 from ottla.client.state.producer_batch import OnDelivery, ProducerBatch
 from ottla.model import NO_LEADER, TopicPartition
-from ottla.records.batch import HEADER_BYTES
+from ottla.records.batch import HEADER_BYTES, read_header
 from ottla.records.record import Header
 
 
@@ -95,18 +95,11 @@ class Accumulator:
         with self.lock:
             if self.refusal is not None:
                 raise self.refusal()
-            batch = queue.open
-            if batch is None:
+            if queue.open is None:
                 return None
-            assert batch.builder is not None
-            future = batch.builder.append_sent(RecordFuture, batch, timestamp, key, value, headers)
+            future = self.append_unlocked(queue, timestamp, key, value, headers, on_delivery)
             if future is None:
                 self._close_open(queue)
-                return None
-            if on_delivery is not None:
-                self._note_callback(batch, future, on_delivery)
-            if queue.transaction is not self.transaction:
-                self._note_transaction(queue)
             return future
 
     def append_unlocked(
@@ -116,8 +109,9 @@ class Accumulator:
         key: bytes | None,
         value: bytes | None,
         headers: Sequence[Header],
+        on_delivery: OnDelivery | None,
     ) -> RecordFuture | None:
-        """As `append`, for builders that take a record in one go, whatever other threads do.
+        """As `append`; builders take a record and its callback in one go, whatever other threads do.
 
         An open batch is one of the current transaction. If it is closed meanwhile, the builder says that the record
         does not fit.
@@ -128,7 +122,7 @@ class Accumulator:
         builder = batch.builder
         if builder is None:
             return None
-        return builder.append_sent(RecordFuture, batch, timestamp, key, value, headers)
+        return builder.append_sent(RecordFuture, batch, timestamp, key, value, headers, on_delivery)
 
     def reserve(
         self, queue: PartitionQueue, size_bytes: int, wake: Callable[[], object]
@@ -159,17 +153,32 @@ class Accumulator:
             assert batch.builder is not None
             try:
                 future = batch.builder.append_sent(
-                    RecordFuture, batch, timestamp, key, value, headers
+                    RecordFuture, batch, timestamp, key, value, headers, on_delivery
                 )
             except BaseException:
                 self._drop(queue, batch)
                 raise
             assert future is not None, "the first record always fits"
-            if on_delivery is not None:
-                self._note_callback(batch, future, on_delivery)
+            self._open(queue, batch)
+            return future
+
+    def append_encoded(
+        self, queue: PartitionQueue, encoded: bytes, reservation: Reservation, now_ms: float
+    ) -> RecordFuture:
+        """Add a batch that is encoded already; the future is that of its first record."""
+        with self.lock:
+            batch = self._enter(
+                queue,
+                reservation,
+                now_ms,
+                ProducerBatch.ready_made(
+                    queue.key, (queue.next_order,), encoded, reservation.size_bytes, now_ms
+                ),
+            )
+            self.full_bytes += batch.size_bytes
             if queue.transaction is not self.transaction:
                 self._note_transaction(queue)
-            return future
+            return RecordFuture(batch, 0, read_header(encoded, 0).base_timestamp, -1, -1)
 
     def extend(self, queue: PartitionQueue, sent: SentRecords, many: Many, start: int) -> int:
         """Add records of `send_many` to the batch that is open: how many fit."""
@@ -179,7 +188,7 @@ class Accumulator:
             batch = queue.open
             if batch is None:
                 return 0
-            added = self._extend(queue, batch, sent, many, start)
+            added = self._extend(batch, sent, many, start)
             if start + added < len(many.values):
                 self._close_open(queue)
             return added
@@ -197,28 +206,41 @@ class Accumulator:
         with self.lock:
             batch = self._new_batch(queue, reservation, now_ms)
             try:
-                return self._extend(queue, batch, sent, many, start)
+                added = self._extend(batch, sent, many, start)
             except BaseException:
                 self._drop(queue, batch)
                 raise
+            self._open(queue, batch)
+            return added
 
-    def _extend(
-        self, queue: PartitionQueue, batch: ProducerBatch, sent: SentRecords, many: Many, start: int
-    ) -> int:
-        builder = batch.builder
-        assert builder is not None
-        first_index = builder.record_count
-        added = builder.extend(many.timestamp, many.values, many.keys, many.headers, start)
+    def _extend(self, batch: ProducerBatch, sent: SentRecords, many: Many, start: int) -> int:
+        assert batch.builder is not None
+        first_index, added = batch.builder.extend(
+            many.timestamp, many.values, many.keys, many.headers, start
+        )
         if added:
             sent.add(batch, first_index, many.positions[start : start + added])
-            if queue.transaction is not self.transaction:
-                self._note_transaction(queue)
         return added
 
     def _new_batch(
         self, queue: PartitionQueue, reservation: Reservation, now_ms: float
     ) -> ProducerBatch:
-        """Close the open batch and begin another, in the reserved memory."""
+        """Begin a batch that takes records, in the reserved memory."""
+        batch = self._enter(
+            queue,
+            reservation,
+            now_ms,
+            ProducerBatch(
+                queue.key, (queue.next_order,), queue.limit_bytes, reservation.size_bytes, now_ms
+            ),
+        )
+        queue.open = batch
+        return batch
+
+    def _enter(
+        self, queue: PartitionQueue, reservation: Reservation, now_ms: float, batch: ProducerBatch
+    ) -> ProducerBatch:
+        """Put a new batch at the end of the queue, behind the one that was open."""
         assert reservation.granted
         if self.refusal is not None:
             self.memory.cancel(reservation)
@@ -226,21 +248,24 @@ class Accumulator:
         # Another thread may have begun a batch meanwhile; it is full enough.
         if queue.open is not None:
             self._close_open(queue)
-        batch = ProducerBatch(
-            queue.key, (queue.next_order,), queue.limit_bytes, reservation.size_bytes, now_ms
-        )
         queue.next_order += 1
         queue.batches.append(batch)
-        queue.open = batch
         self._active[queue] = None
         self.incomplete[batch] = None
         self.next_expiry_ms = min(self.next_expiry_ms, now_ms + self.settings.delivery_timeout_ms)
         return batch
 
+    def _open(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """Let others append to a new batch, which has its first record: it will not be dropped."""
+        if queue.transaction is not self.transaction:
+            assert self.transaction is not None
+            self.transaction.note_partition(queue.key)
+            queue.transaction = self.transaction
+        queue.open = batch
+
     def _drop(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """Take back a new batch whose first record was refused."""
         queue.batches.remove(batch)
-        queue.open = None
         if not queue.batches:
             self._active.pop(queue, None)
         self._forget(batch)
@@ -251,18 +276,6 @@ class Accumulator:
         if batch is not None:
             batch.close()
             self.full_bytes += batch.size_bytes
-
-    def _note_callback(
-        self, batch: ProducerBatch, future: RecordFuture, on_delivery: OnDelivery
-    ) -> None:
-        if batch.callbacks is None:
-            batch.callbacks = []
-        batch.callbacks.append((future, on_delivery))
-
-    def _note_transaction(self, queue: PartitionQueue) -> None:
-        assert self.transaction is not None
-        self.transaction.note_partition(queue.key)
-        queue.transaction = self.transaction
 
     # Sending
 
@@ -326,12 +339,13 @@ class Accumulator:
                 batch = queue.batches[0]
                 if not may_send(batch):
                     continue
+                # Before its size is asked for: threads append as long as it is open.
+                if queue.open is batch:
+                    self._close_open(queue)
                 size_bytes += batch.estimated_bytes
                 if size_bytes > max_bytes and drained:
                     break
                 queue.batches.popleft()
-                if queue.open is batch:
-                    self._close_open(queue)
                 self.full_bytes -= batch.size_bytes
                 batch.drained_ms = now_ms
                 drained.append(batch)

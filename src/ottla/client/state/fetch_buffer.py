@@ -67,7 +67,7 @@ class FetchBuffer:
                 or state.pending_revocation
             ):
                 self._remove(fetched)
-            elif state.paused or state.awaits_assigned_callback:
+            elif state.paused:
                 continue
             elif fetched.error is not ErrorCode.NONE:
                 self._remove(fetched)
@@ -95,10 +95,6 @@ class FetchBuffer:
             if fetched.size_bytes:
                 self._subscriptions.move_to_end(fetched.partition)
         return True
-
-    def has_records(self) -> bool:
-        """Whether something waits for the user at the moment."""
-        return any(self._subscriptions.is_fetchable(fetched.partition) for fetched in self._queue)
 
     def retain(self) -> None:
         """Drops what belongs to partitions that are assigned no more."""

@@ -71,7 +71,6 @@ class AssignedPartition:
     """What a consumer knows of one partition that it reads."""
 
     __slots__ = (
-        "awaits_assigned_callback",
         "fetch_state",
         "high_watermark",
         "last_stable_offset",
@@ -91,7 +90,6 @@ class AssignedPartition:
         self.position: FetchPosition | None = None
         self.paused = False
         self.pending_revocation = False
-        self.awaits_assigned_callback = False
         self.reset: OffsetReset | None = None
         # No reset or validation is tried before; a request in flight moves it on by its timeout.
         self.retry_at_ms = 0.0
@@ -112,7 +110,6 @@ class AssignedPartition:
             self.fetch_state is FetchState.FETCHING
             and not self.paused
             and not self.pending_revocation
-            and not self.awaits_assigned_callback
         )
 
     def seek(self, position: FetchPosition) -> None:

@@ -18,11 +18,12 @@ from ottla.records.batch import (
     BatchFlag,
     build_from,
     increment_sequence,
+    read_batch,
+    read_header,
     with_producer,
 )
 from ottla.records.client_kernel import RecordsBuilder
 from ottla.records.compression import Codec
-from ottla.records.kernel import decode_records
 
 log = logging.getLogger("ottla.client")
 
@@ -70,6 +71,7 @@ class ProducerBatch(Completion):
         "retry_backoff_ms",
         "sequence_was_reset",
         "size_bytes",
+        "stamped",
     )
 
     def __init__(
@@ -91,6 +93,8 @@ class ProducerBatch(Completion):
         self.record_count = 0
         self.size_bytes = 0
         self.encoded: bytes | None = None
+        self.stamped: tuple[ProducerIdentity, int] | None = None
+        """Whose numbers the encoded batch has."""
         # How it was sent.
         self.identity = NO_IDENTITY
         self.base_sequence = NO_SEQUENCE
@@ -108,6 +112,23 @@ class ProducerBatch(Completion):
         self.record_errors: Mapping[int, str] | None = None
         self.parts: Sequence[ProducerBatch] = ()
         self.part_starts: Sequence[int] = ()
+
+    @classmethod
+    def ready_made(
+        cls,
+        key: TopicPartition,
+        order: tuple[int, ...],
+        encoded: bytes,
+        reserved_bytes: int,
+        created_ms: float,
+    ) -> ProducerBatch:
+        """A batch that somebody else has encoded; it gets its numbers when it is sent."""
+        batch = cls(key, order, 1, reserved_bytes, created_ms)
+        batch.builder = None
+        batch.encoded = encoded
+        batch.record_count = read_header(encoded, 0).record_count
+        batch.size_bytes = len(encoded) - HEADER_BYTES
+        return batch
 
     @property
     def topic(self) -> str:
@@ -164,7 +185,7 @@ class ProducerBatch(Completion):
                 base_sequence=self.base_sequence,
                 flags=flags,
             )
-        elif self.sequence_was_reset:
+        elif self.stamped != (self.identity, self.base_sequence):
             self.encoded = with_producer(
                 self.encoded,
                 producer_id=producer_id,
@@ -172,12 +193,15 @@ class ProducerBatch(Completion):
                 base_sequence=self.base_sequence,
             )
         self.sequence_was_reset = False
+        self.stamped = (self.identity, self.base_sequence)
         return self.encoded
 
     def close(self) -> None:
         """No more records: count them."""
         if self.builder is not None:
             self.builder.close()
+            if self.callbacks is None:
+                self.callbacks = self.builder.callbacks
             self.record_count = self.builder.record_count
             self.size_bytes = self.builder.size_bytes
 
@@ -241,9 +265,31 @@ class ProducerBatch(Completion):
         self.builder = None
         self.encoded = None
         callbacks, self.callbacks = self.callbacks, None
-        for future, on_delivery in callbacks or ():
-            self._deliver(future, on_delivery)
+        if callbacks and self.error is None:
+            self._deliver_all(callbacks)
+        else:
+            for future, on_delivery in callbacks or ():
+                self._deliver(future, on_delivery)
         self._complete()
+
+    def _deliver_all(self, callbacks: list[tuple[RecordFuture, OnDelivery]]) -> None:
+        """The records were written. As `_deliver` for each, in a shorter way: there may be thousands."""
+        topic, partition = self.key
+        for future, on_delivery in callbacks:
+            # Where it was split, the future knows the place in the whole only.
+            index = future._index if future._batch is self else future._place()[1]
+            metadata = RecordMetadata(
+                topic,
+                partition,
+                self.base_offset + index if self.base_offset >= 0 else NO_OFFSET,
+                future._timestamp if self.append_time_ms < 0 else self.append_time_ms,
+                future._key_size,
+                future._value_size,
+            )
+            try:
+                on_delivery(metadata, None)
+            except Exception:
+                log.exception("on_delivery of a record for %s failed", self.key)
 
     def _deliver(self, future: RecordFuture, on_delivery: OnDelivery) -> None:
         _, index = future._place()
@@ -263,10 +309,8 @@ class ProducerBatch(Completion):
 
         They keep the place, the time and the sequence numbers of this one.
         """
-        assert self.builder is not None
-        records = decode_records(
-            self.builder.section(), self.record_count, 0, self.builder.base_timestamp, None
-        )
+        assert self.encoded is not None, "only a batch that was sent can have been too large"
+        records = read_batch(self.encoded, 0)
         parts: list[ProducerBatch] = []
         starts: list[int] = []
         for index, record in enumerate(records):

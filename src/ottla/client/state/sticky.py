@@ -86,11 +86,16 @@ class Sticky:
 
     def current(self, topic: str, cluster: Cluster) -> int:
         """The partition for the next record without a key."""
-        sticky = self._topics.get(topic)
-        if sticky is None:
-            sticky = self._topics[topic] = StickyTopic()
+        sticky = self._topic(topic)
+        if sticky.partition == NO_PARTITION:
             self._choose(sticky, topic, cluster)
         return sticky.partition
+
+    def _topic(self, topic: str) -> StickyTopic:
+        found = self._topics.get(topic)
+        if found is None:
+            found = self._topics[topic] = StickyTopic()
+        return found
 
     def switch_if_due(self, topic: str, cluster: Cluster) -> int:
         """The partition for the next record, when the current one has no batch with room left."""
@@ -139,10 +144,10 @@ class Sticky:
 
     def update_loads(self, topic: str, queue_lengths: Mapping[int, int], cluster: Cluster) -> None:
         """How many batches wait for each partition that ever had one, empty queues included."""
-        sticky = self._topics.get(topic)
         known = cluster.topics.get(topic)
-        if sticky is None or known is None or not self._is_adaptive:
+        if known is None or not self._is_adaptive:
             return
+        sticky = self._topic(topic)
         # A partition that never had a batch would never get one.
         if len(queue_lengths) < len(known.partitions):
             sticky.weigh({}, 0)

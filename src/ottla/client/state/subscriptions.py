@@ -14,9 +14,8 @@ from ottla.client.state.positions import (
     AssignedPartition,
     FetchPosition,
     FetchState,
-    LeaderAndEpoch,
 )
-from ottla.config.consumer import OffsetReset, OffsetResetKind
+from ottla.config.consumer import OffsetReset
 from ottla.errors import IllegalStateError
 from ottla.model import TopicPartition
 
@@ -207,24 +206,7 @@ class SubscriptionState:
         for partition in partitions:
             self.state(partition).pending_revocation = True
 
-    def await_assigned_callback(self, partitions: Iterable[TopicPartition]) -> None:
-        """Give the user no records of new partitions before on_partitions_assigned has returned."""
-        for partition in partitions:
-            self.state(partition).awaits_assigned_callback = True
-
-    def assigned_callback_done(self, partitions: Iterable[TopicPartition]) -> None:
-        for partition in partitions:
-            state = self._assigned.get(partition)
-            if state is not None:
-                state.awaits_assigned_callback = False
-
     # Where it is.
-
-    def seek(
-        self, partition: TopicPartition, offset: int, offset_epoch: int, leader: LeaderAndEpoch
-    ) -> None:
-        """Go on at an offset; it is validated first if its epoch and the leader's are known."""
-        self.state(partition).seek(FetchPosition(offset, offset_epoch, leader))
 
     def position(self, partition: TopicPartition) -> int | None:
         """The next offset to give to the user, if it is known."""
@@ -244,8 +226,8 @@ class SubscriptionState:
                 continue
             self.delivery.drop(partition)
             state = self._assigned.get(partition)
-            if state is not None and state.position is not None and state.has_valid_position:
-                state.seek_validated(FetchPosition(offset, NO_EPOCH, state.position.leader))
+            if state is not None and state.position is not None:
+                state.seek(FetchPosition(offset, NO_EPOCH, state.position.leader))
 
     def has_position(self, partition: TopicPartition) -> bool:
         """Whether the partition has a position that was not found to be wrong."""
@@ -259,15 +241,6 @@ class SubscriptionState:
         """Partitions that never had a position: committed offsets are asked for, then a reset."""
         return self._where(lambda state: state.fetch_state is FetchState.INITIALIZING)
 
-    def reset_without_position(self) -> list[TopicPartition]:
-        """Let auto.offset.reset decide for those; returns them if it is `none`."""
-        partitions = self.needs_position()
-        if self.default_reset.kind is OffsetResetKind.NONE:
-            return partitions
-        for partition in partitions:
-            self._assigned[partition].request_reset(self.default_reset)
-        return []
-
     def needs_reset(self, now_ms: float) -> list[TopicPartition]:
         """Partitions whose offset is to be looked up now."""
         return self._due(FetchState.AWAIT_RESET, now_ms)
@@ -276,28 +249,12 @@ class SubscriptionState:
         """Partitions whose position is to be confirmed by the leader now."""
         return self._due(FetchState.AWAIT_VALIDATION, now_ms)
 
-    def next_retry_ms(self) -> float | None:
-        """When a reset or validation that had to wait is due."""
-        waiting = (FetchState.AWAIT_RESET, FetchState.AWAIT_VALIDATION)
-        return min(
-            (s.retry_at_ms for s in self._assigned.values() if s.fetch_state in waiting),
-            default=None,
-        )
-
     def retry_after(self, partitions: Iterable[TopicPartition], at_ms: float) -> None:
         """Leave resets and validations of these partitions alone until then."""
         for partition in partitions:
             state = self._assigned.get(partition)
             if state is not None:
                 state.retry_at_ms = at_ms
-
-    def fetchable(self) -> list[TopicPartition]:
-        """Partitions to fetch, in order."""
-        return self._where(lambda state: state.is_fetchable)
-
-    def is_fetchable(self, partition: TopicPartition) -> bool:
-        state = self._assigned.get(partition)
-        return state is not None and state.is_fetchable
 
     def paused(self) -> tuple[TopicPartition, ...]:
         return tuple(self._where(lambda state: state.paused))

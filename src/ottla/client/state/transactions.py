@@ -329,14 +329,10 @@ class Transactions:
     def _error_again(self) -> BaseException:
         error = self.error
         assert error is not None
-        raised: KafkaError
         if self.state is State.DEAD:
-            raised = FatalError(
-                error.code, f"The producer has failed: {error.message}", error.context
-            )
-        else:
-            message = f"The transaction has failed and has to be aborted: {error.message}"
-            raised = AbortableError(error.code, message, error.context)
+            return fatal_again(error)
+        message = f"The transaction has failed and has to be aborted: {error.message}"
+        raised = AbortableError(error.code, message, error.context)
         raised.__cause__ = error
         return raised
 
@@ -347,6 +343,13 @@ class Transactions:
 _NEEDS_BUMP: Final = frozenset(
     {ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
 )
+
+
+def fatal_again(first: KafkaError) -> FatalError:
+    """What later calls of a producer raise that has failed: it names the first cause."""
+    again = FatalError(first.code, f"The producer has failed: {first.message}", first.context)
+    again.__cause__ = first
+    return again
 
 
 def as_fatal(error: BaseException) -> KafkaError:

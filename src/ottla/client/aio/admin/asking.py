@@ -180,9 +180,14 @@ class Calls:
                 self._backoff.delay_ms(attempt, random.random()), *(p.throttle_ms for p in parts)
             )
             attempt += 1
-            if attempt > self._config.retries or time.monotonic() + pause_ms / 1000 >= deadline:
+            why = None
+            if attempt > self._config.retries:
+                why = f"Given up after {_times(attempt)}: retries is {self._config.retries}."
+            elif time.monotonic() + pause_ms / 1000 >= deadline:
+                why = f"Not done within {limit_ms} ms and {_times(attempt)}."
+            if why is not None:
                 for key, last in waiting.items():
-                    found.errors[key] = _timed_out(found.error(key, 0), limit_ms, attempt, last)
+                    found.errors[key] = _timed_out(found.error(key, 0), why, last)
                 break
             self._metrics.meter("retry").record()
             await asyncio.sleep(pause_ms / 1000)
@@ -312,16 +317,16 @@ def _refuse_all(answers: Answers[K, Any], keys: Iterable[K], error: KafkaError) 
     target.update(dict.fromkeys(keys, error))
 
 
-def _timed_out(
-    about: KafkaError, limit_ms: float, attempts: int, last: KafkaError | None
-) -> TimedOutError:
-    reason = f"Not done after {limit_ms:.0f} ms and {attempts} attempts."
+def _timed_out(about: KafkaError, why: str, last: KafkaError | None) -> TimedOutError:
     error = TimedOutError(
-        message=reason if last is None else f"{reason} The last error: {last}",
-        context=about.context,
+        message=why if last is None else f"{why} The last error: {last}", context=about.context
     )
     error.__cause__ = last
     return error
+
+
+def _times(attempts: int) -> str:
+    return "1 attempt" if attempts == 1 else f"{attempts} attempts"
 
 
 def by_topic(partitions: Iterable[tuple[str, int]]) -> Mapping[str, list[int]]:
