@@ -380,10 +380,14 @@ class Producer:
             if waiting.done():
                 return waiting.result()
             waiting.add_done_callback(_look_at)
+            why = f"{method}() is not done after {limit_ms} ms; call it again to go on."
+            trouble = None if self._transactor is None else self._transactor.trouble
+            if trouble is not None:
+                why += f" The last error: {trouble}"
             raise TimedOutError(
-                message=f"{method}() is not done after {limit_ms} ms; call it again to go on.",
+                message=why,
                 context={"api": method, "transactional_id": self.config.transactional_id},
-            ) from None
+            ) from trouble
 
     def _transactional(self, method: str) -> Transactions:
         self._check_open()
@@ -425,15 +429,20 @@ class Producer:
         if transactions is None or not transactions.has_open or self._transactor is None:
             return
         log.info("%s: an open transaction is aborted", self.config.client_id)
+        # After this time the coordinator aborts by itself: nobody has to wait longer for one that is not there.
+        limit = asyncio.timeout(self.config.transaction_timeout_ms / 1000)
         try:
-            if not transactions.is_ending:
-                operation, is_new = transactions.begin_abort()
-                if is_new:
-                    self._transactor.start(operation)
-                await operation.wait_async()
-            else:
-                await self._transactor.finished()
-        except (KafkaError, IllegalStateError) as error:
+            async with limit:
+                if not transactions.is_ending:
+                    operation, is_new = transactions.begin_abort()
+                    if is_new:
+                        self._transactor.start(operation)
+                    await operation.wait_async()
+                else:
+                    await self._transactor.finished()
+        except (KafkaError, IllegalStateError, TimeoutError) as error:
+            if isinstance(error, TimeoutError) and not limit.expired():
+                raise
             log.warning("%s: the abort failed: %s", self.config.client_id, error)
 
     async def _release(self) -> None:
