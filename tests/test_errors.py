@@ -17,7 +17,9 @@ from ottla.errors import (
     FatalError,
     IllegalStateError,
     KafkaError,
+    LogTruncationError,
     NoOffsetError,
+    OffsetOutOfRangeError,
     OttlaError,
     PartialFailureError,
     RetriableError,
@@ -130,6 +132,8 @@ def test_exceptions_survive_pickling() -> None:
         TimedOutError(message="late", context={"api": "Fetch"}),
         CommitFailedError(ErrorCode.ILLEGAL_GENERATION, "moved on", {"group": "g"}),
         NoOffsetError([TopicPartition("a", 1)]),
+        OffsetOutOfRangeError({TopicPartition("a", 1): 7}),
+        LogTruncationError({TopicPartition("a", 1): 7}, {TopicPartition("a", 1): 3}),
         DeserializationError("bad JSON", TopicPartition("a", 1), 7, b"{"),
     ],
 )

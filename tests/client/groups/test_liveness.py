@@ -13,6 +13,8 @@ from tests.client.groups.driving import Driver, add_partitions, create_topic, ne
 from ottla import Broker
 from ottla.client.model import OffsetAndMetadata
 from ottla.client.state.membership import MemberState
+from ottla.core.assignors.model import Assignment
+from ottla.core.assignors.ranges import RangeAssignor
 from ottla.errors import CommitFailedError, FatalError
 from ottla.model import TopicPartition
 
@@ -139,11 +141,19 @@ def test_a_static_leader_that_came_back_goes_on_watching_its_topics(
             before.subscribe(ottla_topic)
             await before.join()
             generation = before.member.group_metadata().generation_id
+        assigned: list[object] = []
+
+        class Counting(RangeAssignor):
+            def assign(self, cluster: Any, subscriptions: Any) -> dict[str, Assignment]:
+                assigned.append(subscriptions)
+                return super().assign(cluster, subscriptions)
+
         options: dict[str, Any] = {"group_instance_id": "one", "metadata_max_age_ms": 100}
-        async with Driver(servers, group, **options) as after:
+        async with Driver(servers, group, assignors=[Counting()], **options) as after:
             after.subscribe(ottla_topic)
             await after.join()
             assert after.member.group_metadata().generation_id == generation
+            assert assigned == [], "the group has its assignment (KIP-814)"
             await add_partitions(after.network, ottla_topic, 3)
             await after.poll_until(lambda: after.has(3))
 

@@ -61,6 +61,19 @@ def test_the_next_fetch_goes_on_behind_what_is_buffered() -> None:
     assert buffer.fetch_offset(A, 5) == 10
 
 
+def test_nothing_is_fetched_twice_while_records_are_deserialized() -> None:
+    buffer, _ = buffer_for(A)
+    buffer.add(answer(A, 0, 5))
+    fetched = buffer.next_in_line()
+    assert fetched is not None
+    buffer.in_use = fetched
+    fetched.take(3)
+    assert buffer.fetch_offset(A, 0) == 5, "the position moves when the records have arrived"
+    buffer.in_use = None
+    assert buffer.taken(fetched, 0)
+    assert buffer.fetch_offset(A, 3) == 5
+
+
 def test_no_second_fetch_beyond_the_limit_of_bytes() -> None:
     buffer, _ = buffer_for(A, B, limit_bytes=10)
     buffer.add(answer(A, 0, 5))

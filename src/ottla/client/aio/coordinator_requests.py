@@ -39,6 +39,10 @@ Codes = Mapping[TopicPartition | None, int]
 """Error codes by partition; None for the request as a whole."""
 
 
+Offsets = Mapping[Any, OffsetAndMetadata | int]
+"""Positions by TopicPartition, or by plain (topic, partition) tuples."""
+
+
 class Ask(NamedTuple):
     """A request to a coordinator; without a key, to any broker."""
 
@@ -210,3 +214,15 @@ def _offset_topics(
             )
         )
     return list(topics.values())
+
+
+def read_offsets(offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
+    """The positions to commit, by partition."""
+    read = {}
+    for key, position in offsets.items():
+        if isinstance(position, int):
+            position = OffsetAndMetadata(position)
+        if position.offset < 0:
+            raise ValueError(f"the offset of {key} is negative: {position.offset}")
+        read[TopicPartition(*key)] = position
+    return read

@@ -116,10 +116,7 @@ class Fetcher:
                     break
                 before = self._subscriptions.state(fetched.partition).position
                 assert before is not None
-                if self._has_user_code:
-                    taken = await call_user(fetched.take, left)
-                else:
-                    taken = fetched.take(left)
+                taken = await self._take(fetched, left)
             except Exception:
                 if collected.next_offsets:
                     break
@@ -131,6 +128,17 @@ class Fetcher:
                 left -= len(taken)
                 self._add(collected, fetched, before, taken)
         return collected if collected.next_offsets else None
+
+    async def _take(self, fetched: Fetched, max_records: int) -> list[ConsumerRecord]:
+        if not self._has_user_code:
+            return fetched.take(max_records)
+        # Perhaps on another thread, while answers come in here.
+        self.buffer.in_use = fetched
+        try:
+            taken: list[ConsumerRecord] = await call_user(fetched.take, max_records)
+        finally:
+            self.buffer.in_use = None
+        return taken
 
     def _add(
         self,
@@ -162,7 +170,8 @@ class Fetcher:
 
     def send_fetches(self) -> None:
         """Sends what may be sent now: to every broker that has none of our fetches."""
-        if self._closed:
+        # Where every broker is busy with one, there is no need to look at all the partitions.
+        if self._closed or 0 < len(self._network.cluster.nodes) <= len(self._in_flight):
             return
         now = self._loop.time()
         wanted: dict[int, dict[TopicPartition, WantedPartition]] = {}

@@ -10,13 +10,13 @@ from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from ottla.client.aio.coordinator_requests import Offsets, read_offsets
 from ottla.client.aio.network import Network
 from ottla.client.aio.sender import Sender
 from ottla.client.aio.transactor import Transactor
 from ottla.client.delivery import RecordFuture, SentRecords
 from ottla.client.model import (
     ConsumerGroupMetadata,
-    OffsetAndMetadata,
     PartitionInfo,
     ProducerRecord,
 )
@@ -44,16 +44,15 @@ from ottla.errors import (
     TimedOutError,
     exception_for,
 )
-from ottla.model import TopicPartition
 
 log = logging.getLogger("ottla.client")
 
 T = TypeVar("T")
-Offsets = Mapping[Any, OffsetAndMetadata | int]
-"""Positions by TopicPartition, or by plain (topic, partition) tuples."""
 
-# How often a producer that is being closed looks whether the operating system took what nobody will answer.
+# How often close looks whether the operating system took what nobody will answer.
 _UNSENT_PAUSE_SECONDS: Final = 0.001
+HANDOVER_BYTES: Final = 256 * 1024
+"""How much may be ready to go before those who send give way to the sender."""
 
 
 class Producer:
@@ -201,6 +200,10 @@ class Producer:
             try:
                 wanted = steps.send(None) if failure is None else steps.throw(failure)
             except StopIteration as stopped:
+                if self.accumulator.full_bytes > HANDOVER_BYTES:
+                    await asyncio.sleep(
+                        0
+                    )  # a task that never waits would keep the loop from sending
                 return stopped.value
             failure = None
             try:
@@ -314,7 +317,7 @@ class Producer:
         """Commit a consumer group's positions with the transaction."""
         method = "send_offsets_to_transaction"
         self._transactional(method).check_open(method)
-        positions = _read_offsets(offsets)
+        positions = read_offsets(offsets)
         if isinstance(group, str):
             group = ConsumerGroupMetadata(group)
         if not positions:
@@ -377,10 +380,14 @@ class Producer:
             if waiting.done():
                 return waiting.result()
             waiting.add_done_callback(_look_at)
+            why = f"{method}() is not done after {limit_ms} ms; call it again to go on."
+            trouble = None if self._transactor is None else self._transactor.trouble
+            if trouble is not None:
+                why += f" The last error: {trouble}"
             raise TimedOutError(
-                message=f"{method}() is not done after {limit_ms} ms; call it again to go on.",
+                message=why,
                 context={"api": method, "transactional_id": self.config.transactional_id},
-            ) from None
+            ) from trouble
 
     def _transactional(self, method: str) -> Transactions:
         self._check_open()
@@ -422,15 +429,20 @@ class Producer:
         if transactions is None or not transactions.has_open or self._transactor is None:
             return
         log.info("%s: an open transaction is aborted", self.config.client_id)
+        # After this time the coordinator aborts by itself: nobody has to wait longer for one that is not there.
+        limit = asyncio.timeout(self.config.transaction_timeout_ms / 1000)
         try:
-            if not transactions.is_ending:
-                operation, is_new = transactions.begin_abort()
-                if is_new:
-                    self._transactor.start(operation)
-                await operation.wait_async()
-            else:
-                await self._transactor.finished()
-        except (KafkaError, IllegalStateError) as error:
+            async with limit:
+                if not transactions.is_ending:
+                    operation, is_new = transactions.begin_abort()
+                    if is_new:
+                        self._transactor.start(operation)
+                    await operation.wait_async()
+                else:
+                    await self._transactor.finished()
+        except (KafkaError, IllegalStateError, TimeoutError) as error:
+            if isinstance(error, TimeoutError) and not limit.expired():
+                raise
             log.warning("%s: the abort failed: %s", self.config.client_id, error)
 
     async def _release(self) -> None:
@@ -484,14 +496,3 @@ def _look_at(task: asyncio.Task[Any]) -> None:
     """Nobody waits for it any more; its error is no error of the loop."""
     if not task.cancelled():
         task.exception()
-
-
-def _read_offsets(offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
-    read = {}
-    for key, position in offsets.items():
-        if isinstance(position, int):
-            position = OffsetAndMetadata(position)
-        if position.offset < 0:
-            raise ValueError(f"the offset of {key} is negative: {position.offset}")
-        read[TopicPartition(*key)] = position
-    return read

@@ -81,6 +81,8 @@ class Transactor:
         self._transactions = transactions
         self._sender = sender
         self._random_unit = random_unit
+        self.trouble: KafkaError | None = None
+        """Why the request that is being repeated has not succeeded yet."""
         self._turn = asyncio.Lock()
         self._tasks: dict[str, asyncio.Task[Any]] = {}
 
@@ -274,7 +276,9 @@ class Transactor:
                         dict(offsets),
                         group,
                         is_version_2=transaction.is_implicit,
-                    )
+                    ),
+                    # An abort need not wait for what it drops.
+                    is_given_up=lambda: transactions.is_aborting,
                 )
             except _FailedError as failed:
                 raise self._failed(failed) from failed.error.__cause__
@@ -283,9 +287,10 @@ class Transactor:
 
     # Asking
 
-    async def _ask(self, ask: Ask) -> Any:
+    async def _ask(self, ask: Ask, is_given_up: Callable[[], bool] = lambda: False) -> Any:
         """Ask until there is an answer that ends it; _FailedError if that is not success."""
         attempt = 0
+        self.trouble = None
         while True:
             try:
                 response, broker = await self._ask_once(ask)
@@ -297,10 +302,14 @@ class Transactor:
             else:
                 worst, verdict = self._judge(ask, response, broker)
                 if worst is None:
+                    self.trouble = None
                     return response
                 failure = worst
             if verdict not in (Verdict.RETRY, Verdict.FIND):
                 raise _FailedError(failure, verdict)
+            self.trouble = failure
+            if is_given_up():
+                raise _FailedError(failure, Verdict.RETRY)
             if verdict is Verdict.FIND and ask.key is not None:
                 self._network.forget_coordinator(*ask.key)
             log.debug("%s is asked again: %s", ask.api, failure)

@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, Self
 
-from ottla.client.aio.producer import Offsets
+from ottla.client.aio.coordinator_requests import Offsets
+from ottla.client.aio.producer import HANDOVER_BYTES
 from ottla.client.aio.producer import Producer as AsyncProducer
 from ottla.client.blocking.loop_thread import FORKED, LoopThread
 from ottla.client.delivery import RecordFuture, SentRecords
@@ -30,8 +31,7 @@ from ottla.config.client import read_client_config
 from ottla.config.producer import ProducerConfig
 from ottla.errors import AbortableError, FatalError, IllegalStateError
 
-# How much may be ready to go before a thread that sends gives way to the loop, and for how long at most.
-HANDOVER_BYTES: Final = 256 * 1024
+# For how long at most a thread that sends gives way to the loop, and when it tries that again if it was not enough.
 HANDOVER_SECONDS: Final = 0.05
 HANDOVER_PAUSE_SECONDS: Final = 1.0
 # How long the end of a program is held up for records that it did not wait for.

@@ -224,8 +224,8 @@ class Accumulator:
     def _new_batch(
         self, queue: PartitionQueue, reservation: Reservation, now_ms: float
     ) -> ProducerBatch:
-        """Begin a batch that takes records, in the reserved memory."""
-        batch = self._enter(
+        """Begin a batch in the reserved memory; it is open for others when it has its first record."""
+        return self._enter(
             queue,
             reservation,
             now_ms,
@@ -233,8 +233,6 @@ class Accumulator:
                 queue.key, (queue.next_order,), queue.limit_bytes, reservation.size_bytes, now_ms
             ),
         )
-        queue.open = batch
-        return batch
 
     def _enter(
         self, queue: PartitionQueue, reservation: Reservation, now_ms: float, batch: ProducerBatch

@@ -29,6 +29,8 @@ class FetchBuffer:
         self._queue: deque[Fetched] = deque()
         self._by_partition: dict[TopicPartition, list[Fetched]] = {}
         self.size_bytes = 0
+        self.in_use: Fetched | None = None
+        """Somebody takes records out of it at the moment: it is ahead of the position."""
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -45,7 +47,7 @@ class FetchBuffer:
         if not buffered:
             return position
         first, last = buffered[0], buffered[-1]
-        if first.next_offset != position:
+        if first.next_offset != position and first is not self.in_use:
             # From before a seek: it will be dropped when it is next in line.
             return position
         if len(buffered) >= FETCHES_AHEAD or self.size_bytes >= self._limit_bytes:
