@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.client.apache_kafka import consuming, producing, transacting
 from tests.client.apache_kafka.old_kafka import RELEASES, Release, running_release
-from tests.client.apache_kafka.stage import CASES, Stage, read_until
+from tests.client.apache_kafka.stage import CASES, Stage, read, read_until
 
 import ottla
 from ottla.errors import AbortableError, ErrorCode, FatalError
@@ -51,6 +51,27 @@ def refuses_metadata_of_members(stage: Stage) -> None:
         assert consumer.committed() == {(topic, 0): ottla.OffsetAndMetadata(1)}
 
 
+def has_records_of_older_formats(stage: Stage) -> None:
+    """Topics whose messages are from before Kafka 0.11 are read, and written without idempotence."""
+    for message_format in ("0.9.0", "0.10.2"):
+        topic = stage.topic(message_format_version=message_format)
+        with stage.producer() as producer, pytest.raises(AbortableError) as refused:
+            producer.send(topic, b"v").result(10.0)
+        assert refused.value.code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+        expected = []
+        for codec in ("none", "gzip", "snappy", "lz4"):
+            values = [b"%s %d" % (codec.encode(), number) for number in range(50)]
+            options: dict[str, Any] = {"enable_idempotence": False, "compression_type": codec}
+            with stage.producer(**options) as producer:
+                producer.send_many(topic, values).result(10.0)
+            expected += values
+        assert stage.values(topic) == expected
+        with stage.consumer() as consumer:
+            consumer.assign([(topic, 0)])
+            consumer.seek((topic, 0), 75)
+            assert [record.value for record in read(consumer, 125)] == expected[75:]
+
+
 def has_the_admin_basics(stage: Stage) -> None:
     """Topics, configs, groups, offsets and the cluster."""
     admin, topic, group = stage.admin, stage.topic(2), stage.new_name("group")
@@ -81,6 +102,8 @@ def test_an_old_kafka_passes_what_it_can(
 ) -> None:
     bodies = [case.body for case in CASES if case.since <= release.version]
     bodies.append(has_the_admin_basics)
+    if release.version < (3, 0):
+        bodies.append(has_records_of_older_formats)
     if release.version < (2, 3):
         bodies.append(refuses_static_members)
     if release.version < (2, 5):

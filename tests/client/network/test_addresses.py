@@ -59,7 +59,13 @@ def test_a_name_server_that_does_not_answer_counts_as_a_failed_attempt(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     release = threading.Event()
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: release.wait(20))
+
+    def getaddrinfo(*where: object, flags: int = 0, **options: object) -> list[Any]:
+        if not flags & socket.AI_NUMERICHOST:
+            release.wait(20)
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
 
     async def main() -> None:
         options = {"socket.connection.setup.timeout.ms": 50}

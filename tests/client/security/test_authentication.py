@@ -9,6 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.client.network.conftest import Run
 from tests.client.network.fake_broker import (
     HEARTBEAT,
@@ -190,6 +192,17 @@ class TestTokens:
 
         run(self.use(callback))
         assert not failures
+
+
+@given(st.integers(1, 2**40), st.floats(0, 1, exclude_max=True))
+def test_a_session_is_renewed_near_its_end_but_not_too_soon_after_the_last_renewal(
+    lifetime_ms: int, unit: float
+) -> None:
+    pause = authentication.seconds_to_renewal(lifetime_ms, unit)
+    # Kafka refuses a second renewal within a second.
+    assert pause > 1
+    if lifetime_ms >= 1300:
+        assert 0.849 * lifetime_ms / 1000 <= pause <= 0.951 * lifetime_ms / 1000
 
 
 class TestSessions:

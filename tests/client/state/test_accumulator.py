@@ -378,3 +378,16 @@ def test_ready_made_batch_gets_its_numbers_when_it_is_sent() -> None:
     assert future.result(0)[2:4] == (100, 5)
     assert not before.done()
     assert not after.done()
+
+
+def test_a_batch_whose_first_record_was_refused_takes_no_others() -> None:
+    accumulator = make_accumulator()
+    queue = accumulator.queue(TopicPartition("t", 0))
+    reservation = accumulator.reserve(queue, HEADER_BYTES + 30, lambda: None)
+    with pytest.raises(ValueError, match="too far"):
+        accumulator.append_new(queue, 2**63, None, b"x", (), None, reservation, 0.0)
+    assert queue.open is None
+    assert accumulator.memory.available_bytes == accumulator.memory.total_bytes
+    append(accumulator, 0, b"next")
+    assert len(queue.batches) == 1
+    assert list(accumulator.incomplete) == list(queue.batches)

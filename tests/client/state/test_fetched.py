@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from ottla.records.control import MarkerType, build_marker_batch
 from ottla.records.record import Record
 from ottla.wire.messages.fetch import AbortedTransaction, PartitionData
 
+LEGACY = Path(__file__).parents[2] / "records" / "legacy_messages.txt"
 PARTITION = TopicPartition("t", 3)
 
 
@@ -144,13 +146,25 @@ def test_checksums_are_not_looked_at_without_check_crcs() -> None:
     assert offsets(fetched(bytes(data), check_crcs=False).take(10)) == [0, 1]
 
 
-def test_messages_of_old_formats_are_refused() -> None:
+def test_messages_of_old_formats_are_read() -> None:
+    """Compressed ones from their middle too; the vector has offsets 0 to 2."""
+    for line in LEGACY.read_text(encoding="utf-8").splitlines()[1:]:
+        magic, _, codec, data = line.split()
+        answer = fetched(bytes.fromhex(data), batch(3, 2), at=1)
+        assert answer.end_offset == 5, (magic, codec)
+        found = answer.take(2) + answer.take(10)
+        assert offsets(found) == [1, 2, 3, 4], (magic, codec)
+        assert [record.leader_epoch for record in found] == [None, None, 4, 4]
+        assert answer.is_consumed
+
+
+def test_damaged_messages_of_old_formats_stop_the_partition() -> None:
     old = bytearray(batch(2, 1))
     old[16] = 1
-    answer = fetched(batch(0, 2), bytes(old))
-    assert offsets(answer.take(10)) == [0, 1]
-    with pytest.raises(AbortableError, match="magic 1"):
+    answer = fetched(bytes(old), at=2)
+    with pytest.raises(AbortableError, match="checksum of the message at offset 2") as error:
         answer.take(10)
+    assert error.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
 # Deserializers

@@ -198,3 +198,10 @@ def test_whatever_happens_records_are_written_once_and_in_order(
     world = World(random.Random(seed), trouble, refuses_strangers)
     world.run(batch_count=25)
     world.check()
+
+
+def test_new_batch_that_overtakes_renumbered_ones_costs_no_second_epoch() -> None:
+    """Found by the seed: the second epoch had a batch written twice that was on its way with the first."""
+    world = World(random.Random(11343), trouble=0.3, refuses_strangers=True)
+    world.run(batch_count=25)
+    world.check()

@@ -59,8 +59,7 @@ class Authenticator:
     async def _renew(self, connection: Connection, lifetime_ms: int) -> None:
         """Authenticate again and again until the connection ends."""
         while lifetime_ms > 0:
-            share = _RENEW_AFTER + _RENEW_SPREAD * random.random()
-            pause = max(lifetime_ms / 1000 * share, SHORTEST_INTERVAL_SECONDS)
+            pause = seconds_to_renewal(lifetime_ms, random.random())
             await asyncio.wait({connection.gone}, timeout=pause)
             if connection.closed is not None:
                 return
@@ -101,6 +100,12 @@ class Authenticator:
         start = scram_with_token if credentials.is_delegation_token else scram
         nonce = secrets.token_urlsafe(_NONCE_BYTES)
         return start(name, credentials.username, credentials.password, nonce)
+
+
+def seconds_to_renewal(lifetime_ms: int, random_unit: float) -> float:
+    """How long after authentication it is renewed; `random_unit` is from [0, 1)."""
+    share = _RENEW_AFTER + _RENEW_SPREAD * random_unit
+    return max(lifetime_ms / 1000 * share, SHORTEST_INTERVAL_SECONDS)
 
 
 async def _exchange(connection: Connection, mechanism: Mechanism) -> int:

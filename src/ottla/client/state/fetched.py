@@ -11,6 +11,8 @@ from ottla.model import TopicPartition
 from ottla.records.batch import (
     DEFAULT_LIMIT_BYTES,
     HEADER_BYTES,
+    MAGIC,
+    MAGIC_AT,
     NO_PRODUCER_ID,
     BatchHeader,
     TimestampType,
@@ -21,7 +23,9 @@ from ottla.records.batch import (
 )
 from ottla.records.client_kernel import RecordsReader
 from ottla.records.control import MarkerType, parse_marker_type
-from ottla.records.errors import CorruptRecordsError
+from ottla.records.errors import CorruptRecordsError, UnsupportedMagicError
+from ottla.records.legacy import upgraded
+from ottla.records.record import Buffer
 from ottla.wire.messages.fetch import PartitionData
 
 Deserialize = Callable[[str, Headers, bytes], object]
@@ -257,12 +261,14 @@ def _split(
     position, end = 0, len(records)
     try:
         # Brokers may cut the last batch where the answer is full.
-        while end - position >= HEADER_BYTES:
+        while end - position >= HEADER_BYTES or _is_legacy(records, position):
             header = read_header(records, position)
             if header.size_bytes > end - position:
                 break
             batches.append((position, header))
             position += header.size_bytes
+    except UnsupportedMagicError:
+        return _split_upgraded(partition, fetch_offset, data)
     except CorruptRecordsError as error:
         at = batches[-1][1].last_offset + 1 if batches else fetch_offset
         return batches, corrupt_error(partition, at, str(error))
@@ -271,3 +277,20 @@ def _split(
             partition, fetch_offset, f"the broker sent {end} bytes without a complete batch"
         )
     return batches, None
+
+
+def _is_legacy(records: Buffer, position: int) -> bool:
+    """Whether a message follows; it may be smaller than the header of a batch."""
+    return len(records) - position > MAGIC_AT and records[position + MAGIC_AT] < MAGIC
+
+
+def _split_upgraded(
+    partition: TopicPartition, fetch_offset: int, data: PartitionData
+) -> tuple[list[tuple[int, BatchHeader]], AbortableError | None]:
+    """As `_split`, of records in formats from before Kafka 0.11."""
+    assert data.records is not None
+    try:
+        data.records = memoryview(upgraded(data.records))
+    except CorruptRecordsError as error:
+        return [], corrupt_error(partition, fetch_offset, str(error))
+    return _split(partition, fetch_offset, data)

@@ -172,6 +172,10 @@ class Sequences:
                 state.restart(self.identity)
                 return True
             return False
+        if state.unresolved_sequence is None and not state.is_next(batch.base_sequence):
+            # Something before it is on its way again, with numbers from 0. Another epoch now would have it written a
+            # second time if it arrives meanwhile.
+            return True
         self.request_bump(batch.key)
         return True
 
