@@ -15,10 +15,11 @@ import pytest
 from tests.client.network.fake_broker import FakeBroker, network_to, running
 from tests.client.producer.meddler import Meddler
 from tests.client.security.certificates import Certificates
+from tests.client.security.sasl_broker import PASSWORD, USER, SaslBroker
 
 import ottla
 from ottla.client.aio.network import Network
-from ottla.errors import RetriableError, TimedOutError, TlsError
+from ottla.errors import FatalError, RetriableError, TimedOutError, TlsError
 from ottla.wire.messages.metadata import MetadataRequest
 
 CLIENTS: dict[str, Callable[..., Any]] = {
@@ -211,29 +212,17 @@ def test_sockets_have_the_buffers_that_are_asked_for(option: str, number: int) -
 
 @pytest.fixture
 def names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name with two addresses, of which nobody listens on the first, and a canonical name for 127.0.0.1."""
+    """A name for 127.0.0.1, and its canonical name."""
     find = socket.getaddrinfo
 
     def look_up(host: Any, port: Any, *rest: Any, **more: Any) -> Any:
         if host != "kafka.example":
             return find(host, port, *rest, **more)
         kind = (socket.SOCK_STREAM, 6, "")
-        return [
-            (socket.AF_INET6, *kind, ("::1", port, 0, 0)),
-            (socket.AF_INET, *kind, ("127.0.0.1", port)),
-        ]
+        return [(socket.AF_INET, *kind, ("127.0.0.1", port))]
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     monkeypatch.setattr(socket, "getnameinfo", lambda where, flags: ("localhost", str(where[1])))
-
-
-def test_all_addresses_of_a_name_are_tried(names: None) -> None:
-    async def main() -> None:
-        broker = FakeBroker()
-        async with running(broker), network_to(f"kafka.example:{broker.port}") as network:
-            await network.updated(5000)
-
-    asyncio.run(main())
 
 
 @pytest.mark.parametrize("lookup", ["use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"])
@@ -284,5 +273,42 @@ def test_the_version_of_tls_is_that_of_the_options(
             assert transport is not None
             spoken = transport.get_extra_info("ssl_object").version()
             assert spoken == (value or "TLSv1.3")
+
+    asyncio.run(main())
+
+
+def login(name: str, password: str) -> dict[str, object]:
+    return {"sasl.username": name, "sasl.password": password}
+
+
+def jaas(name: str, password: str, module: str = "plain.PlainLoginModule") -> dict[str, object]:
+    text = f"org.apache.kafka.common.security.{module} required"
+    return {"sasl.jaas.config": f'{text} username="{name}" password="{password}";'}
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "options", "is_served"),
+    [
+        ("PLAIN", login(USER, PASSWORD), True),
+        ("PLAIN", login("mallory", PASSWORD), False),
+        ("PLAIN", login(USER, "guess"), False),
+        ("PLAIN", jaas(USER, PASSWORD), True),
+        ("PLAIN", jaas(USER, "guess"), False),
+        ("SCRAM-SHA-512", jaas(USER, PASSWORD, "scram.ScramLoginModule"), True),
+        ("SCRAM-SHA-512", jaas(USER, "guess", "scram.ScramLoginModule"), False),
+    ],
+)
+def test_who_the_client_is_comes_from_two_options_or_from_jaas(
+    mechanism: str, options: dict[str, object], is_served: bool
+) -> None:
+    async def main() -> None:
+        broker = SaslBroker("PLAIN", "SCRAM-SHA-512")
+        given = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism, **options}
+        async with running(broker), network_to(broker.address, **given) as network:
+            if is_served:
+                await network.updated(5000)
+            else:
+                with pytest.raises(FatalError, match="SASL_AUTHENTICATION_FAILED"):
+                    await network.updated(5000)
 
     asyncio.run(main())

@@ -214,6 +214,21 @@ class TestWhenToAsk:
         state.want("t", 0)
         assert state.due_in_ms(0) == RETRY_MS
 
+    def test_a_new_topic_does_not_wait_for_one_that_is_not_there(self) -> None:
+        state = new_state()
+        state.want("nowhere", 0)
+        missing = topic("nowhere", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        for _ in range(5):
+            ask(state, answer(missing))
+        assert state.due_in_ms(0) > 500
+        request = state.next_request(0)
+        state.want("t", 0)
+        assert state.due_in_ms(0) == 0
+        state.apply(request, answer(missing), 0, 0.5)
+        assert state.due_in_ms(0) == 0, "nor if it came while a request was under way"
+        ask(state, answer(missing, topic("t", partition(0))))
+        assert state.due_in_ms(0) > 500
+
     def test_a_broker_that_says_nothing_of_a_topic_is_not_asked_without_pause(self) -> None:
         state = new_state()
         state.want("t", 0)
