@@ -1,7 +1,7 @@
 """Ottla's source and sink for Spark: `format("ottla")`, batch and streaming, without a jar.
 
-    spark.readStream.format("ottla").option("kafka.bootstrap.servers", "127.0.0.1:9092")
-        .option("subscribe", "orders").load()
+spark.readStream.format("ottla").option("kafka.bootstrap.servers", "127.0.0.1:9092")
+    .option("subscribe", "orders").load()
 """
 
 from importlib import import_module
