@@ -85,10 +85,11 @@ def _text(found: object) -> str | None:
 
 
 class Found(NamedTuple):
-    """What is read at the moment: partitions, and the ids of their topics where brokers have ids."""
+    """What is read at the moment: partitions, the ids of their topics and the cluster, where brokers have ids."""
 
     partitions: tuple[TopicPartition, ...]
     topic_ids: Mapping[str, str]
+    cluster: str | None = None
 
 
 class Available(NamedTuple):
@@ -126,7 +127,12 @@ def available(
     fresh = new_partitions(start, found)
     again = remade_topics(start, found)
     gone = [each for each in sorted(start.offsets) if each not in found.partitions]
-    losses = [f"{each} is gone" for each in gone if each.topic not in again]
+    losses = []
+    if None not in (start.cluster, found.cluster) and start.cluster != found.cluster:
+        losses.append(
+            f"the checkpoint is of cluster {start.cluster}, and this is cluster {found.cluster}"
+        )
+    losses += [f"{each} is gone" for each in gone if each.topic not in again]
     losses += [f"topic {each} was deleted and made again" for each in sorted(again)]
     losses += [
         f"{each} is new and begins at {earliest[each]} instead of 0"
@@ -141,6 +147,7 @@ def available(
         start,
         offsets={each: latest[each] for each in found.partitions},
         topic_ids=found.topic_ids,
+        cluster=found.cluster,
         new={each: earliest[each] for each in fresh},
     )
     return Available(end, tuple(losses))
@@ -190,7 +197,7 @@ def limited(start: SourceOffset, end: SourceOffset, max_offsets: int) -> SourceO
     """
     todo = ranges(start, end)
     total = sum(each.size for each in todo)
-    if total <= max_offsets:
+    if total <= max(max_offsets, len(todo)):
         return end
     spare, room = max(max_offsets - len(todo), 0), total - len(todo)
     # Of what is left when each has one; what rounding leaves over goes to the largest remainders.

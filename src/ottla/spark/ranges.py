@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from fractions import Fraction
 from typing import NamedTuple
@@ -53,7 +54,7 @@ def cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
     edges = [start + whole.size * part // parts for part in range(parts)] + [end]
     return [
         OffsetRange(partition, first, last)
-        for first, last in zip(edges, edges[1:], strict=False)
+        for first, last in itertools.pairwise(edges)
         if first < last
     ]
 
