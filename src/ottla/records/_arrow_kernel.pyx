@@ -20,6 +20,10 @@ include "_murmur2.pxi"
 include "_arrow_views.pxi"
 
 cdef enum:
+    # A section that has so many bytes is likely to reach its limit.
+    GROWING_BYTES = 131072
+    # Room that is made at once and not used costs addresses and no memory.
+    MOST_ROOM_BYTES = 4194304
     KEY = 1
     VALUE = 2
     TIMESTAMP = 4
@@ -597,6 +601,8 @@ cdef class SectionsEncoder:
         cdef Slot *slot = &state.slots[partition if partition >= 0 else state.sticky]
         cdef int64_t delta = 0
         cdef size_t used_before = slot.output.used
+        if GROWING_BYTES <= used_before <= slot.output.size <= 3 * GROWING_BYTES:
+            reserve(&slot.output, min(self.limit_bytes, MOST_ROOM_BYTES))
         if slot.record_count and (
             delta_of(timestamp, slot.base_timestamp, &delta)
             or not put_parts(

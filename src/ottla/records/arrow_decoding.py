@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +21,7 @@ from ottla.records.columns import HEADERS, KEY, TIMESTAMP, VALUE, BlobBuffers, B
 from ottla.records.errors import CorruptRecordsError
 from ottla.records.record import INT64_MAX, Buffer
 
+_INT32: Final = struct.Struct("=i")
 _KERNEL_COLUMNS: Final = {"key": KEY, "value": VALUE, "timestamp": TIMESTAMP, "headers": HEADERS}
 
 
@@ -259,28 +261,29 @@ def _number_array(
     return pa.Array.from_buffers(kind, row_count, [_buffer(validity), _buffer(values)], null_count)
 
 
-def _repeated(values: list[Any], runs: list[_Run], kind: pa.DataType) -> pa.Array:
-    """A value for each run, as often as it has rows."""
-    parts = [
-        pa.repeat(pa.scalar(value, kind), run.row_count)
-        for value, run in zip(values, runs, strict=True)
-    ]
-    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+def _repeated_numbers(values: list[int], runs: list[_Run]) -> pa.Array:
+    """A number of 32 bits for each run, as often as it has rows."""
+    # Several times as fast as pa.repeat, which appends one by one.
+    parts = [_INT32.pack(value) * run.row_count for value, run in zip(values, runs, strict=True)]
+    data = parts[0] if len(parts) == 1 else b"".join(parts)
+    return _number_array(pa.int32(), len(data) // _INT32.size, data, None, 0)
 
 
 def _topic_array(kind: pa.DataType, runs: list[_Run]) -> pa.Array:
-    if not pa.types.is_dictionary(kind):
-        return _repeated([run.topic for run in runs], runs, kind)
-    places = {topic: place for place, topic in enumerate(dict.fromkeys(run.topic for run in runs))}
-    indices = _repeated([places[run.topic] for run in runs], runs, pa.int32())
-    return pa.DictionaryArray.from_arrays(indices, pa.array(list(places), pa.string()))
+    if pa.types.is_dictionary(kind):
+        names = dict.fromkeys(run.topic for run in runs)
+        places = {topic: place for place, topic in enumerate(names)}
+        indices = _repeated_numbers([places[run.topic] for run in runs], runs)
+        return pa.DictionaryArray.from_arrays(indices, pa.array(list(places), pa.string()))
+    parts = [pa.repeat(pa.scalar(run.topic, kind), run.row_count) for run in runs]
+    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
 
 _COLUMN_OF: Final[dict[str, Callable[[pa.DataType, BuiltColumns, list[_Run]], pa.Array]]] = {
     "key": lambda kind, built, _: _blob_array(kind, built.row_count, built.key),
     "value": lambda kind, built, _: _blob_array(kind, built.row_count, built.value),
     "topic": lambda kind, _, runs: _topic_array(kind, runs),
-    "partition": lambda kind, _, runs: _repeated([run.partition for run in runs], runs, kind),
+    "partition": lambda _, __, runs: _repeated_numbers([run.partition for run in runs], runs),
     "offset": lambda kind, built, _: _number_array(kind, built.row_count, built.offsets, None, 0),
     "timestamp": lambda kind, built, _: _number_array(
         kind,
@@ -289,8 +292,8 @@ _COLUMN_OF: Final[dict[str, Callable[[pa.DataType, BuiltColumns, list[_Run]], pa
         built.timestamp_validity,
         built.timestamp_null_count,
     ),
-    "timestampType": lambda kind, _, runs: _repeated(
-        [run.timestamp_type for run in runs], runs, kind
+    "timestampType": lambda _, __, runs: _repeated_numbers(
+        [run.timestamp_type for run in runs], runs
     ),
     "headers": lambda kind, built, _: _header_array(kind, built),
 }
