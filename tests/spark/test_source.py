@@ -328,12 +328,17 @@ def test_records_that_were_deleted_fail_the_query_or_are_skipped(stage: SourceSt
     end = reader.latestOffset(start, everything())
     parts = reader.partitions(start, end)
     stage.admin.delete_records({stage.at(0): 6})
-    with pytest.raises(DataLossError, match="begins at 6, and 0 was wanted"):
+    with pytest.raises(DataLossError, match="has offsets from 6 to 10, and 0 was wanted"):
         values(reader, parts)
     patient = stage.stream(failOnDataLoss="false")
     assert values(patient, parts) == [b"0:%d" % number for number in range(6, 10)]
     stage.admin.delete_records({stage.at(0): 10})
     assert values(patient, parts) == []
+    # A position behind the end: the log is another one than it was.
+    behind = patient.partitions({stage.topic: {"0": 15}}, {stage.topic: {"0": 20}})
+    with pytest.raises(DataLossError, match="from 10 to 10, and 15 was wanted"):
+        values(reader, behind)
+    assert values(patient, behind) == []
 
 
 def test_a_topic_that_is_gone_fails_the_query_or_is_left_out(
