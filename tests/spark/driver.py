@@ -1,7 +1,7 @@
 """A driver without Spark: plans micro-batches, commits each one, and keeps its progress in a checkpoint as Spark does.
 
-A micro-batch is planned once (`offsets/N`), committed, and noted (`commits/N`). A driver that starts finds the last plan
-and, unless it was noted, commits it again.
+A micro-batch is planned once (`offsets/N`), committed, and noted (`commits/N`). A driver that starts finds the last
+plan and, unless it was noted, commits it again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ottla.model import TopicPartition
 from ottla.records.batch import build_batch
 from ottla.records.record import Record
 from ottla.spark import committing
-from ottla.spark.committing import Committer, CommitPoint, Target
+from ottla.spark.committing import CommitPoint, Committer, Target
 from ottla.spark.progress import MicroBatch, ProgressError, Records, SourceRange, TakenOverError
 
 TAKEN_OVER = 3

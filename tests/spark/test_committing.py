@@ -1,4 +1,4 @@
-"""The commit core without Spark: whatever dies or sleeps at whatever step, the output is the input, each record once."""
+"""The commit core without Spark: whatever dies or sleeps at whatever step, the output is the input, once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ottla.model import TopicPartition
 from ottla.records.batch import build_batch
 from ottla.records.record import Record
 from ottla.spark import committing
-from ottla.spark.committing import Committer, CommitPoint, Outcome, Target
+from ottla.spark.committing import CommitPoint, Committer, Outcome, Target
 from ottla.spark.progress import (
     MicroBatch,
     ProgressError,

@@ -97,6 +97,17 @@ class Target:
         return (self.pipeline, self.marker_topic, *sorted(self.options.items()))
 
 
+def commit_until_answered(producer: ottla.Producer, name: str) -> None:
+    """Commit, and ask until there is a definite answer: a commit that was asked for may have happened."""
+    while True:
+        try:
+            producer.commit_transaction()
+        except TimedOutError as error:
+            log.warning("%s: the commit is not answered yet, asking on: %s", name, error)
+        else:
+            return
+
+
 class Session:
     """A producer that has fenced all before it."""
 
@@ -126,7 +137,7 @@ class Session:
             reach(CommitPoint.BEGUN)
             try:
                 self._fill(batch, sources)
-                self._end()
+                commit_until_answered(producer, self.target.pipeline)
             except FatalError:
                 raise
             except (KafkaError, OttlaError):
@@ -155,18 +166,6 @@ class Session:
             {place: batch.marker.to_offset()}, marker_group(pipeline)
         )
         reach(CommitPoint.SENT_MARKER)
-
-    def _end(self) -> None:
-        """Commit, and ask until there is a definite answer: a commit that was asked for may have happened."""
-        while True:
-            try:
-                self._producer.commit_transaction()
-            except TimedOutError as error:
-                log.warning(
-                    "%s: the commit is not answered yet, asking on: %s", self.target.pipeline, error
-                )
-            else:
-                return
 
     def _give_up(self) -> None:
         """End a transaction that was not asked to commit, or was refused; readers need not wait for its timeout.
