@@ -8,7 +8,9 @@ from importlib import import_module
 from typing import Final
 
 _HOMES: Final = {
+    "LagListener": "ottla.spark.lag",
     "OttlaDataSource": "ottla.spark.datasource",
+    "QueryLag": "ottla.spark.lag",
 }
 
 __all__ = sorted(_HOMES)

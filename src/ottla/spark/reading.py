@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from ottla.client.arguments import Partition
 from ottla.client.blocking.consumer import Consumer
 from ottla.errors import OffsetOutOfRangeError, TimedOutError
 from ottla.spark.offsets import DataLossError
@@ -80,7 +81,7 @@ class _RangeReader:
             consumer.seek(partition, self._position)
         elif consumer.position(partition) != self._position:
             consumer.seek(partition, self._position)
-        ends = {partition: self._end}
+        ends: dict[Partition, int] = {partition: self._end}
         progress_at = time.monotonic()
         while self._position < self._end:
             try:

@@ -118,8 +118,7 @@ class Consumer:
             self._metrics,
         )
         self._user = SingleUser(f"consumer {self._config.client_id}")
-        self._is_closing = False
-        self._is_closed = False
+        self._is_closing = self._is_closed = False
 
     # What is read
 
@@ -238,11 +237,12 @@ class Consumer:
             self._check_subscribed()
             columns = columns_for(schema, self._deserializers, self._interceptors)
             ends = {partition_of(each): end for each, end in (end_offsets or {}).items()}
+            self._fetcher.end_offsets = ends
             self._subscriptions.give_back(self._subscriptions.assigned())
             collected = await self._polling.collected(
-                timeout, lambda: self._fetcher.collect_columns(columns, ends)
+                timeout, lambda: self._fetcher.collect_columns(columns)
             )
-            next_offsets = {} if collected is None else collected.next_offsets
+            next_offsets = collected.next_offsets if collected else {}
             return ArrowRecords(columns.finish(), next_offsets), collected
 
     async def next_delivery(self) -> Delivery:
