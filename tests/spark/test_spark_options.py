@@ -206,6 +206,10 @@ def test_a_stream_begins_at_the_end_and_a_batch_reads_everything() -> None:
             "t-0 begins at 5, behind its end at 4",
         ),
         (
+            {"startingTimestamp": "5", "endingTimestamp": "4"},
+            r"startingTimestamp \(5\) is behind endingTimestamp \(4\)",
+        ),
+        (
             {"startingOffsets": '{"t":{"0":5}}', "endingOffsets": '{"t":{"1":9}}'},
             "name different partitions",
         ),
@@ -255,6 +259,20 @@ def test_a_group_has_the_prefix_and_queries_with_other_options_have_another() ->
     assert read_stream_options(LEAST).consumer["group.id"].startswith("spark-kafka-source-")
     own = {**LEAST, "kafka.group.id": "own", "groupIdPrefix": "mine"}
     assert read_stream_options(own).consumer["group.id"] == "own"
+
+
+def test_passwords_are_neither_shown_nor_part_of_names() -> None:
+    with_password = {
+        **LEAST,
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.username": "u",
+        "kafka.sasl.password": "secret",
+    }
+    options = read_stream_options(with_password)
+    assert "secret" not in repr(options)
+    other = read_stream_options({**with_password, "kafka.sasl.password": "another"})
+    assert options.consumer["group.id"] == other.consumer["group.id"]
 
 
 def test_offsets_for_the_lag_need_a_group_and_no_pipeline() -> None:

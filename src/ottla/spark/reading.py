@@ -99,9 +99,16 @@ class _RangeReader:
     def _skip(self, error: OffsetOutOfRangeError) -> None:
         """Go on where there are records again, if the query may lose some."""
         first = self._consumer.beginning_offsets([self._partition])[self._partition]
-        self._lose(f"{self._partition} begins at {first}, and {self._position} was wanted", error)
-        # If the log ends before the position, there is nothing behind it either.
-        self._position = min(first, self._end) if first > self._position else self._end
+        last = self._consumer.end_offsets([self._partition])[self._partition]
+        self._lose(
+            f"{self._partition} has offsets from {first} to {last}, and {self._position} was wanted",
+            error,
+        )
+        if last <= self._position:
+            self._position = self._end
+        else:
+            # A log that was truncated and has grown again has other records at the same offsets.
+            self._position = min(max(first, self._position), self._end)
         self._consumer.seek(self._partition, self._position)
 
     def _stalled(self) -> None:
