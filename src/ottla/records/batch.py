@@ -43,6 +43,7 @@ _PRODUCER_AT: Final = 43
 
 _CODEC_MASK: Final = 0x07
 _APPEND_TIME_BIT: Final = 0x08
+_FLAGS_MASK: Final = 0x70
 _CODECS: Final = tuple(Codec)
 _timestamp_of: Final = itemgetter(Record._fields.index("timestamp"))
 
@@ -384,9 +385,14 @@ def build_around(
 
 
 def with_producer(
-    batch: Buffer, *, producer_id: int, producer_epoch: int, base_sequence: int
+    batch: Buffer,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    flags: BatchFlag,
 ) -> bytes:
-    """The same batch from another epoch of its producer (KIP-360), with its checksum renewed.
+    """The same batch from another producer or epoch of it (KIP-360), with these flags and its checksum renewed.
 
     A new one, because the old one may still be on its way to a socket.
     """
@@ -394,6 +400,7 @@ def with_producer(
     if header.size_bytes != len(batch):
         raise _truncated(header, len(batch))
     stamped = bytearray(batch)
+    _INT16.pack_into(stamped, _ATTRIBUTES_AT, header.attributes & ~_FLAGS_MASK | flags)
     _PRODUCER.pack_into(stamped, _PRODUCER_AT, producer_id, producer_epoch, base_sequence)
     _UINT32.pack_into(stamped, _CRC_AT, crc32c(memoryview(stamped)[_ATTRIBUTES_AT:]))
     return bytes(stamped)
