@@ -381,7 +381,8 @@ class Producer:
                 return waiting.result()
             waiting.add_done_callback(_look_at)
             why = f"{method}() is not done after {limit_ms} ms; call it again to go on."
-            trouble = None if self._transactor is None else self._transactor.trouble
+            assert self._transactor is not None
+            trouble = self._transactor.trouble or self._network.trouble
             if trouble is not None:
                 why += f" The last error: {trouble}"
             raise TimedOutError(

@@ -72,6 +72,7 @@ class ProducerBatch(Completion):
         "sequence_was_reset",
         "size_bytes",
         "stamped",
+        "trouble",
     )
 
     def __init__(
@@ -105,6 +106,8 @@ class ProducerBatch(Completion):
         self.drained_ms = created_ms
         self.leader_epoch = -1
         self.attempts_at_leader_change = -1
+        self.trouble: Exception | None = None
+        """Why the last attempt failed."""
         # How it ended.
         self.base_offset = NO_OFFSET
         self.append_time_ms = NO_TIMESTAMP
