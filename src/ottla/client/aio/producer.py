@@ -260,7 +260,7 @@ class Producer:
         """A record was not accepted: a transaction that misses it must not be committed."""
         self._metrics.refused()
         if self._transactions is not None and isinstance(error, KafkaError):
-            self._transactions.batch_failed(error)
+            self._transactions.record_refused(error)
 
     async def flush(self, timeout: float | None = None) -> None:
         """Send everything that was appended before this call and wait until its outcome is known."""

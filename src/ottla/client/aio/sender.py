@@ -283,6 +283,7 @@ class Sender:
                 if self._sequences is not None:
                     self._sequences.failed(batch, None, is_final=True)
                 self._drop(batch, as_abortable(as_fatal(error)))
+                self._unmute(batch)
 
     def _send(self, connection: Connection, batches: list[ProducerBatch], now_ms: float) -> None:
         cluster = self._network.cluster
