@@ -27,10 +27,10 @@ from ottla.errors import (
 )
 
 QUICK: dict[str, Any] = {
-    "max_block_ms": 300,
+    "max_block_ms": 500,
     "linger_ms": 0,
-    "request_timeout_ms": 300,
-    "delivery_timeout_ms": 600,
+    "request_timeout_ms": 400,
+    "delivery_timeout_ms": 900,
     "retry_backoff_ms": 10,
 }
 BROKER = r"broker=1 at 127\.0\.0\.1:\d+"
@@ -130,7 +130,7 @@ def test_a_record_whose_time_is_over_says_what_went_wrong(
 
 def test_a_fenced_producer_is_told_who_took_its_place(servers: str) -> None:
     name = f"till-{uuid.uuid4().hex[:8]}"
-    options = {"bootstrap_servers": servers, "transactional_id": name, **QUICK}
+    options = {"bootstrap_servers": servers, "transactional_id": name}
     with ottla.Producer(options) as old, ottla.Producer(options) as new:
         old.init_transactions()
         old.begin_transaction()
@@ -153,13 +153,18 @@ def test_commits_that_fail_say_why_and_what_to_do(servers: str, group: str) -> N
         )
         while not consumer.assignment():
             consumer.poll(0.1)
-        time.sleep(0.5)
+
+        def commit_until_it_fails() -> None:
+            for _ in range(500):
+                consumer.commit({("t", 0): 1})
+                time.sleep(0.02)
+
         words: tuple[str, ...] = (
             r"max\.poll\.interval\.ms = 200",
             r"lower max\.poll\.records",
             group,
         )
-        error_of(CommitFailedError, lambda: consumer.commit({("t", 0): 1}), *words)
+        error_of(CommitFailedError, commit_until_it_fails, *words)
     with ottla.Consumer(options, group_id=group) as consumer:
         consumer.subscribe(["t"])
         while not consumer.assignment():
@@ -222,7 +227,9 @@ def test_a_broker_that_dies_in_the_middle_is_named_with_the_reason(group: str) -
         servers = broker.bootstrap_servers
         producer = ottla.Producer(bootstrap_servers=servers, **QUICK)
         producer.send("t", b"x").result(5)
-        writer = ottla.Producer(bootstrap_servers=servers, transactional_id="x", **QUICK)
+        writer = ottla.Producer(
+            {**QUICK, "max_block_ms": 1500, "bootstrap_servers": servers, "transactional_id": "x"}
+        )
         writer.init_transactions()
         writer.begin_transaction()
         writer.send("t", b"x").result(5)

@@ -117,6 +117,7 @@ class Offsets:
                 if topic not in self._network.cluster.topics:
                     raise self._network.no_topic(topic, timeout_ms) from None
             names = ", ".join(str(partition) for partition in left)
+            problem = problem or self._network.trouble
             why = "" if problem is None else f" The last trouble: {problem}"
             raise TimedOutError(
                 message=f"No offsets came for {names} within {round(timeout_ms)} ms.{why}",
