@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import struct
+import sys
 import threading
 import time
 from typing import Any
@@ -241,6 +242,15 @@ def test_interceptors_see_records_and_outcomes_in_order(servers: str, topic: str
         *("a error", "bad error", "b error"),
         *("a closed", "bad closed", "b closed"),
     ]
+
+
+def test_callback_that_exits_stops_nothing(servers: str, topic: str) -> None:
+    """It runs on the producer's thread, which all other records need."""
+    with ottla.Producer(bootstrap_servers=servers) as producer:
+        first = producer.send(topic, b"x", partition=0, on_delivery=lambda *_: sys.exit("enough"))
+        first.add_done_callback(lambda _: sys.exit("enough"))
+        assert first.result(10).offset == 0
+        assert producer.send(topic, b"y", partition=0).result(10).offset == 1
 
 
 def test_interceptors_learn_where_a_record_was_not_written(
