@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ottla.client.delivery import Completion, RecordFuture
+from ottla.client.delivery import CALLBACK_FAILURES, Completion, RecordFuture
 from ottla.client.model import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
 from ottla.errors import AbortableError, ErrorCode, KafkaError
 from ottla.model import TopicPartition
@@ -291,7 +291,7 @@ class ProducerBatch(Completion):
             )
             try:
                 on_delivery(metadata, None)
-            except Exception:
+            except CALLBACK_FAILURES:
                 log.exception("on_delivery of a record for %s failed", self.key)
 
     def _deliver(self, future: RecordFuture, on_delivery: OnDelivery) -> None:
@@ -302,7 +302,7 @@ class ProducerBatch(Completion):
                 on_delivery(future._metadata(self, index), None)
             else:
                 on_delivery(None, error)
-        except Exception:
+        except CALLBACK_FAILURES:
             log.exception("on_delivery of a record for %s failed", self.key)
 
     # Too large
