@@ -163,7 +163,11 @@ class Producer:
             self._gives_way_from = time.monotonic() + HANDOVER_PAUSE_SECONDS
 
     def flush(self, timeout: float | None = None) -> None:
-        """Send everything that was sent before this call and wait until its outcome is known."""
+        """Send everything that was sent before this call and wait until its outcome is known.
+
+        The outcome is that of each record's future: a record that failed raises nothing here. What has ended the whole
+        producer does, as in every later call.
+        """
         self._thread.run(self._async.flush(timeout))
 
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
@@ -206,22 +210,22 @@ class Producer:
             yield self
         except FatalError:
             raise
-        except BaseException:
-            self._abort_quietly()
+        except BaseException as error:
+            self._thread.run(self._async.abort_after(error))
             raise
         try:
             self.commit_transaction()
-        except AbortableError:
-            self._abort_quietly()
+        except AbortableError as error:
+            self._thread.run(self._async.abort_after(error))
             raise
-
-    def _abort_quietly(self) -> None:
-        self._thread.run(self._async._abort_quietly())
 
     # The end
 
     def close(self, timeout: float | None = None) -> None:
-        """Send what is left, abort an open transaction, and end; after so many seconds the rest fails."""
+        """Send what is left, abort an open transaction, and end; after so many seconds the rest fails.
+
+        Without a timeout that is delivery.timeout.ms + request.timeout.ms.
+        """
         self._thread.close(lambda: self._async.close(timeout))
 
     def __enter__(self) -> Self:
