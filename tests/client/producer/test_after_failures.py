@@ -161,12 +161,17 @@ def test_exception_tells_that_the_abort_timed_out(
     def blocking() -> None:
         with ottla.Producer(**options) as producer:
             producer.init_transactions()
-            with pytest.raises(ZeroDivisionError) as caught, producer.transaction():
-                producer.send(topic, b"x", partition=0).result(10)
-                meddler.on("EndTxn", hold=hold)
-                raise ZeroDivisionError
+
+            def fail() -> None:
+                with producer.transaction():
+                    producer.send(topic, b"x", partition=0).result(10)
+                    meddler.on("EndTxn", hold=hold)
+                    raise ZeroDivisionError
+
+            with pytest.raises(ZeroDivisionError) as caught:
+                fail()
             assert_told(caught.value)
-            with pytest.raises(IllegalStateError, match="abort_transaction.*call it again"):
+            with pytest.raises(IllegalStateError, match=r"abort_transaction.*call it again"):
                 producer.begin_transaction()
             hold.set()
             producer.abort_transaction()
@@ -176,11 +181,15 @@ def test_exception_tells_that_the_abort_timed_out(
     async def asynchronous() -> None:
         async with ottla.aio.Producer(**options) as producer:
             await producer.init_transactions()
-            with pytest.raises(ZeroDivisionError) as caught:
+
+            async def fail() -> None:
                 async with producer.transaction():
                     await (await producer.send(topic, b"x", partition=0))
                     meddler.on("EndTxn", hold=hold)
                     raise ZeroDivisionError
+
+            with pytest.raises(ZeroDivisionError) as caught:
+                await fail()
             assert_told(caught.value)
             hold.set()
             await producer.abort_transaction()

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, Self
@@ -59,6 +59,7 @@ class Producer:
         self._accumulator = self._async.accumulator
         self._gives_way_from = 0.0
         self._thread.on_abandon(_closer(self._async))
+        self._thread.on_death(_refuser(self._accumulator))
         _open.add(self._accumulator)
 
     # Sending
@@ -254,6 +255,15 @@ def _closer(producer: AsyncProducer) -> Any:
         await producer.close(ABANDON_SECONDS)
 
     return close
+
+
+def _refuser(accumulator: Accumulator) -> Callable[[str], None]:
+    """For a producer whose thread is no more: nobody would send what is added."""
+
+    def refuse(why: str) -> None:
+        accumulator.close(lambda: IllegalStateError(why))
+
+    return refuse
 
 
 # Whose records nobody would send in a child process: its loop thread stays behind in the parent.
