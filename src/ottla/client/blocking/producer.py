@@ -11,7 +11,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, Self
@@ -59,6 +59,7 @@ class Producer:
         self._accumulator = self._async.accumulator
         self._gives_way_from = 0.0
         self._thread.on_abandon(_closer(self._async))
+        self._thread.on_death(_refuser(self._accumulator))
         _open.add(self._accumulator)
 
     # Sending
@@ -163,7 +164,11 @@ class Producer:
             self._gives_way_from = time.monotonic() + HANDOVER_PAUSE_SECONDS
 
     def flush(self, timeout: float | None = None) -> None:
-        """Send everything that was sent before this call and wait until its outcome is known."""
+        """Send everything that was sent before this call and wait until its outcome is known.
+
+        The outcome is that of each record's future: a record that failed raises nothing here. What has ended the whole
+        producer does, as in every later call.
+        """
         self._thread.run(self._async.flush(timeout))
 
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
@@ -206,22 +211,22 @@ class Producer:
             yield self
         except FatalError:
             raise
-        except BaseException:
-            self._abort_quietly()
+        except BaseException as error:
+            self._thread.run(self._async.abort_after(error))
             raise
         try:
             self.commit_transaction()
-        except AbortableError:
-            self._abort_quietly()
+        except AbortableError as error:
+            self._thread.run(self._async.abort_after(error))
             raise
-
-    def _abort_quietly(self) -> None:
-        self._thread.run(self._async._abort_quietly())
 
     # The end
 
     def close(self, timeout: float | None = None) -> None:
-        """Send what is left, abort an open transaction, and end; after so many seconds the rest fails."""
+        """Send what is left, abort an open transaction, and end; after so many seconds the rest fails.
+
+        Without a timeout that is delivery.timeout.ms + request.timeout.ms.
+        """
         self._thread.close(lambda: self._async.close(timeout))
 
     def __enter__(self) -> Self:
@@ -250,6 +255,15 @@ def _closer(producer: AsyncProducer) -> Any:
         await producer.close(ABANDON_SECONDS)
 
     return close
+
+
+def _refuser(accumulator: Accumulator) -> Callable[[str], None]:
+    """For a producer whose thread is no more: nobody would send what is added."""
+
+    def refuse(why: str) -> None:
+        accumulator.close(lambda: IllegalStateError(why))
+
+    return refuse
 
 
 # Whose records nobody would send in a child process: its loop thread stays behind in the parent.
