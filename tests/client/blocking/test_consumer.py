@@ -244,10 +244,15 @@ def test_an_exception_commits_nothing_that_may_not_have_been_handled(
     make: Make, fill: Fill
 ) -> None:
     topic = fill(10)
-    with pytest.raises(KeyError), make("g-" + topic) as consumer:
-        consumer.subscribe([topic])
-        for _ in consumer:
-            raise KeyError
+
+    def fail() -> None:
+        with make("g-" + topic) as consumer:
+            consumer.subscribe([topic])
+            for _ in consumer:
+                raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
     assert make("g-" + topic).committed([(topic, 0)]) == {(topic, 0): None}
 
 

@@ -6,9 +6,9 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
+from ottla.client.aio.closing import ClosedByBlock, close_user_code
 from ottla.client.aio.commits import OnCommit
 from ottla.client.aio.fetcher import Fetcher
 from ottla.client.aio.membership import member_for
@@ -60,7 +60,7 @@ _CLOSE_PATIENCE_SECONDS: Final = 3.0
 _ITERATION_POLL_SECONDS: Final = 60.0
 
 
-class Consumer:
+class Consumer(ClosedByBlock):
     """Reads records: of topics that it shares with its group, or of partitions of its own choice.
 
     Made on a running loop. One task uses it at a time; only `wakeup` may be called by others.
@@ -419,24 +419,10 @@ class Consumer:
 
     def _close_user_code(self) -> None:
         self._interceptors.close()
-        for deserializer in self._deserializers:
-            close = getattr(deserializer, "close", None)
-            if callable(close):
-                try:
-                    close()
-                except Exception:
-                    log.warning("closing a deserializer failed", exc_info=True)
+        close_user_code(self._deserializers)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is not None:
+    async def __aexit__(self, *raised: object) -> None:
+        if raised[0] is not None:
             # What was read last may not have been worked on.
             self._group.stop_auto_commit()
         await self.close()

@@ -7,9 +7,9 @@ import logging
 import random
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from ottla.client.aio.closing import ClosedByBlock, close_user_code
 from ottla.client.aio.coordinator_requests import Offsets, read_offsets
 from ottla.client.aio.network import Network
 from ottla.client.aio.sender import Sender
@@ -55,7 +55,7 @@ HANDOVER_BYTES: Final = 256 * 1024
 """How much may be ready to go before those who send give way to the sender."""
 
 
-class Producer:
+class Producer(ClosedByBlock):
     """Sends records to a Kafka cluster; made on a running loop.
 
     async with ottla.aio.Producer(bootstrap_servers="127.0.0.1:9092") as producer:
@@ -464,24 +464,7 @@ class Producer:
             await self._transactor.close()
         await self._network.close()
         self._interceptors.close()
-        for each in (*self._serializers, self._partitioner):
-            close = getattr(each, "close", None)
-            if callable(close):
-                try:
-                    close()
-                except Exception:
-                    log.warning("%r did not close", each, exc_info=True)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
+        close_user_code((*self._serializers, self._partitioner))
 
     def __repr__(self) -> str:
         return f"<ottla.aio.Producer {self.config.client_id}>"
