@@ -22,10 +22,10 @@ def spark_broker() -> Iterator[Broker]:
 
 @pytest.fixture
 def pipe(spark_broker: Broker, ottla_topic_name: Callable[[], str], tmp_path: Path) -> Pipe:
-    """A pipeline with 200 records to go."""
+    """A pipeline with 150 records to go."""
     made = Pipe(spark_broker.bootstrap_servers, ottla_topic_name(), tmp_path)
     made.create()
-    made.feed(200)
+    made.feed(150)
     return made
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -65,7 +66,10 @@ def test_a_lost_checkpoint_goes_on_from_the_groups_offsets(pipe: Pipe) -> None:
 @pytest.mark.timeout(400)
 def test_a_checkpoint_that_only_the_session_knows_is_found(pipe: Pipe) -> None:
     root = str(pipe.folder)
-    session = {"checkpoint": None, "conf": {"spark.sql.streaming.checkpointLocation": root}}
+    session: dict[str, Any] = {
+        "checkpoint": None,
+        "conf": {"spark.sql.streaming.checkpointLocation": root},
+    }
     assert run_spark(pipe, crash=("SENT", 2, "die"), name="checkpoint", **session).returncode != 0
     check_agreement(pipe)
     assert done(run_spark(pipe, name="checkpoint", **session))

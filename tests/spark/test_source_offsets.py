@@ -58,7 +58,7 @@ def test_a_micro_batch_is_from_the_last_position_to_its_own(tmp_path: Path) -> N
 
 
 def test_the_first_one_begins_where_its_position_says(tmp_path: Path) -> None:
-    note(tmp_path, 0, position({ZERO: 15, ONE: 7}, new={ZERO: 2, ONE: 3}))
+    note(tmp_path, 0, position({ZERO: 15, ONE: 7}, begin={ZERO: 2}, new={ONE: 3}))
     (source,) = checkpoint(tmp_path).plan(0).sources
     assert source.start == {ZERO: 2, ONE: 3}
     note(tmp_path, 0, position({ZERO: 15}))

@@ -1,0 +1,74 @@
+"""The commit core with Apache Kafka: its transactions, groups and fences are those of our broker."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.apache_kafka.conftest import kafka_jars
+from tests.apache_kafka.sharing import shared_kafka
+from tests.client.apache_kafka.stage import OPTIONS
+from tests.spark.driver import TAKEN_OVER
+from tests.spark.pipelines import Pipe
+from tests.spark.test_committing import stop_at, wake
+
+from ottla.spark.committing import CommitPoint
+
+__all__ = ["kafka_jars"]
+
+
+@pytest.fixture(scope="session")
+def kafka(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the Kafka that the tests of the client use as well."""
+    folder = tmp_path_factory.getbasetemp().parent / "client-kafka"
+    with shared_kafka(kafka_jars, folder, OPTIONS) as address:
+        yield address
+
+
+@pytest.fixture
+def kafka_pipe(kafka: str, ottla_topic_name: Callable[[], str], tmp_path: Path) -> Pipe:
+    made = Pipe(kafka, ottla_topic_name(), tmp_path)
+    made.create()
+    made.feed(100)
+    return made
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param(
+            point.name,
+            marks=[] if point.name in ("SENT_MARKER", "ENDED") else [pytest.mark.campaign],
+        )
+        for point in CommitPoint
+    ],
+)
+def test_a_driver_that_dies_at_any_step_loses_and_repeats_nothing(
+    kafka_pipe: Pipe, point: str
+) -> None:
+    code, said = kafka_pipe.run(at=(point, 1, "die"))
+    assert code == -signal.SIGKILL, said
+    kafka_pipe.check_whole()
+    kafka_pipe.feed(50)
+    code, said = kafka_pipe.run()
+    assert code == 0, said
+    kafka_pipe.check_done()
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param("FENCED", marks=[pytest.mark.campaign]),
+        pytest.param("SENT", marks=[pytest.mark.campaign]),
+        "SENT_MARKER",
+    ],
+)
+def test_a_zombie_that_wakes_late_changes_nothing(kafka_pipe: Pipe, point: str) -> None:
+    zombie = stop_at(kafka_pipe, point)
+    code, said = kafka_pipe.run()
+    assert code == 0, said
+    code, said = wake(zombie)
+    assert code == TAKEN_OVER, said
+    kafka_pipe.check_done()
