@@ -177,5 +177,5 @@ def test_what_is_wrong_with_the_options_is_said_when_the_query_starts(
     query: Query, stage: SourceStage
 ) -> None:
     stage.create(1)
-    with pytest.raises(Exception, match="endingOffsets is for a batch query that reads"):  # noqa: PT012
+    with pytest.raises(Exception, match="endingOffsets is for a batch query that reads"):
         query.start({"availableNow": True}, endingOffsets="latest").awaitTermination(60)
