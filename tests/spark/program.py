@@ -17,6 +17,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSourceStreamWriter
 from pyspark.sql.types import StructType
+from tests.spark.sessions import FAST_CHECKPOINTS
 
 from ottla.spark import committing
 from ottla.spark.committing import CommitPoint
@@ -69,6 +70,7 @@ def driver_pid() -> int:
 def session(settings: dict[str, Any]) -> SparkSession:
     builder = SparkSession.builder.master(settings.get("master", "local[2]"))
     for name, value in {
+        **FAST_CHECKPOINTS,
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
