@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import Any
 
 import ottla
 from ottla.model import TopicPartition
+from ottla.spark.offsets import SourceOffset
 
 
 class SourceStage:
@@ -80,3 +82,31 @@ def rows(reader: Any, partitions: Iterable[Any]) -> list[dict[str, Any]]:
 def values(reader: Any, partitions: Iterable[Any]) -> list[bytes]:
     """The values that the tasks read."""
     return [row["value"] for row in rows(reader, partitions)]
+
+
+def everything() -> Any:
+    """No limit."""
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    return ReadAllAvailable()
+
+
+def most(count: int) -> Any:
+    """A limit."""
+    from pyspark.sql.streaming.datasource import ReadMaxRows
+
+    return ReadMaxRows(count)
+
+
+def offsets(stage: SourceStage, position: dict[str, Any]) -> list[int]:
+    """The offsets of a position, in the order of the topic's partitions."""
+    found = SourceOffset.from_json(position).offsets
+    return [found[stage.at(number)] for number in range(len(found))]
+
+
+def moved(reader: Any, start: dict[str, Any]) -> dict[str, Any]:
+    """The next position; Kafka ends transactions before their markers are written."""
+    deadline = time.monotonic() + 20
+    while (end := reader.latestOffset(start, everything())) == start:
+        assert time.monotonic() < deadline
+    return dict(end)

@@ -3,55 +3,17 @@
 from __future__ import annotations
 
 import pickle
-import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark")
 
-from tests.spark.source_stage import SourceStage, rows, values
+from tests.spark.source_stage import SourceStage, everything, most, moved, offsets, rows, values
 
 import ottla
 from ottla.errors import ConfigError
-from ottla.spark import reading
 from ottla.spark.limits import NoRecordAtTimeError
-from ottla.spark.offsets import DataLossError, SourceOffset
-
-
-@pytest.fixture
-def stage(ottla_broker: ottla.Broker, ottla_topic: str) -> Iterator[SourceStage]:
-    made = SourceStage(ottla_broker.bootstrap_servers, ottla_topic)
-    yield made
-    made.close()
-    reading.close_idle()
-
-
-def everything() -> Any:
-    from pyspark.sql.streaming.datasource import ReadAllAvailable
-
-    return ReadAllAvailable()
-
-
-def most(count: int) -> Any:
-    from pyspark.sql.streaming.datasource import ReadMaxRows
-
-    return ReadMaxRows(count)
-
-
-def offsets(stage: SourceStage, position: dict[str, Any]) -> list[int]:
-    found = SourceOffset.from_json(position).offsets
-    return [found[stage.at(number)] for number in range(len(found))]
-
-
-def moved(reader: Any, start: dict[str, Any]) -> dict[str, Any]:
-    """The next position; Kafka ends transactions before their markers are written."""
-    deadline = time.monotonic() + 20
-    while (end := reader.latestOffset(start, everything())) == start:
-        assert time.monotonic() < deadline
-    return dict(end)
-
 
 # Columns
 
@@ -323,176 +285,6 @@ def test_only_committed_records_are_read_and_positions_pass_the_rest(stage: Sour
     assert values(reader, reader.partitions(start, end)) == [b"0:0", b"0:1", b"committed"]
     dirty = stage.batch(**{"kafka.isolation.level": "read_uncommitted"})
     assert len(values(dirty, dirty.partitions())) == 5
-
-
-# Records that are gone
-
-
-def test_records_that_were_deleted_fail_the_query_or_are_skipped(stage: SourceStage) -> None:
-    stage.create(1)
-    stage.fill(10)
-    reader = stage.stream(startingOffsets="earliest")
-    start = reader.initialOffset()
-    end = reader.latestOffset(start, everything())
-    parts = reader.partitions(start, end)
-    stage.admin.delete_records({stage.at(0): 6})
-    with pytest.raises(DataLossError, match="has offsets from 6 to 10, and 0 was wanted"):
-        values(reader, parts)
-    patient = stage.stream(failOnDataLoss="false")
-    assert values(patient, parts) == [b"0:%d" % number for number in range(6, 10)]
-    stage.admin.delete_records({stage.at(0): 10})
-    assert values(patient, parts) == []
-    # A position behind the end: the log is another one than it was.
-    behind = patient.partitions({stage.topic: {"0": 15}}, {stage.topic: {"0": 20}})
-    with pytest.raises(DataLossError, match="from 10 to 10, and 15 was wanted"):
-        values(reader, behind)
-    assert values(patient, behind) == []
-
-
-def test_a_topic_that_is_gone_fails_the_query_or_is_left_out(
-    stage: SourceStage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from ottla.spark import source
-
-    monkeypatch.setattr(source, "DISCOVERY_SECONDS", 0.0)
-    other = f"{stage.topic}-other"
-    stage.create(1)
-    stage.create(1, other)
-    options = {"startingOffsets": "earliest", "subscribe": f"{stage.topic},{other}"}
-    strict, patient = stage.stream(**options), stage.stream(**options, failOnDataLoss="false")
-    start = strict.initialOffset()
-    stage.admin.delete_topics([other])
-    stage.fill(2)
-    with pytest.raises(DataLossError, match=f"{other}-0 is gone"):
-        strict.latestOffset(start, everything())
-    end = patient.latestOffset(start, everything())
-    assert values(patient, patient.partitions(start, end)) == [b"0:0", b"0:1"]
-    assert list(end["topics"]) == [stage.topic]
-
-
-def test_a_topic_that_was_made_again_is_not_mistaken_for_the_former(
-    stage: SourceStage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from ottla.spark import source
-
-    monkeypatch.setattr(source, "DISCOVERY_SECONDS", 0.0)
-    stage.create(1)
-    stage.fill(2)
-    strict, patient = stage.stream(), stage.stream(failOnDataLoss="false")
-    start = strict.initialOffset()
-    stage.admin.delete_topics([stage.topic])
-    stage.create(1)
-    stage.fill(3)
-    with pytest.raises(DataLossError, match="deleted and made again"):
-        strict.latestOffset(start, everything())
-    end = patient.latestOffset(start, everything())
-    assert values(patient, patient.partitions(start, end)) == [b"0:0", b"0:1", b"0:2"]
-    assert patient.latestOffset(end, everything()) == end
-
-
-def test_a_log_that_ends_before_what_was_read_fails_the_query(stage: SourceStage) -> None:
-    stage.create(1)
-    stage.fill(2)
-    reader = stage.stream(startingOffsets="earliest")
-    start = reader.initialOffset()
-    start["topics"][stage.topic]["0"] = 7
-    with pytest.raises(DataLossError, match="ends at 2, and was read up to 7"):
-        reader.latestOffset(start, everything())
-
-
-def test_a_task_whose_records_do_not_come_says_so(stage: SourceStage) -> None:
-    stage.create(1)
-    stage.fill(2)
-    start, end = {stage.topic: {"0": 0}}, {stage.topic: {"0": 5}}
-    strict = stage.stream(**{"kafkaConsumer.pollTimeoutMs": 100})
-    began = time.monotonic()
-    with pytest.raises(DataLossError, match="ends at 2, and 5 was its end"):
-        values(strict, strict.partitions(start, end))
-    assert time.monotonic() - began < 20
-    patient = stage.stream(**{"kafkaConsumer.pollTimeoutMs": 100, "failOnDataLoss": "false"})
-    assert values(patient, patient.partitions(start, end)) == [b"0:0", b"0:1"]
-
-
-# Batches and tasks
-
-
-def test_a_batch_reads_what_the_options_say(stage: SourceStage) -> None:
-    stage.create(2)
-    stage.fill(3, 5, timestamp_ms=1_000)
-    stage.fill(1, 0, timestamp_ms=9_000)
-    t = stage.topic
-    cases: list[tuple[dict[str, Any], list[tuple[int, int]]]] = [
-        ({}, [(0, 4), (0, 5)]),
-        ({"startingOffsets": f'{{"{t}":{{"0":2,"1":-2}}}}'}, [(2, 4), (0, 5)]),
-        ({"endingOffsets": f'{{"{t}":{{"0":2,"1":-1}}}}'}, [(0, 2), (0, 5)]),
-        ({"endingTimestamp": 5_000}, [(0, 3), (0, 5)]),
-        ({"endingOffsetsByTimestamp": f'{{"{t}":{{"0":5000,"1":5}}}}'}, [(0, 3)]),
-        ({"startingTimestamp": 5_000, "startingOffsetsByTimestampStrategy": "latest"}, [(3, 4)]),
-    ]
-    for options, expected in cases:
-        reader = stage.batch(**options)
-        parts = reader.partitions()
-        assert sorted(part.wanted for part in parts) == [
-            (stage.at(number), *span) for number, span in enumerate(expected)
-        ], options
-        assert len(values(reader, parts)) == sum(end - start for start, end in expected)
-
-
-def test_a_batch_of_offsets_that_are_not_there_fails_or_takes_what_there_is(
-    stage: SourceStage,
-) -> None:
-    stage.create(1)
-    stage.fill(10)
-    stage.admin.delete_records({stage.at(0): 4})
-    t = stage.topic
-    early = {"startingOffsets": f'{{"{t}":{{"0":1}}}}'}
-    late = {"endingOffsets": f'{{"{t}":{{"0":12}}}}'}
-    with pytest.raises(DataLossError, match="begins at 4, not at 1"):
-        stage.batch(**early).partitions()
-    with pytest.raises(DataLossError, match="ends at 10, not at 12"):
-        stage.batch(**late).partitions()
-    parts = stage.batch(**early, **late, failOnDataLoss="false").partitions()
-    assert [part.wanted[1:] for part in parts] == [(4, 10)]
-
-
-def test_partitions_are_split_into_tasks(stage: SourceStage) -> None:
-    stage.create(2)
-    stage.fill(90, 10)
-    for options, least in [({"minPartitions": 6}, 6), ({"maxRecordsPerPartition": 20}, 6)]:
-        for reader in (stage.batch(**options), stage.stream(startingOffsets="earliest", **options)):
-            if hasattr(reader, "initialOffset"):
-                start = reader.initialOffset()
-                parts = reader.partitions(start, reader.latestOffset(start, everything()))
-            else:
-                parts = reader.partitions()
-            assert len(parts) >= least
-            assert len(set(values(reader, parts))) == 100
-
-
-def test_where_there_is_nothing_to_read_no_task_fails(stage: SourceStage) -> None:
-    from pyspark.sql.datasource import InputPartition
-
-    stage.create(1)
-    reader = stage.batch()
-    assert reader.partitions() == []
-    assert list(reader.read(InputPartition(None))) == []
-
-
-def test_a_process_keeps_its_consumer_for_the_next_task(stage: SourceStage) -> None:
-    stage.create(2)
-    stage.fill(20, 20)
-    reader = stage.batch(maxRecordsPerPartition=5)
-    kept: set[int] = set()
-    for part in reader.partitions():
-        assert len(values(reader, [part])) == 5
-        kept.update(id(consumer) for _, consumer in reading._idle)
-    assert len(kept) == len(reading._idle) == 1
-    # One that breaks off in the middle leaves it as well, and the next task is none the wiser.
-    unfinished = reader.read(reader.partitions()[0])
-    next(unfinished)
-    unfinished.close()
-    assert {id(consumer) for _, consumer in reading._idle} == kept
-    assert len(values(reader, reader.partitions())) == 40
 
 
 # Lag

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +14,10 @@ from tests.spark.source_stage import SourceStage
 
 needs_spark()
 
-import ottla  # noqa: E402
-
 
 @pytest.fixture(scope="module")
 def spark() -> Any:
     return spark_session()
-
-
-@pytest.fixture
-def stage(ottla_broker: ottla.Broker, ottla_topic: str) -> Iterator[SourceStage]:
-    made = SourceStage(ottla_broker.bootstrap_servers, ottla_topic)
-    yield made
-    made.close()
 
 
 class Query:

@@ -13,14 +13,19 @@ pytest.importorskip("pyspark")
 from tests.apache_kafka.conftest import kafka_jars
 from tests.apache_kafka.sharing import shared_kafka
 from tests.client.apache_kafka.stage import OPTIONS
-from tests.spark import test_source
+from tests.spark import test_source, test_source_losses, test_source_tasks
 from tests.spark.source_stage import SourceStage
 
 from ottla.spark import reading
 
 __all__ = ["kafka_jars"]
 
-CASES = [each for name, each in vars(test_source).items() if name.startswith("test_")]
+CASES = [
+    each
+    for module in (test_source, test_source_losses, test_source_tasks)
+    for name, each in vars(module).items()
+    if name.startswith("test_")
+]
 
 
 @pytest.fixture(scope="session")

@@ -57,7 +57,10 @@ GUIDE: dict[str, tuple[str, tuple[Use, ...]]] = {
     "checkpointLocation": ("/c", (Use.STREAM_WRITE,)),
     "queryName": ("q", (Use.STREAM_WRITE,)),
 }
-OURS = {"pipeline", "commitOffsets", "delivery"}
+OURS = {
+    *("pipeline", "commitOffsets", "delivery", "markerTopic", "failOnUnknownProgress"),
+    *("commitSourceOffsets", "checkpointStorageOptions"),
+}
 # What the guide says cannot be set through `kafka.`.
 UNSETTABLE = {
     BATCH: {"auto.offset.reset", "key.deserializer", "value.deserializer", "enable.auto.commit"}

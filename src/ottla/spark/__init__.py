@@ -5,7 +5,15 @@ spark.readStream.format("ottla").option("kafka.bootstrap.servers", "127.0.0.1:90
 """
 
 from importlib import import_module
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from ottla.spark.requirement import SparkMissingError, require_spark
+
+if TYPE_CHECKING:
+    from ottla.spark.datasource import OttlaDataSource
+    from ottla.spark.lag import LagListener, QueryLag
+
+__all__ = ["LagListener", "OttlaDataSource", "QueryLag", "SparkMissingError"]
 
 _HOMES: Final = {
     "LagListener": "ottla.spark.lag",
@@ -13,15 +21,11 @@ _HOMES: Final = {
     "QueryLag": "ottla.spark.lag",
 }
 
-__all__ = sorted(_HOMES)
-
 
 # Names are imported on first use: what needs no Spark can be used, and tested, without it.
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'ottla.spark' has no attribute {name!r}")
-    from ottla.spark.requirement import require_spark
-
     require_spark()
     return getattr(import_module(_HOMES[name]), name)
 

@@ -240,6 +240,48 @@ def test_iteration_gives_record_after_record_and_commits_what_it_gave(
     assert next(iter(successor)).offset == 60
 
 
+def test_an_exception_commits_nothing_that_may_not_have_been_handled(
+    make: Make, fill: Fill
+) -> None:
+    topic = fill(10)
+
+    def fail() -> None:
+        with make("g-" + topic) as consumer:
+            consumer.subscribe([topic])
+            for _ in consumer:
+                raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert make("g-" + topic).committed([(topic, 0)]) == {(topic, 0): None}
+
+
+@pytest.mark.parametrize(
+    ("patience_seconds", "limit_ms"), [(0.2, 60_000), (60.0, 200)], ids=["nobody there", "limit"]
+)
+def test_close_does_not_wait_long_for_a_broker_that_is_gone(
+    patience_seconds: float,
+    limit_ms: int,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("ottla.client.aio.consumer._CLOSE_PATIENCE_SECONDS", patience_seconds)
+    with Broker() as broker:
+        consumer = Consumer(
+            bootstrap_servers=broker.bootstrap_servers,
+            group_id="g",
+            auto_offset_reset="earliest",
+            default_api_timeout_ms=limit_ms,
+        )
+        consumer.subscribe(["t"])
+        poll_until(consumer, lambda: bool(consumer.assignment()))
+        poll_until(consumer, lambda: consumer.position(("t", 0)) == 0)
+    began = time.monotonic()
+    consumer.close()
+    assert time.monotonic() - began < 10
+    assert "automatic commit at close failed" in caplog.text
+
+
 def test_iteration_ends_when_the_consumer_is_closed(make: Make, fill: Fill) -> None:
     consumer = make()
     consumer.assign([(fill(100), 0)])
@@ -348,3 +390,33 @@ def test_the_face_has_every_method_of_the_asyncio_consumer_with_its_words() -> N
         expected = list(inspect.signature(method).parameters)
         assert list(inspect.signature(own).parameters) == expected, name
         assert not inspect.iscoroutinefunction(own), name
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_no_records_come_of_partitions_that_were_lost(
+    make: Make, fill: Fill, strategy: str
+) -> None:
+    """They may be another member's by now: the listener hears of the loss before the next record comes."""
+    topic = fill(20)
+    consumer = make(
+        topic,
+        partition_assignment_strategy=strategy,
+        max_poll_interval_ms=300,
+        session_timeout_ms=400,
+        heartbeat_interval_ms=50,
+        max_poll_records=5,
+    )
+    story: list[object] = []
+
+    class Noting:
+        def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
+            story.append("lost")
+
+    consumer.subscribe([topic], listener=Noting())
+    while len(story) < 5:
+        story += [record.offset for record in consumer.poll(0.1)]
+    time.sleep(0.8)
+    deadline = time.monotonic() + WAIT_SECONDS
+    while len(story) < 11 and time.monotonic() < deadline:
+        story += [record.offset for record in consumer.poll(0.1)]
+    assert story == [0, 1, 2, 3, 4, "lost", 0, 1, 2, 3, 4]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -72,18 +72,20 @@ Play = Callable[[Callable[[Stage], Coroutine[Any, Any, None]]], None]
 
 
 @pytest.fixture(scope="session")
-def ottla_broker_options() -> dict[str, object]:
-    return {"num.partitions": 2}
+def broker() -> Iterator[Broker]:
+    """A broker whose topics have two partitions."""
+    with Broker(num_partitions=2) as broker:
+        yield broker
 
 
 @pytest.fixture(params=FACES)
-def play(request: pytest.FixtureRequest, ottla_broker: Broker, ottla_topic: str) -> Play:
+def play(request: pytest.FixtureRequest, broker: Broker, ottla_topic: str) -> Play:
     """Runs a test with clients of each face, and closes them in the end."""
 
     def run(test: Callable[[Stage], Coroutine[Any, Any, None]]) -> None:
         async def main() -> None:
             async with asyncio.timeout(TEST_SECONDS), AsyncExitStack() as stack:
-                servers = ottla_broker.bootstrap_servers
+                servers = broker.bootstrap_servers
                 await test(Stage(request.param, servers, ottla_topic, stack))
 
         asyncio.run(main())

@@ -49,14 +49,9 @@ NAMED_BESIDE = {
     "sasl.mechanism",
     "sasl.password",
     "sasl.username",
-    "security.protocol",
-    "auto.offset.reset",
     "compression.gzip.level",
     "compression.lz4.level",
     "compression.zstd.level",
-    "ssl.keystore.type",
-    "ssl.truststore.type",
-    "group.protocol",
 }
 
 

@@ -136,6 +136,18 @@ class TestWhatIsKnown:
         ask(state, answer(topic("t", partition(0, leader=2, epoch=1))))
         assert (before.leader_of("t", 0), state.cluster.leader_of("t", 0)) == (1, 2)
 
+    def test_an_error_of_a_topic_is_news_when_it_lasts_and_once(self) -> None:
+        state = new_state()
+        state.want("t", 0)
+        missing = answer(topic("t", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        there = answer(topic("t", partition(0)))
+        told = [
+            state.apply(state.next_request(0), each, 0, 0.5)
+            for each in (missing, there, missing, missing, missing, there, missing, missing)
+        ]
+        news = [("t", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+        assert told == [[], [], [], news, [], [], [], news]
+
 
 class TestLeadersThatBrokersTell:
     """KIP-951."""

@@ -136,6 +136,9 @@ class MetadataState:
         self._update_requested = True
         self._attempts = 0
         self._has_failed = False
+        self.failing_since_ms: float | None = None
+        """When the first request failed of those that have failed since the last answer."""
+        self._told: dict[str, ErrorCode] = {}
         self._refreshed_ms: float | None = None
         self._not_before_ms = 0.0
 
@@ -196,6 +199,8 @@ class MetadataState:
         """No answer came: try again after a pause."""
         self._update_requested = True
         self._has_failed = True
+        if self.failing_since_ms is None:
+            self.failing_since_ms = now_ms
         self._pause(now_ms, random_unit)
 
     def apply(
@@ -204,8 +209,12 @@ class MetadataState:
         response: MetadataResponse,
         now_ms: float,
         random_unit: float,
-    ) -> None:
-        """Take an answer in; topics with errors that may pass are asked for again."""
+    ) -> list[tuple[str, ErrorCode]]:
+        """Take an answer in; topics with errors that may pass are asked for again.
+
+        Gives the topics whose error lasts for a second answer, once: one that is being created has it for a moment.
+        """
+        self.failing_since_ms = None
         nodes = {
             b.node_id: Node(b.node_id, b.host, b.port, b.rack or None) for b in response.brokers
         }
@@ -244,6 +253,9 @@ class MetadataState:
         self.version += 1
         self._refreshed_ms = now_ms
         self._has_failed = False
+        lasting = {n: code for n, code in errors.items() if before.errors.get(n) is code}
+        news = [(n, code) for n, code in lasting.items() if self._told.get(n) is not code]
+        self._told = lasting
         if again:
             self._update_requested = True
             self._pause(now_ms, random_unit)
@@ -256,6 +268,7 @@ class MetadataState:
             # Wanted since the request was sent.
             self._update_requested = True
             self._not_before_ms = now_ms
+        return news
 
     def update_leader(
         self, topic: str, partition: int, leader: int, leader_epoch: int, nodes: Mapping[int, Node]
