@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.apache_kafka.conftest import kafka_jars
-from tests.apache_kafka.sharing import shared_kafka
-from tests.client.apache_kafka.stage import OPTIONS
+from tests.apache_kafka.conftest import kafka_address, kafka_jars
 from tests.spark.driver import TAKEN_OVER
 from tests.spark.pipelines import Pipe
 from tests.spark.test_committing import stop_at, wake
 
 from ottla.spark.committing import CommitPoint
 
-__all__ = ["kafka_jars"]
-
-
-@pytest.fixture(scope="session")
-def kafka(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the Kafka that the tests of the client use as well."""
-    folder = tmp_path_factory.getbasetemp().parent / "client-kafka"
-    with shared_kafka(kafka_jars, folder, OPTIONS) as address:
-        yield address
+__all__ = ["kafka_address", "kafka_jars"]
 
 
 @pytest.fixture
-def kafka_pipe(kafka: str, ottla_topic_name: Callable[[], str], tmp_path: Path) -> Pipe:
-    made = Pipe(kafka, ottla_topic_name(), tmp_path)
+def kafka_pipe(kafka_address: str, ottla_topic_name: Callable[[], str], tmp_path: Path) -> Pipe:
+    made = Pipe(kafka_address, ottla_topic_name(), tmp_path)
     made.create()
     made.feed(100)
     return made
