@@ -12,8 +12,8 @@ import pytest
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
-# Pages whose blocks are pieces of programs that stand in examples/.
-PIECES = {"delivery-guarantees.md"}
+# Pages whose blocks are pieces of programs: of those in examples/, and of what tests/spark runs in Spark.
+PIECES = {"delivery-guarantees.md", "spark-source.md"}
 
 
 def program_of(page: Path) -> str:
