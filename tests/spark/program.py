@@ -17,6 +17,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSourceStreamWriter
 from pyspark.sql.types import StructType
+from tests.spark.sessions import FAST_CHECKPOINTS
 
 from ottla.spark import committing
 from ottla.spark.committing import CommitPoint
@@ -69,6 +70,7 @@ def driver_pid() -> int:
 def session(settings: dict[str, Any]) -> SparkSession:
     builder = SparkSession.builder.master(settings.get("master", "local[2]"))
     for name, value in {
+        **FAST_CHECKPOINTS,
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
@@ -99,7 +101,7 @@ def source(spark: SparkSession, settings: dict[str, Any]) -> DataFrame:
 
 def transformed(frame: DataFrame, settings: dict[str, Any]) -> DataFrame:
     if settings.get("kind") == "stateful":
-        counts = frame.selectExpr("cast(value as int) % 7 k").groupBy("k").count()
+        counts = frame.selectExpr("cast(cast(value as string) as int) % 7 k").groupBy("k").count()
         return counts.selectExpr("cast(k as string) key", "cast(count as string) value")
     if settings.get("kind") == "rate":
         return frame
