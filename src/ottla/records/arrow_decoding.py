@@ -17,7 +17,15 @@ from ottla.records.batch import (
     payload,
     read_header,
 )
-from ottla.records.columns import HEADERS, KEY, TIMESTAMP, VALUE, BlobBuffers, BuiltColumns
+from ottla.records.columns import (
+    HEADERS,
+    KEY,
+    MOST_COLUMN_BYTES,
+    TIMESTAMP,
+    VALUE,
+    BlobBuffers,
+    BuiltColumns,
+)
 from ottla.records.errors import CorruptRecordsError
 from ottla.records.record import INT64_MAX, Buffer
 
@@ -39,10 +47,13 @@ class RecordColumns:
 
     The schema names those of SCHEMA that are wanted. `topic` may also be a dictionary of strings, and
     `timestamp` have other units, from milliseconds down, and another time zone or none. A timestamp
-    that its unit cannot express is null; records without headers have null headers.
+    that its unit cannot express is null; records without headers have null headers. A column of bytes
+    holds at most `column_limit_bytes`, and more records make another record batch.
     """
 
-    def __init__(self, schema: pa.Schema = SCHEMA) -> None:
+    def __init__(
+        self, schema: pa.Schema = SCHEMA, column_limit_bytes: int = MOST_COLUMN_BYTES
+    ) -> None:
         _check_schema(schema)
         self.schema = schema
         wanted = 0
@@ -51,7 +62,7 @@ class RecordColumns:
         units_per_ms = 1
         if wanted & TIMESTAMP:
             units_per_ms = UNITS_PER_MS[schema.field("timestamp").type.unit]
-        self._builder = ColumnsBuilder(wanted, units_per_ms)
+        self._builder = ColumnsBuilder(wanted, units_per_ms, column_limit_bytes)
         self._runs: list[_Run] = []
         self._finished: list[pa.RecordBatch] = []
         self._finished_rows = 0
@@ -75,8 +86,9 @@ class RecordColumns:
     ) -> int:
         """Add the records of the batch at `position` that are within the bounds: the next position.
 
-        CorruptRecordsError adds nothing; what was collected before stays. The checksum is not looked
-        at. Markers and aborted records are rows like others: do not append their batches.
+        CorruptRecordsError adds nothing, and so does OverflowError, if a batch alone is too large for a
+        column; what was collected before stays. The checksum is not looked at. Markers and aborted
+        records are rows like others: do not append their batches.
         """
         append_time_ms = None
         if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
@@ -93,7 +105,6 @@ class RecordColumns:
         try:
             added = self._builder.append(*records)
         except OverflowError:
-            # Offsets in columns have 32 bits.
             if not self._builder.row_count:
                 raise
             self._close_columns()
@@ -131,7 +142,7 @@ class RecordColumns:
         )
 
     def finish(self) -> list[pa.RecordBatch]:
-        """The columns: one record batch for every 2 GiB of them, none of no records."""
+        """The columns, usually in one record batch; none if there are no records."""
         self._close_columns()
         finished = self._finished
         self._finished = []
