@@ -541,9 +541,7 @@ cdef class SectionsEncoder:
                 if partitions.present and is_valid(&partitions.valid, row):
                     partition = self.check_partition(topic, number_at(&partitions, row))
                 elif key_bytes >= 0:
-                    partition = (
-                        murmur2_of(<const uint8_t *> key, key_bytes) & <uint32_t> INT32_MAX
-                    ) % self.topics[topic].partition_count
+                    partition = self.partition_of(topic, key, key_bytes)
                 self.put(
                     topic, partition, timestamp, key, key_bytes, value, value_bytes, seal, sealed
                 )
@@ -554,6 +552,14 @@ cdef class SectionsEncoder:
 
     cdef object refused(self, str why):
         return ValueError(f"row {self.row_count}: {why}")
+
+    cdef inline int64_t partition_of(
+        self, int64_t topic, const char *key, int64_t key_bytes
+    ) noexcept:
+        cdef int64_t count = self.topics[topic].partition_count
+        if count == 1:
+            return 0
+        return (murmur2_of(<const uint8_t *> key, key_bytes) & <uint32_t> INT32_MAX) % count
 
     cdef int64_t check_partition(self, int64_t topic, int64_t partition) except -1:
         if partition < 0 or partition >= self.topics[topic].partition_count:

@@ -441,10 +441,13 @@ class SectionsEncoder:
         """Write a record to its partition or that of its key, or to another: the section it filled."""
         state = self._topics[topic]
         is_sticky = partition is None and key is None
-        if partition is None:
-            partition = (
-                state.sticky if key is None else partition_of_key(key, state.partition_count)
-            )
+        if is_sticky:
+            partition = state.sticky
+        elif partition is None:
+            assert key is not None
+            # Hashing takes most of the time, and with one partition there is nothing to choose.
+            count = state.partition_count
+            partition = partition_of_key(key, count) if count > 1 else 0
         elif not 0 <= partition < state.partition_count:
             raise self._refused(f"there is no partition {partition}, only {state.partition_count}")
         full = None
