@@ -29,7 +29,9 @@ def consume(
     }
     with ottla.Consumer(settings, **options) as consumer:
         consumer.subscribe([topic])
-        while records := consumer.poll(10.0 if not consumer.assignment() else 1.0):
+        while (
+            records := consumer.poll(10.0 if not consumer.assignment() else 1.0)
+        ) or records.next_offsets:
             for record in records:
                 handle(record.value)
             consumer.commit()

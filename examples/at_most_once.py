@@ -30,7 +30,9 @@ def consume(
     }
     with ottla.Consumer(settings, **options) as consumer:
         consumer.subscribe([topic])
-        while records := consumer.poll(10.0 if not consumer.assignment() else 1.0):
+        while (
+            records := consumer.poll(10.0 if not consumer.assignment() else 1.0)
+        ) or records.next_offsets:
             consumer.commit()
             for record in records:
                 handle(record.value)

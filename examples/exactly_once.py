@@ -34,7 +34,9 @@ def copy(
     with ottla.Producer(writing) as producer, ottla.Consumer(reading, **options) as consumer:
         producer.init_transactions()
         consumer.subscribe([source])
-        while records := consumer.poll(10.0 if not consumer.assignment() else 1.0):
+        while (
+            records := consumer.poll(10.0 if not consumer.assignment() else 1.0)
+        ) or records.next_offsets:
             try:
                 with producer.transaction():
                     for record in records:

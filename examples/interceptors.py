@@ -23,9 +23,7 @@ class StampSendTime:
         stamp = ("sent-ns", str(time.time_ns()).encode())
         return record._replace(headers=(*record.headers, stamp))
 
-    def on_acknowledgement(
-        self, metadata: ottla.RecordMetadata | None, error: Exception | None
-    ) -> None:
+    def on_acknowledgement(self, metadata: ottla.RecordMetadata, error: Exception | None) -> None:
         if error is None:
             self.delivered += 1
         else:

@@ -64,7 +64,9 @@ def consume(
                     consumer.seek(partition, position(server, partition))
 
         consumer.subscribe([topic], listener=SeekToRedis())
-        while records := consumer.poll(10.0 if not consumer.assignment() else 1.0):
+        while (
+            records := consumer.poll(10.0 if not consumer.assignment() else 1.0)
+        ) or records.next_offsets:
             for partition in records.partitions():
                 next_offset = records.next_offsets[partition].offset
                 try:

@@ -93,7 +93,9 @@ def consume(
     }
     with ottla.Consumer(settings, **options) as consumer:
         consumer.subscribe([topic], listener=SeekToLedger(consumer, ledger))
-        while records := consumer.poll(10.0 if not consumer.assignment() else 1.0):
+        while (
+            records := consumer.poll(10.0 if not consumer.assignment() else 1.0)
+        ) or records.next_offsets:
             for partition in records.partitions():
                 next_offset = records.next_offsets[partition].offset
                 try:

@@ -65,7 +65,7 @@ class ErrorCode(IntEnum):
     NONE = 0, False, _NONE, "No error."
     OFFSET_OUT_OF_RANGE = 1, False, _FIX, "The offset is outside what the partition holds."
     CORRUPT_MESSAGE = 2, True, _RETRY, "The records fail their checksum or are malformed."
-    UNKNOWN_TOPIC_OR_PARTITION = 3, True, _REFRESH, "The server does not host this partition."
+    UNKNOWN_TOPIC_OR_PARTITION = 3, True, _REFRESH, "The broker has no such topic or partition."
     INVALID_FETCH_SIZE = 4, False, _FIX, "The fetch size is not valid."
     LEADER_NOT_AVAILABLE = 5, True, _REFRESH, "The partition has no leader at the moment."
     NOT_LEADER_OR_FOLLOWER = 6, True, _REFRESH, "The broker does not lead this partition."
@@ -125,7 +125,10 @@ class ErrorCode(IntEnum):
     POLICY_VIOLATION = 44, False, _FIX, "The request violates a policy of the server."
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45, False, _ABORT, "The sequence number leaves a gap."
     DUPLICATE_SEQUENCE_NUMBER = 46, False, _NONE, "The batch was already written."
-    INVALID_PRODUCER_EPOCH = 47, False, _ABORT, "The producer wrote with an old epoch."
+    INVALID_PRODUCER_EPOCH = (
+        *(47, False, _ABORT),
+        "The producer's epoch is old: a newer one with its transactional id may have started.",
+    )
     INVALID_TXN_STATE = 48, False, _FATAL, "The operation does not fit the transaction's state."
     INVALID_PRODUCER_ID_MAPPING = (
         *(49, False, _ABORT),
@@ -415,7 +418,7 @@ class NoOffsetError(AbortableError):
             f"There is no offset to start from for {names}: "
             "seek, or set auto.offset.reset to earliest or latest."
         )
-        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, reason)
+        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, reason, {"api": "OffsetFetch"})
         self.args = (self.partitions, reason)
 
 
@@ -423,13 +426,14 @@ class OffsetOutOfRangeError(AbortableError):
     """Positions are outside what the partitions hold, and auto.offset.reset is none."""
 
     what: ClassVar[str] = "The positions are out of range"
+    api: ClassVar[str] = "Fetch"
 
     def __init__(self, offsets: Mapping[tuple[str, int], int], message: str | None = None) -> None:
         self.offsets = dict(offsets)
         names = ", ".join(f"{_partition_text(p)} at {offset}" for p, offset in offsets.items())
         advice = "Seek, or set auto.offset.reset to earliest or latest."
         reason = message or f"{self.what}: {names}. {advice}"
-        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, reason)
+        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, reason, {"api": self.api})
         self.args = (self.offsets, reason)
 
 
@@ -437,6 +441,7 @@ class LogTruncationError(OffsetOutOfRangeError):
     """Records that were read are gone after a change of leaders (KIP-320); the logs agree up to `diverging_offsets`."""
 
     what = "The log was truncated below the positions"
+    api = "OffsetForLeaderEpoch"
 
     def __init__(
         self,

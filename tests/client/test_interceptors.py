@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.client.interceptors import ConsumerInterceptors, ProducerInterceptors
+from ottla.client.interceptors import ConsumerInterceptors, ProducerInterceptors, nowhere
 from ottla.client.model import (
     ConsumerRecord,
     ConsumerRecords,
@@ -33,7 +33,7 @@ class Appending:
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         return record._replace(value=record.value + self.letter)
 
-    def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
+    def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
         self.told.append((metadata, error))
 
     def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
@@ -107,9 +107,9 @@ def test_everybody_is_told_outcomes_and_the_end(caplog: pytest.LogCaptureFixture
     chain = ProducerInterceptors([first, Failing(), last])
     error = ValueError("lost")
     chain.on_acknowledgement(WRITTEN, None)
-    chain.on_acknowledgement(None, error)
+    chain.on_acknowledgement(nowhere("t", 1), error)
     chain.close()
-    assert first.told == last.told == [(WRITTEN, None), (None, error), "closed"]
+    assert first.told == last.told == [(WRITTEN, None), (nowhere("t", 1), error), "closed"]
     assert len(caplog.records) == 3
 
 

@@ -92,3 +92,20 @@ def test_a_crash_neither_loses_nor_repeats_with_transactions(
         while consumer.position(("sink", 0)) < end:
             copied.update(record.value.decode() for record in consumer.poll(1.0))
     assert copied == Counter(dict.fromkeys(sent, 1))
+
+
+def test_aborted_records_do_not_end_the_copy(broker: Broker, tmp_path: Path) -> None:
+    """A poll that met aborted records only returns none, and more may follow."""
+    with Producer(
+        bootstrap_servers=broker.bootstrap_servers, transactional_id="of-two-minds"
+    ) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send_many("regretted", [b"x" * 1000] * 3000).result(30)
+        producer.abort_transaction()
+        with producer.transaction():
+            producer.send("regretted", value=b"meant")
+    notes = tmp_path / "noted"
+    arguments = (broker.bootstrap_servers, "regretted", "kept")
+    assert run("exactly_once", "copy", notes, 0, *arguments) == 0
+    assert notes.read_text().split() == ["meant"]

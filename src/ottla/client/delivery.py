@@ -8,7 +8,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator, Sequence
 from threading import Event, Lock
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from ottla.client.model import RecordMetadata
 from ottla.errors import IllegalStateError, TimedOutError
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.client")
 
 Callback = Callable[[], object]
+
+CALLBACK_FAILURES: Final = (Exception, SystemExit)
+"""What a user's callback may raise without harm: a sys.exit() would end the thread that serves all other records."""
 
 # Guards the lists of those who wait. One for all, because waiting is rare and a lock per record is not cheap.
 _waiting_lock = Lock()
@@ -79,7 +82,7 @@ class Completion:
         for callback in waiting or ():
             try:
                 callback()
-            except Exception:
+            except CALLBACK_FAILURES:
                 log.exception("a callback failed")
 
     def _forget(self, callback: Callback) -> None:

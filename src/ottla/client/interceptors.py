@@ -31,8 +31,11 @@ class ProducerInterceptor(Protocol):
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         """The record to send in place of `record`, before it is serialized; in the thread that sends."""
 
-    def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
-        """The outcome of a record: where it was written, or why not; on the producer's own thread."""
+    def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
+        """The outcome of a record: where it was written, or why not; on the producer's own thread.
+
+        With an error the offset is -1, and so is the partition if none was chosen.
+        """
 
     def close(self) -> None:
         """The producer is being closed."""
@@ -52,6 +55,11 @@ class ConsumerInterceptor(Protocol):
 
     def close(self) -> None:
         """The consumer is being closed."""
+
+
+def nowhere(topic: str, partition: int) -> RecordMetadata:
+    """What is known of a record that was not written."""
+    return RecordMetadata(topic, partition, NO_OFFSET, NO_TIMESTAMP, -1, -1)
 
 
 class _Chain:
@@ -116,7 +124,7 @@ class ProducerInterceptors(_Chain):
         """The record to send."""
         return self._pass_through(self._senders, record)
 
-    def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
+    def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
         """Tell the outcome of a record that was sent."""
         self._tell(self._acknowledged, metadata, error)
 
@@ -125,10 +133,7 @@ class ProducerInterceptors(_Chain):
     ) -> None:
         """Tell that a record was not sent; the partition is -1 if none was chosen."""
         known = record.partition if partition is None else partition
-        where = RecordMetadata(
-            *(record.topic, -1 if known is None else known, NO_OFFSET, NO_TIMESTAMP, -1, -1)
-        )
-        self._tell(self._acknowledged, where, error)
+        self._tell(self._acknowledged, nowhere(record.topic, -1 if known is None else known), error)
 
 
 class ConsumerInterceptors(_Chain):

@@ -11,7 +11,7 @@ from time import time_ns
 from typing import Any, NamedTuple, TypeAlias
 
 from ottla.client.delivery import RecordFuture, SentRecords, size_of
-from ottla.client.interceptors import ProducerInterceptors
+from ottla.client.interceptors import ProducerInterceptors, nowhere
 from ottla.client.model import Headers, ProducerRecord, RecordMetadata
 from ottla.client.partitioners import DefaultPartitioner, Partitioner, StickyPartitioner
 from ottla.client.record_sizes import read_headers, record_bound_bytes
@@ -154,18 +154,18 @@ class Writer:
             value = self._serialize(self._value_serializer, "value", record, record.value, headers)
             self._check_size(record.topic, key, value, headers)
             queue = self._queue_of(known, record, key, value)
-            told = self._told(on_delivery)
-            fields = (record.timestamp_ms, key, value, headers, told)
-            future = self._accumulator.append(queue, *fields)
+            fields = (record.timestamp_ms, key, value, headers)
+            future = self._accumulator.append(queue, *fields, self._told(on_delivery, queue))
             if future is not None:
                 return future
             queue = self._queue_for_new_batch(known, record, key, value, queue)
-            future = self._accumulator.append(queue, *fields)
+            told = self._told(on_delivery, queue)
+            future = self._accumulator.append(queue, *fields, told)
             if future is not None:
                 return future
             size_bytes = record_bound_bytes(key, value, headers)
             reservation = yield from self._memory(queue, size_bytes)
-            future = self._accumulator.append_new(queue, *fields, reservation, self._now_ms())
+            future = self._accumulator.append_new(queue, *fields, told, reservation, self._now_ms())
             if queue is known.sticky_queue:
                 known.sticky_batch = queue.open
             self._wake_sender()
@@ -250,14 +250,14 @@ class Writer:
                     topic=topic,
                 )
 
-    def _told(self, on_delivery: OnDelivery | None) -> OnDelivery | None:
-        """Who is told of the outcome: interceptors first, as in Kafka."""
+    def _told(self, on_delivery: OnDelivery | None, queue: PartitionQueue) -> OnDelivery | None:
+        """Who is told of the outcome: interceptors first, as in Kafka, which learn the partition in any case."""
         interceptors = self._interceptors
         if not interceptors.sees_acknowledgements:
             return on_delivery
 
         def tell(metadata: RecordMetadata | None, error: Exception | None) -> None:
-            interceptors.on_acknowledgement(metadata, error)
+            interceptors.on_acknowledgement(metadata or nowhere(*queue.key), error)
             if on_delivery is not None:
                 on_delivery(metadata, error)
 

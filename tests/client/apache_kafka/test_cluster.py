@@ -17,6 +17,7 @@ import ottla
 import ottla.aio
 from ottla.client.delivery import RecordFuture
 from ottla.errors import AbortableError
+from ottla.model import TopicPartition
 
 PARTITIONS = 6
 REPLICATED = {
@@ -27,7 +28,8 @@ REPLICATED = {
     "default.replication.factor": 3,
     "broker.session.timeout.ms": 2000,
     "broker.heartbeat.interval.ms": 300,
-    "controlled.shutdown.enable": "true",
+    # Followers serve the consumers of their rack (KIP-392).
+    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
 }
 LONG_MS = 60_000
 WAIT = 60.0
@@ -45,6 +47,7 @@ def three_brokers(jars: Path, folder: Path) -> Iterator[list[Kafka]]:
             **OPTIONS,
             **REPLICATED,
             "node.id": i + 1,
+            "broker.rack": f"rack-{i + 1}",
             "controller.quorum.voters": voters,
         }
         pair = (ports[i], ports[3 + i])
@@ -153,6 +156,36 @@ class Copying:
         self.thread.join()
 
 
+class Reading:
+    """A thread that reads all partitions, from the replicas of rack 2 where it can."""
+
+    def __init__(self, stage: Stage, topic: str) -> None:
+        self.consumer = stage.consumer(client_rack="rack-2", metadata_max_age_ms=2000)
+        self.partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+        self.consumer.assign(self.partitions)
+        self.found: dict[int, list[bytes]] = {number: [] for number in range(PARTITIONS)}
+        self.followed = 0
+        self.is_enough = threading.Event()
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def run(self) -> None:
+        subscriptions = self.consumer._client._subscriptions
+        while not self.is_enough.is_set():
+            for record in self.consumer.poll(0.2):
+                self.found[record.partition].append(record.value)
+            replicas = [subscriptions.state(one).preferred_replica for one in self.partitions]
+            self.followed += replicas.count(2)
+            assert set(replicas) <= {None, 2}
+
+    def stop(self) -> list[list[bytes]]:
+        """What it read, by partition."""
+        self.is_enough.set()
+        self.thread.join()
+        self.consumer.close()
+        return list(self.found.values())
+
+
 @pytest.mark.campaign
 @pytest.mark.timeout(400)
 def test_nothing_is_lost_or_doubled_while_brokers_restart(kafka_jars: Path, tmp_path: Path) -> None:
@@ -163,7 +196,7 @@ def test_nothing_is_lost_or_doubled_while_brokers_restart(kafka_jars: Path, tmp_
             source, target = stage.new_name("source"), stage.new_name("target")
             admin.create_topics([ottla.NewTopic(name, PARTITIONS, 3) for name in (source, target)])
             time.sleep(2)
-            sending = Sending(stage, source)
+            sending, reading = Sending(stage, source), Reading(stage, source)
             name = stage.new_name("copier")
             copiers = [Copying(stage, source, target, name) for _ in range(2)]
             try:
@@ -181,6 +214,7 @@ def test_nothing_is_lost_or_doubled_while_brokers_restart(kafka_jars: Path, tmp_
                     time.sleep(1)
                 for copier in copiers:
                     copier.stop()
+                near = reading.stop()
             expected = [
                 [b"%d" % number for number in range(partition, count, PARTITIONS)]
                 for partition in range(PARTITIONS)
@@ -192,3 +226,5 @@ def test_nothing_is_lost_or_doubled_while_brokers_restart(kafka_jars: Path, tmp_
                     for partition in range(PARTITIONS)
                 ]
                 assert found == expected, topic
+            assert near == expected
+            assert reading.followed > 0

@@ -348,3 +348,33 @@ def test_the_face_has_every_method_of_the_asyncio_consumer_with_its_words() -> N
         expected = list(inspect.signature(method).parameters)
         assert list(inspect.signature(own).parameters) == expected, name
         assert not inspect.iscoroutinefunction(own), name
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_no_records_come_of_partitions_that_were_lost(
+    make: Make, fill: Fill, strategy: str
+) -> None:
+    """They may be another member's by now: the listener hears of the loss before the next record comes."""
+    topic = fill(20)
+    consumer = make(
+        topic,
+        partition_assignment_strategy=strategy,
+        max_poll_interval_ms=300,
+        session_timeout_ms=400,
+        heartbeat_interval_ms=50,
+        max_poll_records=5,
+    )
+    story: list[object] = []
+
+    class Noting:
+        def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
+            story.append("lost")
+
+    consumer.subscribe([topic], listener=Noting())
+    while len(story) < 5:
+        story += [record.offset for record in consumer.poll(0.1)]
+    time.sleep(0.8)
+    deadline = time.monotonic() + WAIT_SECONDS
+    while len(story) < 11 and time.monotonic() < deadline:
+        story += [record.offset for record in consumer.poll(0.1)]
+    assert story == [0, 1, 2, 3, 4, "lost", 0, 1, 2, 3, 4]

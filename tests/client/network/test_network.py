@@ -45,7 +45,7 @@ def test_a_topic_that_is_not_there_is_named_in_the_error(run: Run) -> None:
     async def main() -> None:
         broker = FakeBroker()
         async with running(broker), network_to(broker.address) as network:
-            with pytest.raises(TimedOutError, match=r"Topic no is not there.*UNKNOWN_TOPIC"):
+            with pytest.raises(TimedOutError, match=r"Topic no does not exist.*UNKNOWN_TOPIC"):
                 await network.topic("no", 100)
 
     run(main())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import struct
+import sys
 import threading
 import time
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 from tests.client.admin.old_broker import old_broker
-from tests.client.producer.meddler import Meddler
+from tests.client.producer.meddler import Meddler, produce_error
 from tests.client.producer.reading import headers_of, records_of, values_of
 
 import ottla
@@ -20,6 +21,7 @@ import ottla.aio
 from ottla.client.delivery import RecordFuture
 from ottla.errors import (
     AbortableError,
+    ErrorCode,
     IllegalStateError,
     SerializationError,
     TimedOutError,
@@ -240,6 +242,32 @@ def test_interceptors_see_records_and_outcomes_in_order(servers: str, topic: str
         *("a error", "bad error", "b error"),
         *("a closed", "bad closed", "b closed"),
     ]
+
+
+def test_callback_that_exits_stops_nothing(servers: str, topic: str) -> None:
+    """It runs on the producer's thread, which all other records need."""
+    with ottla.Producer(bootstrap_servers=servers) as producer:
+        first = producer.send(topic, b"x", partition=0, on_delivery=lambda *_: sys.exit("enough"))
+        first.add_done_callback(lambda _: sys.exit("enough"))
+        assert first.result(10).offset == 0
+        assert producer.send(topic, b"y", partition=0).result(10).offset == 1
+
+
+def test_interceptors_learn_where_a_record_was_not_written(
+    servers: str, meddler: Meddler, topic: str
+) -> None:
+    told: list[tuple[str, int, int, bool]] = []
+
+    class Watcher:
+        def on_acknowledgement(self, metadata: Any, error: Any) -> None:
+            told.append((metadata.topic, metadata.partition, metadata.offset, error is None))
+
+    with ottla.Producer(bootstrap_servers=servers, interceptor_classes=[Watcher()]) as producer:
+        producer.send(topic, b"x", partition=1).result(10)
+        meddler.on("Produce", answer=produce_error(ErrorCode.INVALID_RECORD))
+        with pytest.raises(AbortableError):
+            producer.send(topic, b"y", partition=1).result(10)
+    assert told == [(topic, 1, 0, True), (topic, 1, -1, False)]
 
 
 def test_partitioners_get_the_clusters_metadata(servers: str, topic: str) -> None:

@@ -20,6 +20,11 @@ from ottla.wire.messages.add_partitions_to_txn import (
 )
 from ottla.wire.messages.end_txn import EndTxnResponse
 from ottla.wire.messages.init_producer_id import InitProducerIdResponse
+from ottla.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 
 __all__ = ["make", "version"]  # fixtures
 
@@ -178,6 +183,60 @@ def test_partition_that_may_not_be_added_has_to_be_aborted(
     assert caught.value.context["partition"] == f"{topic}-0"
     producer.abort_transaction()
     assert meddler.seen("Produce") == []
+
+
+def test_abort_does_not_wait_for_partitions_that_cannot_be_added(
+    make: Callable[..., ottla.Producer], meddler: Meddler, servers: str, topic: str
+) -> None:
+    """A topic that was deleted is refused for ever, with an error that may pass."""
+    meddler.on("ApiVersions", edit=without_features, times=1000)
+    producer = make(max_block_ms=5000)
+    producer.init_transactions()
+    with producer.transaction():
+        producer.send(topic, b"x", partition=0)
+    refused = refused_partitions(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    deleted = meddler.on("AddPartitionsToTxn", answer=refused, times=10**6)
+    producer.begin_transaction()
+    producer.send(topic, b"y", partition=0)
+    producer.abort_transaction()
+    deleted.times = 0
+    with producer.transaction():
+        producer.send(topic, b"z", partition=0)
+    assert all_committed(servers, topic, PARTITIONS) == [b"x", b"z"]
+
+
+def test_abort_does_not_wait_for_offsets_that_cannot_be_committed(
+    version: int, make: Callable[..., ottla.Producer], meddler: Meddler, servers: str, topic: str
+) -> None:
+    def refused(request: Any) -> TxnOffsetCommitResponse:
+        return TxnOffsetCommitResponse(
+            topics=[
+                TxnOffsetCommitResponseTopic(
+                    name=each.name,
+                    partitions=[
+                        TxnOffsetCommitResponsePartition(
+                            partition_index=one.partition_index,
+                            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                        )
+                        for one in each.partitions
+                    ],
+                )
+                for each in request.message.topics
+            ]
+        )
+
+    producer = make(max_block_ms=1000)
+    producer.init_transactions()
+    meddler.on("TxnOffsetCommit", answer=refused, times=10**6)
+    producer.begin_transaction()
+    producer.send(topic, b"x", partition=0).result(10)
+    with pytest.raises(TimedOutError):
+        producer.send_offsets_to_transaction({(topic, 0): 3}, topic)
+    producer.abort_transaction()
+    meddler.calm()
+    with producer.transaction():
+        producer.send(topic, b"y", partition=0)
+    assert all_committed(servers, topic, PARTITIONS) == [b"y"]
 
 
 @pytest.mark.parametrize(

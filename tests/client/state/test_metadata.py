@@ -136,6 +136,18 @@ class TestWhatIsKnown:
         ask(state, answer(topic("t", partition(0, leader=2, epoch=1))))
         assert (before.leader_of("t", 0), state.cluster.leader_of("t", 0)) == (1, 2)
 
+    def test_an_error_of_a_topic_is_news_when_it_lasts_and_once(self) -> None:
+        state = new_state()
+        state.want("t", 0)
+        missing = answer(topic("t", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        there = answer(topic("t", partition(0)))
+        told = [
+            state.apply(state.next_request(0), each, 0, 0.5)
+            for each in (missing, there, missing, missing, missing, there, missing, missing)
+        ]
+        news = [("t", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+        assert told == [[], [], [], news, [], [], [], news]
+
 
 class TestLeadersThatBrokersTell:
     """KIP-951."""
@@ -213,6 +225,21 @@ class TestWhenToAsk:
         state.failed(0, 0.5)
         state.want("t", 0)
         assert state.due_in_ms(0) == RETRY_MS
+
+    def test_a_new_topic_does_not_wait_for_one_that_is_not_there(self) -> None:
+        state = new_state()
+        state.want("nowhere", 0)
+        missing = topic("nowhere", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        for _ in range(5):
+            ask(state, answer(missing))
+        assert state.due_in_ms(0) > 500
+        request = state.next_request(0)
+        state.want("t", 0)
+        assert state.due_in_ms(0) == 0
+        state.apply(request, answer(missing), 0, 0.5)
+        assert state.due_in_ms(0) == 0, "nor if it came while a request was under way"
+        ask(state, answer(missing, topic("t", partition(0))))
+        assert state.due_in_ms(0) > 500
 
     def test_a_broker_that_says_nothing_of_a_topic_is_not_asked_without_pause(self) -> None:
         state = new_state()

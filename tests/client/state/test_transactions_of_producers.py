@@ -202,6 +202,19 @@ def test_batches_of_unknown_fate(transactions: Transactions) -> None:
     assert state_of(transactions) is State.DEAD
 
 
+def test_record_that_another_thread_tries_to_send_does_not_stop_a_commit(
+    transactions: Transactions,
+) -> None:
+    """The coordinator may have been told to commit: nothing that comes later can make it an abort."""
+    ready(transactions)
+    transactions.begin()
+    transactions.begin_commit()
+    transactions.record_refused(TimedOutError())
+    assert state_of(transactions) is State.COMMITTING
+    transactions.ended()
+    assert state_of(transactions) is State.READY
+
+
 def test_failure_during_an_abort_does_not_stop_it(transactions: Transactions) -> None:
     ready(transactions)
     transactions.begin()

@@ -294,7 +294,10 @@ class ClassicMember(GroupMember):
 
     def _committed_before_join(self) -> bool:
         """Whether the automatic commit before a rebalance has come to an end, one way or another."""
-        if not self._config.enable_auto_commit:
+        if not self._config.enable_auto_commit or self._membership.generation.is_lost:
+            # Who is no member cannot commit; to wait would be to hand out records that others have by now.
+            self._prepare_commit = None
+            self._prepare_end_ms = None
             return True
         if self._prepare_end_ms is None:
             # Longer than this the others do not wait.

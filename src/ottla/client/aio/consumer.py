@@ -203,7 +203,9 @@ class Consumer:
     async def poll(self, timeout: float) -> ConsumerRecords:
         """Wait up to `timeout` seconds for records; at most max.poll.records of them, or none.
 
-        Takes part in the group meanwhile: listeners are called in here.
+        Returns early, and perhaps without records, where there was something to skip: aborted records, markers.
+        `next_offsets` of the result says how far it got. Takes part in the group meanwhile: listeners are called
+        in here.
         """
         with self._use():
             self._check_subscribed()

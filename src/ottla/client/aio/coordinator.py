@@ -90,7 +90,8 @@ class CoordinatorLink:
                 raise self._not_found_in_time()
 
     def _not_found_in_time(self) -> TimedOutError:
-        why = "" if self._last_error is None else f" The last attempt failed: {self._last_error}"
+        trouble = self._last_error or self._network.trouble
+        why = "" if trouble is None else f" The last attempt failed: {trouble}"
         return TimedOutError(
             message=f"The coordinator of group {self._group_id} was not found in time.{why}",
             context={"api": "FindCoordinator", "group": self._group_id},

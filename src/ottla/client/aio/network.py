@@ -60,7 +60,8 @@ class Network:
         self._coordinators: dict[tuple[int, str], int] = {}
         self._asking_since_ms: float | None = None
         self._starts_again = False
-        self._trouble: KafkaError | None = None
+        self.trouble: KafkaError | None = None
+        """Why the last request for metadata failed, if it did."""
         self._closed = False
         self._wake = asyncio.Event()
         self._answer: asyncio.Future[None] = self._loop.create_future()
@@ -136,19 +137,22 @@ class Network:
                 raise exception_for(error, None, api="Metadata", topic=name)
             left_ms = (deadline - self._loop.time()) * 1000
             if left_ms <= 0:
-                raise self._no_topic(name, timeout_ms)
+                raise self.no_topic(name, timeout_ms)
             try:
                 await self.updated(left_ms)
             except TimedOutError:
-                raise self._no_topic(name, timeout_ms) from None
+                raise self.no_topic(name, timeout_ms) from None
 
-    def _no_topic(self, name: str, timeout_ms: float) -> KafkaError:
+    def no_topic(self, name: str, timeout_ms: float) -> KafkaError:
+        """What to tell of a topic that is not known after so long."""
         error = self.cluster.errors.get(name)
         if error is None:
             why = f"Topic {name} is not known after {round(timeout_ms)} ms."
+        elif error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            why = f"Topic {name} does not exist after {round(timeout_ms)} ms ({error.name}): create it."
         else:
             why = f"Topic {name} is not there after {round(timeout_ms)} ms: {error.name}."
-        if self.metadata.version == 0:
+        if self.metadata.version == 0 or self.trouble is not None:
             why += f" {self._unreachable()}"
         return TimedOutError(message=why, context={"api": "Metadata", "topic": name})
 
@@ -158,7 +162,7 @@ class Network:
 
     def _unreachable(self) -> str:
         servers = ", ".join(self._config.bootstrap_servers)
-        why = "check that one runs there." if self._trouble is None else self._trouble.message
+        why = "check that one runs there." if self.trouble is None else self.trouble.message
         return f"The brokers asked are {servers}: {why}"
 
     async def _follow_metadata(self) -> None:
@@ -195,17 +199,18 @@ class Network:
         except KafkaError as error:
             self._not_refreshed(error)
             return
-        self._fatal = self._trouble = None
+        self._fatal = self.trouble = None
         self._asking_since_ms = None
         self._starts_again = False
-        self.metadata.apply(request, response, self._now_ms(), random.random())
+        for topic, code in self.metadata.apply(request, response, self._now_ms(), random.random()):
+            log.warning("%s: topic %s: %s", self._config.client_id, topic, code.text)
         self._follow_nodes()
         self._tell()
 
     def _not_refreshed(self, error: KafkaError) -> None:
         """Ask again later; of whom, if nobody whom we know answers (KIP-899, KIP-1102)."""
         now_ms = self._now_ms()
-        self._trouble = error
+        self.trouble = error
         self.metadata.failed(now_ms, random.random())
         log.debug("no metadata: %s", error)
         if self._config.metadata_recovery_strategy == REBOOTSTRAP:

@@ -113,13 +113,25 @@ class Offsets:
         except TimedOutError:
             raise  # which says that a topic is not there
         except TimeoutError:
+            for topic in dict.fromkeys(partition.topic for partition in left):
+                if topic not in self._network.cluster.topics:
+                    raise self._network.no_topic(topic, timeout_ms) from None
             names = ", ".join(str(partition) for partition in left)
+            problem = problem or self._network.trouble
             why = "" if problem is None else f" The last trouble: {problem}"
             raise TimedOutError(
                 message=f"No offsets came for {names} within {round(timeout_ms)} ms.{why}",
                 context={"api": "ListOffsets"},
             ) from problem
         return found
+
+    def _no_leader(self, partition: TopicPartition) -> KafkaError:
+        topic = self._network.cluster.topics.get(partition.topic)
+        if topic is not None and partition.partition >= len(topic.partitions):
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            why = f"The topic's partitions are 0 to {len(topic.partitions) - 1}."
+            return exception_for(code, why, api="ListOffsets", partition=partition)
+        return exception_for(ErrorCode.LEADER_NOT_AVAILABLE, api="ListOffsets", partition=partition)
 
     async def _find_once(
         self, timestamps: Mapping[TopicPartition, int]
@@ -129,9 +141,7 @@ class Offsets:
         errors: dict[TopicPartition, KafkaError] = {}
         by_leader = self._by_leader(timestamps)
         for partition in by_leader.pop(NO_LEADER, ()):
-            errors[partition] = exception_for(
-                ErrorCode.LEADER_NOT_AVAILABLE, api="ListOffsets", partition=partition
-            )
+            errors[partition] = self._no_leader(partition)
         answers = await asyncio.gather(
             *(
                 self._list(leader, {p: timestamps[p] for p in partitions})

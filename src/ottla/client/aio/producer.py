@@ -260,7 +260,7 @@ class Producer:
         """A record was not accepted: a transaction that misses it must not be committed."""
         self._metrics.refused()
         if self._transactions is not None and isinstance(error, KafkaError):
-            self._transactions.batch_failed(error)
+            self._transactions.record_refused(error)
 
     async def flush(self, timeout: float | None = None) -> None:
         """Send everything that was appended before this call and wait until its outcome is known."""
@@ -381,7 +381,8 @@ class Producer:
                 return waiting.result()
             waiting.add_done_callback(_look_at)
             why = f"{method}() is not done after {limit_ms} ms; call it again to go on."
-            trouble = None if self._transactor is None else self._transactor.trouble
+            assert self._transactor is not None
+            trouble = self._transactor.trouble or self._network.trouble
             if trouble is not None:
                 why += f" The last error: {trouble}"
             raise TimedOutError(

@@ -35,6 +35,7 @@ from ottla.client.state.transactions import (
 )
 from ottla.config.producer import ProducerConfig
 from ottla.errors import ErrorCode, KafkaError, RetriableError, TimedOutError, exception_for
+from ottla.model import NO_LEADER
 from ottla.records.batch import BatchFlag
 from ottla.records.compression import Codec
 from ottla.wire.messages.produce import ProduceRequest
@@ -101,6 +102,8 @@ class Sender:
         self._mutes = self._max_in_flight == 1
         self._in_flight: dict[Connection, int] = {}
         self._connecting: dict[int, asyncio.Task[Any]] = {}
+        self._unreached: dict[int, BaseException] = {}
+        """Why there is no connection to a node, if the last attempt failed."""
         self._is_closed = False
         self._idle: Completion | None = None
         self._giving_way: deque[Event] = deque()
@@ -167,20 +170,36 @@ class Sender:
 
     def _expire(self, now_ms: float) -> None:
         for batch in self._accumulator.expired(now_ms):
-            waited_ms = round(now_ms - batch.created_ms)
-            count = batch.record_count or (batch.builder.record_count if batch.builder else 0)
-            error = TimedOutError(
-                message=(
-                    f"{count} record(s) were not acknowledged within delivery.timeout.ms: "
-                    f"{waited_ms} ms have passed."
-                ),
-                context={"api": "Produce", "partition": str(batch.key)},
-            )
+            error = self._too_late(batch, now_ms)
             if self._sequences is not None:
                 self._sequences.gave_up(batch)
             self._drop(batch, error)
             if self._transactions is not None:
                 self._transactions.batch_failed(error)
+
+    def _too_late(self, batch: ProducerBatch, now_ms: float) -> TimedOutError:
+        """What to tell of a batch whose time is over: how it went so far."""
+        waited_ms = round(now_ms - batch.created_ms)
+        count = batch.record_count or (batch.builder.record_count if batch.builder else 0)
+        context: dict[str, object] = {"api": "Produce", "partition": str(batch.key)}
+        leader = self._network.cluster.leader_of(*batch.key)
+        unreached = self._unreached.get(leader)
+        if leader == NO_LEADER:
+            why = "The partition has no leader at the moment."
+        else:
+            context["broker"] = self._network.name_of(leader)
+            why = "Its leader has not answered."
+        if unreached is not None:
+            why = f"Its leader cannot be reached: {unreached}"
+        elif batch.trouble is not None:
+            why = f"The last attempt failed: {batch.trouble}"
+        message = (
+            f"{count} record(s) were not acknowledged within delivery.timeout.ms: "
+            f"{waited_ms} ms have passed. {why}"
+        )
+        error = TimedOutError(message=message, context=context)
+        error.__cause__ = unreached or batch.trouble
+        return error
 
     def _drop(self, batch: ProducerBatch, error: Exception) -> None:
         """A batch fails here, whatever the broker may say of it later."""
@@ -237,7 +256,9 @@ class Sender:
 
             def connected(task: asyncio.Task[Any]) -> None:
                 del self._connecting[node_id]
+                self._unreached.pop(node_id, None)
                 if not task.cancelled() and (error := task.exception()) is not None:
+                    self._unreached[node_id] = error
                     self._not_connected(node_id, error)
                 self.wake()
 
@@ -262,6 +283,7 @@ class Sender:
                 if self._sequences is not None:
                     self._sequences.failed(batch, None, is_final=True)
                 self._drop(batch, as_abortable(as_fatal(error)))
+                self._unmute(batch)
 
     def _send(self, connection: Connection, batches: list[ProducerBatch], now_ms: float) -> None:
         cluster = self._network.cluster
@@ -377,6 +399,7 @@ class Sender:
                 "a batch for %s failed at broker %s and is tried again: %s",
                 *(batch.key, broker, code.name),
             )
+            batch.trouble = exception_for(code, answer.message)
             backoff_ms = self._accumulator.settings.retry.delay_ms(attempt, self._random_unit())
             if code is ErrorCode.CONCURRENT_TRANSACTIONS:
                 backoff_ms = min(backoff_ms, _CONCURRENT_BACKOFF_MS)

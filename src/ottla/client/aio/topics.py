@@ -30,6 +30,7 @@ async def list_topics(network: Network, timeout_ms: float) -> dict[str, list[Par
                 await asyncio.sleep(network.retry.delay_ms(attempt, random.random()) / 1000)
                 attempt += 1
     except TimeoutError:
+        trouble = trouble or network.trouble
         why = "" if trouble is None else f" The last trouble: {trouble}"
         raise TimedOutError(
             message=f"The topics were not told within {round(timeout_ms)} ms.{why}",

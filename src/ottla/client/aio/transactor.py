@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
+from ottla.client.aio.connection import Connection
 from ottla.client.aio.coordinator_requests import (
     FIRST_INIT_THAT_BUMPS,
     Ask,
@@ -136,7 +137,8 @@ class Transactor:
                     await self._ask(
                         ask_to_add_partitions(
                             self._id, self._sequences.identity, keys, is_first=not transaction.added
-                        )
+                        ),
+                        self._is_given_up,
                     )
                 except _FailedError as failed:
                     with self._accumulator.lock:
@@ -265,7 +267,8 @@ class Transactor:
                     transaction.is_started = True
                 elif group.group_id not in transaction.groups:
                     await self._ask(
-                        ask_to_add_group(self._id, self._sequences.identity, group.group_id)
+                        ask_to_add_group(self._id, self._sequences.identity, group.group_id),
+                        self._is_given_up,
                     )
                     transaction.groups[group.group_id] = None
                     transaction.is_started = True
@@ -277,8 +280,7 @@ class Transactor:
                         group,
                         is_version_2=transaction.is_implicit,
                     ),
-                    # An abort need not wait for what it drops.
-                    is_given_up=lambda: transactions.is_aborting,
+                    self._is_given_up,
                 )
             except _FailedError as failed:
                 raise self._failed(failed) from failed.error.__cause__
@@ -287,13 +289,19 @@ class Transactor:
 
     # Asking
 
-    async def _ask(self, ask: Ask, is_given_up: Callable[[], bool] = lambda: False) -> Any:
-        """Ask until there is an answer that ends it; _FailedError if that is not success."""
+    async def _ask(self, ask: Ask, is_moot: Callable[[], bool] | None = None) -> Any:
+        """Ask until there is an answer that ends it, or it is moot; _FailedError if that is not success."""
         attempt = 0
+        is_open = False
         self.trouble = None
         while True:
             try:
-                response, broker = await self._ask_once(ask)
+                connection, broker = await self._reach(ask)
+                # Until the answer is there, nobody knows whether the coordinator did it.
+                is_open = True
+                version = connection.version_of(ask.request_class, ask.at_most)
+                response = await connection.send(ask.build(version), version)
+                is_open = False
             except KafkaError as error:
                 verdict = verdict_on(error.code)
                 if isinstance(error, AbortableError) and verdict is Verdict.DIE:
@@ -308,13 +316,17 @@ class Transactor:
             if verdict not in (Verdict.RETRY, Verdict.FIND):
                 raise _FailedError(failure, verdict)
             self.trouble = failure
-            if is_given_up():
-                raise _FailedError(failure, Verdict.RETRY)
             if verdict is Verdict.FIND and ask.key is not None:
                 self._network.forget_coordinator(*ask.key)
+            if is_moot is not None and is_moot() and not is_open:
+                raise _FailedError(failure, Verdict.RETRY)
             log.debug("%s is asked again: %s", ask.api, failure)
             await asyncio.sleep(self._pause_ms(ask, failure, attempt) / 1000)
             attempt += 1
+
+    def _is_given_up(self) -> bool:
+        """Whether the transaction is to be aborted: what only adds to it would keep the abort waiting."""
+        return self._known().drops_unsent
 
     def _pause_ms(self, ask: Ask, failure: KafkaError, attempt: int) -> float:
         pause_ms = self._network.retry.delay_ms(attempt, self._random_unit())
@@ -325,16 +337,14 @@ class Transactor:
             return min(pause_ms, ask.concurrent_backoff_ms)
         return pause_ms
 
-    async def _ask_once(self, ask: Ask) -> tuple[Any, str]:
+    async def _reach(self, ask: Ask) -> tuple[Connection, str]:
+        """A connection to whoever is to be asked."""
         network = self._network
         if ask.key is None:
             node_id = await network.any_node()
         else:
             node_id = await network.coordinator(*ask.key)
-        connection = await network.connection(node_id)
-        version = connection.version_of(ask.request_class, ask.at_most)
-        response = await connection.send(ask.build(version), version)
-        return response, network.name_of(node_id)
+        return await network.connection(node_id), network.name_of(node_id)
 
     def _judge(self, ask: Ask, response: Any, broker: str) -> tuple[KafkaError | None, Verdict]:
         """The worst that an answer says."""

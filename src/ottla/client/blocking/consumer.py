@@ -112,7 +112,9 @@ class Consumer:
     def poll(self, timeout: float) -> ConsumerRecords:
         """Wait up to `timeout` seconds for records; at most max.poll.records of them, or none.
 
-        Takes part in the group meanwhile: listeners are called in here.
+        Returns early, and perhaps without records, where there was something to skip: aborted records, markers.
+        `next_offsets` of the result says how far it got. Takes part in the group meanwhile: listeners are called
+        in here.
         """
         # Records that come when Ctrl-C does must not count as read.
         return self._thread.run(self._client.poll(timeout), unclaimed=self._client.put_back)

@@ -135,6 +135,8 @@ class MetadataState:
         self._wants_all = False
         self._update_requested = True
         self._attempts = 0
+        self._has_failed = False
+        self._told: dict[str, ErrorCode] = {}
         self._refreshed_ms: float | None = None
         self._not_before_ms = 0.0
 
@@ -194,6 +196,7 @@ class MetadataState:
     def failed(self, now_ms: float, random_unit: float) -> None:
         """No answer came: try again after a pause."""
         self._update_requested = True
+        self._has_failed = True
         self._pause(now_ms, random_unit)
 
     def apply(
@@ -202,8 +205,11 @@ class MetadataState:
         response: MetadataResponse,
         now_ms: float,
         random_unit: float,
-    ) -> None:
-        """Take an answer in; topics with errors that may pass are asked for again."""
+    ) -> list[tuple[str, ErrorCode]]:
+        """Take an answer in; topics with errors that may pass are asked for again.
+
+        Gives the topics whose error lasts for a second answer, once: one that is being created has it for a moment.
+        """
         nodes = {
             b.node_id: Node(b.node_id, b.host, b.port, b.rack or None) for b in response.brokers
         }
@@ -241,6 +247,10 @@ class MetadataState:
         )
         self.version += 1
         self._refreshed_ms = now_ms
+        self._has_failed = False
+        lasting = {n: code for n, code in errors.items() if before.errors.get(n) is code}
+        news = [(n, code) for n, code in lasting.items() if self._told.get(n) is not code]
+        self._told = lasting
         if again:
             self._update_requested = True
             self._pause(now_ms, random_unit)
@@ -248,11 +258,12 @@ class MetadataState:
             self._attempts = 0
             # Requests that come in bursts share one answer.
             self._not_before_ms = now_ms + self._backoff.initial_ms * (0.8 + 0.4 * random_unit)
-            asked = self._wanted if request.topics is None else {t.name for t in request.topics}
-            if any(name not in asked for name in self._wanted):
-                # Wanted since the request was sent.
-                self._update_requested = True
-                self._not_before_ms = now_ms
+        asked = self._wanted if request.topics is None else {t.name for t in request.topics}
+        if any(name not in asked for name in self._wanted):
+            # Wanted since the request was sent.
+            self._update_requested = True
+            self._not_before_ms = now_ms
+        return news
 
     def update_leader(
         self, topic: str, partition: int, leader: int, leader_epoch: int, nodes: Mapping[int, Node]
@@ -279,9 +290,9 @@ class MetadataState:
         return True
 
     def _ask_soon(self) -> None:
-        """Something new is wanted: the pause between answers is not for that, the one after failures is."""
+        """Something new is wanted: the pauses after answers are not for that, the one after a failure is."""
         self._update_requested = True
-        if not self._attempts:
+        if not self._has_failed:
             self._not_before_ms = 0.0
 
     def _pause(self, now_ms: float, random_unit: float) -> None:

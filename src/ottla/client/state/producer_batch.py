@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ottla.client.delivery import Completion, RecordFuture
+from ottla.client.delivery import CALLBACK_FAILURES, Completion, RecordFuture
 from ottla.client.model import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
 from ottla.errors import AbortableError, ErrorCode, KafkaError
 from ottla.model import TopicPartition
@@ -72,6 +72,7 @@ class ProducerBatch(Completion):
         "sequence_was_reset",
         "size_bytes",
         "stamped",
+        "trouble",
     )
 
     def __init__(
@@ -105,6 +106,8 @@ class ProducerBatch(Completion):
         self.drained_ms = created_ms
         self.leader_epoch = -1
         self.attempts_at_leader_change = -1
+        self.trouble: Exception | None = None
+        """Why the last attempt failed."""
         # How it ended.
         self.base_offset = NO_OFFSET
         self.append_time_ms = NO_TIMESTAMP
@@ -288,7 +291,7 @@ class ProducerBatch(Completion):
             )
             try:
                 on_delivery(metadata, None)
-            except Exception:
+            except CALLBACK_FAILURES:
                 log.exception("on_delivery of a record for %s failed", self.key)
 
     def _deliver(self, future: RecordFuture, on_delivery: OnDelivery) -> None:
@@ -299,7 +302,7 @@ class ProducerBatch(Completion):
                 on_delivery(future._metadata(self, index), None)
             else:
                 on_delivery(None, error)
-        except Exception:
+        except CALLBACK_FAILURES:
             log.exception("on_delivery of a record for %s failed", self.key)
 
     # Too large

@@ -267,6 +267,15 @@ class Transactions:
         elif self.has_open:
             self.must_abort(error, Verdict.BUMP)
 
+    def record_refused(self, error: KafkaError) -> None:
+        """A record was not taken: its transaction must not be committed without it.
+
+        One that a thread still tried to send while another commits is not part of what is committed, and the
+        coordinator may have been told already.
+        """
+        if self.state is not State.COMMITTING:
+            self.batch_failed(error)
+
     @property
     def is_aborting(self) -> bool:
         return self.state is State.ABORTING
