@@ -1,7 +1,11 @@
 """pyarrow is an extra: without it everything else works, and what needs it says so."""
 
+import os
 import subprocess
 import sys
+
+import pytest
+from tests.records.arrow_kernels import COMPILED
 
 WITHOUT_PYARROW = """
 import sys
@@ -38,3 +42,16 @@ def test_pyarrow_is_not_imported_before_it_is_needed() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize(("pure", "compiled"), [("1", False), ("0", COMPILED is not None)])
+def test_the_environment_chooses_the_kernel(pure: str, compiled: bool) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "from ottla.records import arrow_kernel as k; print(k.COMPILED)"],
+        env={**os.environ, "OTTLA_PURE": pure},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout.strip() == str(compiled)
