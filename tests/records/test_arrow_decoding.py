@@ -164,6 +164,20 @@ def test_an_incomplete_batch_at_the_end_is_left_out(kernel: Any) -> None:
 
 
 @both_kernels
+def test_older_formats_are_not_taken_for_something_incomplete(kernel: Any) -> None:
+    old = bytes(8) + (30).to_bytes(4, "big") + bytes(4) + b"\x01" + bytes(25)
+    with pytest.raises(UnsupportedMagicError, match="magic 1"):
+        decode(kernel, old)
+
+
+@both_kernels
+def test_the_position_never_goes_back(kernel: Any) -> None:
+    buf = build_batch([Record(offset, 0, b"", b"") for offset in range(10)])
+    for wants in (lambda header: True, lambda header: False):
+        assert decode(kernel, buf, start_offset=5, end_offset=3, wants=wants) == ([], 5)
+
+
+@both_kernels
 @pytest.mark.parametrize("at", [17, 22, 40, 65, 68])
 def test_a_wrong_checksum_is_refused(kernel: Any, at: int) -> None:
     buf = bytearray(build_batch([Record(0, 0, b"", b"0")]))

@@ -189,6 +189,17 @@ def test_a_column_does_not_pass_its_limit(kernel: Any) -> None:
 
 
 @both_kernels
+def test_headers_of_no_size_do_not_pass_the_limit_of_their_number(kernel: Any) -> None:
+    payload = _kernel_py.encode_records([Record(0, 0, None, None, (("", None),) * 8)], 0, 0)
+    builder = kernel.ColumnsBuilder(ALL, 1, 60)
+    for _ in range((60 - len(payload)) // 8 + 1):
+        assert builder.append(payload, 1, 0, 0, None) == 1
+    assert builder.size_bytes == 0
+    with pytest.raises(OverflowError, match="limit"):
+        builder.append(payload, 1, 0, 0, None)
+
+
+@both_kernels
 def test_impossible_arguments_are_refused(kernel: Any) -> None:
     for arguments in [(ALL, 0), (ALL, -5), (ALL, 1, -1), (ALL, 1, 2**31)]:
         with pytest.raises(ValueError, match=r"units|2 GiB"):

@@ -307,7 +307,8 @@ cdef class ColumnsBuilder:
         try:
             self.busy = True
             check_count(count, view.len)
-            if self.largest() + view.len > self.limit_bytes:
+            # Headers without bytes of their own are counted by 32 bits as well.
+            if max(self.largest(), self.built.header_count) + view.len > self.limit_bytes:
                 raise too_large()
             before = self.built
             try:

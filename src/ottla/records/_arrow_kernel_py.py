@@ -138,7 +138,9 @@ class ColumnsBuilder:
         _check_int64(start_offset, end_offset)
         data = bytes(payload)
         _check_count(count, len(data))
-        if self.size_bytes + len(data) > self._limit_bytes:
+        # Headers without bytes of their own are counted by 32 bits as well.
+        largest = max(self.size_bytes, len(self._header_key.fields))
+        if largest + len(data) > self._limit_bytes:
             raise _too_large()
         rows_before = self.row_count
         headers_before = len(self._header_key.fields)

@@ -11,6 +11,8 @@ from ottla.records.arrow_schema import SCHEMA, UNITS_PER_MS, pa
 from ottla.records.batch import (
     DEFAULT_LIMIT_BYTES,
     HEADER_BYTES,
+    MAGIC,
+    MAGIC_AT,
     BatchHeader,
     TimestampType,
     crc_matches,
@@ -189,8 +191,9 @@ def decode_batches(
 ) -> DecodedColumns:
     """The columns of the batches of a fetch, with their checksums checked.
 
-    What is incomplete at the end is left out, as brokers send it. `wants` says of every batch in order
-    whether its records are wanted; the position moves past those that are not.
+    What is incomplete at the end is left out, as brokers send it; UnsupportedMagicError for what has to
+    go through `legacy.upgraded` first. `wants` says of every batch in order whether its records are
+    wanted; the position moves past those that are not.
     """
     columns = RecordColumns(schema)
     next_offset = start_offset
@@ -210,13 +213,16 @@ def decode_batches(
                 end_offset=end_offset,
             )
         else:
-            next_offset = min(header.last_offset + 1, end_offset)
+            next_offset = max(start_offset, min(header.last_offset + 1, end_offset))
     return DecodedColumns(columns.finish(), next_offset)
 
 
 def _complete_batches(buf: Buffer) -> Iterator[tuple[int, BatchHeader]]:
     position = 0
-    while len(buf) - position >= HEADER_BYTES:
+    while len(buf) - position > MAGIC_AT:
+        # Messages of magic 0 and 1, which are refused, may be smaller than our header.
+        if buf[position + MAGIC_AT] == MAGIC and len(buf) - position < HEADER_BYTES:
+            break
         header = read_header(buf, position)
         if header.size_bytes > len(buf) - position:
             break
