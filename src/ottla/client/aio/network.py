@@ -403,7 +403,7 @@ class Network:
     # Peers
 
     def _peer(self, node_id: int, endpoint: Endpoint) -> Peer:
-        return Peer(node_id, endpoint, self._opener.open, self._reconnect, self._setup)
+        return Peer(node_id, endpoint, self._opener, self._reconnect, self._setup)
 
     def _peer_of(self, node_id: int) -> Peer:
         found = self._peers.get(node_id)

@@ -13,7 +13,9 @@ from ottla.client.aio.closing import ClosedByBlock, close_user_code
 from ottla.client.aio.coordinator_requests import Offsets, read_offsets
 from ottla.client.aio.network import Network
 from ottla.client.aio.sender import Sender
+from ottla.client.aio.single_user import check_loop
 from ottla.client.aio.transactor import Transactor
+from ottla.client.arguments import seconds_of
 from ottla.client.delivery import RecordFuture, SentRecords
 from ottla.client.model import (
     ConsumerGroupMetadata,
@@ -160,6 +162,8 @@ class Producer(ClosedByBlock):
 
         Await the future that it returns for the outcome. If this raises, the record will not be sent.
         """
+        if asyncio.get_running_loop() is not self._loop:
+            self._check_loop()
         future = self.writer.try_send(
             topic, value, key, partition, headers, timestamp_ms, on_delivery
         )
@@ -180,6 +184,7 @@ class Producer(ClosedByBlock):
         timestamp_ms: int | None = None,
     ) -> SentRecords:
         """Send many records at once: all have the same headers and time."""
+        self._check_loop()
         sent: SentRecords = await self._follow(
             self.writer.steps_many(
                 topic,
@@ -264,13 +269,15 @@ class Producer(ClosedByBlock):
 
     async def flush(self, timeout: float | None = None) -> None:
         """Send everything that was appended before this call and wait until its outcome is known."""
+        self._check_loop()
+        limit = None if timeout is None else seconds_of(timeout)
         accumulator = self.accumulator
         with accumulator.lock:
             accumulator.flushing += 1
             batches = list(accumulator.incomplete)
         self.sender.wake()
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(limit):
                 for batch in batches:
                     await _settled(batch)
         except TimeoutError:
@@ -398,7 +405,11 @@ class Producer(ClosedByBlock):
             )
         return self._transactions
 
+    def _check_loop(self) -> None:
+        check_loop(self._loop, f"producer {self.config.client_id}")
+
     def _check_open(self) -> None:
+        self._check_loop()
         if self._is_closed:
             raise self._closed()
 
@@ -411,6 +422,7 @@ class Producer(ClosedByBlock):
         """Send what is left, abort an open transaction, and end; after so many seconds the rest fails."""
         if self._is_closed:
             return
+        self._check_loop()
         self._is_closed = True
         self.accumulator.close(self._closed)
         try:
