@@ -29,6 +29,8 @@ MODULES = (
     test_transactions,
 )
 
+PATIENCE_SECONDS = 10.0
+
 
 def test_apache_kafka_passes_the_same_tests(kafka_address: str) -> None:
     assert {test.__module__ for test in ESSENTIAL} == {module.__name__ for module in MODULES}
@@ -39,7 +41,7 @@ def test_apache_kafka_passes_the_same_tests(kafka_address: str) -> None:
     ):
         for test in ESSENTIAL:
             try:
-                test(Stage(admin, connection, test.__name__[:60]))
+                test(Stage(admin, connection, test.__name__[:60], PATIENCE_SECONDS))
             except Exception:
                 failed[test.__name__] = traceback.format_exc().splitlines()
     assert not failed, "\n".join(line for lines in failed.values() for line in lines)

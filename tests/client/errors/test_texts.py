@@ -219,7 +219,7 @@ def test_brokers_that_cannot_be_reached_are_named_with_the_reason(group: str) ->
         error_of(TimedOutError, lambda: producer.send("t", b"x"), *words)
     with ottla.Producer(bootstrap_servers=address, transactional_id="x", **QUICK) as producer:
         error_of(TimedOutError, producer.init_transactions, *words)
-        producer.close(1)
+        producer.close(0.1)
     with ottla.Consumer(
         bootstrap_servers=address, group_id=group, default_api_timeout_ms=400
     ) as consumer:
@@ -263,6 +263,5 @@ def test_a_broker_that_dies_in_the_middle_is_named_with_the_reason(group: str) -
         error_of(TimedOutError, consumer.end_offsets, "t-0", *words)
         error_of(TimedOutError, writer.commit_transaction, "call it again to go on", *words)
     finally:
-        consumer.close(1)
-        producer.close(1)
-        writer.close(1)
+        for client in (consumer, producer, writer):
+            client.close(0.1)

@@ -41,6 +41,7 @@ FORKED = (
     "create clients after the fork"
 )
 CLOSED = "{name} is closed"
+DIED = "{name} has lost its thread, which ended with {error!r}: close it and create another"
 
 
 class _UserCall(NamedTuple):
@@ -131,7 +132,8 @@ class _Call(Generic[T]):
         self._task = None
         del task  # an exception refers to this frame, which must not refer to the exception
         if failure is None:
-            raise IllegalStateError(f"{self._running.name} was closed while this call waited")
+            why = f"{self._running.name} was closed while this call waited"
+            raise IllegalStateError(self._running.death or why)
         try:
             raise failure
         finally:
@@ -188,6 +190,8 @@ class _Running:
         self.refusal: str | None = None  # why calls are refused
         self.abandon: Abandon | None = None
         self.calls: set[asyncio.Task[Any]] = set()  # on the loop, what threads wait for
+        self.death: str | None = None  # why the thread has ended by itself
+        self.on_death: Callable[[str], object] | None = None
         self._is_stopping = False
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.thread.start()
@@ -195,9 +199,29 @@ class _Running:
     def _run(self) -> None:
         try:
             self.loop.run_forever()
+            if not self._is_stopping:
+                self._die(RuntimeError("somebody stopped the loop"))
+        except BaseException as error:
+            # SystemExit and the like in a callback of the user's; nobody else would tell.
+            self._die(error)
         finally:
             _open.pop(id(self), None)
             self.loop.close()
+
+    def _die(self, error: BaseException) -> None:
+        """The loop has ended without `stop`: the client ends as a forgotten one does, and calls are told why."""
+        self.refusal = self.death = DIED.format(name=self.name, error=error)
+        logger.error("%s", self.refusal)
+        if self.on_death is not None:
+            self.on_death(self.refusal)
+        self._is_stopping = True
+        for abandon in (self.abandon, None):
+            try:
+                self._stopping = self.loop.create_task(self._stop_dead(abandon))
+                self.loop.run_forever()
+                return
+            except BaseException as again:
+                logger.warning("%s did not end cleanly: %r", self.name, again)
 
     def call_soon(self, function: Callable[..., object], *args: Any) -> None:
         """Runs it on the loop; nothing happens once the loop has ended."""
@@ -216,6 +240,14 @@ class _Running:
         if not self._is_stopping:
             self._is_stopping = True
             self._stopping = self.loop.create_task(self._stop(abandon))
+
+    async def _stop_dead(self, abandon: Abandon | None) -> None:
+        # Those who wait get their word first; a consumer that is in use could not be closed.
+        calls = list(self.calls)
+        for task in calls:
+            task.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        await self._stop(abandon)
 
     async def _stop(self, abandon: Abandon | None) -> None:
         try:
@@ -275,6 +307,10 @@ class LoopThread:
         It must not refer to the client's face, or that is never collected.
         """
         self._running.abandon = abandon
+
+    def on_death(self, tell: Callable[[str], object]) -> None:
+        """What is done, on the thread, if it ends by itself; like `on_abandon`, it must not refer to the face."""
+        self._running.on_death = tell
 
     def run(
         self,
