@@ -57,6 +57,9 @@ class Watchdog:
         failure = self._network.failure
         if failure is not None:
             reasons += (f"the cluster refuses this client: {failure}",)
+        elif self._network.trouble is not None and not self._is_connected():
+            message = self._network.trouble.message
+            reasons += (message[:1].lower() + message[1:],)
         since_heartbeat = self._seconds_since(self._group.last_heartbeat_ms)
         if since_heartbeat is not None and since_heartbeat * 1000 > self._config.session_timeout_ms:
             reasons += (f"no heartbeat was answered for {round(since_heartbeat)} s",)
@@ -68,6 +71,10 @@ class Watchdog:
             seconds_since_progress=self._seconds_since(self._metrics.last_progress_ms),
             lag=self._metrics.lags(),
         )
+
+    def _is_connected(self) -> bool:
+        network = self._network
+        return any(network.connection_now(node_id) for node_id in network.cluster.nodes)
 
     def close(self) -> None:
         """Stop watching."""
