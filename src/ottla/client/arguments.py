@@ -46,9 +46,18 @@ def positions_of(
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """The offsets that are meant."""
     return {
-        partition_of(partition): OffsetAndMetadata(to) if isinstance(to, int) else to
+        (wanted := partition_of(partition)): _position_of(wanted, to)
         for partition, to in offsets.items()
     }
+
+
+def _position_of(partition: TopicPartition, to: int | OffsetAndMetadata) -> OffsetAndMetadata:
+    if isinstance(to, OffsetAndMetadata):
+        return to
+    try:
+        return OffsetAndMetadata(to)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{partition}: {error}") from None
 
 
 def pattern_of(topics: Iterable[str] | str | re.Pattern[str]) -> re.Pattern[str] | None:

@@ -220,7 +220,7 @@ class Consumer(ClosedByBlock):
             return await self._polling.poll(seconds_of(timeout))
 
     async def next_delivery(self) -> Delivery:
-        """What iteration hands out next; waits until there are records."""
+        """What iteration hands out next, for iteration itself: programs write `async for record in consumer`."""
         with self._use():
             self._check_subscribed()
             while True:
@@ -291,8 +291,9 @@ class Consumer(ClosedByBlock):
     def current_lag(self, partition: Partition) -> int | None:
         """How many offsets are behind the position, as of the last fetch; None if that is not known."""
         with self._use():
-            state = self._subscriptions.state(partition_of(partition))
-            return state.lag(committed_only=self._config.reads_committed)
+            return self._subscriptions.lag(
+                partition_of(partition), committed_only=self._config.reads_committed
+            )
 
     async def offsets_for_times(
         self, timestamps: Mapping[PartitionKey, int], timeout: float | None = None
@@ -455,7 +456,8 @@ class Consumer(ClosedByBlock):
     def _check_subscribed(self) -> None:
         if not self._subscriptions.uses_group and not self._subscriptions.assigned():
             raise IllegalStateError(
-                "the consumer reads nothing: call subscribe() or assign() before poll()"
+                "the consumer reads nothing: call subscribe() or assign() before poll(), "
+                "and with ottla.aio await it"
             )
 
     def _chosen(self, partitions: Iterable[Partition] | None) -> list[TopicPartition]:

@@ -51,7 +51,8 @@ def check_listener(listener: object) -> None:
 class RebalanceListener:
     """What a program wants to know about its partitions: override what you need.
 
-    Methods may be coroutine functions. Any other object will do as well; methods that it lacks are not called.
+    Methods may be coroutine functions. Any other object will do as well; methods that it lacks are not called, but one
+    without `on_partitions_lost` has `on_partitions_revoked` called in its place.
     """
 
     def on_partitions_revoked(self, partitions: list[TopicPartition], /) -> Awaitable[None] | None:
@@ -61,7 +62,10 @@ class RebalanceListener:
         """These partitions are new; what the member kept is not named."""
 
     def on_partitions_lost(self, partitions: list[TopicPartition], /) -> Awaitable[None] | None:
-        """These partitions belong to others already; unless you say otherwise, they count as revoked."""
+        """These partitions belong to others already, so that a commit for them fails.
+
+        Unless you override this, it calls `on_partitions_revoked`: do so if that commits.
+        """
         return self.on_partitions_revoked(partitions)
 
 

@@ -18,7 +18,6 @@ from ottla.client.aio.admin.answers import (
 )
 from ottla.client.aio.connection import Connection
 from ottla.client.aio.network import Network
-from ottla.client.aio.single_user import check_loop
 from ottla.client.metrics import Metrics
 from ottla.client.state.backoff import Backoff
 from ottla.config.admin import AdminConfig
@@ -92,7 +91,6 @@ class Calls:
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._metrics = Metrics()
         self._closed = False
-        self._loop = asyncio.get_running_loop()
 
     @property
     def network(self) -> Network:
@@ -293,7 +291,6 @@ class Calls:
     def _check_open(self) -> None:
         if self._closed:
             raise IllegalStateError("the admin client is closed")
-        check_loop(self._loop, f"admin client {self._config.client_id}")
 
 
 def _merge(
