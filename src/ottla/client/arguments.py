@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from ottla.client.model import OffsetAndMetadata
 from ottla.model import TopicPartition
 
 Partition: TypeAlias = TopicPartition | tuple[str, int]
 """A partition; a plain tuple of topic and number will do."""
+
+PartitionKey = TypeVar("PartitionKey", bound=tuple[str, int])
+"""The same as the key of a mapping, whose keys have to be all of the one kind or of the other for type checkers."""
 
 
 def partition_of(partition: Partition) -> TopicPartition:
@@ -32,15 +35,29 @@ def partitions_of(partitions: Iterable[Partition]) -> list[TopicPartition]:
 
 
 def offsets_of(
-    offsets: Mapping[Partition, int | OffsetAndMetadata] | None,
+    offsets: Mapping[PartitionKey, int | OffsetAndMetadata] | None,
 ) -> dict[TopicPartition, OffsetAndMetadata] | None:
     """The offsets that are meant; None stays None."""
-    if offsets is None:
-        return None
+    return None if offsets is None else positions_of(offsets)
+
+
+def positions_of(
+    offsets: Mapping[PartitionKey, int | OffsetAndMetadata],
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """The offsets that are meant."""
     return {
-        partition_of(partition): OffsetAndMetadata(to) if isinstance(to, int) else to
+        (wanted := partition_of(partition)): _position_of(wanted, to)
         for partition, to in offsets.items()
     }
+
+
+def _position_of(partition: TopicPartition, to: int | OffsetAndMetadata) -> OffsetAndMetadata:
+    if isinstance(to, OffsetAndMetadata):
+        return to
+    try:
+        return OffsetAndMetadata(to)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{partition}: {error}") from None
 
 
 def pattern_of(topics: Iterable[str] | str | re.Pattern[str]) -> re.Pattern[str] | None:
@@ -48,8 +65,32 @@ def pattern_of(topics: Iterable[str] | str | re.Pattern[str]) -> re.Pattern[str]
     if isinstance(topics, re.Pattern):
         return topics
     if isinstance(topics, str) and topics.startswith("^"):
-        return re.compile(topics)
+        try:
+            return re.compile(topics)
+        except re.error as error:
+            raise ValueError(f"{topics!r} is no regular expression: {error}") from error
     return None
+
+
+def seconds_of(timeout: float) -> float:
+    """A time limit in seconds, if it is one."""
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        raise TypeError(f"a timeout is a number of seconds, not {timeout!r}")
+    return timeout
+
+
+def times_of(timestamps: Mapping[PartitionKey, int]) -> dict[TopicPartition, int]:
+    """Times in milliseconds since 1970 by partition."""
+    wanted = {partition_of(partition): at for partition, at in timestamps.items()}
+    for partition, at in wanted.items():
+        if isinstance(at, bool) or not isinstance(at, int):
+            raise TypeError(
+                f"the time of {partition} is a whole number of milliseconds, not {at!r}: "
+                "int(time.time() * 1000) is now"
+            )
+        if at < 0:
+            raise ValueError(f"the time of {partition} is negative: {at}")
+    return wanted
 
 
 def topic_names(topics: Iterable[Any] | str | re.Pattern[str]) -> list[str]:

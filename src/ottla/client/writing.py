@@ -219,8 +219,12 @@ class Writer:
     ) -> bytes | None:
         try:
             data = serializer.serialize(record.topic, headers, thing)
-        except SerializationError:
-            raise
+        except SerializationError as error:
+            if type(error) is not SerializationError:
+                raise  # one of the user's own
+            raise SerializationError(
+                f"the {what} of a record for {record.topic}: {error}"
+            ) from error
         except Exception as error:
             raise SerializationError(
                 f"the {what} of a record for {record.topic} cannot be serialized: {error!r}"

@@ -11,7 +11,7 @@ from ottla.client.aio.commits import CommitInterceptors, Commits, OnCommit
 from ottla.client.aio.coordinator import CoordinatorLink
 from ottla.client.aio.group import GroupMember, Wake
 from ottla.client.aio.heartbeating import HeartbeatTask
-from ottla.client.aio.joining import AttemptFailedError, JoinAttempt
+from ottla.client.aio.joining import AttemptFailedError, JoinAttempt, log_failure
 from ottla.client.aio.listening import ListenerCalls
 from ottla.client.aio.network import Network
 from ottla.client.aio.topic_watch import TopicWatch
@@ -257,7 +257,7 @@ class ClassicMember(GroupMember):
         self._listener.raise_first()
 
     def _try_again(self, step: Next, error: KafkaError) -> None:
-        log.info("group %s: joining failed: %s", self._group_id, error)
+        log_failure(self._group_id, error)
         self._metrics.rebalance_failed()
         self._membership.attempt_failed(error.name)
         if step is Next.TELL:

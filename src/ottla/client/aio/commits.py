@@ -184,9 +184,6 @@ class Commits:
     ) -> asyncio.Future[None]:
         """Send one OffsetCommit; the future is done when it is known what came of it."""
         done: asyncio.Future[None] = self._loop.create_future()
-        for partition, position in offsets.items():
-            if position.offset < 0:
-                raise ValueError(f"offset {position.offset} of {partition} cannot be committed")
         if not offsets:
             done.set_result(None)
             return done

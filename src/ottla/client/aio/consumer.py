@@ -11,20 +11,24 @@ from typing import Final
 from ottla.client.aio.closing import ClosedByBlock, close_user_code
 from ottla.client.aio.commits import OnCommit
 from ottla.client.aio.fetcher import Fetcher
+from ottla.client.aio.group import Listener, check_listener
 from ottla.client.aio.membership import member_for
 from ottla.client.aio.offsets import NO_OFFSET, Offsets
 from ottla.client.aio.polling import Polling
 from ottla.client.aio.reading import fetch_settings, is_user_code, network_of, read_settings
-from ottla.client.aio.single_user import SingleUser
+from ottla.client.aio.single_user import SingleUser, check_loop
 from ottla.client.aio.topics import list_topics
 from ottla.client.aio.user_code import call_user
 from ottla.client.aio.watching import Watchdog
 from ottla.client.arguments import (
     Partition,
+    PartitionKey,
     offsets_of,
     partition_of,
     partitions_of,
     pattern_of,
+    seconds_of,
+    times_of,
     topic_names,
 )
 from ottla.client.consumer_metrics import ConsumerMetrics
@@ -124,7 +128,7 @@ class Consumer(ClosedByBlock):
     async def subscribe(
         self,
         topics: Iterable[str] | str | re.Pattern[str],
-        listener: object | None = None,
+        listener: Listener | None = None,
     ) -> None:
         """Share the partitions of these topics with the group; takes the place of a former subscription.
 
@@ -132,6 +136,7 @@ class Consumer(ClosedByBlock):
         matches, those that come later too. No topics at all is the same as `unsubscribe`.
         """
         with self._use():
+            check_listener(listener)
             pattern = pattern_of(topics)
             names = [] if pattern is not None else topic_names(topics)
             if pattern is None and not names:
@@ -212,7 +217,7 @@ class Consumer(ClosedByBlock):
         with self._use():
             self._check_subscribed()
             self._subscriptions.give_back(self._subscriptions.assigned())
-            return await self._polling.poll(timeout)
+            return await self._polling.poll(seconds_of(timeout))
 
     async def next_delivery(self) -> Delivery:
         """What iteration hands out next, for iteration itself: programs write `async for record in consumer`."""
@@ -291,14 +296,11 @@ class Consumer(ClosedByBlock):
             )
 
     async def offsets_for_times(
-        self, timestamps: Mapping[Partition, int], timeout: float | None = None
+        self, timestamps: Mapping[PartitionKey, int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first offset of each partition whose record is not older than the time in milliseconds."""
         with self._use():
-            wanted = {partition_of(partition): at for partition, at in timestamps.items()}
-            for partition, at in wanted.items():
-                if at < 0:
-                    raise ValueError(f"the time of {partition} is negative: {at}")
+            wanted = times_of(timestamps)
             found = await self._offsets.find(wanted, self._limit_ms(timeout))
             return {
                 partition: None
@@ -337,7 +339,7 @@ class Consumer(ClosedByBlock):
 
     async def commit(
         self,
-        offsets: Mapping[Partition, int | OffsetAndMetadata] | None = None,
+        offsets: Mapping[PartitionKey, int | OffsetAndMetadata] | None = None,
         timeout: float | None = None,
     ) -> None:
         """Commit these offsets, or behind everything that `poll` has returned; waits until it is done."""
@@ -346,7 +348,7 @@ class Consumer(ClosedByBlock):
 
     async def commit_async(
         self,
-        offsets: Mapping[Partition, int | OffsetAndMetadata] | None = None,
+        offsets: Mapping[PartitionKey, int | OffsetAndMetadata] | None = None,
         callback: OnCommit | None = None,
     ) -> None:
         """Commit without waiting; `callback(offsets, error)` is called in a later poll, commit or close."""
@@ -444,6 +446,7 @@ class Consumer(ClosedByBlock):
 
     def _use(self) -> SingleUser:
         self._check_open()
+        check_loop(self._loop, f"consumer {self._config.client_id}")
         return self._user
 
     def _check_open(self) -> None:
@@ -464,4 +467,6 @@ class Consumer(ClosedByBlock):
         return partitions_of(partitions)
 
     def _limit_ms(self, timeout: float | None) -> float:
-        return self._config.default_api_timeout_ms if timeout is None else timeout * 1000
+        return (
+            self._config.default_api_timeout_ms if timeout is None else seconds_of(timeout) * 1000
+        )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any, Protocol, TypeAlias
 
 from ottla.client.aio.commits import OnCommit
 from ottla.client.model import ConsumerGroupMetadata, OffsetAndMetadata
@@ -16,6 +16,38 @@ Wake = Callable[[], None]
 """Called on the loop when `GroupMember.poll` has something to do: the consumer's poll waits for it."""
 
 
+class RevokedListener(Protocol):
+    """A listener that has this method."""
+
+    def on_partitions_revoked(self, partitions: list[TopicPartition], /) -> Any: ...
+
+
+class AssignedListener(Protocol):
+    """A listener that has this method."""
+
+    def on_partitions_assigned(self, partitions: list[TopicPartition], /) -> Any: ...
+
+
+class LostListener(Protocol):
+    """A listener that has this method."""
+
+    def on_partitions_lost(self, partitions: list[TopicPartition], /) -> Any: ...
+
+
+Listener: TypeAlias = RevokedListener | AssignedListener | LostListener
+"""Any object with one of the methods of RebalanceListener, or several."""
+
+_LISTENER_METHODS = ("on_partitions_revoked", "on_partitions_assigned", "on_partitions_lost")
+
+
+def check_listener(listener: object) -> None:
+    """Refuse what would never be called."""
+    if listener is not None and not any(hasattr(listener, name) for name in _LISTENER_METHODS):
+        raise TypeError(
+            f"{listener!r} is no listener: it has none of the methods {', '.join(_LISTENER_METHODS)}"
+        )
+
+
 class RebalanceListener:
     """What a program wants to know about its partitions: override what you need.
 
@@ -23,15 +55,13 @@ class RebalanceListener:
     without `on_partitions_lost` has `on_partitions_revoked` called in its place.
     """
 
-    def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None:
+    def on_partitions_revoked(self, partitions: list[TopicPartition], /) -> Awaitable[None] | None:
         """The member gives these partitions up, and may still commit for them."""
 
-    def on_partitions_assigned(
-        self, partitions: Sequence[TopicPartition]
-    ) -> Awaitable[None] | None:
+    def on_partitions_assigned(self, partitions: list[TopicPartition], /) -> Awaitable[None] | None:
         """These partitions are new; what the member kept is not named."""
 
-    def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None:
+    def on_partitions_lost(self, partitions: list[TopicPartition], /) -> Awaitable[None] | None:
         """These partitions belong to others already, so that a commit for them fails.
 
         Unless you override this, it calls `on_partitions_revoked`: do so if that commits.

@@ -14,7 +14,9 @@ from ottla.client.aio.closing import ClosedByBlock, close_user_code
 from ottla.client.aio.coordinator_requests import Offsets, read_offsets
 from ottla.client.aio.network import Network
 from ottla.client.aio.sender import Sender
+from ottla.client.aio.single_user import check_loop
 from ottla.client.aio.transactor import Transactor
+from ottla.client.arguments import seconds_of
 from ottla.client.delivery import RecordFuture, SentRecords
 from ottla.client.model import (
     ConsumerGroupMetadata,
@@ -159,6 +161,8 @@ class Producer(ClosedByBlock):
 
         Await the future that it returns for the outcome. If this raises, the record will not be sent.
         """
+        if asyncio.get_running_loop() is not self._loop:
+            self._check_loop()
         future = self.writer.try_send(
             topic, value, key, partition, headers, timestamp_ms, on_delivery
         )
@@ -179,6 +183,7 @@ class Producer(ClosedByBlock):
         timestamp_ms: int | None = None,
     ) -> SentRecords:
         """Send many records at once: all have the same headers and time."""
+        self._check_loop()
         sent: SentRecords = await self._follow(
             self.writer.steps_many(
                 topic,
@@ -267,14 +272,16 @@ class Producer(ClosedByBlock):
         The outcome is that of each record's future: a record that failed raises nothing here. What has ended the whole
         producer does, as in every later call.
         """
+        self._check_loop()
         self._check_alive()
+        limit = None if timeout is None else seconds_of(timeout)
         accumulator = self.accumulator
         with accumulator.lock:
             accumulator.flushing += 1
             batches = list(accumulator.incomplete)
         self.sender.wake()
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(limit):
                 for batch in batches:
                     await _settled(batch)
         except TimeoutError:
@@ -403,7 +410,11 @@ class Producer(ClosedByBlock):
             )
         return self._transactions
 
+    def _check_loop(self) -> None:
+        check_loop(self._loop, f"producer {self.config.client_id}")
+
     def _check_open(self) -> None:
+        self._check_loop()
         if self._is_closed:
             raise self._closed()
 
@@ -426,6 +437,7 @@ class Producer(ClosedByBlock):
         """
         if self._is_closed:
             return
+        self._check_loop()
         self._is_closed = True
         self.accumulator.close(self._closed)
         limit = ending.limit_seconds(self.config) if timeout is None else timeout
