@@ -88,6 +88,21 @@ def test_a_topic_that_does_not_exist_is_in_the_log_once(
     ]
 
 
+def test_a_subscription_to_a_topic_that_does_not_exist_is_told(
+    servers: str, group: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    options: dict[str, Any] = {"retry_backoff_ms": 10, "group_id": group}
+    with ottla.Consumer(bootstrap_servers=servers, **options) as consumer:
+        consumer.subscribe(["nope"])
+        consumer.poll(0.5)
+        health = consumer.health()
+        assert (health.ok, health.reasons) == (
+            False,
+            ("topic nope: The broker has no such topic or partition.",),
+        )
+    assert "topic nope: The broker has no such" in caplog.text
+
+
 def test_records_that_are_too_large_say_which_limit_they_exceed(servers: str) -> None:
     with ottla.Producer(bootstrap_servers=servers, **QUICK) as producer:
         words: tuple[str, ...] = (

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ottla.client.aio.consumer import CLOSE_TIMEOUT_SECONDS
 from ottla.client.aio.consumer import Consumer as AsyncConsumer
 from ottla.client.aio.user_code import no_user_code
 from ottla.client.blocking.calls import calling, waiting
@@ -34,6 +33,10 @@ class _OnLoop(AsyncConsumer):
     def put_back(self, records: ConsumerRecords) -> None:
         """The program did not get what `poll` returned: the next poll returns it again."""
         self._subscriptions.delivery = Delivery(records)
+
+    def stop_auto_commit(self) -> None:
+        """Commit nothing without being asked any more; on any thread."""
+        self._group.stop_auto_commit()
 
     async def abandon(self) -> None:
         """End for a program that ends, or lost its consumer, without `close`: leave the group, call no user code.
@@ -124,10 +127,11 @@ class Consumer(BlockingFace[_OnLoop]):
         """Have the `poll` that waits, or the next one, raise WakeupError; on any thread, and in signal handlers."""
         self._thread.call_soon(self._client.wakeup)
 
-    def close(self, timeout: float = CLOSE_TIMEOUT_SECONDS) -> None:
+    def close(self, timeout: float | None = None) -> None:
         """Commit (with auto commit), leave the group, close the connections; within so many seconds.
 
-        A second close does nothing.
+        Without a timeout it takes at most 30 seconds and default.api.timeout.ms, and looks 3 seconds for a coordinator
+        that cannot be reached. A second close does nothing.
         """
         if self._thread.refusal is not None:
             return
@@ -138,3 +142,9 @@ class Consumer(BlockingFace[_OnLoop]):
             if self._client.is_closed:
                 self._client.delivery.clear()
                 self._thread.close()
+
+    def __exit__(self, *raised: object) -> None:
+        if raised[0] is not None:
+            # What was read last may not have been worked on.
+            self._client.stop_auto_commit()
+        self.close()

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Self
 
@@ -55,6 +55,7 @@ class Producer(BlockingFace[AsyncProducer]):
         self._try_send = self._writer.try_send
         self._accumulator = self._client.accumulator
         self._gives_way_from = 0.0
+        self._thread.on_death(_refuser(self._accumulator))
         _open.add(self._accumulator)
 
     # Sending
@@ -181,21 +182,22 @@ class Producer(BlockingFace[AsyncProducer]):
             yield self
         except FatalError:
             raise
-        except BaseException:
-            self._abort_quietly()
+        except BaseException as error:
+            self._thread.run(self._client.abort_after(error))
             raise
         try:
             self.commit_transaction()
-        except AbortableError:
-            self._abort_quietly()
+        except AbortableError as error:
+            self._thread.run(self._client.abort_after(error))
             raise
-
-    _abort_quietly = waiting(AsyncProducer._abort_quietly)
 
     # The end
 
     def close(self, timeout: float | None = None) -> None:
-        """Send what is left, abort an open transaction, and end; after so many seconds the rest fails."""
+        """Send what is left, abort an open transaction, and end; after so many seconds the rest fails.
+
+        Without a timeout that is delivery.timeout.ms + request.timeout.ms.
+        """
         self._thread.close(lambda: self._client.close(timeout))
 
     def __repr__(self) -> str:
@@ -205,6 +207,15 @@ class Producer(BlockingFace[AsyncProducer]):
 async def _abandon(producer: AsyncProducer) -> None:
     """End a producer that nobody closed."""
     await producer.close(ABANDON_SECONDS)
+
+
+def _refuser(accumulator: Accumulator) -> Callable[[str], None]:
+    """For a producer whose thread is no more: nobody would send what is added."""
+
+    def refuse(why: str) -> None:
+        accumulator.close(lambda: IllegalStateError(why))
+
+    return refuse
 
 
 # Whose records nobody would send in a child process: its loop thread stays behind in the parent.
