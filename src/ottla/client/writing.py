@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Sequence
 from time import time_ns
 from typing import Any, NamedTuple, TypeAlias
 
+from ottla.client.arguments import check_callback, check_record
 from ottla.client.delivery import RecordFuture, SentRecords, size_of
 from ottla.client.interceptors import ProducerInterceptors, nowhere
 from ottla.client.model import Headers, ProducerRecord, RecordMetadata
@@ -117,8 +118,16 @@ class Writer:
         on_delivery: OnDelivery | None,
     ) -> RecordFuture | None:
         """Send a record of bytes if nothing has to be waited for; None: take the `steps`."""
-        known = self.topics.get(topic)
-        if known is None or not self.is_plain or (timestamp_ms is not None and timestamp_ms < 0):
+        try:
+            known = self.topics.get(topic)
+        except TypeError:
+            return None
+        if known is None or not self.is_plain:
+            return None
+        # What is no int, or negative, takes the steps, which find the words for it.
+        if timestamp_ms is not None and (type(timestamp_ms) is not int or timestamp_ms < 0):
+            return None
+        if on_delivery is not None and not callable(on_delivery):
             return None
         if partition is None:
             if key is None or self._ignores_keys:
@@ -129,7 +138,7 @@ class Writer:
                 queue = known.queues[partition_of_key(key, known.count)]
             else:
                 return None
-        elif 0 <= partition < known.count:
+        elif type(partition) is int and 0 <= partition < known.count:
             queue = known.queues[partition]
         else:
             return None
@@ -143,6 +152,7 @@ class Writer:
 
     def steps(self, record: ProducerRecord, on_delivery: OnDelivery | None) -> Steps:
         """Send a record, waiting for what it takes."""
+        check_callback(on_delivery)
         queue: PartitionQueue | None = None
         interceptors = self._interceptors
         if interceptors.sees_sends:
@@ -180,12 +190,7 @@ class Writer:
     def _known(
         self, topic: str, partition: int | None, timestamp_ms: int | None
     ) -> Generator[Wanted, None, TopicQueues]:
-        if not isinstance(topic, str):
-            raise TypeError(f"a topic is named by a str, not {topic!r}")
-        if partition is not None and partition < 0:
-            raise ValueError(f"a partition is a number from 0 on, not {partition!r}")
-        if timestamp_ms is not None and timestamp_ms < 0:
-            raise ValueError(f"a timestamp is not negative, as {timestamp_ms} is")
+        check_record(topic, partition, timestamp_ms)
         while True:
             known = self.topics.get(topic)
             if known is not None and known.count and (partition is None or partition < known.count):

@@ -21,10 +21,12 @@ from ottla.client.aio.user_code import call_user
 from ottla.client.aio.watching import Watchdog
 from ottla.client.arguments import (
     Partition,
+    is_number,
     offsets_of,
     partition_of,
     partitions_of,
     pattern_of,
+    position_of,
     topic_names,
 )
 from ottla.client.consumer_metrics import ConsumerMetrics
@@ -257,9 +259,7 @@ class Consumer:
         """Go on at this offset in the next `poll`."""
         with self._use():
             wanted = partition_of(partition)
-            to = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
-            if to.offset < 0:
-                raise ValueError(f"an offset cannot be negative: {to.offset}")
+            to = position_of(wanted, offset)
             self._subscriptions.state(wanted)
             self._subscriptions.delivery.drop(wanted)
             self._polling.seek(wanted, to)
@@ -294,6 +294,8 @@ class Consumer:
         with self._use():
             wanted = {partition_of(partition): at for partition, at in timestamps.items()}
             for partition, at in wanted.items():
+                if not is_number(at):
+                    raise TypeError(f"the time of {partition} is an int of ms, not {at!r}")
                 if at < 0:
                     raise ValueError(f"the time of {partition} is negative: {at}")
             found = await self._offsets.find(wanted, self._limit_ms(timeout))

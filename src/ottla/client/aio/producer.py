@@ -11,10 +11,11 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from ottla.client.aio import closing
-from ottla.client.aio.coordinator_requests import Offsets, read_offsets
+from ottla.client.aio.coordinator_requests import Offsets
 from ottla.client.aio.network import Network
 from ottla.client.aio.sender import Sender
 from ottla.client.aio.transactor import Transactor
+from ottla.client.arguments import positions_of, sequence_of
 from ottla.client.delivery import RecordFuture, SentRecords
 from ottla.client.model import (
     ConsumerGroupMetadata,
@@ -182,8 +183,8 @@ class Producer:
         sent: SentRecords = await self._follow(
             self.writer.steps_many(
                 topic,
-                values if isinstance(values, Sequence) else list(values),
-                keys if keys is None or isinstance(keys, Sequence) else list(keys),
+                sequence_of(values, "values"),
+                None if keys is None else sequence_of(keys, "keys"),
                 partition,
                 headers,
                 timestamp_ms,
@@ -318,9 +319,11 @@ class Producer:
         """Commit a consumer group's positions with the transaction."""
         method = "send_offsets_to_transaction"
         self._transactional(method).check_open(method)
-        positions = read_offsets(offsets)
+        positions = positions_of(offsets)
         if isinstance(group, str):
             group = ConsumerGroupMetadata(group)
+        if not isinstance(group, ConsumerGroupMetadata):
+            raise TypeError(f"a group is named by group_metadata() or its id, not {group!r}")
         if not positions:
             return
         assert self._transactor is not None

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, Self
@@ -19,6 +19,7 @@ from typing import Any, Final, Self
 from ottla.client.aio.coordinator_requests import Offsets
 from ottla.client.aio.producer import HANDOVER_BYTES
 from ottla.client.aio.producer import Producer as AsyncProducer
+from ottla.client.arguments import sequence_of
 from ottla.client.blocking.loop_thread import FORKED, LoopThread
 from ottla.client.delivery import RecordFuture, SentRecords
 from ottla.client.model import ConsumerGroupMetadata, PartitionInfo, ProducerRecord
@@ -104,8 +105,8 @@ class Producer:
         sent: SentRecords = self._follow(
             self._writer.steps_many(
                 topic,
-                values if isinstance(values, Sequence) else list(values),
-                keys if keys is None or isinstance(keys, Sequence) else list(keys),
+                sequence_of(values, "values"),
+                None if keys is None else sequence_of(keys, "keys"),
                 partition,
                 headers,
                 timestamp_ms,
