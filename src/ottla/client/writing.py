@@ -120,29 +120,26 @@ class Writer:
         """Send a record of bytes if nothing has to be waited for; None: take the `steps`."""
         try:
             known = self.topics.get(topic)
-        except TypeError:
-            return None
-        if known is None or not self.is_plain:
-            return None
-        # What is no int, or negative, takes the steps, which find the words for it.
-        if timestamp_ms is not None and (type(timestamp_ms) is not int or timestamp_ms < 0):
-            return None
-        if on_delivery is not None and not callable(on_delivery):
-            return None
-        if partition is None:
-            if key is None or self._ignores_keys:
-                queue = known.sticky_queue
-                if queue is None:
+            if known is None or not self.is_plain:
+                return None
+            if timestamp_ms is not None and (type(timestamp_ms) is not int or timestamp_ms < 0):
+                return None
+            if on_delivery is not None and not callable(on_delivery):
+                return None
+            if partition is None:
+                if key is None or self._ignores_keys:
+                    queue = known.sticky_queue
+                    if queue is None:
+                        return None
+                elif type(key) is bytes:
+                    queue = known.queues[partition_of_key(key, known.count)]
+                else:
                     return None
-            elif type(key) is bytes:
-                queue = known.queues[partition_of_key(key, known.count)]
+            # True and False are numbers to Python; to compare with both is quicker than to ask for the type.
+            elif 0 <= partition < known.count and partition is not True and partition is not False:
+                queue = known.queues[partition]
             else:
                 return None
-        elif type(partition) is int and 0 <= partition < known.count:
-            queue = known.queues[partition]
-        else:
-            return None
-        try:
             return self._accumulator.append_unlocked(
                 queue, timestamp_ms, key, value, headers or (), on_delivery
             )

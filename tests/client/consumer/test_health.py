@@ -192,7 +192,7 @@ def test_the_watchdog_can_be_turned_off(caplog: pytest.LogCaptureFixture) -> Non
 def test_a_consumer_that_has_never_reached_a_broker_is_not_well() -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
-        servers = "127.0.0.1:{}".format(nobody.getsockname()[1])
+        servers = f"127.0.0.1:{nobody.getsockname()[1]}"
         with ottla.Consumer(bootstrap_servers=servers) as consumer:
             consumer.assign([("t", 0)])
             deadline = time.monotonic() + 10
