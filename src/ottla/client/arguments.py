@@ -66,8 +66,9 @@ def partition_of(partition: Partition) -> TopicPartition:
 
 def partitions_of(partitions: Iterable[Partition]) -> list[TopicPartition]:
     """The partitions that are meant."""
-    is_one = isinstance(partitions, tuple) and len(partitions) == 2 and is_number(partitions[1])
-    if is_one or isinstance(partitions, str) or not isinstance(partitions, Iterable):
+    given: Any = partitions
+    is_one = isinstance(given, tuple) and len(given) == 2 and is_number(given[1])
+    if is_one or isinstance(given, str) or not isinstance(given, Iterable):
         raise TypeError(f"{partitions!r} is no list of partitions: write [(topic, number), ...]")
     return [partition_of(partition) for partition in partitions]
 

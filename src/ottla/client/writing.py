@@ -115,7 +115,7 @@ class Writer:
         partition: int | None,
         headers: Headers | None,
         timestamp_ms: int | None,
-        on_delivery: OnDelivery | None,
+        on_delivery: Any,
     ) -> RecordFuture | None:
         """Send a record of bytes if nothing has to be waited for; None: take the `steps`."""
         try:

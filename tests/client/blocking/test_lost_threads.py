@@ -48,7 +48,7 @@ def test_producer_without_its_thread_refuses_records(
         producer.flush,
     ]
     for call in calls:
-        with pytest.raises(IllegalStateError, match="lost its thread.*close it"):
+        with pytest.raises(IllegalStateError, match=r"lost its thread.*close it"):
             call()
     producer.close()
 

@@ -236,7 +236,10 @@ class Consumer:
         return next(delivery.iterator)
 
     def wakeup(self) -> None:
-        """Have the `poll` that waits, or the next one, raise WakeupError; on any thread."""
+        """Have the call that waits raise WakeupError, or the next one that could wait; on any thread.
+
+        That is `poll` and iteration, `position`, `commit`, `committed`, and what asks for offsets and topics.
+        """
         self._loop.call_soon_threadsafe(self._polling.wakeup)
 
     # Positions
@@ -291,7 +294,7 @@ class Consumer:
         self, timestamps: Mapping[Partition, int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first offset of each partition whose record is not older than the time in milliseconds."""
-        with self._use():
+        with self._use(), self._polling.waiting():
             wanted = {partition_of(partition): at for partition, at in timestamps.items()}
             for partition, at in wanted.items():
                 if not is_number(at):
@@ -328,7 +331,7 @@ class Consumer:
     async def _ends(
         self, partitions: Iterable[Partition] | None, timestamp: int, timeout: float | None
     ) -> dict[TopicPartition, int]:
-        with self._use():
+        with self._use(), self._polling.waiting():
             wanted = dict.fromkeys(self._chosen(partitions), timestamp)
             return await self._polling.end_offsets(wanted, self._limit_ms(timeout))
 
@@ -341,7 +344,9 @@ class Consumer:
     ) -> None:
         """Commit these offsets, or behind everything that `poll` has returned; waits until it is done."""
         with self._use():
-            await self._group.commit(offsets_of(offsets), self._limit_ms(timeout))
+            await self._group.commit(
+                offsets_of(offsets), self._limit_ms(timeout), self._polling.waiting
+            )
 
     async def commit_async(
         self,
@@ -356,7 +361,7 @@ class Consumer:
         self, partitions: Iterable[Partition] | None = None, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed for these partitions (for the assigned ones)."""
-        with self._use():
+        with self._use(), self._polling.waiting():
             return await self._group.committed(self._chosen(partitions), self._limit_ms(timeout))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
@@ -373,13 +378,13 @@ class Consumer:
 
     async def partitions_for(self, topic: str, timeout: float | None = None) -> list[PartitionInfo]:
         """The partitions of a topic."""
-        with self._use():
+        with self._use(), self._polling.waiting():
             await self._network.topic(topic, self._limit_ms(timeout))
             return self._network.cluster.partitions_for(topic)
 
     async def list_topics(self, timeout: float | None = None) -> dict[str, list[PartitionInfo]]:
         """All topics with their partitions, as far as this client may see them."""
-        with self._use():
+        with self._use(), self._polling.waiting():
             return await list_topics(self._network, self._limit_ms(timeout))
 
     # How it is, and its end
