@@ -341,17 +341,44 @@ def build_from(
     flags: BatchFlag = BatchFlag.NONE,
 ) -> bytes:
     """A batch to produce, of the records that were appended to the builder."""
-    count = builder.record_count
-    if not count:
+    return build_around(
+        builder.section(),
+        builder.record_count,
+        builder.base_timestamp,
+        builder.max_timestamp,
+        codec=codec,
+        level=level,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        flags=flags,
+    )
+
+
+def build_around(
+    section: Buffer,
+    record_count: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    *,
+    codec: Codec = Codec.NONE,
+    level: int | None = None,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    flags: BatchFlag = BatchFlag.NONE,
+) -> bytes:
+    """A batch to produce, of a records section with offsets from 0 on that is not compressed yet."""
+    if not record_count:
         raise ValueError("a batch to produce needs a record")
-    section = builder.section()
     if codec is not Codec.NONE:
         section = compress(codec, section, level)
+    attributes = int(codec) | int(flags)
     # A BatchHeader would cost more than the rest of this function.
     head = _HEADER.pack(
-        *(0, _length_of(section), NO_LEADER_EPOCH, MAGIC, 0, int(codec) | int(flags), count - 1),
-        *(builder.base_timestamp, builder.max_timestamp),
-        *(producer_id, producer_epoch, base_sequence, count),
+        *(0, _length_of(section), NO_LEADER_EPOCH, MAGIC, 0, attributes, record_count - 1),
+        *(base_timestamp, max_timestamp),
+        *(producer_id, producer_epoch, base_sequence, record_count),
     )
     return _seal(bytearray(head), section)
 

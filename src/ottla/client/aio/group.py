@@ -11,6 +11,7 @@ from ottla.client.aio.commits import OnCommit
 from ottla.client.aio.waking import Waiting
 from ottla.client.model import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.state.group_offsets import Offsets
+from ottla.errors import KafkaError
 from ottla.model import TopicPartition
 
 Wake = Callable[[], None]
@@ -20,7 +21,8 @@ Wake = Callable[[], None]
 class RebalanceListener:
     """What a program wants to know about its partitions: override what you need.
 
-    Methods may be coroutine functions. Any other object will do as well; methods that it lacks are not called.
+    Methods may be coroutine functions. Any other object will do as well; methods that it lacks are not called, but one
+    without `on_partitions_lost` has `on_partitions_revoked` called in its place.
     """
 
     def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None:
@@ -32,7 +34,10 @@ class RebalanceListener:
         """These partitions are new; what the member kept is not named."""
 
     def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None:
-        """These partitions belong to others already; unless you say otherwise, they count as revoked."""
+        """These partitions belong to others already, so that a commit for them fails.
+
+        Unless you override this, it calls `on_partitions_revoked`: do so if that commits.
+        """
         return self.on_partitions_revoked(partitions)
 
 
@@ -57,6 +62,11 @@ class GroupMember(Protocol):
     @abstractmethod
     def last_heartbeat_ms(self) -> float | None:
         """When the coordinator last answered a heartbeat, by the loop's clock; None if it never did."""
+
+    @property
+    @abstractmethod
+    def fencing(self) -> KafkaError | None:
+        """Why the group takes this member for good no more: another has its group.instance.id."""
 
     @abstractmethod
     async def poll(self) -> None:
@@ -110,5 +120,12 @@ class GroupMember(Protocol):
         """Give the partitions up and leave the group; call it before the subscription is cleared."""
 
     @abstractmethod
-    async def close(self, timeout_ms: float) -> None:
-        """Commit automatically if that is on, give the partitions up, leave the group."""
+    def stop_auto_commit(self) -> None:
+        """Commit nothing without being asked any more: what was read last may not have been worked on."""
+
+    @abstractmethod
+    async def close(self, timeout_ms: float, patience_ms: float | None = None) -> None:
+        """Commit automatically if that is on, give the partitions up, leave the group.
+
+        A coordinator that cannot be reached is looked for as long as `patience_ms`, or the whole time.
+        """

@@ -7,10 +7,10 @@ import logging
 import random
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from ottla.client.aio import closing
+from ottla.client.aio import ending
+from ottla.client.aio.closing import ClosedByBlock, close_user_code
 from ottla.client.aio.coordinator_requests import Offsets
 from ottla.client.aio.network import Network
 from ottla.client.aio.sender import Sender
@@ -55,7 +55,7 @@ HANDOVER_BYTES: Final = 256 * 1024
 """How much may be ready to go before those who send give way to the sender."""
 
 
-class Producer:
+class Producer(ClosedByBlock):
     """Sends records to a Kafka cluster; made on a running loop.
 
     async with ottla.aio.Producer(bootstrap_servers="127.0.0.1:9092") as producer:
@@ -347,15 +347,15 @@ class Producer:
         except FatalError:
             raise
         except BaseException as error:
-            await self.abort_after(error)
+            await self._abort_after(error)
             raise
         try:
             await self.commit_transaction()
         except AbortableError as error:
-            await self.abort_after(error)
+            await self._abort_after(error)
             raise
 
-    async def abort_after(self, first: BaseException) -> None:
+    async def _abort_after(self, first: BaseException) -> None:
         """Abort after an error that is more interesting than one of the abort, unless that is fatal."""
         try:
             await self.abort_transaction()
@@ -431,21 +431,21 @@ class Producer:
             return
         self._is_closed = True
         self.accumulator.close(self._closed)
-        limit = closing.limit_seconds(self.config) if timeout is None else timeout
+        limit = ending.limit_seconds(self.config) if timeout is None else timeout
         try:
             async with asyncio.timeout(limit):
-                await closing.send_rest(self.sender)
+                await ending.send_rest(self.sender)
                 if self._transactions is not None and self._transactor is not None:
-                    await closing.abort_open(self._transactions, self._transactor, self.config)
+                    await ending.abort_open(self._transactions, self._transactor, self.config)
         except TimeoutError:
             log.warning("%s was closed before everything was sent", self.config.client_id)
         finally:
             await self._release()
 
     async def _release(self) -> None:
-        closing.tell_lost(self.accumulator, self.config)
+        ending.tell_lost(self.accumulator, self.config)
         if self._transactions is not None and self._transactor is not None:
-            closing.tell_unended(self._transactions, self._transactor, self.config)
+            ending.tell_unended(self._transactions, self._transactor, self.config)
         error = exception_for(
             ErrorCode.NETWORK_EXCEPTION, "The producer was closed before the record was sent."
         )
@@ -454,18 +454,7 @@ class Producer:
             await self._transactor.close()
         await self._network.close()
         self._interceptors.close()
-        closing.close_user_code((*self._serializers, self._partitioner))
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
+        close_user_code((*self._serializers, self._partitioner))
 
     def __repr__(self) -> str:
         return f"<ottla.aio.Producer {self.config.client_id}>"

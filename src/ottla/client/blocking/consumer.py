@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from ottla.client.aio.consumer import CLOSE_TIMEOUT_SECONDS
 from ottla.client.aio.consumer import Consumer as AsyncConsumer
 from ottla.client.aio.user_code import no_user_code
 from ottla.client.blocking.calls import calling, waiting
-from ottla.client.blocking.loop_thread import LoopThread
+from ottla.client.blocking.face import BlockingFace
 from ottla.client.model import ConsumerRecord, ConsumerRecords
 from ottla.client.state.delivery import Delivery
 from ottla.config.client import read_client_config
@@ -36,6 +34,10 @@ class _OnLoop(AsyncConsumer):
         """The program did not get what `poll` returned: the next poll returns it again."""
         self._subscriptions.delivery = Delivery(records)
 
+    def stop_auto_commit(self) -> None:
+        """Commit nothing without being asked any more; on any thread."""
+        self._group.stop_auto_commit()
+
     async def abandon(self) -> None:
         """End for a program that ends, or lost its consumer, without `close`: leave the group, call no user code.
 
@@ -47,7 +49,7 @@ class _OnLoop(AsyncConsumer):
         await self.close(ABANDON_SECONDS)
 
 
-class Consumer:
+class Consumer(BlockingFace[_OnLoop]):
     """Reads records: of topics that it shares with its group, or of partitions of its own choice.
 
         with ottla.Consumer({"bootstrap.servers": "localhost:9092", "group.id": "kitchen"}) as consumer:
@@ -62,17 +64,9 @@ class Consumer:
 
     def __init__(self, config: Mapping[str, object] | None = None, /, **options: Any) -> None:
         settings = read_client_config(ConsumerConfig, config, options)
-        self._thread = LoopThread(f"consumer {settings.client_id}")
-
-        async def make() -> _OnLoop:
-            return _OnLoop(settings)
-
-        try:
-            self._client = self._thread.run(make())
-        except BaseException:
-            self._thread.close()
-            raise
-        self._thread.on_abandon(self._client.abandon)
+        super().__init__(
+            f"consumer {settings.client_id}", lambda: _OnLoop(settings), _OnLoop.abandon
+        )
 
     # What is read
     subscribe = waiting(AsyncConsumer.subscribe)
@@ -137,10 +131,11 @@ class Consumer:
         """
         self._thread.call_soon(self._client.wakeup)
 
-    def close(self, timeout: float = CLOSE_TIMEOUT_SECONDS) -> None:
+    def close(self, timeout: float | None = None) -> None:
         """Commit (with auto commit), leave the group, close the connections; within so many seconds.
 
-        A second close does nothing.
+        Without a timeout it takes at most 30 seconds and default.api.timeout.ms, and looks 3 seconds for a coordinator
+        that cannot be reached. A second close does nothing.
         """
         if self._thread.refusal is not None:
             return
@@ -152,14 +147,8 @@ class Consumer:
                 self._client.delivery.clear()
                 self._thread.close()
 
-    def __enter__(self) -> Self:
-        self._thread.check()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
+        if raised[0] is not None:
+            # What was read last may not have been worked on.
+            self._client.stop_auto_commit()
         self.close()

@@ -16,7 +16,7 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from contextvars import Context
 from queue import Empty, SimpleQueue
@@ -81,9 +81,9 @@ class _Call(Generic[T]):
         context.run(user_code.runner.set, self._run_user_code)
         context.run(single_user.caller.set, self._caller)
         self._task = self._loop.create_task(self._coroutine, context=context)
-        self._task.add_done_callback(self._finish)
         self._running.calls.add(self._task)
         self._task.add_done_callback(self._running.calls.discard)
+        self._task.add_done_callback(self._finish)
 
     def _finish(self, task: asyncio.Task[T]) -> None:
         if self._is_over:
@@ -189,7 +189,7 @@ class _Running:
         self.is_exiting = False
         self.refusal: str | None = None  # why calls are refused
         self.abandon: Abandon | None = None
-        self.calls: set[asyncio.Task[Any]] = set()
+        self.calls: set[asyncio.Task[Any]] = set()  # on the loop, what threads wait for
         self.death: str | None = None  # why the thread has ended by itself
         self.on_death: Callable[[str], object] | None = None
         self._is_stopping = False
@@ -253,15 +253,23 @@ class _Running:
         try:
             if abandon is not None:
                 async with asyncio.timeout(EXIT_SECONDS):
+                    if self.is_exiting:
+                        # Only daemon threads wait now, and they will see no result: their calls must not be in the way.
+                        await _cancelled(self.calls)
                     await abandon()
         except Exception as error:
             logger.warning("%s did not close cleanly: %r", self.name, error)
-        others = asyncio.all_tasks() - {self._stopping}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        await _cancelled(asyncio.all_tasks() - {self._stopping})
         await self.loop.shutdown_asyncgens()
         self.loop.stop()
+
+
+async def _cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Ends tasks, and waits until they have."""
+    ending = list(tasks)
+    for task in ending:
+        task.cancel()
+    await asyncio.gather(*ending, return_exceptions=True)
 
 
 class LoopThread:
@@ -289,6 +297,8 @@ class LoopThread:
     def check(self) -> None:
         """Raises where calls are refused."""
         if self._running.refusal is not None:
+            if self._running.is_exiting:
+                _let_program_end()
             raise IllegalStateError(self._running.refusal)
 
     def on_abandon(self, abandon: Abandon) -> None:
@@ -317,7 +327,8 @@ class LoopThread:
         running = self._running
         if running.refusal is not None or threading.get_ident() == running.thread.ident:
             coroutine.close()
-            raise IllegalStateError(running.refusal or self._own_thread())
+            self.check()
+            raise IllegalStateError(self._own_thread())
         call = _Call(running, coroutine, unclaimed)
         try:
             running.loop.call_soon_threadsafe(call.start)
@@ -387,6 +398,14 @@ def _register_exit() -> None:
     if not _is_registered:
         _is_registered = True
         atexit.register(_close_all)
+
+
+def _let_program_end() -> None:
+    """Holds daemon threads up while the program ends: an error would be their last words, on stderr."""
+    thread = threading.current_thread()
+    # Not those that have to close other clients; and not for ever, for something may wait for this thread.
+    if thread.daemon and all(thread is not running.thread for running in list(_open.values())):
+        time.sleep(EXIT_SECONDS)
 
 
 def _close_all() -> None:
