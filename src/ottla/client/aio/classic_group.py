@@ -6,16 +6,18 @@ import asyncio
 import logging
 import random
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 
 from ottla.client.aio.commits import CommitInterceptors, Commits, OnCommit
 from ottla.client.aio.coordinator import CoordinatorLink
 from ottla.client.aio.group import GroupMember, Wake
 from ottla.client.aio.heartbeating import HeartbeatTask
-from ottla.client.aio.joining import AttemptFailedError, JoinAttempt
+from ottla.client.aio.joining import AttemptFailedError, JoinAttempt, log_failure
 from ottla.client.aio.listening import ListenerCalls
 from ottla.client.aio.network import Network
 from ottla.client.aio.topic_watch import TopicWatch
 from ottla.client.aio.user_code import call_user
+from ottla.client.aio.waking import Waiting
 from ottla.client.group_metrics import GroupMetrics
 from ottla.client.metrics import Metrics
 from ottla.client.model import ConsumerGroupMetadata, OffsetAndMetadata
@@ -257,7 +259,7 @@ class ClassicMember(GroupMember):
         self._listener.raise_first()
 
     def _try_again(self, step: Next, error: KafkaError) -> None:
-        log.info("group %s: joining failed: %s", self._group_id, error)
+        log_failure(self._group_id, error)
         self._metrics.rebalance_failed()
         self._membership.attempt_failed(error.name)
         if step is Next.TELL:
@@ -388,10 +390,15 @@ class ClassicMember(GroupMember):
 
     # Offsets
 
-    async def commit(self, offsets: Offsets | None = None, timeout_ms: float | None = None) -> None:
+    async def commit(
+        self,
+        offsets: Offsets | None = None,
+        timeout_ms: float | None = None,
+        waiting: Waiting = nullcontext,
+    ) -> None:
         """Commit these offsets, or all that was consumed; retries until `default.api.timeout.ms`."""
         chosen = self._subscriptions.all_consumed() if offsets is None else dict(offsets)
-        await self._commits.commit(chosen, self._deadline_ms(timeout_ms))
+        await self._commits.commit(chosen, self._deadline_ms(timeout_ms), waiting)
 
     async def commit_async(
         self, offsets: Offsets | None = None, on_commit: OnCommit | None = None
