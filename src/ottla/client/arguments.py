@@ -80,13 +80,10 @@ def position_of(partition: Partition, to: int | OffsetAndMetadata) -> OffsetAndM
     """The offset of a partition that is meant, with its metadata."""
     if isinstance(to, OffsetAndMetadata):
         return to
-    if not is_number(to):
-        raise TypeError(
-            f"the offset of {partition} is an int or an OffsetAndMetadata of one, not {to!r}"
-        )
-    if to < 0:
-        raise ValueError(f"the offset of {partition} is negative: {to}")
-    return OffsetAndMetadata(to)
+    try:
+        return OffsetAndMetadata(to)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{partition}: {error}") from None
 
 
 def positions_of(
