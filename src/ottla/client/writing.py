@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Sequence
 from time import time_ns
 from typing import Any, NamedTuple, TypeAlias
 
+from ottla.client.arguments import check_callback, check_record
 from ottla.client.delivery import RecordFuture, SentRecords, size_of
 from ottla.client.interceptors import ProducerInterceptors, nowhere
 from ottla.client.model import Headers, ProducerRecord, RecordMetadata
@@ -114,26 +115,31 @@ class Writer:
         partition: int | None,
         headers: Headers | None,
         timestamp_ms: int | None,
-        on_delivery: OnDelivery | None,
+        on_delivery: Any,
     ) -> RecordFuture | None:
         """Send a record of bytes if nothing has to be waited for; None: take the `steps`."""
-        known = self.topics.get(topic)
-        if known is None or not self.is_plain or (timestamp_ms is not None and timestamp_ms < 0):
-            return None
-        if partition is None:
-            if key is None or self._ignores_keys:
-                queue = known.sticky_queue
-                if queue is None:
+        try:
+            known = self.topics.get(topic)
+            if known is None or not self.is_plain:
+                return None
+            if timestamp_ms is not None and (type(timestamp_ms) is not int or timestamp_ms < 0):
+                return None
+            if on_delivery is not None and not callable(on_delivery):
+                return None
+            if partition is None:
+                if key is None or self._ignores_keys:
+                    queue = known.sticky_queue
+                    if queue is None:
+                        return None
+                elif type(key) is bytes:
+                    queue = known.queues[partition_of_key(key, known.count)]
+                else:
                     return None
-            elif type(key) is bytes:
-                queue = known.queues[partition_of_key(key, known.count)]
+            # True and False are numbers to Python; to compare with both is quicker than to ask for the type.
+            elif 0 <= partition < known.count and partition is not True and partition is not False:
+                queue = known.queues[partition]
             else:
                 return None
-        elif 0 <= partition < known.count:
-            queue = known.queues[partition]
-        else:
-            return None
-        try:
             return self._accumulator.append_unlocked(
                 queue, timestamp_ms, key, value, headers or (), on_delivery
             )
@@ -143,6 +149,7 @@ class Writer:
 
     def steps(self, record: ProducerRecord, on_delivery: OnDelivery | None) -> Steps:
         """Send a record, waiting for what it takes."""
+        check_callback(on_delivery)
         queue: PartitionQueue | None = None
         interceptors = self._interceptors
         if interceptors.sees_sends:
@@ -180,12 +187,7 @@ class Writer:
     def _known(
         self, topic: str, partition: int | None, timestamp_ms: int | None
     ) -> Generator[Wanted, None, TopicQueues]:
-        if not isinstance(topic, str):
-            raise TypeError(f"a topic is named by a str, not {topic!r}")
-        if partition is not None and partition < 0:
-            raise ValueError(f"a partition is a number from 0 on, not {partition!r}")
-        if timestamp_ms is not None and timestamp_ms < 0:
-            raise ValueError(f"a timestamp is not negative, as {timestamp_ms} is")
+        check_record(topic, partition, timestamp_ms)
         while True:
             known = self.topics.get(topic)
             if known is not None and known.count and (partition is None or partition < known.count):

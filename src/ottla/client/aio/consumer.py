@@ -27,6 +27,7 @@ from ottla.client.arguments import (
     partition_of,
     partitions_of,
     pattern_of,
+    position_of,
     seconds_of,
     times_of,
     topic_names,
@@ -241,7 +242,10 @@ class Consumer(ClosedByBlock):
         return next(delivery.iterator)
 
     def wakeup(self) -> None:
-        """Have the `poll` that waits, or the next one, raise WakeupError; on any thread."""
+        """Have the call that waits raise WakeupError, or the next one that could wait; on any thread.
+
+        That is `poll` and iteration, `position`, `commit`, `committed`, and what asks for offsets and topics.
+        """
         self._loop.call_soon_threadsafe(self._polling.wakeup)
 
     # Positions
@@ -264,9 +268,7 @@ class Consumer(ClosedByBlock):
         """Go on at this offset in the next `poll`."""
         with self._use():
             wanted = partition_of(partition)
-            to = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
-            if to.offset < 0:
-                raise ValueError(f"an offset cannot be negative: {to.offset}")
+            to = position_of(wanted, offset)
             self._subscriptions.state(wanted)
             self._subscriptions.delivery.drop(wanted)
             self._polling.seek(wanted, to)
@@ -299,7 +301,7 @@ class Consumer(ClosedByBlock):
         self, timestamps: Mapping[PartitionKey, int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first offset of each partition whose record is not older than the time in milliseconds."""
-        with self._use():
+        with self._use(), self._polling.waiting():
             wanted = times_of(timestamps)
             found = await self._offsets.find(wanted, self._limit_ms(timeout))
             return {
@@ -331,7 +333,7 @@ class Consumer(ClosedByBlock):
     async def _ends(
         self, partitions: Iterable[Partition] | None, timestamp: int, timeout: float | None
     ) -> dict[TopicPartition, int]:
-        with self._use():
+        with self._use(), self._polling.waiting():
             wanted = dict.fromkeys(self._chosen(partitions), timestamp)
             return await self._polling.end_offsets(wanted, self._limit_ms(timeout))
 
@@ -344,7 +346,9 @@ class Consumer(ClosedByBlock):
     ) -> None:
         """Commit these offsets, or behind everything that `poll` has returned; waits until it is done."""
         with self._use():
-            await self._group.commit(offsets_of(offsets), self._limit_ms(timeout))
+            await self._group.commit(
+                offsets_of(offsets), self._limit_ms(timeout), self._polling.waiting
+            )
 
     async def commit_async(
         self,
@@ -359,7 +363,7 @@ class Consumer(ClosedByBlock):
         self, partitions: Iterable[Partition] | None = None, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed for these partitions (for the assigned ones)."""
-        with self._use():
+        with self._use(), self._polling.waiting():
             return await self._group.committed(self._chosen(partitions), self._limit_ms(timeout))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
@@ -376,13 +380,13 @@ class Consumer(ClosedByBlock):
 
     async def partitions_for(self, topic: str, timeout: float | None = None) -> list[PartitionInfo]:
         """The partitions of a topic."""
-        with self._use():
+        with self._use(), self._polling.waiting():
             await self._network.topic(topic, self._limit_ms(timeout))
             return self._network.cluster.partitions_for(topic)
 
     async def list_topics(self, timeout: float | None = None) -> dict[str, list[PartitionInfo]]:
         """All topics with their partitions, as far as this client may see them."""
-        with self._use():
+        with self._use(), self._polling.waiting():
             return await list_topics(self._network, self._limit_ms(timeout))
 
     # How it is, and its end

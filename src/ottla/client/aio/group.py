@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import nullcontext
 from typing import Any, Protocol, TypeAlias
 
 from ottla.client.aio.commits import OnCommit
+from ottla.client.aio.waking import Waiting
 from ottla.client.model import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.state.group_offsets import Offsets
 from ottla.errors import KafkaError
@@ -108,8 +110,16 @@ class GroupMember(Protocol):
         """Topics or a pattern were subscribed: want their metadata, and see what matches."""
 
     @abstractmethod
-    async def commit(self, offsets: Offsets | None = None, timeout_ms: float | None = None) -> None:
-        """Commit these offsets, or all that was consumed; retries until `default.api.timeout.ms`."""
+    async def commit(
+        self,
+        offsets: Offsets | None = None,
+        timeout_ms: float | None = None,
+        waiting: Waiting = nullcontext,
+    ) -> None:
+        """Commit these offsets, or all that was consumed; retries until `default.api.timeout.ms`.
+
+        A wakeup may end what is `waiting`.
+        """
 
     @abstractmethod
     async def commit_async(

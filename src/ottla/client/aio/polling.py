@@ -11,6 +11,7 @@ from ottla.client.aio.group import GroupMember
 from ottla.client.aio.network import Network
 from ottla.client.aio.offsets import Offsets
 from ottla.client.aio.user_code import call_user
+from ottla.client.aio.waking import Wakeups
 from ottla.client.consumer_metrics import ConsumerMetrics
 from ottla.client.interceptors import ConsumerInterceptors
 from ottla.client.model import EMPTY_RECORDS, ConsumerRecords, OffsetAndMetadata
@@ -23,7 +24,6 @@ from ottla.errors import (
     NoOffsetError,
     OttlaError,
     TimedOutError,
-    WakeupError,
     exception_for,
 )
 from ottla.model import TopicPartition
@@ -52,7 +52,8 @@ class Polling:
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
-        self._is_woken_up = False
+        self._wakeups = Wakeups()
+        self.waiting = self._wakeups.waiting
         self._initializing: asyncio.Task[None] | None = None
         self._error: OttlaError | None = None
         self._assignment_id = -1
@@ -67,7 +68,7 @@ class Polling:
 
     def wakeup(self) -> None:
         """The call that waits, or the next one, raises WakeupError."""
-        self._is_woken_up = True
+        self._wakeups.request()
         self._changed.set()
 
     async def poll(self, timeout_seconds: float) -> ConsumerRecords:
@@ -80,7 +81,7 @@ class Polling:
             await asyncio.sleep(0)
             while True:
                 self._changed.clear()
-                self._raise_if_woken()
+                self._wakeups.check()
                 await self.group.poll()
                 self.update_positions()
                 collected = await self.fetcher.collect(self._config.max_poll_records)
@@ -124,7 +125,7 @@ class Polling:
         deadline = self._loop.time() + timeout_ms / 1000
         while not is_done():
             self._changed.clear()
-            self._raise_if_woken()
+            self._wakeups.check()
             self.update_positions()
             if not is_done() and not await self.wait(deadline):
                 raise TimedOutError(message=f"{what} within {round(timeout_ms)} ms.")
@@ -139,11 +140,6 @@ class Polling:
             if self._initializing is None and self._subscriptions.needs_position():
                 self._initialize()
             self.offsets.update_positions()
-
-    def _raise_if_woken(self) -> None:
-        if self._is_woken_up:
-            self._is_woken_up = False
-            raise WakeupError("wakeup() was called")
 
     def _raise_errors(self) -> None:
         error, self._error = self._error, None

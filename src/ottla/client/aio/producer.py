@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, Self, TypeVar
 
 from ottla.client.aio import ending
 from ottla.client.aio.closing import ClosedByBlock, close_user_code
-from ottla.client.aio.coordinator_requests import Offsets, read_offsets
+from ottla.client.aio.coordinator_requests import Offsets
 from ottla.client.aio.network import Network
 from ottla.client.aio.sender import Sender
 from ottla.client.aio.single_user import check_loop
 from ottla.client.aio.transactor import Transactor
-from ottla.client.arguments import seconds_of
+from ottla.client.arguments import positions_of, seconds_of, sequence_of
 from ottla.client.delivery import RecordFuture, SentRecords
 from ottla.client.model import (
     ConsumerGroupMetadata,
@@ -187,8 +187,8 @@ class Producer(ClosedByBlock):
         sent: SentRecords = await self._follow(
             self.writer.steps_many(
                 topic,
-                values if isinstance(values, Sequence) else list(values),
-                keys if keys is None or isinstance(keys, Sequence) else list(keys),
+                sequence_of(values, "values"),
+                None if keys is None else sequence_of(keys, "keys"),
                 partition,
                 headers,
                 timestamp_ms,
@@ -325,9 +325,11 @@ class Producer(ClosedByBlock):
         """Commit a consumer group's positions with the transaction."""
         method = "send_offsets_to_transaction"
         self._transactional(method).check_open(method)
-        positions = read_offsets(offsets)
+        positions = positions_of(offsets)
         if isinstance(group, str):
             group = ConsumerGroupMetadata(group)
+        if not isinstance(group, ConsumerGroupMetadata):
+            raise TypeError(f"a group is named by group_metadata() or its id, not {group!r}")
         if not positions:
             return
         assert self._transactor is not None
@@ -351,15 +353,15 @@ class Producer(ClosedByBlock):
         except FatalError:
             raise
         except BaseException as error:
-            await self.abort_after(error)
+            await self._abort_after(error)
             raise
         try:
             await self.commit_transaction()
         except AbortableError as error:
-            await self.abort_after(error)
+            await self._abort_after(error)
             raise
 
-    async def abort_after(self, first: BaseException) -> None:
+    async def _abort_after(self, first: BaseException) -> None:
         """Abort after an error that is more interesting than one of the abort, unless that is fatal."""
         try:
             await self.abort_transaction()
