@@ -27,23 +27,21 @@ from ottla.client.state.leading import (
     Racks,
     elected_assignor,
     on_assignment_of,
+    read_assignment,
     rebalance_protocol,
     user_data_of,
 )
 from ottla.client.state.membership import Membership, MemberState, Next, leave_request
 from ottla.client.state.subscriptions import SubscriptionState
 from ottla.config.consumer import ConsumerConfig
-from ottla.core.assignors.model import Assignment, Assignor, RebalanceProtocol, Subscription
-from ottla.core.assignors.protocol import decode_assignment, encode_subscription
-from ottla.errors import ErrorCode, FatalError, IllegalStateError, KafkaError, RetriableError
+from ottla.core.assignors.model import Assignor, RebalanceProtocol, Subscription
+from ottla.core.assignors.protocol import encode_subscription
+from ottla.errors import ErrorCode, FatalError, KafkaError, RetriableError
 from ottla.model import TopicPartition
 from ottla.wire.messages.join_group import JoinGroupRequestProtocol
 from ottla.wire.messages.leave_group import LeaveGroupRequest
 
 log = logging.getLogger("ottla.client.group")
-
-# A version number is the least that an assignment consists of.
-_SHORTEST_ASSIGNMENT_BYTES = 2
 
 
 class ClassicMember(GroupMember):
@@ -343,7 +341,7 @@ class ClassicMember(GroupMember):
             *(self._group_id, generation.generation_id, generation.member_id),
             group_instance_id=self._config.group_instance_id,
         )
-        assignment = self._read_assignment(data)
+        assignment = read_assignment(self._group_id, data)
         assigned = sorted(dict.fromkeys(assignment.partitions))
         if not self._subscriptions.matches_subscription(assigned):
             self._membership.request_rejoin(
@@ -368,14 +366,6 @@ class ClassicMember(GroupMember):
         self._commits.restart_auto_commit()
         self._subscriptions.assign_from_group(assigned)
         await self._listener.assigned(added)
-
-    def _read_assignment(self, data: bytes) -> Assignment:
-        if len(data) < _SHORTEST_ASSIGNMENT_BYTES:
-            raise IllegalStateError(
-                f"the leader of group {self._group_id} gave this member no assignment at all: "
-                "its assignor has to answer for every member"
-            )
-        return decode_assignment(data)
 
     def _add_topics(self, assigned: Collection[TopicPartition]) -> None:
         """A leader may know topics of our pattern that we have not seen yet."""
