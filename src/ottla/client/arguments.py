@@ -123,7 +123,7 @@ def pattern_of(topics: Iterable[str] | str | re.Pattern[str]) -> re.Pattern[str]
 
 def seconds_of(timeout: float) -> float:
     """A time limit in seconds, if it is one."""
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+    if not is_number(timeout) and not isinstance(timeout, float):
         raise TypeError(f"a timeout is a number of seconds, not {timeout!r}")
     return timeout
 
@@ -132,7 +132,7 @@ def times_of(timestamps: Mapping[PartitionKey, int]) -> dict[TopicPartition, int
     """Times in milliseconds since 1970 by partition."""
     wanted = {partition_of(partition): at for partition, at in timestamps.items()}
     for partition, at in wanted.items():
-        if isinstance(at, bool) or not isinstance(at, int):
+        if not is_number(at):
             raise TypeError(
                 f"the time of {partition} is a whole number of milliseconds, not {at!r}: "
                 "int(time.time() * 1000) is now"

@@ -471,9 +471,10 @@ class Writer:
         start = 0
         while start < len(many.values):
             queue = fixed or self._sticky_queue(topic, known)
-            added = accumulator.extend(queue, sent, many, start)
-            start += added
-            if added or start == len(many.values):
+            was_open = queue.open is not None
+            start += accumulator.extend(queue, sent, many, start)
+            if was_open:
+                # It is full now, if there is more to send: records without a key may go elsewhere then.
                 continue
             key = None if many.keys is None else many.keys[start]
             size_bytes = record_bound_bytes(key, many.values[start], many.headers)

@@ -98,10 +98,13 @@ class Commits:
     # Commits
 
     async def commit(
-        self, offsets: Offsets, deadline_ms: float, waiting: Waiting = nullcontext
+        self, offsets: Offsets | None, deadline_ms: float, waiting: Waiting = nullcontext
     ) -> None:
-        """Commit and wait; what may pass is tried again until the deadline, or until a wakeup ends `waiting`."""
-        await self._commit(offsets, deadline_ms, deadline_ms, waiting)
+        """Commit (all that was consumed) and wait; tries again until the deadline, or a wakeup ends `waiting`."""
+        await self._commit(self._chosen(offsets), deadline_ms, deadline_ms, waiting)
+
+    def _chosen(self, offsets: Offsets | None) -> Offsets:
+        return self._subscriptions.all_consumed() if offsets is None else dict(offsets)
 
     async def _commit(
         self, offsets: Offsets, deadline_ms: float, found_by_ms: float, waiting: Waiting
@@ -135,8 +138,9 @@ class Commits:
                 raise self._commit_timed_out(offsets, failure) from failure
             attempt += 1
 
-    async def commit_async(self, offsets: Offsets, on_commit: OnCommit | None) -> None:
+    async def commit_async(self, given: Offsets | None, on_commit: OnCommit | None) -> None:
         """Send the commit; `on_commit` is called when it is known what came of it."""
+        offsets = self._chosen(given)
         await self.run_callbacks()
 
         def completed(error: KafkaError | None) -> None:

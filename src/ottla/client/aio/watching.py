@@ -20,6 +20,8 @@ from ottla.model import NO_LEADER, TopicPartition
 log = logging.getLogger("ottla.client")
 
 _LOOKS_PER_TIMEOUT: Final = 4
+# Until then it is a moment's trouble.
+_UNREACHABLE_SECONDS: Final = 1.0
 
 
 class Watchdog:
@@ -57,9 +59,6 @@ class Watchdog:
         failure = self._network.failure
         if failure is not None:
             reasons += (f"the cluster refuses this client: {failure}",)
-        elif self._network.trouble is not None and not self._is_connected():
-            message = self._network.trouble.message
-            reasons += (message[:1].lower() + message[1:],)
         reasons += self._troubles()
         since_heartbeat = self._seconds_since(self._group.last_heartbeat_ms)
         if since_heartbeat is not None and since_heartbeat * 1000 > self._config.session_timeout_ms:
@@ -73,10 +72,6 @@ class Watchdog:
             lag=self._metrics.lags(),
         )
 
-    def _is_connected(self) -> bool:
-        network = self._network
-        return any(network.connection_now(node_id) for node_id in network.cluster.nodes)
-
     def _troubles(self) -> tuple[str, ...]:
         """What is in the way of all partitions, or keeps there from being any."""
         reasons = [
@@ -86,6 +81,14 @@ class Watchdog:
         ]
         if (fencing := self._group.fencing) is not None:
             reasons.append(f"the group has shut this member out: {fencing}")
+        trouble = self._network.trouble
+        if self._network.failure is None and trouble and not self._network.metadata.version:
+            # There has been no answer since the beginning: an address is wrong, say.
+            reasons.append(trouble.message[:1].lower() + trouble.message[1:])
+            return tuple(reasons)
+        silent = self._seconds_since(self._network.metadata.failing_since_ms)
+        if self._network.failure is None and silent is not None and silent >= _UNREACHABLE_SECONDS:
+            reasons.append(f"no broker has answered for {round(silent)} s: {self._network.trouble}")
         return tuple(reasons)
 
     def close(self) -> None:

@@ -31,12 +31,6 @@ Call = Callable[[Any], object]
             r"the time of t-0 is a whole number of milliseconds, not .*: int\(time.time\(\) \* 1000\)",
         ),
         (lambda c: c.offsets_for_times({("t", 0): -5}), ValueError, "the time of t-0 is negative"),
-        (
-            lambda c: c.commit({("t", 0): "5"}),
-            TypeError,
-            "t-0: an offset is a whole number, not '5'",
-        ),
-        (lambda c: c.commit({("t", 0): -1}), ValueError, "t-0: an offset cannot be negative: -1"),
         (lambda c: c.subscribe("^t1("), ValueError, r"'\^t1\(' is no regular expression"),
         (lambda c: c.subscribe(["t"], print), TypeError, "is no listener.*on_partitions_revoked"),
         (lambda c: pickle.dumps(c), TypeError, "Consumer objects cannot be pickled or copied"),
@@ -81,7 +75,7 @@ def test_a_producer_says_what_is_wrong_with_an_argument(
         (
             lambda a: a.alter_consumer_group_offsets("g", {("t", 0): -5}),
             ValueError,
-            "t-0: an offset cannot be negative: -5",
+            "the offset of t-0 is negative: -5",
         ),
         (
             lambda a: a.alter_consumer_group_offsets("g", {("t", "0"): 5}),
