@@ -328,8 +328,6 @@ class Writer:
             known.sticky_queue = queue = known.queues[partition]
             return queue
 
-    # Ready-made batches
-
     def steps_encoded(self, topic: str, partition: int, batch: Buffer) -> Steps:
         """Send a batch that is encoded already, behind what was sent to its partition before."""
         try:
