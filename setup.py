@@ -7,10 +7,12 @@ KERNELS = [
     Extension(
         f"ottla.records.{name}",
         sources=[f"src/ottla/records/{name}.pyx"],
-        depends=["src/ottla/records/_one_record.pxi"],
+        depends=[
+            f"src/ottla/records/{part}.pxi" for part in ("_one_record", "_murmur2", "_arrow_views")
+        ],
         optional=True,
     )
-    for name in ("_kernel", "_client_kernel")
+    for name in ("_kernel", "_client_kernel", "_arrow_kernel")
 ]
 
 

@@ -370,12 +370,15 @@ def test_a_batch_from_a_builder_is_that_of_the_records(
     )
     batch = build_from(builder, codec=codec, flags=flags, **stamps)
     assert batch == expected
-    again = with_producer(batch, producer_id=9, producer_epoch=3, base_sequence=0)
+    again = with_producer(batch, producer_id=9, producer_epoch=3, base_sequence=0, flags=flags)
     header = read_header(again, 0)
     assert crc_matches(again, 0, header)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 3, 0)
     assert read_batch(again, 0) == read_batch(batch, 0)
-    assert with_producer(again, **stamps) == batch == expected
+    assert with_producer(again, **stamps, flags=flags) == batch == expected
+    plain = with_producer(batch, **stamps, flags=BatchFlag.NONE)
+    assert not read_header(plain, 0).is_transactional
+    assert with_producer(plain, **stamps, flags=flags) == batch
 
 
 def test_a_batch_needs_a_record_and_a_stamp_needs_a_whole_batch() -> None:
@@ -386,7 +389,9 @@ def test_a_batch_needs_a_record_and_a_stamp_needs_a_whole_batch() -> None:
     batch = build_from(builder)
     for wrong in (batch[:-1], batch + b"x"):
         with pytest.raises(CorruptRecordsError):
-            with_producer(wrong, producer_id=1, producer_epoch=0, base_sequence=0)
+            with_producer(
+                wrong, producer_id=1, producer_epoch=0, base_sequence=0, flags=BatchFlag.NONE
+            )
 
 
 # Keys

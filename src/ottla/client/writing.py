@@ -14,6 +14,7 @@ from ottla.client.delivery import RecordFuture, SentRecords, size_of
 from ottla.client.interceptors import ProducerInterceptors, nowhere
 from ottla.client.model import Headers, ProducerRecord, RecordMetadata
 from ottla.client.partitioners import DefaultPartitioner, Partitioner, StickyPartitioner
+from ottla.client.ready_made import check_ready_made
 from ottla.client.record_sizes import read_headers, record_bound_bytes
 from ottla.client.serializers import BytesSerializer, Serializer
 from ottla.client.state.accumulator import Accumulator
@@ -26,6 +27,7 @@ from ottla.errors import ErrorCode, KafkaError, SerializationError, exception_fo
 from ottla.model import TopicPartition
 from ottla.records.batch import HEADER_BYTES
 from ottla.records.client_kernel import longest_bytes, partition_of_key, partitions_of_keys
+from ottla.records.record import Buffer
 
 
 class TopicWanted(NamedTuple):
@@ -319,6 +321,24 @@ class Writer:
             partition = sticky.switch_if_due(topic, self._cluster) % known.count
             known.sticky_queue = queue = known.queues[partition]
             return queue
+
+    # Ready-made batches
+
+    def steps_encoded(self, topic: str, partition: int, batch: Buffer) -> Steps:
+        """Send a batch that is encoded already, behind what was sent to its partition before."""
+        try:
+            check_ready_made(batch, self._accumulator.settings)
+            known = yield from self._known(topic, partition, None)
+            queue = known.queues[partition]
+            reservation = yield from self._memory(queue, len(batch))
+            future = self._accumulator.append_encoded(
+                queue, bytes(batch), reservation, self._now_ms()
+            )
+            self._wake_sender()
+            return future
+        except Exception as error:
+            self._on_refused(error)
+            raise
 
     # Many records
 

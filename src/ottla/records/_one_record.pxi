@@ -1,4 +1,4 @@
-# Included by both compiled kernels: how one record is read and written.
+# Included by the compiled kernels: how one record is read and written.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.list cimport PyList_GET_ITEM
@@ -354,12 +354,10 @@ cdef inline int put_fields(
     int64_t offset_delta, object key, object value, int64_t limit_bytes,
 ) except -1:
     """Write a record with headers that were written before (none: no headers), if it fits: 1."""
-    cdef int64_t body_bytes
     cdef int64_t key_bytes = -1
     cdef int64_t value_bytes = -1
     cdef const char *key_data = NULL
     cdef const char *value_data = NULL
-    cdef uint8_t *at
     if key is not None:
         if not isinstance(key, bytes):
             raise TypeError(f"record {index}: key has to be bytes or None")
@@ -370,6 +368,20 @@ cdef inline int put_fields(
             raise TypeError(f"record {index}: value has to be bytes or None")
         value_data = PyBytes_AS_STRING(value)
         value_bytes = PyBytes_GET_SIZE(value)
+    return put_parts(
+        output, headers_output, index, timestamp_delta, offset_delta, key_data, key_bytes,
+        value_data, value_bytes, limit_bytes,
+    )
+
+
+cdef inline int put_parts(
+    Output *output, const Output *headers_output, int64_t index, int64_t timestamp_delta,
+    int64_t offset_delta, const char *key_data, int64_t key_bytes, const char *value_data,
+    int64_t value_bytes, int64_t limit_bytes,
+) except -1:
+    """The same, of a key and a value wherever they are; a size of -1 is null."""
+    cdef int64_t body_bytes
+    cdef uint8_t *at
     body_bytes = (
         1
         + varint_bytes(timestamp_delta)

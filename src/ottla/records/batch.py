@@ -43,6 +43,7 @@ _PRODUCER_AT: Final = 43
 
 _CODEC_MASK: Final = 0x07
 _APPEND_TIME_BIT: Final = 0x08
+_FLAGS_MASK: Final = 0x70
 _CODECS: Final = tuple(Codec)
 _timestamp_of: Final = itemgetter(Record._fields.index("timestamp"))
 
@@ -341,25 +342,57 @@ def build_from(
     flags: BatchFlag = BatchFlag.NONE,
 ) -> bytes:
     """A batch to produce, of the records that were appended to the builder."""
-    count = builder.record_count
-    if not count:
+    return build_around(
+        builder.section(),
+        builder.record_count,
+        builder.base_timestamp,
+        builder.max_timestamp,
+        codec=codec,
+        level=level,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        flags=flags,
+    )
+
+
+def build_around(
+    section: Buffer,
+    record_count: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    *,
+    codec: Codec = Codec.NONE,
+    level: int | None = None,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    flags: BatchFlag = BatchFlag.NONE,
+) -> bytes:
+    """A batch to produce, of a records section with offsets from 0 on that is not compressed yet."""
+    if not record_count:
         raise ValueError("a batch to produce needs a record")
-    section = builder.section()
     if codec is not Codec.NONE:
         section = compress(codec, section, level)
+    attributes = int(codec) | int(flags)
     # A BatchHeader would cost more than the rest of this function.
     head = _HEADER.pack(
-        *(0, _length_of(section), NO_LEADER_EPOCH, MAGIC, 0, int(codec) | int(flags), count - 1),
-        *(builder.base_timestamp, builder.max_timestamp),
-        *(producer_id, producer_epoch, base_sequence, count),
+        *(0, _length_of(section), NO_LEADER_EPOCH, MAGIC, 0, attributes, record_count - 1),
+        *(base_timestamp, max_timestamp),
+        *(producer_id, producer_epoch, base_sequence, record_count),
     )
     return _seal(bytearray(head), section)
 
 
 def with_producer(
-    batch: Buffer, *, producer_id: int, producer_epoch: int, base_sequence: int
+    batch: Buffer,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    flags: BatchFlag,
 ) -> bytes:
-    """The same batch from another epoch of its producer (KIP-360), with its checksum renewed.
+    """The same batch from another producer or epoch of it (KIP-360), with these flags and its checksum renewed.
 
     A new one, because the old one may still be on its way to a socket.
     """
@@ -367,6 +400,7 @@ def with_producer(
     if header.size_bytes != len(batch):
         raise _truncated(header, len(batch))
     stamped = bytearray(batch)
+    _INT16.pack_into(stamped, _ATTRIBUTES_AT, header.attributes & ~_FLAGS_MASK | flags)
     _PRODUCER.pack_into(stamped, _PRODUCER_AT, producer_id, producer_epoch, base_sequence)
     _UINT32.pack_into(stamped, _CRC_AT, crc32c(memoryview(stamped)[_ATTRIBUTES_AT:]))
     return bytes(stamped)

@@ -22,6 +22,9 @@ from ottla.errors import (
     KafkaError,
 )
 from ottla.model import TopicPartition
+from ottla.records.batch import build_batch
+from ottla.records.compression import Codec
+from ottla.records.record import Record
 
 WAIT = 10.0
 FENCED = (
@@ -63,6 +66,28 @@ def test_only_what_is_committed_is_read(stage: Stage) -> None:
     offsets = [record.offset for record in stage.records(topic)]
     # A record and a marker for each of the six, whether it was sent or not: markers take offsets.
     assert offsets[-1] >= 6
+
+
+@case(2, 1)
+def test_batches_of_another_process_are_stamped_and_committed(stage: Stage) -> None:
+    topic, name = stage.topic(2), stage.new_name("id")
+    now_ms = time.time_ns() // 1_000_000
+
+    def batch(*values: bytes, codec: Codec) -> bytes:
+        records = [Record(index, now_ms, b"k", value) for index, value in enumerate(values)]
+        return build_batch(records, codec=codec)
+
+    with stage.transactional(transactional_id=name) as producer:
+        for outcome in ("commit", "abort", "commit"):
+            producer.begin_transaction()
+            word = outcome.encode()
+            for codec in (Codec.NONE, Codec.GZIP):
+                producer.send_encoded(topic, 0, batch(word + b"1", word + b"2", codec=codec))
+            producer.send(topic, word + b"3", partition=0)
+            producer.send_encoded(topic, 1, batch(word + b"4", codec=Codec.NONE))
+            getattr(producer, f"{outcome}_transaction")()
+    once = [b"commit1", b"commit2", b"commit1", b"commit2", b"commit3"]
+    assert stage.values(topic) == [*once, *once, b"commit4", b"commit4"]
 
 
 @case(2, 1)

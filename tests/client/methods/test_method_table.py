@@ -16,6 +16,7 @@ import ottla.aio
 PRODUCER: dict[str, str] = {
     "send": "test_send",
     "send_many": "test_send_many",
+    "send_encoded": "test_send_encoded",
     "flush": "test_flush",
     "partitions_for": "test_partitions_for_and_metrics",
     "metrics": "test_partitions_for_and_metrics",

@@ -10,6 +10,8 @@ from tests.client.methods.conftest import Face, Play, Stage, read
 
 from ottla.errors import IllegalStateError
 from ottla.model import TopicPartition
+from ottla.records.batch import build_batch
+from ottla.records.record import Record
 
 
 async def outcome(stage: Stage, future: Any) -> Any:
@@ -62,6 +64,19 @@ def test_send_many(play: Play) -> None:
         )
         places = await outcome(stage, sent)
         assert [each.offset for each in places] == [0, 1]
+        assert await committed(stage, 2) == [b"a", b"b"]
+
+    play(test)
+
+
+def test_send_encoded(play: Play) -> None:
+    async def test(stage: Stage) -> None:
+        producer = await transactional(stage)
+        await producer.begin_transaction()
+        batch = build_batch([Record(0, 5, None, b"a"), Record(1, 5, None, b"b")])
+        future = await producer.send_encoded(stage.topic, 0, batch)
+        assert (await outcome(stage, future)).offset == 0
+        await producer.commit_transaction()
         assert await committed(stage, 2) == [b"a", b"b"]
 
     play(test)

@@ -15,12 +15,13 @@ from ottla.client.aio.network import Network
 from ottla.client.aio.sender import Sender
 from ottla.client.aio.transactor import Transactor
 from ottla.client.delivery import RecordFuture, SentRecords
-from ottla.client.model import (
-    ConsumerGroupMetadata,
-    PartitionInfo,
-    ProducerRecord,
+from ottla.client.model import ConsumerGroupMetadata, PartitionInfo, ProducerRecord
+from ottla.client.naming import (
+    close_named,
+    partitioner_of,
+    producer_interceptors_of,
+    serializers_of,
 )
-from ottla.client.naming import partitioner_of, producer_interceptors_of, serializers_of
 from ottla.client.producer_metrics import ProducerMetrics
 from ottla.client.state.accumulator import Accumulator
 from ottla.client.state.backoff import Backoff
@@ -44,6 +45,7 @@ from ottla.errors import (
     TimedOutError,
     exception_for,
 )
+from ottla.records.record import Buffer
 
 log = logging.getLogger("ottla.client")
 
@@ -190,6 +192,14 @@ class Producer:
                 timestamp_ms,
             )
         )
+        return sent
+
+    async def send_encoded(self, topic: str, partition: int, batch: Buffer) -> RecordFuture:
+        """Send a record batch (magic 2) that is encoded already; the future is that of its first record.
+
+        See `ottla.Producer.send_encoded`.
+        """
+        sent: RecordFuture = await self._follow(self.writer.steps_encoded(topic, partition, batch))
         return sent
 
     async def _follow(self, steps: Any) -> Any:
@@ -447,11 +457,7 @@ class Producer:
             log.warning("%s: the abort failed: %s", self.config.client_id, error)
 
     async def _release(self) -> None:
-        lost: dict[str, int] = {}
-        for batch in list(self.accumulator.incomplete):
-            batch.close()
-            lost[batch.key.topic] = lost.get(batch.key.topic, 0) + batch.record_count
-        if lost:
+        if lost := self.accumulator.count_incomplete():
             topics = ", ".join(f"{count} for {topic}" for topic, count in lost.items())
             log.warning(
                 "%s lost records that were not acknowledged: %s", self.config.client_id, topics
@@ -464,13 +470,7 @@ class Producer:
             await self._transactor.close()
         await self._network.close()
         self._interceptors.close()
-        for each in (*self._serializers, self._partitioner):
-            close = getattr(each, "close", None)
-            if callable(close):
-                try:
-                    close()
-                except Exception:
-                    log.warning("%r did not close", each, exc_info=True)
+        close_named(*self._serializers, self._partitioner)
 
     async def __aenter__(self) -> Self:
         return self

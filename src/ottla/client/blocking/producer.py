@@ -30,6 +30,7 @@ from ottla.client.writing import TopicWanted, Wanted
 from ottla.config.client import read_client_config
 from ottla.config.producer import ProducerConfig
 from ottla.errors import AbortableError, FatalError, IllegalStateError
+from ottla.records.record import Buffer
 
 # For how long at most a thread that sends gives way to the loop, and when it tries that again if it was not enough.
 HANDOVER_SECONDS: Final = 0.05
@@ -110,6 +111,17 @@ class Producer:
                 timestamp_ms,
             )
         )
+        return sent
+
+    def send_encoded(self, topic: str, partition: int, batch: Buffer) -> RecordFuture:
+        """Send a record batch (magic 2) that is encoded already, by another process say.
+
+        The batch has no producer id, epoch and sequence: it gets those of this producer when it is sent, becomes part
+        of its transaction if there is one, and its checksum is renewed. Its checksum has to be right before. It keeps
+        its codec and its timestamps; serializers, interceptors and the partitioner do not see it. If the broker finds
+        it too large, it is split as any other. The future is that of its first record: the others follow it.
+        """
+        sent: RecordFuture = self._follow(self._writer.steps_encoded(topic, partition, batch))
         return sent
 
     def _follow(self, steps: Any) -> Any:

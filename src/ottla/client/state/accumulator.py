@@ -460,6 +460,14 @@ class Accumulator:
             del self.incomplete[batch]
             self.memory.release(batch.reserved_bytes)
 
+    def count_incomplete(self) -> dict[str, int]:
+        """How many records of each topic are not acknowledged."""
+        counts: dict[str, int] = {}
+        for batch in list(self.incomplete):
+            batch.close()
+            counts[batch.key.topic] = counts.get(batch.key.topic, 0) + batch.record_count
+        return counts
+
     def has_queued(self) -> bool:
         """Whether a batch waits to be sent."""
         return bool(self._active)

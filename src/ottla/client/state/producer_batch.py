@@ -194,6 +194,7 @@ class ProducerBatch(Completion):
                 producer_id=producer_id,
                 producer_epoch=producer_epoch,
                 base_sequence=self.base_sequence,
+                flags=flags,
             )
         self.sequence_was_reset = False
         self.stamped = (self.identity, self.base_sequence)

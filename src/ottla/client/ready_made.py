@@ -1,0 +1,58 @@
+"""Record batches that somebody else has encoded: what they must be to be sent."""
+
+from __future__ import annotations
+
+from ottla.client.state.partition_queue import AccumulatorSettings
+from ottla.errors import AbortableError, ErrorCode, exception_for
+from ottla.records.batch import (
+    NO_PRODUCER_ID,
+    BatchFlag,
+    TimestampType,
+    crc_matches,
+    read_header,
+)
+from ottla.records.errors import CorruptRecordsError
+from ottla.records.record import Buffer
+
+
+def check_ready_made(batch: Buffer, settings: AccumulatorSettings) -> None:
+    """Refuse what the broker would refuse, and what a renewed checksum would hide from it."""
+    if problem := _problem_of(batch):
+        raise AbortableError(
+            ErrorCode.INVALID_RECORD, f"The batch cannot be sent: {problem}.", {"api": "Produce"}
+        )
+    for option, limit_bytes in (
+        ("max.request.size", settings.max_request_bytes),
+        ("buffer.memory", settings.memory_bytes),
+    ):
+        if len(batch) > limit_bytes:
+            raise exception_for(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"The batch has {len(batch)} bytes, and {option} is {limit_bytes}.",
+                api="Produce",
+            )
+
+
+def _problem_of(batch: Buffer) -> str | None:
+    try:
+        header = read_header(batch, 0)
+        codec = header.codec
+    except CorruptRecordsError as error:
+        return str(error)
+    if header.size_bytes != len(batch):
+        return f"its header says {header.size_bytes} bytes, and it has {len(batch)}"
+    if not crc_matches(batch, 0, header):
+        return "its checksum is wrong"
+    if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
+        return (
+            f"it has {header.record_count} records, the last with the number "
+            f"{header.last_offset_delta}"
+        )
+    if header.base_offset:
+        return f"its offsets begin at {header.base_offset}, not at 0"
+    if header.attributes & ~(codec | BatchFlag.TRANSACTIONAL):
+        return f"its attributes are {header.attributes:#x}: a marker, or not the producer's time"
+    assert header.timestamp_type is TimestampType.CREATE_TIME
+    if header.producer_id != NO_PRODUCER_ID:
+        return f"it is of producer {header.producer_id} already"
+    return None

@@ -1,0 +1,56 @@
+"""The data source that Spark knows as `ottla`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
+
+
+class OttlaDataSource(DataSource):
+    """`format("ottla")`: the columns and the options of Spark's own Kafka source and sink."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What is written in `format(...)`."""
+        return "ottla"
+
+    def schema(self) -> StructType:
+        """The columns of the source."""
+        from ottla.spark.source import source_schema
+
+        return source_schema(self.given)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Read a range of offsets once."""
+        from ottla.spark.source import BatchReader
+
+        return BatchReader(self.given, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """Read on and on."""
+        from ottla.spark.source import StreamReader
+
+        return StreamReader(self.given, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Write the rows of a batch query."""
+        from ottla.spark.sink import batch_writer
+
+        return batch_writer(self.given, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        """Write micro-batches, each one exactly once."""
+        from ottla.spark.sink import stream_writer
+
+        return stream_writer(self.given, schema)
+
+    @property
+    def given(self) -> Mapping[str, str]:
+        """The options as a plain dict; Spark lowers their names."""
+        return {name.lower(): value for name, value in self.options.items()}
