@@ -48,6 +48,9 @@ from ottla.client.admin_model import (
 from ottla.client.aio.group import (
     RebalanceListener,
 )
+from ottla.client.arrow_records import (
+    ArrowRecords,
+)
 from ottla.client.blocking.admin import (
     Admin,
 )
@@ -123,6 +126,7 @@ __all__ = [
     "Admin",
     "AlterConfig",
     "AlterConfigOperation",
+    "ArrowRecords",
     "Broker",
     "Cluster",
     "ClusterDescription",

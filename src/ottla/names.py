@@ -10,6 +10,7 @@ NAMES = {
         ProducerState ReplicaInfo ResourceType TopicDescription TopicListing TopicPartitionInfo TransactionDescription
         TransactionListing TransactionState VersionRange""",
     "ottla.client.aio.group": "RebalanceListener",
+    "ottla.client.arrow_records": "ArrowRecords",
     "ottla.client.blocking.admin": "Admin",
     "ottla.client.blocking.consumer": "Consumer",
     "ottla.client.blocking.producer": "Producer",

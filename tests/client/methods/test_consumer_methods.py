@@ -94,6 +94,43 @@ def test_iteration(play: Play) -> None:
     play(test)
 
 
+def test_poll_arrow(play: Play) -> None:
+    pa = pytest.importorskip("pyarrow")
+
+    async def test(stage: Stage) -> None:
+        await stage.fill(b"a", b"b", b"c")
+        await stage.fill(b"d", partition=1)
+        consumer = stage.consumer()
+        partitions = [TopicPartition(stage.topic, number) for number in (0, 1)]
+        await consumer.assign(partitions)
+        schema = pa.schema([("offset", pa.int64()), ("value", pa.binary())])
+        found: list[tuple[int, bytes]] = []
+        ends = {partitions[0]: 2}
+        while len(found) < 3:
+            records = await consumer.poll_arrow(5.0, schema=schema, end_offsets=ends)
+            assert len(records) == sum(batch.num_rows for batch in records.batches)
+            for batch in records.batches:
+                found += [(row["offset"], row["value"]) for row in batch.to_pylist()]
+        assert sorted(found) == [(0, b"a"), (0, b"d"), (1, b"b")]
+        assert await consumer.position(partitions[0]) == 2
+        assert len(await consumer.poll_arrow(0.1, end_offsets=ends)) == 0
+        # What was left out is the next to come, to those too who want records.
+        records = await consumer.poll_arrow(5.0)
+        assert records.batches[0].to_pylist()[0] | {"timestamp": None} == {
+            **{"key": None, "value": b"c", "topic": stage.topic, "partition": 0, "offset": 2},
+            **{"timestamp": None, "timestampType": 0, "headers": None},
+        }
+        assert records.next_offsets[partitions[0]].offset == 3
+        await consumer.seek(partitions[0], 1)
+        assert await read(consumer, 2) == [b"b", b"c"]
+        texts = stage.consumer(value_deserializer="str")
+        await texts.assign(partitions)
+        with pytest.raises(IllegalStateError, match="without deserializers"):
+            await texts.poll_arrow(0)
+
+    play(test)
+
+
 def test_commit_and_committed(play: Play) -> None:
     async def test(stage: Stage) -> None:
         zero, one = TopicPartition(stage.topic, 0), TopicPartition(stage.topic, 1)

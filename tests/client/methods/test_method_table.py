@@ -35,6 +35,7 @@ CONSUMER: dict[str, str] = {
     "assignment": "test_subscribe_and_unsubscribe",
     "assign": "test_assign",
     "poll": "test_poll",
+    "poll_arrow": "test_poll_arrow",
     "commit": "test_commit_and_committed",
     "committed": "test_commit_and_committed",
     "commit_async": "test_commit_async",
@@ -59,7 +60,7 @@ CONSUMER: dict[str, str] = {
     "close": "test_close",
 }
 # What the blocking face needs of the other one; documented nowhere.
-FOR_THE_BLOCKING_FACE = {"of", "wait_for", "next_delivery"}
+FOR_THE_BLOCKING_FACE = {"of", "wait_for", "next_delivery", "next_columns"}
 
 TABLES: list[tuple[type[Any], dict[str, str], ModuleType]] = [
     (ottla.Producer, PRODUCER, test_producer_methods),

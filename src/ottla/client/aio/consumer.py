@@ -7,10 +7,10 @@ import logging
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from ottla.client.aio.commits import OnCommit
-from ottla.client.aio.fetcher import Fetcher
+from ottla.client.aio.fetcher import Collected, Fetcher
 from ottla.client.aio.membership import member_for
 from ottla.client.aio.offsets import NO_OFFSET, Offsets
 from ottla.client.aio.polling import Polling
@@ -27,6 +27,7 @@ from ottla.client.arguments import (
     pattern_of,
     topic_names,
 )
+from ottla.client.arrow_records import ArrowRecords, columns_for
 from ottla.client.consumer_metrics import ConsumerMetrics
 from ottla.client.health import ConsumerHealth
 from ottla.client.model import (
@@ -50,6 +51,9 @@ from ottla.config.client import read_client_config
 from ottla.config.consumer import ConsumerConfig, OffsetReset
 from ottla.errors import IllegalStateError
 from ottla.model import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 log = logging.getLogger("ottla.client")
 
@@ -211,6 +215,36 @@ class Consumer:
             self._check_subscribed()
             self._subscriptions.give_back(self._subscriptions.assigned())
             return await self._polling.poll(timeout)
+
+    async def poll_arrow(
+        self,
+        timeout: float,
+        *,
+        schema: pa.Schema | None = None,
+        end_offsets: Mapping[Partition, int] | None = None,
+    ) -> ArrowRecords:
+        """As `poll`, but everything that has come, as Arrow columns; `pip install 'ottla[arrow]'`.
+
+        The schema names the columns: key, value, topic, partition, offset, timestamp, timestampType, headers; all of
+        them without one. Partitions that are in `end_offsets` are read up to there.
+        """
+        records, _ = await self.next_columns(timeout, schema, end_offsets)
+        return records
+
+    async def next_columns(
+        self, timeout: float, schema: pa.Schema | None, end_offsets: Mapping[Partition, int] | None
+    ) -> tuple[ArrowRecords, Collected | None]:
+        """What `poll_arrow` gives, and what the fetcher has to know if nobody gets it."""
+        with self._use():
+            self._check_subscribed()
+            columns = columns_for(schema, self._deserializers, self._interceptors)
+            ends = {partition_of(each): end for each, end in (end_offsets or {}).items()}
+            self._subscriptions.give_back(self._subscriptions.assigned())
+            collected = await self._polling.collected(
+                timeout, lambda: self._fetcher.collect_columns(columns, ends)
+            )
+            next_offsets = {} if collected is None else collected.next_offsets
+            return ArrowRecords(columns.finish(), next_offsets), collected
 
     async def next_delivery(self) -> Delivery:
         """What iteration hands out next; waits until there are records."""

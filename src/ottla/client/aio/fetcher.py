@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.client.aio.connection import Connection
 from ottla.client.aio.network import Network
@@ -26,7 +26,11 @@ from ottla.client.state.positions import NO_EPOCH, AssignedPartition, FetchPosit
 from ottla.client.state.subscriptions import SubscriptionState
 from ottla.errors import ErrorCode, FatalError, KafkaError
 from ottla.model import NO_LEADER, TopicPartition
+from ottla.records.record import INT64_MAX
 from ottla.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData
+
+if TYPE_CHECKING:
+    from ottla.records.arrow import RecordColumns
 
 log = logging.getLogger("ottla.client")
 
@@ -127,6 +131,35 @@ class Fetcher:
             if self.buffer.taken(fetched, before.offset):
                 left -= len(taken)
                 self._add(collected, fetched, before, taken)
+        return collected if collected.next_offsets else None
+
+    async def collect_columns(
+        self, columns: RecordColumns, end_offsets: Mapping[TopicPartition, int]
+    ) -> Collected | None:
+        """Add to columns what is buffered before the ends, if there are any; None if nothing has moved on.
+
+        Errors are dealt with as in `collect`.
+        """
+        collected = Collected({}, {}, {})
+        enough: set[TopicPartition] = set()
+        while True:
+            try:
+                fetched = self.buffer.next_in_line(enough)
+                if fetched is None:
+                    break
+                before = self._subscriptions.state(fetched.partition).position
+                assert before is not None
+                end_offset = end_offsets.get(fetched.partition, INT64_MAX)
+                if before.offset >= end_offset:
+                    enough.add(fetched.partition)
+                    continue
+                fetched.take_columns(columns, end_offset)
+            except Exception:
+                if collected.next_offsets:
+                    break
+                raise
+            if self.buffer.taken(fetched, before.offset):
+                self._add(collected, fetched, before, [])
         return collected if collected.next_offsets else None
 
     async def _take(self, fetched: Fetched, max_records: int) -> list[ConsumerRecord]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from ottla.client.aio.fetcher import Collected, Fetcher
 from ottla.client.aio.group import GroupMember
@@ -72,6 +72,15 @@ class Polling:
 
     async def poll(self, timeout_seconds: float) -> ConsumerRecords:
         """Records, at most max.poll.records, or none after the timeout."""
+        collected = await self.collected(
+            timeout_seconds, lambda: self.fetcher.collect(self._config.max_poll_records)
+        )
+        return EMPTY_RECORDS if collected is None else await self._hand_over(collected)
+
+    async def collected(
+        self, timeout_seconds: float, collect: Callable[[], Awaitable[Collected | None]]
+    ) -> Collected | None:
+        """What the fetcher has for the user when it has something; None after the timeout."""
         self._metrics.poll_began()
         deadline = self._loop.time() + timeout_seconds
         self.fetcher.is_wanted = True
@@ -83,20 +92,20 @@ class Polling:
                 self._raise_if_woken()
                 await self.group.poll()
                 self.update_positions()
-                collected = await self.fetcher.collect(self._config.max_poll_records)
+                collected = await collect()
                 self.fetcher.send_fetches()
                 if collected is not None:
-                    return await self._hand_over(collected)
+                    self._metrics.progressed()
+                    return collected
                 # Answers that were looked at may have asked for resets.
                 self.update_positions()
                 if not await self.wait(deadline):
-                    return EMPTY_RECORDS
+                    return None
         finally:
             self.fetcher.is_wanted = False
             self._metrics.poll_ended()
 
     async def _hand_over(self, collected: Collected) -> ConsumerRecords:
-        self._metrics.progressed()
         records = ConsumerRecords(collected.records, collected.next_offsets)
         if not self._interceptors:
             return records

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ottla.client.aio.consumer import CLOSE_TIMEOUT_SECONDS
 from ottla.client.aio.consumer import Consumer as AsyncConsumer
+from ottla.client.aio.fetcher import Collected
 from ottla.client.aio.user_code import no_user_code
+from ottla.client.arguments import Partition
+from ottla.client.arrow_records import ArrowRecords
 from ottla.client.blocking.calls import calling, waiting
 from ottla.client.blocking.loop_thread import LoopThread
 from ottla.client.model import ConsumerRecord, ConsumerRecords
 from ottla.client.state.delivery import Delivery
 from ottla.config.client import read_client_config
 from ottla.config.consumer import ConsumerConfig
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 ABANDON_SECONDS = 1.0
 
@@ -35,6 +41,11 @@ class _OnLoop(AsyncConsumer):
     def put_back(self, records: ConsumerRecords) -> None:
         """The program did not get what `poll` returned: the next poll returns it again."""
         self._subscriptions.delivery = Delivery(records)
+
+    def put_columns_back(self, result: tuple[ArrowRecords, Collected | None]) -> None:
+        """As `put_back`, of columns: they are fetched again."""
+        if result[1] is not None:
+            self._fetcher.give_back(result[1])
 
     async def abandon(self) -> None:
         """End for a program that ends, or lost its consumer, without `close`: leave the group, call no user code.
@@ -118,6 +129,24 @@ class Consumer:
         """
         # Records that come when Ctrl-C does must not count as read.
         return self._thread.run(self._client.poll(timeout), unclaimed=self._client.put_back)
+
+    def poll_arrow(
+        self,
+        timeout: float,
+        *,
+        schema: pa.Schema | None = None,
+        end_offsets: Mapping[Partition, int] | None = None,
+    ) -> ArrowRecords:
+        """As `poll`, but everything that has come, as Arrow columns; `pip install 'ottla[arrow]'`.
+
+        The schema names the columns: key, value, topic, partition, offset, timestamp, timestampType, headers; all of
+        them without one. Partitions that are in `end_offsets` are read up to there.
+        """
+        records, _ = self._thread.run(
+            self._client.next_columns(timeout, schema, end_offsets),
+            unclaimed=self._client.put_columns_back,
+        )
+        return records
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Record after record, for ever; it ends when the consumer is closed."""

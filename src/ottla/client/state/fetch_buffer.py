@@ -54,8 +54,10 @@ class FetchBuffer:
             return None
         return last.end_offset
 
-    def next_in_line(self) -> Fetched | None:
+    def next_in_line(self, enough: Container[TopicPartition] = ()) -> Fetched | None:
         """The answer whose records the user gets next; drops those that he does not want any more.
+
+        Those of partitions of which he has `enough` stay where they are.
 
         Raises the error that he has to know of, after which the answer is gone.
         """
@@ -69,7 +71,7 @@ class FetchBuffer:
                 or state.pending_revocation
             ):
                 self._remove(fetched)
-            elif state.paused:
+            elif state.paused or fetched.partition in enough:
                 continue
             elif fetched.error is not ErrorCode.NONE:
                 self._remove(fetched)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.client.model import ConsumerRecord, Headers
 from ottla.errors import AbortableError, DeserializationError, ErrorCode
@@ -27,6 +27,9 @@ from ottla.records.errors import CorruptRecordsError, UnsupportedMagicError
 from ottla.records.legacy import upgraded
 from ottla.records.record import Buffer
 from ottla.wire.messages.fetch import PartitionData
+
+if TYPE_CHECKING:
+    from ottla.records.arrow import RecordColumns
 
 Deserialize = Callable[[str, Headers, bytes], object]
 """From a topic, headers and bytes to a key or value; it is not called where there are no bytes."""
@@ -118,6 +121,52 @@ class Fetched:
         if self._index >= len(self._batches) and self._broken is None:
             self.is_consumed = True
         return records
+
+    def take_columns(self, columns: RecordColumns, end_offset: int) -> int:
+        """Add the records before `end_offset` to columns: how many there were.
+
+        What cannot be read raises as with `take`.
+        """
+        self._reader = None
+        before = columns.row_count
+        start_offset = self.next_offset
+        try:
+            while self._index < len(self._batches) and self.next_offset < end_offset:
+                self._take_batch(columns, end_offset)
+            if self._index >= len(self._batches) and self._broken is not None:
+                raise self._broken
+        except (CorruptRecordsError, AbortableError) as error:
+            if self.next_offset == start_offset:
+                if isinstance(error, CorruptRecordsError):
+                    raise corrupt_error(self.partition, self.next_offset, str(error)) from error
+                raise
+        taken = columns.row_count - before
+        self.record_count += taken
+        if self._index >= len(self._batches) and self._broken is None:
+            self.is_consumed = True
+        return taken
+
+    def _take_batch(self, columns: RecordColumns, end_offset: int) -> None:
+        """Move past the next batch, or up to the end."""
+        position, header = self._batches[self._index]
+        if header.base_offset < end_offset:
+            self._check(position, header)
+            self.last_epoch = header.partition_leader_epoch
+            if not self._is_aborted(position, header) and not header.is_control:
+                assert self.data.records is not None
+                columns.append(
+                    self.data.records,
+                    position,
+                    header,
+                    *self.partition,
+                    start_offset=self.next_offset,
+                    end_offset=end_offset,
+                )
+        if header.last_offset < end_offset:
+            self._finish_batch()
+        else:
+            # The rest of it is behind the end.
+            self.next_offset = end_offset
 
     def _next_part(self, max_records: int) -> list[ConsumerRecord] | None:
         """Some of the records of one batch, perhaps none of them; None behind the last batch."""

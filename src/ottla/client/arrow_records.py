@@ -1,0 +1,46 @@
+"""What `poll_arrow` gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ottla.client.interceptors import ConsumerInterceptors
+from ottla.client.model import OffsetAndMetadata
+from ottla.client.serializers import BytesDeserializer, Deserializer
+from ottla.errors import IllegalStateError
+from ottla.model import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.records.arrow import RecordColumns
+
+
+class ArrowRecords:
+    """Records of one poll as Arrow columns, partition after partition, each in the order of its log."""
+
+    __slots__ = ("batches", "next_offsets")
+
+    def __init__(
+        self, batches: list[Any], next_offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        self.batches = batches
+        """`pyarrow.RecordBatch`es of the schema that was asked for; none if there are no records."""
+        self.next_offsets = next_offsets
+        """What to commit once these records are processed."""
+
+    def __len__(self) -> int:
+        return sum(batch.num_rows for batch in self.batches)
+
+
+def columns_for(
+    schema: Any, deserializers: Iterable[Deserializer], interceptors: ConsumerInterceptors
+) -> RecordColumns:
+    """What collects records as they are in the log; refused to a consumer that is to change them."""
+    if interceptors or any(type(each) is not BytesDeserializer for each in deserializers):
+        raise IllegalStateError(
+            "poll_arrow gives keys and values as bytes: it needs a consumer without deserializers "
+            "and interceptors"
+        )
+    from ottla.records.arrow import RecordColumns
+
+    return RecordColumns() if schema is None else RecordColumns(schema)
