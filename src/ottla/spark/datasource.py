@@ -42,7 +42,7 @@ class OttlaDataSource(DataSource):
         """Write the rows of a batch query."""
         from ottla.spark.sink import batch_writer
 
-        return batch_writer(self.given, schema)
+        return batch_writer(self.given, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """Write micro-batches, each one exactly once."""

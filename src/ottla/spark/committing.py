@@ -1,0 +1,325 @@
+"""Commits micro-batches, each one in one Kafka transaction: all of its records, its marker and its source's offsets.
+
+Fence first, then look: when `init_transactions` has returned, no older instance can commit any more, and what it had
+prepared is finished or dropped, so what the marker says then stays true. A look before costs one request and saves a
+live instance from being fenced by a dead driver's last process, which would only learn that it came too late.
+
+A session is kept in its process between micro-batches. That saves requests: whoever was fenced meanwhile learns it from
+the broker, and whoever has no session looks again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+import ottla
+from ottla.errors import (
+    AbortableError,
+    ErrorCode,
+    FatalError,
+    KafkaError,
+    OttlaError,
+    TimedOutError,
+)
+from ottla.model import TopicPartition
+from ottla.spark.progress import (
+    Found,
+    Marker,
+    MicroBatch,
+    SourceRange,
+    TakenOverError,
+    Verdict,
+    check,
+    marker_group,
+)
+
+log = logging.getLogger("ottla.spark")
+
+_DROP_SECONDS: Final = 0.0
+_FENCED: Final = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
+
+
+class CommitPoint(Enum):
+    """Every step of a commit; a test may let the process die, or wait, at each."""
+
+    ENTERED = "before anything is asked"
+    LOOKED = "the marker was read, before anybody is fenced"
+    FENCED = "older instances are fenced"
+    LOOKED_AGAIN = "the marker was read again, and says that the micro-batch is to be written"
+    BEGUN = "the transaction has begun"
+    SENT_SOME = "a record batch was sent"
+    SENT = "all records are acknowledged"
+    SENT_SOURCE_OFFSETS = "the source's offsets are in the transaction"
+    SENT_MARKER = "the marker is in the transaction"
+    ENDED = "the transaction is committed"
+
+
+# What to do at a step; a test sets it.
+listener: Callable[[CommitPoint], None] | None = None
+
+
+def reach(point: CommitPoint) -> None:
+    """The commit has come to a step."""
+    if listener is not None:
+        listener(point)
+
+
+class Outcome(Enum):
+    """What came of a commit that did not fail."""
+
+    COMMITTED = "the micro-batch was written"
+    ALREADY_COMMITTED = "the micro-batch had been written before"
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a pipeline writes."""
+
+    pipeline: str
+    """Its stable name: the transactional id, and the group that has its source's offsets."""
+    marker_topic: str
+    """The topic under whose partition 0 the marker is kept."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Kafka's options of the producer."""
+    admin_options: Mapping[str, str] = field(default_factory=dict)
+    fails_on_unknown: bool = True
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What sessions have to agree in."""
+        return (self.pipeline, self.marker_topic, *sorted(self.options.items()))
+
+
+def commit_until_answered(producer: ottla.Producer, name: str) -> None:
+    """Commit, and ask until there is a definite answer: a commit that was asked for may have happened."""
+    while True:
+        try:
+            producer.commit_transaction()
+        except TimedOutError as error:
+            log.warning("%s: the commit is not answered yet, asking on: %s", name, error)
+        else:
+            return
+
+
+class Session:
+    """A producer that has fenced all before it."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.last: Marker | None = None
+        """What was committed last, as this session knows."""
+        self.cluster: str | None = None
+        self._began = 0.0
+        self._producer = ottla.Producer(
+            {**target.options, "transactional.id": target.pipeline, "acks": "all"}
+        )
+
+    def fence(self) -> None:
+        """From now on no older instance can commit."""
+        with _fenced_is_taken_over(self.target):
+            self._producer.init_transactions()
+        # A micro-batch without records would not create the topic, and offsets are kept for topics that exist only.
+        self._producer.partitions_for(self.target.marker_topic)
+
+    def write(self, batch: MicroBatch, sources: Sequence[SourceRange]) -> None:
+        """One transaction with everything that belongs to the micro-batch."""
+        producer = self._producer
+        self._began = time.monotonic()
+        with _fenced_is_taken_over(self.target, self._timed_out):
+            producer.begin_transaction()
+            reach(CommitPoint.BEGUN)
+            try:
+                self._fill(batch, sources)
+                commit_until_answered(producer, self.target.pipeline)
+            except FatalError:
+                raise
+            except (KafkaError, OttlaError):
+                self._give_up()
+                raise
+        self.last = batch.marker
+        reach(CommitPoint.ENDED)
+
+    def _fill(self, batch: MicroBatch, sources: Sequence[SourceRange]) -> None:
+        producer, pipeline = self._producer, self.target.pipeline
+        futures = []
+        for topic, partition, data in batch.records:
+            futures.append(producer.send_encoded(topic, partition, data))
+            if len(futures) == 1:
+                reach(CommitPoint.SENT_SOME)
+        producer.flush()
+        for future in futures:
+            future.result(0)
+        reach(CommitPoint.SENT)
+        ends = {each: at for source in sources for each, at in source.end.items()}
+        if ends:
+            producer.send_offsets_to_transaction(ends, pipeline)
+        reach(CommitPoint.SENT_SOURCE_OFFSETS)
+        place = TopicPartition(self.target.marker_topic, 0)
+        producer.send_offsets_to_transaction(
+            {place: batch.marker.to_offset()}, marker_group(pipeline)
+        )
+        reach(CommitPoint.SENT_MARKER)
+
+    def _give_up(self) -> None:
+        """End a transaction that was not asked to commit, or was refused; readers need not wait for its timeout.
+
+        With the epoch of this session: if another instance has taken over, that is told here, and nothing of it ends.
+        """
+        try:
+            self._producer.abort_transaction()
+        except FatalError:
+            raise
+        except (KafkaError, OttlaError) as error:
+            log.warning("%s: the abort failed: %s", self.target.pipeline, error)
+
+    def _timed_out(self) -> bool:
+        """Whether the coordinator may have ended the transaction because it took too long."""
+        limit_ms = self._producer.config.transaction_timeout_ms
+        return (time.monotonic() - self._began) * 1000 >= limit_ms
+
+    def drop(self) -> None:
+        """Let go of it, without another word about an open transaction."""
+        self._producer.close(_DROP_SECONDS)
+
+
+@contextmanager
+def _fenced_is_taken_over(
+    target: Target, timed_out: Callable[[], bool] = lambda: False
+) -> Iterator[None]:
+    try:
+        yield
+    except KafkaError as error:
+        if error.code not in _FENCED:
+            raise
+        if timed_out():
+            raise AbortableError(
+                error.code,
+                f"The transaction of pipeline {target.pipeline!r} took longer than transaction.timeout.ms and was "
+                "aborted: write less at a time (maxOffsetsPerTrigger), or set kafka.transaction.timeout.ms.",
+                error.context,
+            ) from error
+        raise TakenOverError(
+            f"Another instance took over pipeline {target.pipeline!r}: this one has been fenced and stops. Nothing "
+            "is lost; run one instance of a pipeline, or give the other one another name."
+        ) from error
+
+
+class Committer:
+    """Commits the micro-batches of one pipeline."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def commit(self, batch: MicroBatch) -> Outcome:
+        """Commit a micro-batch unless that has happened before; whatever fails can be tried again by anybody."""
+        reach(CommitPoint.ENTERED)
+        session = _take(self._target, batch)
+        if session is None:
+            with ottla.Admin(dict(self._target.admin_options)) as admin:
+                cluster = admin.describe_cluster().cluster_id
+                sources = sources_of(cluster, batch)
+                # Not require_stable: it would wait for a transaction that is about to be fenced.
+                verdict = self._check(admin, batch, sources, is_final=False)
+                reach(CommitPoint.LOOKED)
+                if verdict is Verdict.SKIP:
+                    return Outcome.ALREADY_COMMITTED
+                session = Session(self._target)
+                with _dropped_if_it_fails(session):
+                    session.cluster = cluster
+                    session.fence()
+                    reach(CommitPoint.FENCED)
+                    if self._check(admin, batch, sources, is_final=True) is Verdict.SKIP:
+                        session.last = batch.marker
+                        _keep(session)
+                        return Outcome.ALREADY_COMMITTED
+                    reach(CommitPoint.LOOKED_AGAIN)
+        with _dropped_if_it_fails(session):
+            session.write(batch, sources_of(session.cluster, batch))
+        _keep(session)
+        return Outcome.COMMITTED
+
+    def forget(self) -> None:
+        """Let go of the session: the next commit fences and looks."""
+        with _lock:
+            session = _sessions.pop(self._target.key, None)
+        if session is not None:
+            session.drop()
+
+    def _check(
+        self,
+        admin: ottla.Admin,
+        batch: MicroBatch,
+        sources: Sequence[SourceRange],
+        *,
+        is_final: bool,
+    ) -> Verdict:
+        target = self._target
+        found = look(admin, target, sources, is_stable=is_final)
+        return check(
+            target.pipeline, found, batch, sources, fails_on_unknown=target.fails_on_unknown
+        )
+
+
+def sources_of(cluster: str | None, batch: MicroBatch) -> list[SourceRange]:
+    """Those sources whose offsets this cluster can keep: it has their topics."""
+    return [each for each in batch.sources if cluster is not None and each.cluster == cluster]
+
+
+def look(
+    admin: ottla.Admin, target: Target, sources: Sequence[SourceRange], *, is_stable: bool
+) -> Found:
+    """What is committed; with `is_stable` no transaction is open that would change it."""
+    group = marker_group(target.pipeline)
+    place = TopicPartition(target.marker_topic, 0)
+    wanted: dict[str, list[TopicPartition]] = {group: [place]}
+    if ends := [each for source in sources for each in source.end]:
+        wanted[target.pipeline] = ends
+    committed = admin.list_consumer_group_offsets(wanted, require_stable=is_stable)
+    kept = committed[group].get(place)
+    offsets = committed.get(target.pipeline, {})
+    return Found(
+        None if kept is None else Marker.from_offset(kept, group),
+        {each: at.offset for each, at in offsets.items() if at is not None},
+    )
+
+
+# Sessions of this process, by target: at most one of each, and none while it is in use.
+_sessions: dict[tuple[object, ...], Session] = {}
+_lock = threading.Lock()
+
+
+def _take(target: Target, batch: MicroBatch) -> Session | None:
+    """The session that committed the micro-batch before; any other one has to look again."""
+    with _lock:
+        session = _sessions.pop(target.key, None)
+    if session is None:
+        return None
+    last = session.last
+    if last is not None and (last.query, last.batch) == (batch.query, batch.number - 1):
+        return session
+    session.drop()
+    return None
+
+
+def _keep(session: Session) -> None:
+    with _lock:
+        before = _sessions.get(session.target.key)
+        _sessions[session.target.key] = session
+    if before is not None:
+        before.drop()
+
+
+@contextmanager
+def _dropped_if_it_fails(session: Session) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        session.drop()
+        raise

@@ -1,0 +1,253 @@
+"""What the cluster says about a pipeline's progress, and what that means for a micro-batch: decisions without IO.
+
+The marker {query, batch, plan} is committed in the same transaction as the records of its micro-batch, as the metadata
+of an offset in a group of its own. So it is the truth about which micro-batch was written last, whatever the source is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, NamedTuple
+
+from ottla.client.model import OffsetAndMetadata
+from ottla.errors import OttlaError
+from ottla.model import TopicPartition
+
+ACCEPT_OPTION: Final = "failOnUnknownProgress"
+"""The option that accepts the risk where progress is not known."""
+
+
+class ProgressError(OttlaError):
+    """Whether a micro-batch was written cannot be told, or it is not the one that this query has planned."""
+
+
+class TakenOverError(OttlaError):
+    """Another instance of the pipeline has taken over: this one has to stop."""
+
+
+def marker_group(pipeline: str) -> str:
+    """The group that has the marker: not the pipeline's own, which tools look at for its lag."""
+    return f"{pipeline}.marker"
+
+
+class Marker(NamedTuple):
+    """The micro-batch that was committed last."""
+
+    query: str
+    batch: int
+    plan: str | None = None
+    """A digest of what Spark had planned for it; None if the checkpoint could not be read."""
+
+    def to_offset(self) -> OffsetAndMetadata:
+        """How a group keeps it: the batch as the offset, the rest as metadata."""
+        fields = {"query": self.query, "batch": self.batch, "plan": self.plan}
+        return OffsetAndMetadata(self.batch, json.dumps(fields, separators=(",", ":")))
+
+    @classmethod
+    def from_offset(cls, kept: OffsetAndMetadata, group: str) -> Marker:
+        """What `to_offset` made; anything else in that place is no progress of a pipeline."""
+        try:
+            fields = json.loads(kept.metadata or "")
+            query, batch, plan = fields["query"], fields["batch"], fields.get("plan")
+            is_marker = (
+                isinstance(query, str)
+                and type(batch) is int
+                and batch == kept.offset
+                and (plan is None or isinstance(plan, str))
+            )
+        except (ValueError, TypeError, KeyError, AttributeError):
+            is_marker = False
+        if not is_marker:
+            raise ProgressError(
+                f"Group {group!r} has an offset that no pipeline wrote: {kept.offset} with "
+                f"{kept.metadata!r}. Give the pipeline another name, or delete that group."
+            )
+        return cls(query, batch, plan)
+
+
+class Records(NamedTuple):
+    """An encoded record batch and where it goes."""
+
+    topic: str
+    partition: int
+    data: bytes
+
+
+class SourceRange(NamedTuple):
+    """What a source of ours gives to a micro-batch: offsets from `start` to `end` of a cluster's partitions.
+
+    `start` lacks partitions whose begin is not known.
+    """
+
+    cluster: str | None
+    start: Mapping[TopicPartition, int]
+    end: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """What is to be committed as one."""
+
+    query: str
+    number: int
+    records: Sequence[Records] = ()
+    plan: str | None = None
+    sources: Sequence[SourceRange] = ()
+
+    @property
+    def marker(self) -> Marker:
+        """What says that it was committed."""
+        return Marker(self.query, self.number, self.plan)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What groups have committed."""
+
+    marker: Marker | None
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Of the pipeline's own group, those of the micro-batch's partitions."""
+
+
+class Standing(Enum):
+    """Where the marker stands, seen from a micro-batch."""
+
+    NOTHING_YET = "there is no marker, and this is the first micro-batch"
+    LOST = "there is no marker, but this is not the first micro-batch"
+    JUST_BEFORE = "it is that of the micro-batch before"
+    HERE = "it is that of this micro-batch"
+    OTHER_PLAN = "it has the number of this micro-batch, but not its plan"
+    AHEAD = "it is that of a later micro-batch"
+    FAR_BEHIND = "micro-batches between are missing"
+    OTHER_QUERY_WE_CONTINUE = "it is another query's, which ended where this micro-batch begins"
+    OTHER_QUERY = "it is another query's, and nothing shows that this one continues it"
+
+
+class Verdict(Enum):
+    """What to do with a micro-batch."""
+
+    WRITE = "write it"
+    SKIP = "it was committed before"
+    ASK = "fail, unless the user accepts that records may be repeated or missing"
+    FAIL = "fail"
+
+
+VERDICTS: Final[Mapping[Standing, Verdict]] = {
+    Standing.NOTHING_YET: Verdict.WRITE,
+    Standing.LOST: Verdict.ASK,
+    Standing.JUST_BEFORE: Verdict.WRITE,
+    Standing.HERE: Verdict.SKIP,
+    # Of a checkpoint that is older than the output: its next micro-batches have the numbers of others that were
+    # committed, with other records. To take them for committed would lose theirs.
+    Standing.OTHER_PLAN: Verdict.FAIL,
+    Standing.AHEAD: Verdict.FAIL,
+    Standing.FAR_BEHIND: Verdict.ASK,
+    Standing.OTHER_QUERY_WE_CONTINUE: Verdict.WRITE,
+    Standing.OTHER_QUERY: Verdict.ASK,
+}
+
+
+def standing(found: Found, batch: MicroBatch, sources: Sequence[SourceRange]) -> Standing:
+    """Where the marker stands; `sources` are those whose offsets the pipeline's group has."""
+    marker = found.marker
+    if marker is None:
+        return Standing.LOST if batch.number else Standing.NOTHING_YET
+    if marker.query != batch.query:
+        if continues(found.offsets, batch, sources):
+            return Standing.OTHER_QUERY_WE_CONTINUE
+        return Standing.OTHER_QUERY
+    if marker.batch > batch.number:
+        return Standing.AHEAD
+    if marker.batch == batch.number:
+        is_other = None not in (marker.plan, batch.plan) and marker.plan != batch.plan
+        return Standing.OTHER_PLAN if is_other else Standing.HERE
+    return Standing.JUST_BEFORE if marker.batch == batch.number - 1 else Standing.FAR_BEHIND
+
+
+def continues(
+    committed: Mapping[TopicPartition, int], batch: MicroBatch, sources: Sequence[SourceRange]
+) -> bool:
+    """Whether a micro-batch begins exactly where the group's offsets are.
+
+    A partition of which the group has no offset was in no micro-batch: every one commits all its partitions.
+    """
+    starts = {each: at for source in sources for each, at in source.start.items()}
+    ends = {each: at for source in sources for each, at in source.end.items()}
+    known = [each for each in ends if each in committed]
+    if not known or any(starts.get(each) != committed[each] for each in known):
+        return False
+    # Between equal offsets nothing tells whether the micro-batch was committed; a query's first one was not, or the
+    # marker would be its own.
+    return batch.number == 0 or any(ends[each] != starts[each] for each in known)
+
+
+def check(
+    pipeline: str,
+    found: Found,
+    batch: MicroBatch,
+    sources: Sequence[SourceRange],
+    *,
+    fails_on_unknown: bool,
+) -> Verdict:
+    """WRITE or SKIP; a ProgressError or TakenOverError tells why neither is right, and what to do."""
+    place = standing(found, batch, sources)
+    verdict = VERDICTS[place]
+    if verdict is Verdict.ASK and not fails_on_unknown:
+        return Verdict.WRITE
+    if verdict in (Verdict.WRITE, Verdict.SKIP):
+        return verdict
+    if place is Standing.AHEAD:
+        assert found.marker is not None
+        raise TakenOverError(
+            f"Micro-batch {found.marker.batch} of pipeline {pipeline!r} is committed, and this query is only at "
+            f"{batch.number}: another instance took over, or the checkpoint is older than the output. "
+            f"{_NEW_CHECKPOINT}"
+        )
+    raise ProgressError(_explain(place, pipeline, found, batch))
+
+
+_NEW_CHECKPOINT: Final = (
+    "If no other instance runs, start with a new checkpoint: a source with the option pipeline then goes on where "
+    "the committed output ends."
+)
+
+
+def _explain(place: Standing, pipeline: str, found: Found, batch: MicroBatch) -> str:
+    accept = (
+        f"With {ACCEPT_OPTION}=false the micro-batch is written anyway, at the risk that its records are "
+        "there twice."
+    )
+    number, marker = batch.number, found.marker
+    if place is Standing.LOST:
+        return (
+            f"Pipeline {pipeline!r} has no marker in group {marker_group(pipeline)!r}, so nobody knows whether "
+            f"micro-batch {number} was committed. Groups forget offsets that are not renewed for "
+            "offsets.retention.minutes (seven days), or when the output topic is deleted; or the pipeline had "
+            f"another name or wrote to another cluster before. {accept}"
+        )
+    assert marker is not None
+    if place is Standing.OTHER_PLAN:
+        return (
+            f"Micro-batch {number} of pipeline {pipeline!r} is committed, but with another plan than the "
+            f"checkpoint has: the checkpoint is older than the output. {_NEW_CHECKPOINT}"
+        )
+    if place is Standing.FAR_BEHIND:
+        return (
+            f"The last micro-batch of pipeline {pipeline!r} that was committed is {marker.batch}, and the next one "
+            f"is {number}: those between were written by another sink, or at least once only. {accept}"
+        )
+    return (
+        f"Pipeline {pipeline!r} was last written by query {marker.query} (micro-batch {marker.batch}), and nothing "
+        f"shows that micro-batch {number} of query {batch.query} begins where that one ended: its group's offsets "
+        f"are {_show(found.offsets)}. Another instance may be running; or it is another pipeline, which needs a "
+        f"name of its own. {accept}"
+    )
+
+
+def _show(offsets: Mapping[TopicPartition, int]) -> str:
+    shown = [f"{each}={at}" for each, at in sorted(offsets.items())[:5]]
+    more = [f"and {len(offsets) - 5} more"] if len(offsets) > 5 else []
+    return ", ".join(shown + more) if shown else "none"

@@ -1,0 +1,297 @@
+"""The source: batch and streaming readers."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from ottla.errors import ConfigError, RetriableError
+from ottla.model import TopicPartition
+from ottla.records.arrow import SCHEMA, SCHEMA_WITHOUT_HEADERS
+from ottla.spark.limits import EARLIEST, LATEST, AtOffsets
+from ottla.spark.offsets import (
+    Available,
+    Found,
+    Pacing,
+    SourceOffset,
+    available,
+    continued,
+    is_same,
+    limited,
+    new_partitions,
+    offset_count,
+    ranges,
+    shrunk,
+    up_to,
+)
+from ottla.spark.ranges import OffsetRange, split
+from ottla.spark.reading import read_range, report_loss
+from ottla.spark.source_cluster import SourceCluster
+from ottla.spark.source_options import (
+    SourceOptions,
+    includes_headers,
+    read_batch_options,
+    read_stream_options,
+)
+
+log = logging.getLogger("ottla.spark")
+
+# New partitions and topics are found this late at most.
+DISCOVERY_SECONDS: Final = 1.0
+
+_HEADER: Final = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+_COLUMNS: Final = StructType(
+    [
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("timestampType", IntegerType()),
+    ]
+)
+
+
+def source_schema(given: Mapping[str, str]) -> StructType:
+    """The columns of Spark's own Kafka source."""
+    if includes_headers(given):
+        return StructType([*_COLUMNS.fields, StructField("headers", ArrayType(_HEADER))])
+    return _COLUMNS
+
+
+def _check_schema(given: Mapping[str, str], schema: StructType) -> None:
+    if schema != source_schema(given):
+        raise ConfigError(
+            "The source has columns of its own, a schema cannot be given: remove schema(…), and use "
+            "functions of DataFrames"
+        )
+
+
+class RangePartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, wanted: OffsetRange) -> None:
+        super().__init__(tuple(wanted))
+
+    @property
+    def wanted(self) -> OffsetRange:
+        """The range of offsets."""
+        partition, start_offset, end_offset = self.value
+        return OffsetRange(TopicPartition(*partition), start_offset, end_offset)
+
+
+def _planned(found: list[OffsetRange], options: SourceOptions) -> list[InputPartition]:
+    parts = split(found, options.min_partitions, options.max_records_per_partition)
+    return [RangePartition(each) for each in parts]
+
+
+def _read(partition: InputPartition, options: SourceOptions) -> Iterator[Any]:
+    # Where there is nothing to read, Spark makes one partition of its own.
+    if isinstance(partition, RangePartition):
+        schema = SCHEMA if options.include_headers else SCHEMA_WITHOUT_HEADERS
+        yield from read_range(partition.wanted, options, schema)
+
+
+class BatchReader(DataSourceReader):
+    """Reads what is between two positions, once."""
+
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        _check_schema(given, schema)
+        self._options = read_batch_options(given)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The tasks; where they begin and end is decided here."""
+        cluster = SourceCluster(self._options)
+        try:
+            return _planned(self._ranges(cluster), self._options)
+        finally:
+            cluster.close()
+
+    def _ranges(self, cluster: SourceCluster) -> list[OffsetRange]:
+        options = self._options
+        found = cluster.found_at_first()
+        starts = cluster.starts(options.start, found)
+        stops = cluster.stops(options.end, found)
+        # What an option says may be gone already, or not be there yet.
+        named_starts = options.start.offsets if isinstance(options.start, AtOffsets) else {}
+        named_stops = options.end.offsets if isinstance(options.end, AtOffsets) else {}
+        first = cluster.ends(named_starts, EARLIEST)
+        last = cluster.ends(named_stops, LATEST)
+        for each in sorted(first):
+            if starts[each] < first[each]:
+                report_loss(options, f"{each} begins at {first[each]}, not at {starts[each]}")
+                starts[each] = first[each]
+        for each in sorted(last):
+            if stops[each] > last[each]:
+                report_loss(options, f"{each} ends at {last[each]}, not at {stops[each]}")
+                stops[each] = last[each]
+        return [OffsetRange(each, starts[each], stops[each]) for each in found.partitions]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The records of one task."""
+        return _read(partition, self._options)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads on from position to position; Spark keeps the positions in its checkpoint."""
+
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        _check_schema(given, schema)
+        self._options = read_stream_options(given)
+        self._cluster = SourceCluster(self._options)
+        self._found: Found | None = None
+        self._found_at = 0.0
+        self._batch_at: float | None = None
+        self._latest: SourceOffset | None = None
+        self._ends_when_done = False
+        self._target: SourceOffset | None = None
+
+    # Where it begins
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Where a query begins that has no checkpoint."""
+        found = self._cluster.found_at_first()
+        offsets = self._continued(found) or self._cluster.starts(self._options.start, found)
+        start = SourceOffset(offsets, found.topic_ids, found.cluster, self._options.pipeline)
+        return start.to_json()
+
+    def _continued(self, found: Found) -> dict[TopicPartition, int] | None:
+        """Where the pipeline was when its checkpoint was lost; None if it has not run before."""
+        pipeline = self._options.pipeline
+        if pipeline is None or not found.partitions:
+            return None
+        # A driver that is dead to Spark may still commit. Fence first, then look.
+        self._cluster.fence(pipeline)
+        committed = self._cluster.committed(pipeline, found.partitions)
+        missing = [each for each, offset in committed.items() if offset is None]
+        if len(missing) == len(committed):
+            return None
+        offsets = continued(committed, self._cluster.ends(missing, EARLIEST))
+        log.warning(
+            "pipeline %s has no checkpoint, and goes on from the offsets that it committed",
+            pipeline,
+        )
+        return offsets
+
+    # How far it may read
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """What the options say; Spark passes it on to `latestOffset` unless the trigger wants everything."""
+        if self._options.max_offsets is not None:
+            return ReadMaxRows(self._options.max_offsets)
+        if self._options.min_offsets is not None:
+            return ReadMinRows(self._options.min_offsets)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """What is there at the first look is what the query reads; then it ends."""
+        self._ends_when_done = True
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Where the next micro-batch ends; the start again if there is nothing to read yet."""
+        begin = SourceOffset.from_json(start)
+        end = self._available(begin)
+        if is_same(begin, end) or not self._is_due(offset_count(begin, end), limit):
+            return start
+        self._batch_at = time.monotonic()
+        if isinstance(limit, ReadMaxRows):
+            end = limited(begin, end, limit.max_rows)
+        elif isinstance(limit, ReadMinRows) and self._options.max_offsets is not None:
+            end = limited(begin, end, self._options.max_offsets)
+        return end.to_json()
+
+    def _is_due(self, count: int, limit: ReadLimit) -> bool:
+        """Whether minOffsetsPerTrigger is reached; a query that ends takes what there is."""
+        least = self._options.min_offsets
+        if least is None or isinstance(limit, ReadAllAvailable) or self._ends_when_done:
+            return True
+        # The first micro-batch waits for nothing, as with Spark's own source.
+        if self._batch_at is None:
+            return True
+        waited_ms = (time.monotonic() - self._batch_at) * 1000
+        return Pacing(least, self._options.max_delay_ms).is_due(count, waited_ms)
+
+    def _available(self, start: SourceOffset) -> SourceOffset:
+        if self._target is not None:
+            return up_to(start, self._target)
+        end, losses = self._looked_up(start)
+        for each in losses:
+            report_loss(self._options, each)
+        end = replace(end, group=self._options.pipeline)
+        self._latest = end
+        if self._ends_when_done:
+            self._target = end
+        return end
+
+    def _looked_up(self, start: SourceOffset) -> Available:
+        """The end of everything; asked for again if a leader seems to be behind, or a topic went meanwhile."""
+        attempt = 1
+        while True:
+            is_last = attempt >= self._options.lookup_attempts
+            found = self._discovered()
+            try:
+                latest = self._cluster.ends(found.partitions, LATEST)
+                earliest = self._cluster.ends(new_partitions(start, found), EARLIEST)
+                if is_last or not shrunk(start, found, latest):
+                    return available(start, found, latest, earliest)
+            except RetriableError:
+                if is_last:
+                    raise
+            attempt += 1
+            self._found = None
+            self._cluster.pause()
+
+    def _discovered(self) -> Found:
+        now = time.monotonic()
+        if self._found is None or now - self._found_at >= DISCOVERY_SECONDS:
+            self._found = self._cluster.found()
+            self._found_at = now
+        return self._found
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """The end of everything at the last look: what is between it and the end of a batch is the lag."""
+        return None if self._latest is None else self._latest.to_json()
+
+    # What is read
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The tasks of one micro-batch."""
+        begin, stop = SourceOffset.from_json(start), SourceOffset.from_json(end)
+        return _planned(ranges(begin, stop), self._options)
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The records of one task."""
+        return _read(partition, self._options)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """A micro-batch was processed up to here; with commitOffsets the group is told."""
+        if self._options.commit_group is not None:
+            offsets = SourceOffset.from_json(end).offsets
+            self._cluster.commit(self._options.commit_group, offsets)
+
+    def stop(self) -> None:
+        """The query has ended."""
+        self._cluster.close()

@@ -1,0 +1,202 @@
+"""What the source asks of a cluster, on the driver."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final, TypeVar
+
+from ottla.client.admin_model import IsolationLevel, OffsetSpec, TopicDescription
+from ottla.client.blocking.admin import Admin
+from ottla.errors import ConfigError, ErrorCode, KafkaError, PartialFailureError, RetriableError
+from ottla.model import TopicPartition, topic_id_text
+from ottla.spark.limits import (
+    LATEST,
+    Limit,
+    Lookups,
+    check_found,
+    check_partitions,
+    lookups,
+    resolve,
+)
+from ottla.spark.offsets import Found
+from ottla.spark.source_options import SourceOptions
+
+log = logging.getLogger("ottla.spark")
+
+_NO_OFFSET: Final = -1
+_ABSENT: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+T = TypeVar("T")
+
+
+class SourceCluster:
+    """Finds partitions and their offsets; connects when it is first asked."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._isolation = IsolationLevel[options.isolation_level.upper()]
+        self._admin: Admin | None = None
+        self._cluster_id: str | None = None
+
+    @property
+    def admin(self) -> Admin:
+        """The client."""
+        if self._admin is None:
+            self._admin = Admin(dict(self._options.admin))
+        return self._admin
+
+    def close(self) -> None:
+        """Give up the connections; the next question makes others."""
+        if self._admin is not None:
+            self._admin.close()
+            self._admin = None
+
+    # Partitions
+
+    def found(self) -> Found:
+        """What there is of the subscription now; topics that do not exist are left out."""
+        topics = self._asked(lambda: self._described(self._topics()))
+        wanted = self._options.subscription.partitions
+        partitions = [
+            TopicPartition(name, info.partition)
+            for name, topic in topics.items()
+            for info in topic.partitions
+        ]
+        ids = {
+            name: topic_id_text(topic.topic_id)
+            for name, topic in topics.items()
+            if topic.topic_id is not None
+        }
+        if wanted:
+            partitions = [each for each in partitions if each in wanted]
+        return Found(tuple(sorted(partitions)), ids, self._id())
+
+    def found_at_first(self) -> Found:
+        """As `found`, for a query that begins: what it names has to exist."""
+        found = self.found()
+        subscription = self._options.subscription
+        there = {each.topic for each in found.partitions}
+        missing: list[object] = [each for each in subscription.topics if each not in there]
+        missing += [each for each in subscription.partitions if each not in found.partitions]
+        if missing:
+            names = ", ".join(map(str, missing))
+            raise ConfigError(f"The cluster has no {names}: create it, or read something else")
+        return found
+
+    def _topics(self) -> Collection[str]:
+        subscription = self._options.subscription
+        if subscription.pattern is not None:
+            matches = re.compile(subscription.pattern).fullmatch
+            return [name for name in sorted(self.admin.list_topics()) if matches(name)]
+        return subscription.topics or sorted({each.topic for each in subscription.partitions})
+
+    def _described(self, names: Iterable[str]) -> Mapping[str, TopicDescription]:
+        names = list(names)
+        if not names:
+            return {}
+        try:
+            return self.admin.describe_topics(names)
+        except PartialFailureError as error:
+            for each in error.errors.values():
+                _raise_unless_absent(each)
+            found: Mapping[str, TopicDescription] = error.results
+            return found
+        except KafkaError as error:
+            _raise_unless_absent(error)
+            return {}
+
+    def _id(self) -> str | None:
+        if self._cluster_id is None:
+            self._cluster_id = self._asked(lambda: self.admin.describe_cluster().cluster_id)
+        return self._cluster_id
+
+    # Offsets
+
+    def offsets(self, wanted: Lookups) -> dict[TopicPartition, int | None]:
+        """The first, the last or another offset of partitions; None where no record is that young."""
+        if not wanted:
+            return {}
+        found = self._asked(
+            lambda: self.admin.list_offsets(
+                dict[tuple[str, int], OffsetSpec | int](wanted.items()),
+                isolation_level=self._isolation,
+            )
+        )
+        return {
+            each: None if found[each].offset == _NO_OFFSET else found[each].offset
+            for each in wanted
+        }
+
+    def ends(self, partitions: Iterable[TopicPartition], lookup: int) -> dict[TopicPartition, int]:
+        """The first or the last offset of partitions."""
+        found = self.offsets(dict.fromkeys(partitions, lookup))
+        return {each: 0 if offset is None else offset for each, offset in found.items()}
+
+    def starts(self, limit: Limit, found: Found) -> dict[TopicPartition, int]:
+        """Where a query begins."""
+        check_partitions("startingOffsets", limit, found.partitions)
+        at = resolve(limit, found.partitions, self.offsets(lookups(limit, found.partitions)))
+        if not self._options.latest_without_match:
+            check_found(at)
+        return self._or_latest(at)
+
+    def stops(self, limit: Limit, found: Found) -> dict[TopicPartition, int]:
+        """Where a batch query ends."""
+        check_partitions("endingOffsets", limit, found.partitions)
+        at = resolve(limit, found.partitions, self.offsets(lookups(limit, found.partitions)))
+        return self._or_latest(at)
+
+    def _or_latest(self, offsets: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, int]:
+        latest = self.ends([each for each, offset in offsets.items() if offset is None], LATEST)
+        return {
+            each: latest[each] if offset is None else offset for each, offset in offsets.items()
+        }
+
+    # The group
+
+    def committed(
+        self, group: str, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int | None]:
+        """What a group has committed, when no transaction that commits more is open."""
+        found = self._asked(
+            lambda: self.admin.list_consumer_group_offsets(
+                {group: partitions}, require_stable=True
+            )[group]
+        )
+        return {each: None if at is None else at.offset for each, at in found.items()}
+
+    def fence(self, pipeline: str) -> None:
+        """Stop whoever ran the pipeline before: nothing of his is committed from now on."""
+        self._asked(lambda: self.admin.fence_producers([pipeline]))
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Tell the lag: a failure is nobody's loss."""
+        try:
+            self.admin.alter_consumer_group_offsets(group, dict(offsets))
+        except KafkaError as error:
+            log.warning("offsets for the lag of group %s were not committed: %s", group, error)
+
+    def _asked(self, question: Callable[[], T]) -> T:
+        """The answer, asked for as often as fetchOffset.numRetries says."""
+        attempt = 1
+        while True:
+            try:
+                return question()
+            except RetriableError as error:
+                if attempt >= self._options.lookup_attempts:
+                    raise
+                log.warning("attempt %d to ask the cluster failed: %s", attempt, error)
+            attempt += 1
+            self.pause()
+
+    def pause(self) -> None:
+        """Wait for fetchOffset.retryIntervalMs."""
+        time.sleep(self._options.lookup_pause_ms / 1000)
+
+
+def _raise_unless_absent(error: KafkaError) -> None:
+    if error.code not in _ABSENT:
+        raise error

@@ -1,0 +1,272 @@
+"""What Spark has planned for a micro-batch, found in the query's checkpoint.
+
+`offsets/N` is written before micro-batch N runs and never again: a version, a line about the batch, and a line for each
+source with the position at which the batch ends. The sink commits those of our own sources with its transaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+from urllib.parse import unquote, urlsplit
+
+from ottla.errors import ConfigError, OttlaError
+from ottla.spark.offsets import OffsetFormatError, SourceOffset, begin_of
+from ottla.spark.progress import SourceRange
+
+OFF_OPTION: Final = "commitSourceOffsets"
+STORAGE_OPTION: Final = "checkpointStorageOptions"
+_VERSION: Final = "v1"
+_LOCAL: Final = ("", "file")
+_S3: Final = ("s3", "s3a", "s3n")
+
+
+class CheckpointError(OttlaError):
+    """The checkpoint cannot be read, or is not as Spark writes it."""
+
+
+class Plan(NamedTuple):
+    """What is known of a micro-batch besides its records."""
+
+    digest: str | None
+    sources: Sequence[SourceRange]
+
+
+NO_PLAN: Final = Plan(None, ())
+
+
+class Files(Protocol):
+    """The files of a checkpoint, wherever they are."""
+
+    def read(self, name: str) -> bytes | None:
+        """A file; None if there is none of that name."""
+        ...
+
+    def folders(self) -> list[str]:
+        """The names of the folders at the top."""
+        ...
+
+
+class LocalFiles:
+    """On this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            return (self._folder / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def folders(self) -> list[str]:
+        if not self._folder.is_dir():
+            return []
+        return sorted(each.name for each in self._folder.iterdir() if each.is_dir())
+
+
+class ArrowFiles:
+    """In a store that pyarrow opens: S3 and its like, HDFS, Google's."""
+
+    def __init__(self, filesystem: Any, folder: str) -> None:
+        self._filesystem = filesystem
+        self._folder = folder.rstrip("/")
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            with self._filesystem.open_input_stream(f"{self._folder}/{name}") as stream:
+                return bytes(stream.read())
+        except FileNotFoundError:
+            return None
+
+    def folders(self) -> list[str]:
+        from pyarrow import fs
+
+        selector = fs.FileSelector(self._folder, allow_not_found=True)
+        found = self._filesystem.get_file_info(selector)
+        return sorted(each.base_name for each in found if each.type == fs.FileType.Directory)
+
+
+class FsspecFiles:
+    """In a store that fsspec opens."""
+
+    def __init__(self, filesystem: Any, folder: str) -> None:
+        self._filesystem = filesystem
+        self._folder = folder.rstrip("/")
+
+    def read(self, name: str) -> bytes | None:
+        # What a listing said before may be older than the file.
+        self._filesystem.invalidate_cache()
+        try:
+            return bytes(self._filesystem.cat_file(f"{self._folder}/{name}"))
+        except FileNotFoundError:
+            return None
+
+    def folders(self) -> list[str]:
+        try:
+            found = self._filesystem.ls(self._folder, detail=True)
+        except FileNotFoundError:
+            return []
+        names = [each["name"] for each in found if each["type"] == "directory"]
+        return sorted(name.rstrip("/").rsplit("/", 1)[-1] for name in names)
+
+
+def open_files(location: str, storage: Mapping[str, Any]) -> Files:
+    """The files below a location: a path, file: or a URL of a store that pyarrow or fsspec opens.
+
+    `storage` goes to the store: to pyarrow's S3FileSystem (endpoint_override, access_key, ...) or to fsspec's.
+    """
+    parts = urlsplit(location)
+    scheme = parts.scheme.lower()
+    if scheme in _LOCAL or len(scheme) == 1:
+        return LocalFiles(Path(unquote(parts.path) if scheme == "file" else location))
+    folder = f"{parts.netloc}{unquote(parts.path)}"
+    try:
+        if scheme in _S3:
+            from pyarrow import fs
+
+            return ArrowFiles(fs.S3FileSystem(**storage), folder)
+        if not storage:
+            from pyarrow import fs
+
+            try:
+                return ArrowFiles(*fs.FileSystem.from_uri(location))
+            except (ValueError, NotImplementedError, ImportError):
+                pass
+        import fsspec
+
+        return FsspecFiles(fsspec.filesystem(scheme, **storage), folder)
+    except Exception as error:
+        raise CheckpointError(
+            f"The checkpoint {location} cannot be opened from Python: {error}. Install what opens it (pyarrow does "
+            f"s3, hdfs and gs; fsspec others), give {STORAGE_OPTION} what it needs, or set {OFF_OPTION}=false: then "
+            "the source's offsets are not committed with the output."
+        ) from error
+
+
+def read_storage_options(text: str | None) -> dict[str, Any]:
+    """The value of the option, an object in JSON."""
+    if text is None:
+        return {}
+    try:
+        found = json.loads(text)
+        if not isinstance(found, dict):
+            raise ValueError("it is no object")
+    except ValueError as error:
+        example = '{"endpoint_override":"127.0.0.1:9000","scheme":"http"}'
+        raise ConfigError(
+            f"{STORAGE_OPTION}={text!r} is not valid: it must be like {example} ({error})"
+        ) from error
+    return found
+
+
+class Checkpoint:
+    """The checkpoint of one query."""
+
+    def __init__(self, location: str, files: Files) -> None:
+        self.location = location
+        self._files = files
+
+    def query(self) -> str | None:
+        """The id of the query; None if it has not begun."""
+        return _query_in(self._files, "metadata")
+
+    def plan(self, number: int) -> Plan:
+        """What was planned for a micro-batch."""
+        planned = self._files.read(f"offsets/{number}")
+        if planned is None:
+            raise CheckpointError(
+                f"The checkpoint {self.location} has no offsets/{number}, and the micro-batch is running: the sink "
+                "sees another place than Spark does. The location has to mean the same on the driver's Python."
+            )
+        ends = self._positions(planned)
+        before = self._files.read(f"offsets/{number - 1}") if number else None
+        starts = self._positions(before) if before is not None else {}
+        sources = [
+            SourceRange(end.cluster, _starts(starts.get(place), end), end.offsets)
+            for place, end in ends.items()
+        ]
+        return Plan(hashlib.sha256(planned).hexdigest()[:32], sources)
+
+    def _positions(self, planned: bytes) -> dict[int, SourceOffset]:
+        """The positions of our own sources, by their place among all."""
+        version, _, *lines = planned.decode().splitlines()
+        if version.strip() != _VERSION:
+            raise CheckpointError(
+                f"The checkpoint {self.location} is of format {version!r}, which this release does not know: "
+                f"set spark.sql.streaming.offsetLog.formatVersion=1 for a new one, or {OFF_OPTION}=false."
+            )
+        found: dict[int, SourceOffset] = {}
+        for place, line in enumerate(lines):
+            position = _position_in(line)
+            if position is not None:
+                found[place] = position
+        return found
+
+
+def _position_in(line: str) -> SourceOffset | None:
+    """A position of our source; None for what other sources write."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    # Spark's own Kafka source writes topics only.
+    if not isinstance(found, dict) or not isinstance(found.get("version"), int):
+        return None
+    if "topics" not in found:
+        return None
+    try:
+        return SourceOffset.from_json(found)
+    except OffsetFormatError:
+        return None
+
+
+def _starts(before: SourceOffset | None, end: SourceOffset) -> dict[Any, int]:
+    """Where partitions begin, as far as the checkpoint has it."""
+    if before is None:
+        return dict(end.new)
+    return {each: begin_of(before, end, each) for each in end.offsets}
+
+
+def _query_in(files: Files, name: str) -> str | None:
+    found = files.read(name)
+    if found is None:
+        return None
+    try:
+        query = json.loads(found)["id"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return query if isinstance(query, str) else None
+
+
+def find_checkpoint(
+    query: str,
+    location: str | None,
+    root: str | None,
+    query_name: str | None,
+    storage: Mapping[str, Any],
+) -> Checkpoint:
+    """The checkpoint of a query: where its options say, or below what the session has for all queries.
+
+    Below a root, Spark calls the folder as the query, or by a random name.
+    """
+    if location is not None:
+        return Checkpoint(location, open_files(location, storage))
+    if root is None:
+        raise CheckpointError(
+            "The checkpoint's place is not known: give the sink the option checkpointLocation, or set "
+            f"spark.sql.streaming.checkpointLocation, or {OFF_OPTION}=false."
+        )
+    below = open_files(root, storage)
+    names = [query_name] if query_name else below.folders()
+    for name in names:
+        if _query_in(below, f"{name}/metadata") == query:
+            location = f"{root.rstrip('/')}/{name}"
+            return Checkpoint(location, open_files(location, storage))
+    raise CheckpointError(
+        f"No checkpoint below {root} is that of query {query}: give the sink the option checkpointLocation, or "
+        f"{OFF_OPTION}=false."
+    )
