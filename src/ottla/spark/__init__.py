@@ -8,7 +8,14 @@ from importlib import import_module
 from typing import Final
 
 _HOMES: Final = {
+    "Avro": "ottla.spark.avro",
+    "Json": "ottla.spark.formats",
     "OttlaDataSource": "ottla.spark.datasource",
+    "Pipeline": "ottla.spark.pipeline",
+    "PipelineError": "ottla.spark.supervising",
+    "PipelineTakenOverError": "ottla.spark.supervising",
+    "Progress": "ottla.spark.reporting",
+    "start_session": "ottla.spark.session",
 }
 
 __all__ = sorted(_HOMES)

@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, MutableMapping
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -80,7 +81,7 @@ def _submitted(arguments: str) -> dict[str, str]:
     """The settings in arguments of spark-submit."""
     found = {}
     words = shlex.split(arguments)
-    for word, value in zip(words, words[1:], strict=False):
+    for word, value in pairwise(words):
         if word == "--master":
             found["spark.master"] = value
         if word in ("--conf", "-c") and "=" in value:

@@ -1,0 +1,60 @@
+"""How far a query is, from what Spark says of its last micro-batch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.spark.offsets import OffsetFormatError, SourceOffset
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One micro-batch that is done, or a query that waits."""
+
+    batch: int
+    input_rows: int
+    duration_ms: int
+    lag: int | None
+    """How many offsets the sources have that are not processed; None if they do not tell."""
+
+    @property
+    def rows_per_second(self) -> float:
+        """How quickly this micro-batch went."""
+        return self.input_rows * 1000 / self.duration_ms if self.duration_ms else 0.0
+
+
+def progress_of(report: Mapping[str, Any]) -> Progress:
+    """What the JSON of Spark's progress says."""
+    lags = [_lag(source) for source in report.get("sources", ())]
+    known = [lag for lag in lags if lag is not None]
+    return Progress(
+        int(report["batchId"]),
+        sum(int(source.get("numInputRows", 0)) for source in report.get("sources", ())),
+        int(report.get("durationMs", {}).get("triggerExecution", 0)),
+        sum(known) if known else None,
+    )
+
+
+def _lag(source: Mapping[str, Any]) -> int | None:
+    """How far a source of ours is behind its topics; None if it is another source, or does not say."""
+    try:
+        end, latest = (
+            SourceOffset.from_json(_read(source.get(name))).offsets
+            for name in ("endOffset", "latestOffset")
+        )
+    except OffsetFormatError:
+        return None
+    return sum(max(offset - end.get(place, 0), 0) for place, offset in latest.items())
+
+
+def _read(offset: Any) -> Any:
+    """Spark writes the JSON of an offset as it is, or as a text."""
+    if not isinstance(offset, str):
+        return offset
+    try:
+        return json.loads(offset)
+    except ValueError:
+        return None
