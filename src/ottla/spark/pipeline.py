@@ -17,6 +17,7 @@ from ottla.spark.formats import Format
 from ottla.spark.reporting import Progress, progress_of
 from ottla.spark.session import is_on_this_machine, start_session
 from ottla.spark.supervising import (
+    DriverLostError,
     Failure,
     Next,
     Pauses,
@@ -260,6 +261,8 @@ class Supervisor:
                 return
             if failure.next is Next.LEAVE:
                 raise PipelineTakenOverError(failure.reason)
+            if failure.next is Next.NEW_DRIVER:
+                raise DriverLostError(failure.reason)
             allowed = self._pipeline.max_restarts
             if failure.next is not Next.RESTART or (
                 allowed is not None and self._restarts >= allowed

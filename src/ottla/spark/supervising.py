@@ -25,6 +25,10 @@ class PipelineTakenOverError(PipelineError):
     """Another instance of the pipeline runs now."""
 
 
+class DriverLostError(PipelineError):
+    """Spark's Java is gone, and this process cannot have another: start a new one."""
+
+
 class Next(Enum):
     """What follows a failure."""
 
