@@ -90,7 +90,8 @@ def _add_pipeline(commands: Commands) -> None:
     run.add_argument(
         "program",
         metavar="FILE_OR_MODULE",
-        help="a Python file or module that makes a Pipeline; with several, FILE:NAME says which variable",
+        help="a Python file or module that makes a Pipeline; with several, FILE:NAME says which variable; "
+        "what follows -- is for the program",
     )
     run.add_argument("-b", "--bootstrap-server", metavar="HOST:PORT", help="where the broker is")
     run.add_argument(
@@ -105,9 +106,6 @@ def _add_pipeline(commands: Commands) -> None:
         help="a setting of Spark; repeatable",
     )
     run.add_argument("-v", "--verbose", action="store_true", help="log more")
-    run.add_argument(
-        "arguments", nargs=argparse.REMAINDER, metavar="ARGUMENT", help="arguments of the program"
-    )
 
 
 def _add_demo(commands: Commands) -> None:
@@ -140,7 +138,12 @@ def _add_demo(commands: Commands) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; returns its exit code."""
-    arguments = parser().parse_args(argv)
+    given = list(sys.argv[1:] if argv is None else argv)
+    of_program: list[str] = []
+    if given[:2] == ["pipeline", "run"] and "--" in given:
+        at = given.index("--")
+        given, of_program = given[:at], given[at + 1 :]
+    arguments = parser().parse_args(given)
     if arguments.version:
         print(f"ottla {VERSION}")
         return DONE
@@ -157,7 +160,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.command == "pipeline":
             from ottla.cli.pipeline import run
 
-            return run(arguments)
+            return run(arguments, of_program)
         if arguments.what == "broker":
             from ottla.cli.broker_demo import broker_demo
 

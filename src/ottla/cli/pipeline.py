@@ -33,7 +33,7 @@ class _Stopped(BaseException):
     """SIGTERM came."""
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace, of_program: Sequence[str] = ()) -> int:
     """Runs until the pipeline ends or is told to stop; 0 then."""
     logging.basicConfig(
         level=logging.DEBUG if arguments.verbose else logging.WARNING,
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, _stop)
     try:
         begin(_run_of(arguments, watch))
-        run_program(arguments.program, arguments.arguments)
+        run_program(arguments.program, of_program)
     except (KeyboardInterrupt, _Stopped):
         watch.say("stopped")
     except DriverLostError as error:
