@@ -6,8 +6,8 @@ All read every partition from its start, without a group, and look at every valu
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, closing, contextmanager
 from typing import Any
 
 import uvloop
@@ -24,9 +24,53 @@ from benchmarks.client_task import (
 )
 from benchmarks.peers import PARTITIONS_PER_TOPIC
 
+POLL_MS = 10_000
+
+# What one call of a client gives: lists of records with values.
+Polled = Iterable[Sequence[Any]]
+
 
 def _check(value_bytes: int, records: int) -> None:
     assert value_bytes == records * VALUE_BYTES, "values were lost or changed"
+
+
+def _poll(task: Task, poll: Callable[[], Polled]) -> Done:
+    records = value_bytes = 0
+    watch = Stopwatch(task.seconds)
+    while records < task.records and not watch.is_over():
+        for messages in poll():
+            for message in messages:
+                value_bytes += len(message.value)
+            records += len(messages)
+    done = watch.done(records)
+    _check(value_bytes, records)
+    return done
+
+
+async def _poll_async(task: Task, poll: Callable[[], Awaitable[Polled]]) -> Done:
+    records = value_bytes = 0
+    watch = Stopwatch(task.seconds)
+    while records < task.records and not watch.is_over():
+        for messages in await poll():
+            for message in messages:
+                value_bytes += len(message.value)
+            records += len(messages)
+    done = watch.done(records)
+    _check(value_bytes, records)
+    return done
+
+
+def _iterate(task: Task, consumer: Iterable[Any]) -> Done:
+    records = value_bytes = 0
+    watch = Stopwatch(task.seconds)
+    for message in consumer:
+        value_bytes += len(message.value)
+        records += 1
+        if records == task.records or (records % CHUNK == 0 and watch.is_over()):
+            break
+    done = watch.done(records)
+    _check(value_bytes, records)
+    return done
 
 
 @contextmanager
@@ -42,28 +86,12 @@ def ottla_consumer(task: Task) -> Iterator[Any]:
 
 def ottla_poll(task: Task) -> Done:
     with ottla_consumer(task) as consumer:
-        records = value_bytes = 0
-        watch = Stopwatch(task.seconds)
-        while records < task.records and not watch.is_over():
-            polled = consumer.poll(POLL_SECONDS)
-            for record in polled:
-                value_bytes += len(record.value)
-            records += len(polled)
-        _check(value_bytes, records)
-        return watch.done(records)
+        return _poll(task, lambda: (consumer.poll(POLL_SECONDS),))
 
 
 def ottla_iterate(task: Task) -> Done:
     with ottla_consumer(task) as consumer:
-        records = value_bytes = 0
-        watch = Stopwatch(task.seconds)
-        for record in consumer:
-            value_bytes += len(record.value)
-            records += 1
-            if records == task.records or (records % CHUNK == 0 and watch.is_over()):
-                break
-        _check(value_bytes, records)
-        return watch.done(records)
+        return _iterate(task, consumer)
 
 
 @asynccontextmanager
@@ -83,15 +111,11 @@ def ottla_aio_poll(task: Task) -> Done:
 
 async def _ottla_aio_poll(task: Task) -> Done:
     async with ottla_aio_consumer(task) as consumer:
-        records = value_bytes = 0
-        watch = Stopwatch(task.seconds)
-        while records < task.records and not watch.is_over():
-            polled = await consumer.poll(POLL_SECONDS)
-            for record in polled:
-                value_bytes += len(record.value)
-            records += len(polled)
-        _check(value_bytes, records)
-        return watch.done(records)
+
+        async def poll() -> Polled:
+            return (await consumer.poll(POLL_SECONDS),)
+
+        return await _poll_async(task, poll)
 
 
 def confluent_consumer(task: Task) -> Any:
@@ -171,16 +195,13 @@ def aiokafka_getmany(task: Task) -> Done:
 
 async def _aiokafka_getmany(task: Task) -> Done:
     async with aiokafka_consumer(task) as consumer:
-        records = value_bytes = 0
-        watch = Stopwatch(task.seconds)
-        while records < task.records and not watch.is_over():
-            polled = await consumer.getmany(timeout_ms=10_000, max_records=CHUNK)
-            for messages in polled.values():
-                for message in messages:
-                    value_bytes += len(message.value)
-                records += len(messages)
-        _check(value_bytes, records)
-        return watch.done(records)
+
+        async def poll() -> Polled:
+            polled = await consumer.getmany(timeout_ms=POLL_MS, max_records=CHUNK)
+            found: Polled = polled.values()
+            return found
+
+        return await _poll_async(task, poll)
 
 
 def aiokafka_iterate(task: Task) -> Done:
@@ -215,34 +236,13 @@ def kafka_python_consumer(task: Task) -> Any:
 
 
 def kafka_python_poll(task: Task) -> Done:
-    consumer = kafka_python_consumer(task)
-    records = value_bytes = 0
-    watch = Stopwatch(task.seconds)
-    while records < task.records and not watch.is_over():
-        polled = consumer.poll(timeout_ms=10_000, max_records=CHUNK)
-        for messages in polled.values():
-            for message in messages:
-                value_bytes += len(message.value)
-            records += len(messages)
-    done = watch.done(records)
-    _check(value_bytes, records)
-    consumer.close()
-    return done
+    with closing(kafka_python_consumer(task)) as consumer:
+        return _poll(task, lambda: consumer.poll(POLL_MS, max_records=CHUNK).values())
 
 
 def kafka_python_iterate(task: Task) -> Done:
-    consumer = kafka_python_consumer(task)
-    records = value_bytes = 0
-    watch = Stopwatch(task.seconds)
-    for message in consumer:
-        value_bytes += len(message.value)
-        records += 1
-        if records == task.records or (records % CHUNK == 0 and watch.is_over()):
-            break
-    done = watch.done(records)
-    _check(value_bytes, records)
-    consumer.close()
-    return done
+    with closing(kafka_python_consumer(task)) as consumer:
+        return _iterate(task, consumer)
 
 
 CONSUMERS: dict[str, Program] = {

@@ -6,7 +6,7 @@ All wait for all replicas, are idempotent, and send batches of up to 64 kB after
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -56,17 +56,36 @@ def ottla_producer(task: Task) -> Iterator[Any]:
         yield producer
 
 
+def _send(
+    task: Task, send: Callable[..., object], flush: Callable[[], object], options: dict[str, Any]
+) -> Done:
+    topic, value = task.topic, b"x" * VALUE_BYTES
+    records = 0
+    watch = Stopwatch(task.seconds)
+    while not watch.is_over():
+        for _ in range(CHUNK):
+            send(topic, value, **options)
+        records += CHUNK
+    flush()
+    return watch.done(records)
+
+
+async def _send_async(task: Task, producer: Any) -> Done:
+    await producer.partitions_for(task.topic)
+    topic, value = task.topic, b"x" * VALUE_BYTES
+    records = 0
+    watch = Stopwatch(task.seconds)
+    while not watch.is_over():
+        for _ in range(CHUNK):
+            await producer.send(topic, value)
+        records += CHUNK
+    await producer.flush()
+    return watch.done(records)
+
+
 def ottla_send(task: Task) -> Done:
     with ottla_producer(task) as producer:
-        topic, value = task.topic, b"x" * VALUE_BYTES
-        records = 0
-        watch = Stopwatch(task.seconds)
-        while not watch.is_over():
-            for _ in range(CHUNK):
-                producer.send(topic, value)
-            records += CHUNK
-        producer.flush()
-        return watch.done(records)
+        return _send(task, producer.send, producer.flush, {})
 
 
 def ottla_send_with_callback(task: Task) -> Done:
@@ -77,16 +96,9 @@ def ottla_send_with_callback(task: Task) -> Done:
         delivered += error is None
 
     with ottla_producer(task) as producer:
-        topic, value = task.topic, b"x" * VALUE_BYTES
-        records = 0
-        watch = Stopwatch(task.seconds)
-        while not watch.is_over():
-            for _ in range(CHUNK):
-                producer.send(topic, value, on_delivery=on_delivery)
-            records += CHUNK
-        producer.flush()
-        assert delivered == records
-        return watch.done(records)
+        done = _send(task, producer.send, producer.flush, {"on_delivery": on_delivery})
+    assert delivered == done.records
+    return done
 
 
 def ottla_send_many(task: Task) -> Done:
@@ -111,16 +123,7 @@ async def _ottla_aio_send(task: Task) -> Done:
     async with ottla.aio.Producer(
         bootstrap_servers=task.bootstrap_server, **OTTLA_PRODUCER
     ) as producer:
-        await producer.partitions_for(task.topic)
-        topic, value = task.topic, b"x" * VALUE_BYTES
-        records = 0
-        watch = Stopwatch(task.seconds)
-        while not watch.is_over():
-            for _ in range(CHUNK):
-                await producer.send(topic, value)
-            records += CHUNK
-        await producer.flush()
-        return watch.done(records)
+        return await _send_async(task, producer)
 
 
 def confluent_producer(task: Task) -> Any:
@@ -195,16 +198,7 @@ async def _aiokafka_send(task: Task) -> Done:
         bootstrap_servers=task.bootstrap_server, **AIOKAFKA_PRODUCER
     )
     async with producer:
-        await producer.partitions_for(task.topic)
-        topic, value = task.topic, b"x" * VALUE_BYTES
-        records = 0
-        watch = Stopwatch(task.seconds)
-        while not watch.is_over():
-            for _ in range(CHUNK):
-                await producer.send(topic, value)
-            records += CHUNK
-        await producer.flush()
-        return watch.done(records)
+        return await _send_async(task, producer)
 
 
 def kafka_python_send(task: Task) -> Done:
@@ -212,15 +206,7 @@ def kafka_python_send(task: Task) -> Done:
 
     producer = kafka.KafkaProducer(bootstrap_servers=task.bootstrap_server, **KAFKA_PYTHON_PRODUCER)
     producer.partitions_for(task.topic)
-    topic, value = task.topic, b"x" * VALUE_BYTES
-    records = 0
-    watch = Stopwatch(task.seconds)
-    while not watch.is_over():
-        for _ in range(CHUNK):
-            producer.send(topic, value)
-        records += CHUNK
-    producer.flush(FLUSH_SECONDS)
-    done = watch.done(records)
+    done = _send(task, producer.send, lambda: producer.flush(FLUSH_SECONDS), {})
     producer.close()
     return done
 

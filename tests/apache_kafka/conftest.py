@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests import maven
+from tests.apache_kafka.sharing import OPTIONS, shared_kafka
 from tests.maven import KAFKA_VERSION, NO_LOGGING
 
 
@@ -23,3 +25,11 @@ def kafka_tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
     artifacts = {"org.apache.kafka:kafka-tools": KAFKA_VERSION, **NO_LOGGING}
     shared_folder = tmp_path_factory.getbasetemp().parent
     return maven.jars(f"kafka-tools-{KAFKA_VERSION}", artifacts, shared_folder)
+
+
+@pytest.fixture(scope="session")
+def kafka_address(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where a Kafka listens that all processes of a test run use at the same time."""
+    folder = tmp_path_factory.getbasetemp().parent / "shared-kafka"
+    with shared_kafka(kafka_jars, folder, OPTIONS) as address:
+        yield address

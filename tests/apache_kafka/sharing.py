@@ -22,6 +22,15 @@ from tests.apache_kafka.programs import running_kafka
 
 ROOT = Path(__file__).parents[2]
 
+# What the tests of all folders can live with. Sessions may be short, and timeouts are seen soon.
+OPTIONS: dict[str, object] = {
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": 0,
+    "group.min.session.timeout.ms": 100,
+    "group.max.session.timeout.ms": 1_800_000,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 100,
+}
+
 
 @contextmanager
 def shared_kafka(

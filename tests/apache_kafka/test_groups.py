@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-from tests.apache_kafka.programs import running_kafka
 from tests.broker.group_conversations import CONVERSATIONS, transcript
 from tests.broker.group_errors.stage import OPTIONS
 from tests.broker.group_errors.table import SITUATIONS, Ready, prepare
@@ -16,12 +12,8 @@ from ottla.wire.declare import info_of
 
 
 @pytest.fixture(scope="module")
-def kafka(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ready]:
-    with running_kafka(kafka_jars, tmp_path_factory.mktemp("kafka"), OPTIONS) as address:
-        yield prepare(address)
-
-
-# Each is one test, because every process that tests has to start a Kafka of its own.
+def kafka(kafka_address: str) -> Ready:
+    return prepare(kafka_address)
 
 
 def test_bad_input_is_answered_as_the_table_says(kafka: Ready) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self, TypeVar
 
 from tests.clients.messages import Message, Received
 
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
+
+T = TypeVar("T")
 
 READ_SECONDS = 20.0
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -45,6 +47,11 @@ class ConsumerOptions:
     isolation: str | None = None
     fetch_wait_ms: int | None = None
     fetch_min_bytes: int | None = None
+
+
+def those_set(options: Mapping[str, T | None]) -> dict[str, T]:
+    """Without what is left to the client's own default."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 DEFAULT_PRODUCER = ProducerOptions()
@@ -255,3 +262,39 @@ class TransactionalDriver(Driver):
 
     @abstractmethod
     def member(self, group_id: str, topic: str) -> Member: ...
+
+
+@dataclass(frozen=True)
+class Parts:
+    """How the sessions of a client are made, where the servers' address is enough for that."""
+
+    producer: Callable[[str, ProducerOptions], Producer]
+    consumer: Callable[[str, ConsumerOptions], Consumer]
+    admin: Callable[[str], Admin]
+    transactional_producer: Callable[[str, str, int], TransactionalProducer]
+    member: Callable[[str, str, str], Member]
+
+
+class DriverOfParts(TransactionalDriver):
+    """A client whose sessions need nothing from one another."""
+
+    parts: ClassVar[Parts]
+
+    def producer(self, options: ProducerOptions = DEFAULT_PRODUCER) -> Producer:
+        return self.parts.producer(self.bootstrap_servers, options)
+
+    def consumer(self, options: ConsumerOptions = DEFAULT_CONSUMER) -> Consumer:
+        return self.parts.consumer(self.bootstrap_servers, options)
+
+    def admin(self) -> Admin:
+        return self.parts.admin(self.bootstrap_servers)
+
+    def transactional_producer(
+        self, transactional_id: str, timeout_ms: int = TRANSACTION_TIMEOUT_MS
+    ) -> TransactionalProducer:
+        return self.parts.transactional_producer(
+            self.bootstrap_servers, transactional_id, timeout_ms
+        )
+
+    def member(self, group_id: str, topic: str) -> Member:
+        return self.parts.member(self.bootstrap_servers, group_id, topic)

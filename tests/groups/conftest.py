@@ -31,16 +31,10 @@ COOPERATIVE = _in_turn(
     ["kafka-python-cooperative"],
 )
 CLIENTS_IN_TURN = _in_turn(
-    [
-        "ottla-range",
-        "ottla-cooperative",
-        "confluent-range",
-        "confluent-cooperative",
-        "kafka-python",
-        "aiokafka",
-    ],
+    ["ottla-cooperative", "confluent-range", "confluent-cooperative", "kafka-python", "aiokafka"],
     [
         "confluent-roundrobin",
+        "ottla-range",
         "ottla-roundrobin",
         "ottla-sticky",
         "ottla-aio",

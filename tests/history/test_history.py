@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from tests.history.round import SETTINGS, Round
 
-DISTURBED_SECONDS = 8.0
+DISTURBED_SECONDS = 5.0
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("setting", ["one"])
+@pytest.mark.parametrize("setting", ["one", "one-ours"])
 def test_transactions_hold_while_requests_are_late_and_processes_die(
     setting: str, tmp_path: Path
 ) -> None:

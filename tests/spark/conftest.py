@@ -1,4 +1,4 @@
-"""A broker and pipelines on it."""
+"""A broker, and pipelines and sources on it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 from tests.spark.pipelines import Pipe
+from tests.spark.source_stage import SourceStage
 
 from ottla import Broker
+from ottla.spark import reading
 
 
 @pytest.fixture(scope="session")
@@ -20,8 +22,17 @@ def spark_broker() -> Iterator[Broker]:
 
 @pytest.fixture
 def pipe(spark_broker: Broker, ottla_topic_name: Callable[[], str], tmp_path: Path) -> Pipe:
-    """A pipeline with 200 records to go."""
+    """A pipeline with 150 records to go."""
     made = Pipe(spark_broker.bootstrap_servers, ottla_topic_name(), tmp_path)
     made.create()
-    made.feed(200)
+    made.feed(150)
     return made
+
+
+@pytest.fixture
+def stage(ottla_broker: Broker, ottla_topic: str) -> Iterator[SourceStage]:
+    """A topic that is not there yet, and readers of it."""
+    made = SourceStage(ottla_broker.bootstrap_servers, ottla_topic)
+    yield made
+    made.close()
+    reading.close_idle()

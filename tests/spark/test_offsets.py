@@ -175,3 +175,27 @@ def test_the_lag_is_what_is_behind_each_position() -> None:
     end = SourceOffset({T0: 5, T1: 8})
     latest = SourceOffset({T0: 9, T1: 8, U0: 4}, new={U0: 1})
     assert lag(end, latest) == {T0: 4, T1: 0, U0: 3}
+
+
+def test_the_first_micro_batch_remembers_where_it_begins() -> None:
+    at = {TopicPartition("t", 0): 5, TopicPartition("t", 1): 7}
+    initial = SourceOffset(at, begin=at)
+    assert initial.is_initial
+    assert SourceOffset.from_json(initial.to_json()) == initial
+    found = Found(tuple(at), {})
+    latest = {TopicPartition("t", 0): 50, TopicPartition("t", 1): 7}
+    first, _ = available(initial, found, latest, {})
+    assert not first.is_initial
+    # The query starts again, and `latest` has moved meanwhile.
+    moved = {TopicPartition("t", 0): 60, TopicPartition("t", 1): 70}
+    again = SourceOffset(moved, begin=moved)
+    for start in (initial, again):
+        (todo,) = ranges(start, SourceOffset.from_json(first.to_json()))
+        assert (todo.start_offset, todo.end_offset) == (5, 50)
+    second, _ = available(first, found, moved, {})
+    assert second.begin == {}
+    assert [each.start_offset for each in ranges(first, second)] == [50, 7]
+    # Nothing new is still nothing new, and a target is one of the first micro-batch once.
+    assert is_same(initial, available(initial, found, at, {})[0])
+    assert up_to(initial, first).begin == at
+    assert up_to(first, first).begin == {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -20,8 +19,6 @@ from ottla.config.security import SecurityConfig
 from ottla.core.assignors.model import Assignor
 from ottla.core.assignors.registry import ASSIGNORS
 from ottla.errors import ConfigError
-
-log = logging.getLogger("ottla.client")
 
 _JAVA_ASSIGNORS = {
     "RangeAssignor": "range",
@@ -111,17 +108,6 @@ def token_callback_of(config: SecurityConfig) -> Callable[[], Any]:
         raise ConfigError(f"{option}: {code_name(found)} cannot be called: give a function")
     callback: Callable[[], Any] = found
     return callback
-
-
-def close_named(*things: object) -> None:
-    """Close what the options named, where it can be closed; one that does not is no reason to stop."""
-    for each in things:
-        close = getattr(each, "close", None)
-        if callable(close):
-            try:
-                close()
-            except Exception:
-                log.warning("%r did not close", each, exc_info=True)
 
 
 def _interceptors(

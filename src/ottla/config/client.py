@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
-from ottla.config.client_not_served import LIBRDKAFKA_NAMES
+from ottla.config.client_not_served import OTHERS_NAMES
 from ottla.config.options import (
     Importance,
     OptionType,
@@ -204,14 +204,18 @@ class ClientConfig(SecurityConfig):
 
     @classmethod
     def place_of(cls, name: str) -> str | None:
-        """Whose option it is, if another client of ours or librdkafka has one of this name."""
+        """Whose option it is, if another client of ours or of others has one of this name."""
         for clients, path in _CLIENTS.items():
             module, _, class_name = path.partition(":")
             other = getattr(importlib.import_module(module), class_name)
             if other is not cls and name in options_of(other):
                 return f"it is an option of {clients}, remove it here"
-        instead = LIBRDKAFKA_NAMES.get(name) or LIBRDKAFKA_NAMES.get(name.replace(".", "_"))
-        return None if instead is None else f"it is librdkafka's name, use {instead}"
+        for origin, names in OTHERS_NAMES.items():
+            instead = names.get(name) or names.get(name.replace(".", "_"))
+            if instead is not None:
+                advice = instead if instead.startswith("remove") else f"use {instead}"
+                return f"it is {origin}'s name, {advice}"
+        return None
 
     def _give_way(self, name: str, value: object, reason: str) -> None:
         """Replace the default of an option, and note why."""
@@ -239,6 +243,18 @@ C = TypeVar("C", bound=ClientConfig)
 _NUMBERS: dict[type[ClientConfig], itertools.count[int]] = {}
 
 
+def _no_config(config_class: type[ClientConfig], config: object) -> ConfigError:
+    """What to write instead of a first argument that is no dict: others' clients take topics or addresses there."""
+    message = f"{config!r} is no dict of options: give a dict with Kafka's names, or keywords"
+    if isinstance(config, str):
+        message += (
+            f", as in bootstrap_servers={config!r}"
+            if ":" in config or "group.id" not in options_of(config_class)
+            else f"; topics are named by subscribe([{config!r}])"
+        )
+    return ConfigError(message)
+
+
 def read_client_config(
     config_class: type[C], config: Mapping[str, object] | C | None, options: Mapping[str, object]
 ) -> C:
@@ -250,7 +266,8 @@ def read_client_config(
     if isinstance(config, config_class):
         assert not options
         return config
-    assert config is None or isinstance(config, Mapping)
+    if config is not None and not isinstance(config, Mapping):
+        raise _no_config(config_class, config)
     given = {}
     for source in (config or {}, options):
         for name in source:

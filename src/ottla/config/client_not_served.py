@@ -57,16 +57,25 @@ LIBRDKAFKA_NAMES: Mapping[str, str] = {
     "batch.num.messages": "batch.size, which counts bytes",
     "compression.codec": "compression.type",
     "debug": "Python's logging of `ottla`",
+    "auto.commit.enable": "enable.auto.commit",
+    "default_topic_conf": "the options themselves, beside the others",
     "enable.auto.offset.store": "enable.auto.commit=false, and commit what is processed",
+    "enable.gapless.guarantee": "max.in.flight.requests.per.connection and retries",
+    "enable.partition.eof": "end_offsets() and position(): poll() tells nothing at the end of a partition",
     "error_cb": "the exceptions of the calls, or health()",
     "fetch.message.max.bytes": "max.partition.fetch.bytes",
     "fetch.wait.max.ms": "fetch.max.wait.ms",
     "log_level": "Python's logging of `ottla`",
+    "logger": "Python's logging of `ottla`",
     "message.max.bytes": "max.request.size",
     "message.send.max.retries": "retries",
     "message.timeout.ms": "delivery.timeout.ms",
     "metadata.broker.list": "bootstrap.servers",
+    "max.in.flight": "max.in.flight.requests.per.connection",
     "oauth_cb": "sasl.login.callback.handler.class",
+    "offset_commit_cb": "on_commit of an interceptor, or the callback of commit_async()",
+    "on_commit": "on_commit of an interceptor, or the callback of commit_async()",
+    "on_delivery": "on_delivery of send()",
     "partitioner": "partitioner.class",
     "queue.buffering.max.kbytes": "buffer.memory",
     "queue.buffering.max.messages": "buffer.memory, which counts bytes",
@@ -81,6 +90,38 @@ LIBRDKAFKA_NAMES: Mapping[str, str] = {
     "ssl.key.location": "ssl.keystore.location, one PEM file with key and certificates",
     "ssl.key.pem": "ssl.keystore.key",
     "statistics.interval.ms": "metrics()",
+    "stats_cb": "metrics()",
+    "throttle_cb": "metrics()",
     "topic.metadata.refresh.interval.ms": "metadata.max.age.ms",
 }
-"""What to use instead of names that only librdkafka has, for those who come from there."""
+
+_VERSION = "remove it, versions are agreed on with each broker"
+_PEM = "ssl.keystore.location, one PEM file with key and certificates"
+
+KAFKA_PYTHON_NAMES: Mapping[str, str] = {
+    "api_version": _VERSION,
+    "api_version_auto_timeout_ms": _VERSION,
+    "consumer_timeout_ms": "poll(timeout), which returns none when the time is over",
+    "kafka_client": "remove it, there is one network",
+    "metrics_enabled": "metrics(), which is always there",
+    "sasl_oauth_token_provider": "sasl.login.callback.handler.class",
+    "sasl_plain_password": "sasl.password",
+    "sasl_plain_username": "sasl.username",
+    "selector": "remove it, the event loop chooses",
+    "socket_options": "send.buffer.bytes and receive.buffer.bytes",
+    "ssl_cafile": "ssl.truststore.location",
+    "ssl_certfile": _PEM,
+    "ssl_check_hostname": "ssl.endpoint.identification.algorithm, empty for no check",
+    "ssl_ciphers": "ssl.cipher.suites",
+    "ssl_context": "ssl.truststore.location and ssl.keystore.location, PEM files",
+    "ssl_crlfile": "ssl.truststore.location: lists of revoked certificates are not read",
+    "ssl_keyfile": _PEM,
+    "ssl_password": "ssl.key.password",
+}
+"""What to use instead of names that only kafka-python and aiokafka have."""
+
+OTHERS_NAMES: Mapping[str, Mapping[str, str]] = {
+    "librdkafka": LIBRDKAFKA_NAMES,
+    "kafka-python": KAFKA_PYTHON_NAMES,
+}
+"""What to use instead of names that only others have, by whose they are, for those who come from there."""

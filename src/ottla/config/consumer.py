@@ -26,6 +26,17 @@ class OffsetResetKind(Enum):
     BY_DURATION = "by_duration"
 
 
+_RESETS = {kind.value: kind for kind in OffsetResetKind}
+# Names that librdkafka takes as well.
+_RESETS_OF_OTHERS = {
+    "smallest": "earliest",
+    "beginning": "earliest",
+    "largest": "latest",
+    "end": "latest",
+    "error": "none",
+}
+
+
 class OffsetReset(NamedTuple):
     """auto.offset.reset, with the time to go back for BY_DURATION."""
 
@@ -43,12 +54,19 @@ class OffsetReset(NamedTuple):
                 return cls(OffsetResetKind.BY_DURATION, duration_ms)
             if text == OffsetResetKind.BY_DURATION.value:
                 raise ValueError(f"{text!r} has no duration")
-            return cls(OffsetResetKind(text))
+            return cls(_RESETS[text])
         except ValueError as error:
-            raise ConfigError(
-                f"auto.offset.reset={text!r} is not valid: it must be earliest, latest, none or "
-                f"by_duration:PnDTnHnMn.nS, as in by_duration:PT1H ({error})"
-            ) from error
+            raise cls._refusal(text, f" ({error})") from error
+        except KeyError:
+            meant = _RESETS_OF_OTHERS.get(text)
+            raise cls._refusal(text, "" if meant is None else f"; you mean {meant}") from None
+
+    @staticmethod
+    def _refusal(text: str, why: str) -> ConfigError:
+        return ConfigError(
+            f"auto.offset.reset={text!r} is not valid: it must be earliest, latest, none or "
+            f"by_duration:PnDTnHnMn.nS, as in by_duration:PT1H{why}"
+        )
 
 
 def _deserializer(what: str) -> Any:

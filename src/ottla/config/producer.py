@@ -225,20 +225,32 @@ class ProducerConfig(ClientConfig):
     )
 
     def settle(self) -> None:
-        """Let default idempotence and a default delivery timeout give way to what was given."""
+        """Let default idempotence and default timeouts give way to what was given."""
         super().settle()
-        needed_ms = self.linger_ms + self.request_timeout_ms
-        if self.delivery_timeout_ms < needed_ms and "delivery.timeout.ms" not in self.given:
-            self._give_way(
-                "delivery.timeout.ms",
-                min(needed_ms, INT_MAX),
-                "linger.ms and request.timeout.ms together are above the default",
-            )
+        self._settle_delivery_timeout()
         obstacle = self._obstacle_to_idempotence()
         if obstacle is not None and "enable.idempotence" not in self.given:
             if self.transactional_id is not None:
                 raise ConfigError(f"transactional.id needs idempotence, and so {obstacle}")
             self._give_way("enable.idempotence", False, f"it would need {obstacle}")
+
+    def _settle_delivery_timeout(self) -> None:
+        needed_ms = self.linger_ms + self.request_timeout_ms
+        if self.delivery_timeout_ms >= needed_ms:
+            return
+        left_ms = self.delivery_timeout_ms - self.linger_ms
+        if "delivery.timeout.ms" not in self.given:
+            self._give_way(
+                "delivery.timeout.ms",
+                min(needed_ms, INT_MAX),
+                "linger.ms and request.timeout.ms together are above the default",
+            )
+        elif "request.timeout.ms" not in self.given and left_ms > 0:
+            self._give_way(
+                "request.timeout.ms",
+                left_ms,
+                "delivery.timeout.ms was given and is below linger.ms and the default together",
+            )
 
     def validate(self) -> None:
         """Check the rules between options."""

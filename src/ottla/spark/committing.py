@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-import ottla
+from ottla.client.blocking.admin import Admin
+from ottla.client.blocking.producer import Producer
 from ottla.errors import (
     AbortableError,
     ErrorCode,
@@ -97,7 +98,7 @@ class Target:
         return (self.pipeline, self.marker_topic, *sorted(self.options.items()))
 
 
-def commit_until_answered(producer: ottla.Producer, name: str) -> None:
+def commit_until_answered(producer: Producer, name: str) -> None:
     """Commit, and ask until there is a definite answer: a commit that was asked for may have happened."""
     while True:
         try:
@@ -117,7 +118,7 @@ class Session:
         """What was committed last, as this session knows."""
         self.cluster: str | None = None
         self._began = 0.0
-        self._producer = ottla.Producer(
+        self._producer = Producer(
             {**target.options, "transactional.id": target.pipeline, "acks": "all"}
         )
 
@@ -222,7 +223,7 @@ class Committer:
         reach(CommitPoint.ENTERED)
         session = _take(self._target, batch)
         if session is None:
-            with ottla.Admin(dict(self._target.admin_options)) as admin:
+            with Admin(dict(self._target.admin_options)) as admin:
                 cluster = admin.describe_cluster().cluster_id
                 sources = sources_of(cluster, batch)
                 # Not require_stable: it would wait for a transaction that is about to be fenced.
@@ -254,7 +255,7 @@ class Committer:
 
     def _check(
         self,
-        admin: ottla.Admin,
+        admin: Admin,
         batch: MicroBatch,
         sources: Sequence[SourceRange],
         *,
@@ -272,9 +273,7 @@ def sources_of(cluster: str | None, batch: MicroBatch) -> list[SourceRange]:
     return [each for each in batch.sources if cluster is not None and each.cluster == cluster]
 
 
-def look(
-    admin: ottla.Admin, target: Target, sources: Sequence[SourceRange], *, is_stable: bool
-) -> Found:
+def look(admin: Admin, target: Target, sources: Sequence[SourceRange], *, is_stable: bool) -> Found:
     """What is committed; with `is_stable` no transaction is open that would change it."""
     group = marker_group(target.pipeline)
     place = TopicPartition(target.marker_topic, 0)

@@ -75,6 +75,15 @@ def check_batch(start: Limit, end: Limit) -> None:
             f"endingOffsets of {partition} is earliest, where a batch query finds nothing: use "
             "latest or an offset"
         )
+    if (
+        isinstance(start, Everywhere)
+        and isinstance(end, Everywhere)
+        and 0 <= end.lookup < start.lookup
+    ):
+        raise ConfigError(
+            f"startingTimestamp ({start.lookup}) is behind endingTimestamp ({end.lookup}): lower it or "
+            "raise the other"
+        )
     for kind in ("offsets", "times_ms"):
         starts, ends = getattr(start, kind, None), getattr(end, kind, None)
         if starts is None or ends is None:

@@ -34,6 +34,17 @@ class SourceOffset:
     """The group of the pipeline, if it is one."""
     new: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Where partitions begin that the position before did not have, or had in a former topic."""
+    begin: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Where the first micro-batch of a query begins; others begin at the position before.
+
+    Spark keeps where a micro-batch ends only. If the first one is run again, it asks for the begin again, and `latest`
+    would have moved.
+    """
+
+    @property
+    def is_initial(self) -> bool:
+        """Whether nothing has been read up to here."""
+        return bool(self.offsets) and dict(self.begin) == dict(self.offsets)
 
     def to_json(self) -> dict[str, Any]:
         """What Spark writes to its offset log; equal positions have equal texts."""
@@ -42,6 +53,8 @@ class SourceOffset:
             found["ids"] = {name: self.topic_ids[name] for name in sorted(self.topic_ids)}
         if self.new:
             found["new"] = nested(self.new)
+        if self.begin:
+            found["begin"] = nested(self.begin)
         if self.cluster is not None:
             found["cluster"] = self.cluster
         if self.group is not None:
@@ -65,6 +78,7 @@ class SourceOffset:
                 _text(found.get("cluster")),
                 _text(found.get("group")),
                 flat(found.get("new", {})),
+                flat(found.get("begin", {})),
             )
         except ValueError as error:
             raise OffsetFormatError(
@@ -149,6 +163,7 @@ def available(
         topic_ids=found.topic_ids,
         cluster=found.cluster,
         new={each: earliest[each] for each in fresh},
+        begin=_begin_after(start),
     )
     return Available(end, tuple(losses))
 
@@ -167,7 +182,13 @@ def shrunk(
 
 def begin_of(start: SourceOffset, end: SourceOffset, partition: TopicPartition) -> int:
     """Where a partition is read from; without a word about it, at 0."""
-    return end.new.get(partition, start.offsets.get(partition, 0))
+    known = end.begin if partition in end.begin else start.offsets
+    return end.new.get(partition, known.get(partition, 0))
+
+
+def _begin_after(start: SourceOffset) -> Mapping[TopicPartition, int]:
+    """What the end of a micro-batch says of its begin: only that of the first one has to."""
+    return start.begin if start.is_initial else {}
 
 
 def ranges(start: SourceOffset, end: SourceOffset) -> list[OffsetRange]:
@@ -222,7 +243,7 @@ def up_to(start: SourceOffset, target: SourceOffset) -> SourceOffset:
         if start.topic_ids.get(topic, topic_id) != topic_id
     }
     new |= {each: at for each, at in target.new.items() if each.topic in again}
-    return replace(target, new=new)
+    return replace(target, new=new, begin=_begin_after(start))
 
 
 class Pacing(NamedTuple):

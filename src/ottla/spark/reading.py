@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from ottla.client.arguments import Partition
 from ottla.client.blocking.consumer import Consumer
 from ottla.errors import OffsetOutOfRangeError, TimedOutError
 from ottla.spark.offsets import DataLossError
@@ -80,7 +81,7 @@ class _RangeReader:
             consumer.seek(partition, self._position)
         elif consumer.position(partition) != self._position:
             consumer.seek(partition, self._position)
-        ends = {partition: self._end}
+        ends: dict[Partition, int] = {partition: self._end}
         progress_at = time.monotonic()
         while self._position < self._end:
             try:
@@ -98,9 +99,16 @@ class _RangeReader:
     def _skip(self, error: OffsetOutOfRangeError) -> None:
         """Go on where there are records again, if the query may lose some."""
         first = self._consumer.beginning_offsets([self._partition])[self._partition]
-        self._lose(f"{self._partition} begins at {first}, and {self._position} was wanted", error)
-        # If the log ends before the position, there is nothing behind it either.
-        self._position = min(first, self._end) if first > self._position else self._end
+        last = self._consumer.end_offsets([self._partition])[self._partition]
+        self._lose(
+            f"{self._partition} has offsets from {first} to {last}, and {self._position} was wanted",
+            error,
+        )
+        if last <= self._position:
+            self._position = self._end
+        else:
+            # A log that was truncated and has grown again has other records at the same offsets.
+            self._position = min(max(first, self._position), self._end)
         self._consumer.seek(self._partition, self._position)
 
     def _stalled(self) -> None:

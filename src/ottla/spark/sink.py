@@ -20,7 +20,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-import ottla
+from ottla.client.blocking.admin import Admin
+from ottla.client.blocking.producer import Producer
 from ottla.errors import ConfigError, FatalError, KafkaError, OttlaError
 from ottla.records.arrow import ColumnsEncoder, EncodedBatch
 from ottla.spark.committing import Committer, Target, commit_until_answered, sources_of
@@ -159,17 +160,17 @@ def send(
 
 
 # Producers without transactions of this process, by their options.
-_producers: dict[tuple[tuple[str, str], ...], ottla.Producer] = {}
+_producers: dict[tuple[tuple[str, str], ...], Producer] = {}
 _lock = threading.Lock()
 
 
-def sending(settings: SinkSettings) -> ottla.Producer:
+def sending(settings: SinkSettings) -> Producer:
     """A producer that this process keeps: it also knows the partitions of topics."""
     key = tuple(sorted(settings.kafka.items()))
     with _lock:
         found = _producers.get(key)
         if found is None:
-            found = _producers[key] = ottla.Producer(dict(settings.kafka))
+            found = _producers[key] = Producer(dict(settings.kafka))
         return found
 
 
@@ -237,7 +238,7 @@ class AtLeastOnceWriter(DataSourceStreamArrowWriter):
         query, root = _query_of(written, batchId)
         try:
             plan = plan_of(settings, query, root, batchId)
-            with ottla.Admin(settings.admin) as admin:
+            with Admin(settings.admin) as admin:
                 cluster = admin.describe_cluster().cluster_id
                 batch = MicroBatch(query, batchId, sources=plan.sources)
                 ends = {
@@ -330,7 +331,7 @@ class OneTransactionWriter(DataSourceArrowWriter):
         options: dict[str, Any] = {**self._settings.kafka, "transactional.id": name}
         written = [each for each in messages if isinstance(each, Written)]
         written.sort(key=lambda each: each.task)
-        with ottla.Producer(options) as producer:
+        with Producer(options) as producer:
             producer.init_transactions()
             producer.begin_transaction()
             try:

@@ -175,7 +175,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a query begins that has no checkpoint."""
         found = self._cluster.found_at_first()
         offsets = self._continued(found) or self._cluster.starts(self._options.start, found)
-        start = SourceOffset(offsets, found.topic_ids, found.cluster, self._options.pipeline)
+        start = SourceOffset(
+            offsets, found.topic_ids, found.cluster, self._options.pipeline, begin=offsets
+        )
         return start.to_json()
 
     def _continued(self, found: Found) -> dict[TopicPartition, int] | None:

@@ -227,7 +227,7 @@ def _position_in(line: str) -> SourceOffset | None:
 def _starts(before: SourceOffset | None, end: SourceOffset) -> dict[Any, int]:
     """Where partitions begin, as far as the checkpoint has it."""
     if before is None:
-        return dict(end.new)
+        return {**end.begin, **end.new}
     return {each: begin_of(before, end, each) for each in end.offsets}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.errors import ConfigError
@@ -18,7 +18,7 @@ from ottla.spark.limits import (
     check_batch,
     read_limit,
 )
-from ottla.spark.options import READS, Use, admin_options, kafka_options, values
+from ottla.spark.options import KAFKA_PREFIX, READS, Use, admin_options, kafka_options, values
 from ottla.spark.partition_maps import read_partitions
 
 
@@ -52,9 +52,10 @@ class SourceOptions:
     pipeline: str | None
     commit_group: str | None
     """The group in which offsets are committed, for nobody but tools that show the lag."""
-    consumer: Mapping[str, str]
+    # They may have passwords in them.
+    consumer: Mapping[str, str] = field(repr=False)
     """The options of the consumers in tasks, by Kafka's names."""
-    admin: Mapping[str, str]
+    admin: Mapping[str, str] = field(repr=False)
 
     @property
     def isolation_level(self) -> str:
@@ -167,5 +168,7 @@ def _commit_group(kafka: Mapping[str, str], pipeline: str | None) -> str:
 
 def _group_id(prefix: str, given: Mapping[str, str]) -> str:
     """A name that queries with other options do not have, and that each process finds by itself."""
-    text = "\n".join(f"{name.lower()}={given[name]}" for name in sorted(given))
+    # Without the options of clients, among which are passwords.
+    own = [name for name in sorted(given) if not name.lower().startswith(KAFKA_PREFIX)]
+    text = "\n".join(f"{name.lower()}={given[name]}" for name in own)
     return f"{prefix}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from tests.broker.requests import eventually
+
 from ottla.client.admin_model import NewTopic, OffsetSpec
 from ottla.client.blocking.admin import Admin
 from ottla.client.raw import RawConnection
@@ -19,6 +21,8 @@ class Stage:
     admin: Admin
     connection: RawConnection
     name: str
+    patience_seconds: float = 0.0
+    """How long the broker may take to show what it has answered: Kafka's hears of it from the controller."""
 
     def topic(self, partitions: int = 1) -> str:
         """A new topic, that the broker leads already: Kafka needs a moment for that."""
@@ -26,6 +30,10 @@ class Stage:
         self.admin.create_topics([NewTopic(name, partitions, 1)])
         self.admin.list_offsets({(name, number): OffsetSpec.LATEST for number in range(partitions)})
         return name
+
+    def comes_true(self, condition: Callable[[], bool]) -> bool:
+        """Whether the broker shows it, as soon as can be expected of it."""
+        return eventually(condition, self.patience_seconds)
 
     def new_name(self) -> str:
         return f"{self.name}-{uuid.uuid4().hex[:8]}"

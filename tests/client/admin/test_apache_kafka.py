@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import traceback
-from pathlib import Path
 
-import pytest
-from tests.apache_kafka.conftest import kafka_jars
-from tests.apache_kafka.programs import running_kafka
+from tests.apache_kafka.conftest import kafka_address, kafka_jars
 from tests.client.admin import (
     test_cluster,
     test_configs,
@@ -21,7 +18,7 @@ from tests.client.admin.stage import ESSENTIAL, Stage
 from ottla.client.blocking.admin import Admin
 from ottla.client.raw import RawConnection
 
-__all__ = ["kafka_jars"]
+__all__ = ["kafka_address", "kafka_jars"]
 
 MODULES = (
     test_cluster,
@@ -31,23 +28,20 @@ MODULES = (
     test_topics,
     test_transactions,
 )
-OPTIONS = {"group.initial.rebalance.delay.ms": 0}
+
+PATIENCE_SECONDS = 10.0
 
 
-def test_apache_kafka_passes_the_same_tests(
-    kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """One test, because every process that tests has to start a Kafka of its own."""
+def test_apache_kafka_passes_the_same_tests(kafka_address: str) -> None:
     assert {test.__module__ for test in ESSENTIAL} == {module.__name__ for module in MODULES}
     failed: dict[str, list[str]] = {}
     with (
-        running_kafka(kafka_jars, tmp_path_factory.mktemp("kafka"), OPTIONS) as address,
-        Admin(bootstrap_servers=address) as admin,
-        RawConnection(address) as connection,
+        Admin(bootstrap_servers=kafka_address) as admin,
+        RawConnection(kafka_address) as connection,
     ):
         for test in ESSENTIAL:
             try:
-                test(Stage(admin, connection, test.__name__[:60]))
+                test(Stage(admin, connection, test.__name__[:60], PATIENCE_SECONDS))
             except Exception:
                 failed[test.__name__] = traceback.format_exc().splitlines()
     assert not failed, "\n".join(line for lines in failed.values() for line in lines)

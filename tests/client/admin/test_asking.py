@@ -200,6 +200,21 @@ def test_when_the_time_is_over_the_last_error_is_told_and_results_are_kept() -> 
     assert late.context == {"api": "Asked", "thing": "a"}
 
 
+def test_an_answer_tells_more_than_the_end_of_the_time() -> None:
+    times = 0
+
+    async def silent_at_last(node: int, keys: list[str], limit_ms: float, answers: Any) -> None:
+        nonlocal times
+        times += 1
+        if times > 1:
+            await asyncio.Event().wait()
+        answers.refuse("a", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    with pytest.raises(TimedOutError, match="COORDINATOR_LOAD_IN_PROGRESS"):
+        ask(silent_at_last, ["a"], timeout_ms=50)
+    assert times == 2
+
+
 def test_retries_are_a_limit_too() -> None:
     asked = Asked(lambda node, key, times: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     with pytest.raises(TimedOutError, match="3 attempts"):

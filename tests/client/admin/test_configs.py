@@ -28,10 +28,17 @@ def value(stage: Stage, topic: str, name: str) -> str | None:
     return stage.admin.describe_configs([resource])[resource][name].value
 
 
+def check_value(stage: Stage, topic: str, name: str, expected: str) -> None:
+    stage.comes_true(lambda: value(stage, topic, name) == expected)
+    assert value(stage, topic, name) == expected
+
+
 @essential
 def test_configs_say_where_they_come_from(stage: Stage) -> None:
-    resource = ConfigResource.topic(stage.topic())
+    topic = stage.topic()
+    resource = ConfigResource.topic(topic)
     stage.admin.incremental_alter_configs({resource: [AlterConfig("segment.bytes", "7777777")]})
+    check_value(stage, topic, "segment.bytes", "7777777")
     plain = stage.admin.describe_configs([resource])[resource]
     assert (plain["segment.bytes"].value, plain["segment.bytes"].is_default) == ("7777777", False)
     assert plain["segment.bytes"].source is ConfigSource.DYNAMIC_TOPIC_CONFIG
@@ -65,14 +72,14 @@ def test_single_configs_are_changed_and_the_others_stay(stage: Stage) -> None:
     change = stage.admin.incremental_alter_configs
     change({resource: [AlterConfig("retention.ms", "1"), AlterConfig("segment.ms", "2")]})
     change({resource: [AlterConfig("retention.ms", None, DELETE)]})
-    assert value(stage, topic, "retention.ms") == "604800000"
-    assert value(stage, topic, "segment.ms") == "2"
+    check_value(stage, topic, "retention.ms", "604800000")
+    check_value(stage, topic, "segment.ms", "2")
     change({resource: [AlterConfig("cleanup.policy", "compact", APPEND)]})
-    assert value(stage, topic, "cleanup.policy") == "delete,compact"
+    check_value(stage, topic, "cleanup.policy", "delete,compact")
     change({resource: [AlterConfig("cleanup.policy", "delete", SUBTRACT)]})
-    assert value(stage, topic, "cleanup.policy") == "compact"
+    check_value(stage, topic, "cleanup.policy", "compact")
     change({resource: [AlterConfig("segment.ms", "3")]}, validate_only=True)
-    assert value(stage, topic, "segment.ms") == "2"
+    check_value(stage, topic, "segment.ms", "2")
 
 
 @essential
@@ -81,10 +88,10 @@ def test_replacing_configs_gives_the_others_their_defaults(stage: Stage) -> None
     resource = ConfigResource.topic(topic)
     stage.admin.alter_configs({resource: {"retention.ms": "1", "segment.ms": "2"}})
     stage.admin.alter_configs({resource: {"segment.ms": "3"}})
-    assert value(stage, topic, "retention.ms") == "604800000"
-    assert value(stage, topic, "segment.ms") == "3"
+    check_value(stage, topic, "retention.ms", "604800000")
+    check_value(stage, topic, "segment.ms", "3")
     stage.admin.alter_configs({resource: {}}, validate_only=True)
-    assert value(stage, topic, "segment.ms") == "3"
+    check_value(stage, topic, "segment.ms", "3")
 
 
 @essential
@@ -99,7 +106,7 @@ def test_a_value_that_is_not_valid_fails_its_resource_alone(stage: Stage) -> Non
         )
     assert list(error.value.results) == [good]
     assert error.value.errors[bad].code is ErrorCode.INVALID_CONFIG
-    assert value(stage, good.name, "retention.ms") == "5"
+    check_value(stage, good.name, "retention.ms", "5")
 
 
 @essential

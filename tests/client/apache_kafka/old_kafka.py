@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests import maven
 from tests.apache_kafka.programs import free_ports, java, running_kafka, wait_for_port
-from tests.client.apache_kafka.stage import OPTIONS
+from tests.apache_kafka.sharing import OPTIONS
 from tests.maven import NO_LOGGING
 
 ZOOKEEPER = "org.apache.zookeeper.server.quorum.QuorumPeerMain"

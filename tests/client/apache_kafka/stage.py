@@ -15,14 +15,6 @@ from ottla.model import TopicPartition
 WAIT_SECONDS = 20.0
 POLL_SECONDS = 0.1
 
-# Timeouts of transactions and members are seen soon.
-OPTIONS: dict[str, object] = {
-    "auto.create.topics.enable": "false",
-    "group.initial.rebalance.delay.ms": 0,
-    "group.min.session.timeout.ms": 500,
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 100,
-}
-
 
 @dataclass
 class Stage:
@@ -35,7 +27,9 @@ class Stage:
     def topic(self, partitions: int = 1, **configs: str) -> str:
         """A new topic, that the broker leads already: Kafka needs a moment for that."""
         name = self.new_name("topic")
-        options = {option.replace("_", "."): value for option, value in configs.items()}
+        # Records with times of long ago would go as soon as Kafka looks for old ones.
+        options = {"retention.ms": "-1"}
+        options |= {option.replace("_", "."): value for option, value in configs.items()}
         self.admin.create_topics([ottla.NewTopic(name, partitions, 1, options)])
         self.admin.list_offsets({(name, number): OffsetSpec.LATEST for number in range(partitions)})
         return name

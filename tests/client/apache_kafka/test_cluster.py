@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from tests.apache_kafka.programs import Kafka, free_ports, new_cluster_id
-from tests.client.apache_kafka.stage import OPTIONS, Stage
+from tests.apache_kafka.sharing import OPTIONS
+from tests.client.apache_kafka.stage import Stage
 
 import ottla
 import ottla.aio

@@ -6,8 +6,9 @@ import threading
 from pathlib import Path
 
 from tests.apache_kafka.programs import Kafka
+from tests.apache_kafka.sharing import OPTIONS
 from tests.client.apache_kafka import transacting
-from tests.client.apache_kafka.stage import CASES, OPTIONS, Stage, read_until
+from tests.client.apache_kafka.stage import CASES, Stage, read_until
 from tests.clients.java.agent import Agent
 
 import ottla

@@ -69,6 +69,34 @@ say(threading.active_count())
     assert members(broker, "g-" + topic) == 0
 
 
+def test_clients_in_daemon_threads_end_with_the_program_and_say_nothing(
+    broker: Broker, fill: Fill
+) -> None:
+    topic = fill(10)
+    text = """
+producer = Producer(bootstrap_servers=servers)
+joined = threading.Event()
+
+def send():
+    while True:
+        producer.send(topic, b"x")
+        time.sleep(0.0005)
+
+def poll():
+    consumer = member()
+    joined.set()
+    while True:
+        consumer.poll(60)
+
+for work in (send, poll):
+    threading.Thread(target=work, daemon=True).start()
+say(joined.wait(20))
+"""
+    group = "g-" + topic
+    assert run_program(IMPORTS + text, broker.bootstrap_servers, topic, group) == ["True"]
+    assert members(broker, group) == 0, "the consumer has left"
+
+
 def test_ctrl_c_in_a_program_with_clients_ends_it_promptly(broker: Broker, fill: Fill) -> None:
     topic = fill(10)
     program = Program(

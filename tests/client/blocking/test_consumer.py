@@ -240,6 +240,48 @@ def test_iteration_gives_record_after_record_and_commits_what_it_gave(
     assert next(iter(successor)).offset == 60
 
 
+def test_an_exception_commits_nothing_that_may_not_have_been_handled(
+    make: Make, fill: Fill
+) -> None:
+    topic = fill(10)
+
+    def fail() -> None:
+        with make("g-" + topic) as consumer:
+            consumer.subscribe([topic])
+            for _ in consumer:
+                raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert make("g-" + topic).committed([(topic, 0)]) == {(topic, 0): None}
+
+
+@pytest.mark.parametrize(
+    ("patience_seconds", "limit_ms"), [(0.2, 60_000), (60.0, 200)], ids=["nobody there", "limit"]
+)
+def test_close_does_not_wait_long_for_a_broker_that_is_gone(
+    patience_seconds: float,
+    limit_ms: int,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("ottla.client.aio.consumer._CLOSE_PATIENCE_SECONDS", patience_seconds)
+    with Broker() as broker:
+        consumer = Consumer(
+            bootstrap_servers=broker.bootstrap_servers,
+            group_id="g",
+            auto_offset_reset="earliest",
+            default_api_timeout_ms=limit_ms,
+        )
+        consumer.subscribe(["t"])
+        poll_until(consumer, lambda: bool(consumer.assignment()))
+        poll_until(consumer, lambda: consumer.position(("t", 0)) == 0)
+    began = time.monotonic()
+    consumer.close()
+    assert time.monotonic() - began < 10
+    assert "automatic commit at close failed" in caplog.text
+
+
 def test_iteration_ends_when_the_consumer_is_closed(make: Make, fill: Fill) -> None:
     consumer = make()
     consumer.assign([(fill(100), 0)])

@@ -102,6 +102,13 @@ def test_none_does_not_hide_a_wrong_name() -> None:
         (ProducerConfig, "queue.buffering.max.ms", r"librdkafka's name, use linger\.ms"),
         (ProducerConfig, "error_cb", "librdkafka's name, use the exceptions"),
         (ConsumerConfig, "ssl.ca.location", r"use ssl\.truststore\.location"),
+        (ConsumerConfig, "enable.partition.eof", r"librdkafka's name, use end_offsets\(\)"),
+        (ConsumerConfig, "stats_cb", r"use metrics\(\)"),
+        (ConsumerConfig, "on_commit", r"callback of commit_async"),
+        (ConsumerConfig, "consumer_timeout_ms", r"kafka-python's name, use poll\(timeout\)"),
+        (ConsumerConfig, "api_version_auto_timeout_ms", "kafka-python's name, remove it"),
+        (ProducerConfig, "api_version", "kafka-python's name, remove it"),
+        (ProducerConfig, "ssl_cafile", r"use ssl\.truststore\.location"),
         (ConsumerConfig, "metric.reporters", r"Ottla does not have: remove it, metrics\(\)"),
         (ConsumerConfig, "group.remote.assignor", r"use partition\.assignment\.strategy"),
         (AdminConfig, "bootstrap.controllers", r"use bootstrap\.servers"),
@@ -115,6 +122,22 @@ def test_an_option_that_there_is_not_gets_advice(
 ) -> None:
     with pytest.raises(ConfigError, match=reason):
         read_client_config(config_class, {"bootstrap.servers": SERVERS, name: "1"}, {})
+
+
+@pytest.mark.parametrize(
+    ("config_class", "config", "advice"),
+    [
+        (ConsumerConfig, "orders", r"'orders' is no dict.*subscribe\(\['orders'\]\)"),
+        (ConsumerConfig, "localhost:9092", r"as in bootstrap_servers='localhost:9092'"),
+        (ProducerConfig, "localhost", r"as in bootstrap_servers='localhost'"),
+        (AdminConfig, ["localhost:9092"], "is no dict of options"),
+    ],
+)
+def test_a_topic_or_an_address_instead_of_options_gets_advice(
+    config_class: type[ClientConfig], config: Any, advice: str
+) -> None:
+    with pytest.raises(ConfigError, match=advice):
+        read_client_config(config_class, config, {})
 
 
 def test_clients_without_an_id_are_numbered() -> None:

@@ -145,3 +145,10 @@ def test_text_is_a_duration_or_refused(text: str) -> None:
         assert isinstance(parse_duration_ms(text), int)
     except ValueError as error:
         assert "duration" in str(error)  # noqa: PT017
+
+
+def test_others_names_of_resets_get_advice() -> None:
+    with pytest.raises(ConfigError, match=r"auto\.offset\.reset='smallest'.*you mean earliest$"):
+        consumer(auto_offset_reset="smallest")
+    with pytest.raises(ConfigError, match=r"as in by_duration:PT1H$"):
+        consumer(auto_offset_reset="soon")

@@ -101,10 +101,19 @@ def test_a_given_delivery_timeout_has_to_be_long_enough() -> None:
     with pytest.raises(
         ConfigError, match=r"delivery\.timeout\.ms \(1000\) is below linger\.ms and"
     ):
-        producer(delivery_timeout_ms=1000)
+        producer(delivery_timeout_ms=1000, request_timeout_ms=1000)
+    with pytest.raises(ConfigError, match=r"raise it, or lower one of them"):
+        producer(delivery_timeout_ms=1000, linger_ms=1000)
     assert producer(
         delivery_timeout_ms=1000, request_timeout_ms=900, linger_ms=100
     ).delivery_timeout_ms
+
+
+def test_the_default_request_timeout_gives_way_to_a_short_delivery_timeout() -> None:
+    config = producer(delivery_timeout_ms=10_000, linger_ms=10)
+    assert (config.delivery_timeout_ms, config.request_timeout_ms) == (10_000, 9990)
+    assert config.notes[0].startswith("request.timeout.ms is 9990: delivery.timeout.ms was given")
+    assert producer(delivery_timeout_ms=10_000, request_timeout_ms=9000).notes == ()
 
 
 def test_a_linger_time_of_ages_is_possible() -> None:

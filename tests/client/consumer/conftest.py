@@ -99,6 +99,13 @@ async def values(consumer: Consumer, count: int) -> list[Any]:
     return [record.value for record in await read(consumer, count)]
 
 
+async def poll_until(consumer: Consumer, condition: Callable[[], object]) -> None:
+    """Poll, and find nothing, until something else has come to pass."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not condition():
+            await nothing_comes(consumer, 0.02)
+
+
 async def nothing_comes(consumer: Consumer, seconds: float = 0.2) -> None:
     """Poll for a while and find nothing."""
     deadline = asyncio.get_running_loop().time() + seconds

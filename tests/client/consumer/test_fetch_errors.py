@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from tests.client.consumer.conftest import nothing_comes, read, run, values
+from tests.client.consumer.conftest import nothing_comes, poll_until, read, run, values
 from tests.client.consumer.scripted import (
     Cluster,
     T,
@@ -373,6 +373,7 @@ def test_a_seek_while_an_offset_is_looked_up_wins() -> None:
 
         node.answers[ListOffsetsRequest] = late
         async with cluster.consumer() as consumer:
+            await poll_until(consumer, lambda: cluster.asked_for(ListOffsetsRequest))
             await nothing_comes(consumer, 0.05)
             assert len(cluster.asked_for(ListOffsetsRequest)) == 1
             consumer.seek(T, 2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.client.consumer.conftest import nothing_comes, read, run, values
+from tests.client.consumer.conftest import nothing_comes, poll_until, read, run, values
 from tests.client.consumer.scripted import (
     EPOCHS,
     FETCH,
@@ -97,7 +97,7 @@ def test_fetches_say_what_the_options_say() -> None:
             "client_rack": "rack-b",
         }
         async with cluster.consumer(**options) as consumer:
-            await nothing_comes(consumer, 0.05)
+            await poll_until(consumer, lambda: fetches(cluster))
         first = fetches(cluster)[0]
         assert (first.min_bytes, first.max_bytes, first.max_wait_ms) == (3, 4000, 7)
         assert first.topics[0].partitions[0].partition_max_bytes == 500
@@ -113,7 +113,7 @@ def test_fetches_carry_the_epoch_of_the_leader() -> None:
         cluster = Cluster()
         cluster.log.epoch = 4
         async with cluster.consumer() as consumer:
-            await nothing_comes(consumer, 0.05)
+            await poll_until(consumer, lambda: fetches(cluster))
         assert fetches(cluster)[0].topics[0].partitions[0].current_leader_epoch == 4
         (listed,) = cluster.asked_for(ListOffsetsRequest)
         assert listed.request.topics[0].partitions[0].current_leader_epoch == 4
@@ -167,7 +167,7 @@ def test_a_session_is_kept_and_only_changes_are_sent() -> None:
             assert await values(consumer, 1) == [b"a"]
             await nothing_comes(consumer, 0.1)
             await consumer.assign([T])
-            await nothing_comes(consumer, 0.1)
+            await poll_until(consumer, lambda: fetches(cluster)[-1].forgotten_topics_data)
         asked = fetches(cluster)
         assert [r.session_epoch for r in asked[:-1]] == list(range(len(asked) - 1))
         assert sum(len(t.partitions) for r in asked[1:] for t in r.topics) == 1

@@ -12,7 +12,7 @@ from tests.client.consumer.scripted import Cluster, T, data_of
 
 from ottla.client.state.positions import AssignedPartition, FetchPosition
 from ottla.client.state.stalls import StallWatch
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, FatalError
 
 
 def state(offset: int, end: int) -> AssignedPartition:
@@ -182,5 +182,46 @@ def test_the_watchdog_can_be_turned_off(caplog: pytest.LogCaptureFixture) -> Non
             await nothing_comes(consumer, 0.2)
             assert consumer.health().ok
         assert "no progress" not in caplog.text
+
+    run(test)
+
+
+def test_a_member_that_is_fenced_is_not_well(stage: Stage) -> None:
+    async def test() -> None:
+        stage.create()
+        named = {
+            "group_id": f"group-of-{stage.topic}",
+            "group_instance_id": "one",
+            "heartbeat_interval_ms": 50,
+        }
+        async with stage.consumer(**named) as old, stage.consumer(**named) as new:
+            for consumer in (old, new):
+                await consumer.subscribe([stage.topic])
+                while not consumer.assignment():
+                    await consumer.poll(0.1)
+            with pytest.raises(FatalError):
+                await old.poll(20)
+            assert not old.health().ok
+            assert "FENCED_INSTANCE_ID" in old.health().reasons[0]
+            assert new.health().ok
+
+    run(test)
+
+
+def test_a_consumer_whose_brokers_are_gone_is_not_well() -> None:
+    async def test() -> None:
+        cluster = Cluster()
+        async with cluster.consumer() as consumer:
+            await consumer.position(T)
+            assert consumer.health().ok
+            await cluster.nodes[0].stop()
+            while consumer.health().ok:
+                await consumer.poll(0.1)
+            (reason,) = consumer.health().reasons
+            assert reason.startswith("no broker has answered for 1 s: ")
+            assert "Cannot connect" in reason
+            await cluster.nodes[0].start()
+            while not consumer.health().ok:
+                await consumer.poll(0.1)
 
     run(test)

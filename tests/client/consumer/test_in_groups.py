@@ -157,6 +157,24 @@ def test_close_commits_what_iteration_has_handed_out_and_no_more(stage: Stage) -
     run(test)
 
 
+def test_an_exception_commits_nothing_that_may_not_have_been_handled(stage: Stage) -> None:
+    async def fail() -> None:
+        async with member(stage) as consumer:
+            await consumer.subscribe([stage.topic])
+            await read(consumer, 3)
+            raise KeyError
+
+    async def test() -> None:
+        (partition,) = stage.create()
+        stage.fill_batch(b"a", b"b", b"c")
+        with pytest.raises(KeyError):
+            await fail()
+        async with member(stage) as consumer:
+            assert (await consumer.committed([partition]))[partition] is None
+
+    run(test)
+
+
 def test_commits_inside_of_iteration_count_the_record_at_hand(stage: Stage) -> None:
     async def test() -> None:
         (partition,) = stage.create()

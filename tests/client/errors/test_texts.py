@@ -88,6 +88,21 @@ def test_a_topic_that_does_not_exist_is_in_the_log_once(
     ]
 
 
+def test_a_subscription_to_a_topic_that_does_not_exist_is_told(
+    servers: str, group: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    options: dict[str, Any] = {"retry_backoff_ms": 10, "group_id": group}
+    with ottla.Consumer(bootstrap_servers=servers, **options) as consumer:
+        consumer.subscribe(["nope"])
+        consumer.poll(0.5)
+        health = consumer.health()
+        assert (health.ok, health.reasons) == (
+            False,
+            ("topic nope: The broker has no such topic or partition.",),
+        )
+    assert "topic nope: The broker has no such" in caplog.text
+
+
 def test_records_that_are_too_large_say_which_limit_they_exceed(servers: str) -> None:
     with ottla.Producer(bootstrap_servers=servers, **QUICK) as producer:
         words: tuple[str, ...] = (
@@ -204,7 +219,7 @@ def test_brokers_that_cannot_be_reached_are_named_with_the_reason(group: str) ->
         error_of(TimedOutError, lambda: producer.send("t", b"x"), *words)
     with ottla.Producer(bootstrap_servers=address, transactional_id="x", **QUICK) as producer:
         error_of(TimedOutError, producer.init_transactions, *words)
-        producer.close(1)
+        producer.close(0.1)
     with ottla.Consumer(
         bootstrap_servers=address, group_id=group, default_api_timeout_ms=400
     ) as consumer:
@@ -248,6 +263,5 @@ def test_a_broker_that_dies_in_the_middle_is_named_with_the_reason(group: str) -
         error_of(TimedOutError, consumer.end_offsets, "t-0", *words)
         error_of(TimedOutError, writer.commit_transaction, "call it again to go on", *words)
     finally:
-        consumer.close(1)
-        producer.close(1)
-        writer.close(1)
+        for client in (consumer, producer, writer):
+            client.close(0.1)

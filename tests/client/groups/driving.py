@@ -141,6 +141,19 @@ class Driver:
     async def join(self) -> None:
         await self.poll_until(lambda: self.is_stable)
 
+    async def join_new(self, topic: str, partitions: int) -> None:
+        """Join for a topic that is created first."""
+        await create_topic(self.network, topic, partitions)
+        self.subscribe(topic)
+        await self.join()
+
+    async def assign_new(self, topic: str) -> TopicPartition:
+        """Take the only partition of a topic that is created first, without a group's doing."""
+        await create_topic(self.network, topic, 1)
+        partition = TopicPartition(topic, 0)
+        self.subscriptions.assign_from_user([partition])
+        return partition
+
     def consume_to(self, offset: int) -> None:
         """As if all records below the offset had been returned by poll."""
         for partition in self.subscriptions.assigned():

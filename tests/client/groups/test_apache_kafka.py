@@ -6,13 +6,10 @@ import traceback
 import uuid
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-from tests.apache_kafka.conftest import kafka_jars
-from tests.apache_kafka.programs import running_kafka
+from tests.apache_kafka.conftest import kafka_address, kafka_jars
 from tests.client.groups import (
     test_joining,
     test_listeners,
@@ -24,9 +21,7 @@ from tests.client.groups import (
 
 from ottla.core.assignors.ranges import RangeAssignor
 
-__all__ = ["kafka_jars"]
-
-OPTIONS = {"group.initial.rebalance.delay.ms": 0}
+__all__ = ["kafka_address", "kafka_jars"]
 
 share = test_with_confluent.test_partitions_are_shared_with_librdkafka
 own_assignor = test_listeners.test_an_assignor_of_ones_own_learns_the_assignment_before_the_listener
@@ -62,17 +57,13 @@ ESSENTIAL: list[Callable[..., None]] = [
 ]
 
 
-def test_apache_kafka_passes_the_same_tests(
-    kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """One test, because every process that tests has to start a Kafka of its own."""
+def test_apache_kafka_passes_the_same_tests(kafka_address: str) -> None:
     failed: dict[str, list[str]] = {}
-    with running_kafka(kafka_jars, tmp_path_factory.mktemp("kafka"), OPTIONS) as address:
-        for test in ESSENTIAL:
-            try:
-                test(**_arguments(test, address))
-            except Exception:
-                failed[repr(test)] = traceback.format_exc().splitlines()
+    for test in ESSENTIAL:
+        try:
+            test(**_arguments(test, kafka_address))
+        except Exception:
+            failed[repr(test)] = traceback.format_exc().splitlines()
     assert not failed, "\n".join(line for lines in failed.values() for line in lines)
 
 

@@ -17,9 +17,7 @@ def partitions(topic: str, *numbers: int) -> tuple[TopicPartition, ...]:
 def test_a_lone_member_gets_all_partitions(ottla_broker: Broker, ottla_topic: str) -> None:
     async def test() -> None:
         async with Driver(ottla_broker.bootstrap_servers, new_group()) as member:
-            await create_topic(member.network, ottla_topic, 3)
-            member.subscribe(ottla_topic)
-            await member.join()
+            await member.join_new(ottla_topic, 3)
             assert member.assigned == partitions(ottla_topic, 0, 1, 2)
             assert member.told.calls == [("assigned", (0, 1, 2))]
 
@@ -36,9 +34,7 @@ def test_an_eager_member_gives_all_up_before_it_shares(
             Driver(servers, group, assignors=[assignor]) as first,
             Driver(servers, group, assignors=[assignor]) as second,
         ):
-            await create_topic(first.network, ottla_topic, 4)
-            first.subscribe(ottla_topic)
-            await first.join()
+            await first.join_new(ottla_topic, 4)
             first.start_polling()
             second.subscribe(ottla_topic)
             await second.poll_until(lambda: second.has(2) and first.has(2))
@@ -60,9 +56,7 @@ def test_a_cooperative_member_gives_up_only_what_moves(
             Driver(servers, group, assignors=assignors) as first,
             Driver(servers, group, assignors=assignors) as second,
         ):
-            await create_topic(first.network, ottla_topic, 4)
-            first.subscribe(ottla_topic)
-            await first.join()
+            await first.join_new(ottla_topic, 4)
             first.start_polling()
             second.subscribe(ottla_topic)
             await second.poll_until(lambda: second.has(2) and first.has(2))
@@ -79,9 +73,7 @@ def test_new_partitions_are_shared_by_themselves(ottla_broker: Broker, ottla_top
     async def test() -> None:
         servers = ottla_broker.bootstrap_servers
         async with Driver(servers, new_group(), metadata_max_age_ms=200) as member:
-            await create_topic(member.network, ottla_topic, 1)
-            member.subscribe(ottla_topic)
-            await member.join()
+            await member.join_new(ottla_topic, 1)
             await add_partitions(member.network, ottla_topic, 3)
             await member.poll_until(lambda: member.has(3))
 
@@ -113,9 +105,7 @@ def test_rebalances_heartbeats_and_commits_are_counted(
         async with Driver(ottla_broker.bootstrap_servers, new_group()) as member:
             before = member.metrics.snapshot()
             assert before["rebalance-total"] == 0
-            await create_topic(member.network, ottla_topic, 1)
-            member.subscribe(ottla_topic)
-            await member.join()
+            await member.join_new(ottla_topic, 1)
             await member.poll_until(lambda: member.metrics.snapshot()["heartbeat-total"] > 1)
             await member.member.commit({member.assigned[0]: OffsetAndMetadata(1)})
             found = member.metrics.snapshot()

@@ -296,9 +296,7 @@ def test_a_cooperative_assignor_that_moves_what_others_have_fails_the_leaders_po
             Driver(servers, group, assignors=[Hasty()]) as leader,
             Driver(servers, group, assignors=[Hasty()]) as other,
         ):
-            await create_topic(leader.network, ottla_topic, 2)
-            leader.subscribe(ottla_topic)
-            await leader.join()
+            await leader.join_new(ottla_topic, 2)
             other.subscribe(ottla_topic)
             other.start_polling()
             with pytest.raises(IllegalStateError, match="cooperative"):

@@ -47,9 +47,7 @@ def test_a_member_that_nobody_polls_leaves_and_says_so(
             Driver(servers, group, max_poll_interval_ms=300) as slow,
             Driver(servers, group) as quick,
         ):
-            await create_topic(slow.network, ottla_topic, 2)
-            slow.subscribe(ottla_topic)
-            await slow.join()
+            await slow.join_new(ottla_topic, 2)
             owned = slow.assigned
             quick.subscribe(ottla_topic)
             quick.start_polling()
@@ -69,9 +67,7 @@ def test_waiting_in_poll_for_long_is_polling(ottla_broker: Broker, ottla_topic: 
         servers = ottla_broker.bootstrap_servers
         options: dict[str, Any] = {"max_poll_interval_ms": 300, "heartbeat_interval_ms": 5000}
         async with Driver(servers, new_group(), **options) as member:
-            await create_topic(member.network, ottla_topic, 1)
-            member.subscribe(ottla_topic)
-            await member.join()
+            await member.join_new(ottla_topic, 1)
             end = time.monotonic() + 1.0
             while time.monotonic() < end:
                 member.woken.clear()
@@ -137,9 +133,7 @@ def test_a_static_leader_that_came_back_goes_on_watching_its_topics(
     async def test() -> None:
         servers, group = ottla_broker.bootstrap_servers, new_group()
         async with Driver(servers, group, group_instance_id="one") as before:
-            await create_topic(before.network, ottla_topic, 1)
-            before.subscribe(ottla_topic)
-            await before.join()
+            await before.join_new(ottla_topic, 1)
             generation = before.member.group_metadata().generation_id
         assigned: list[object] = []
 
@@ -169,9 +163,7 @@ def test_a_static_member_that_is_replaced_is_fenced_for_good(
             Driver(servers, group, group_instance_id="one") as old,
             Driver(servers, group, group_instance_id="one") as new,
         ):
-            await create_topic(old.network, ottla_topic, 1)
-            old.subscribe(ottla_topic)
-            await old.join()
+            await old.join_new(ottla_topic, 1)
             new.subscribe(ottla_topic)
             await new.join()
             for _ in range(2):

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from tests.client.groups.driving import Driver, create_topic, new_group, run
+from tests.client.groups.driving import Driver, new_group, run
 from tests.groups.moves import OFFSETS_PARTITIONS, OFFSETS_TOPIC, move_coordinator
 
 from ottla import Broker
@@ -31,9 +31,7 @@ def test_a_member_stays_in_its_generation_when_the_coordinator_moves(
     async def test() -> None:
         group = new_group()
         async with Driver(broker.bootstrap_servers, group) as member:
-            await create_topic(member.network, ottla_topic, 1)
-            member.subscribe(ottla_topic)
-            await member.join()
+            await member.join_new(ottla_topic, 1)
             generation = member.member.group_metadata()
             for offset in range(6):
                 move_coordinator(broker, group)
@@ -54,9 +52,7 @@ def test_asynchronous_commits_are_told_in_order_while_the_coordinator_moves(
     async def test() -> None:
         group = new_group()
         async with Driver(broker.bootstrap_servers, group) as member:
-            await create_topic(member.network, ottla_topic, 1)
-            member.subscribe(ottla_topic)
-            await member.join()
+            await member.join_new(ottla_topic, 1)
             told: list[int] = []
             for offset in range(50):
                 if offset % 10 == 5:
@@ -78,9 +74,7 @@ def test_a_member_survives_the_death_of_its_coordinator(broker: Broker, ottla_to
     async def test() -> None:
         group = new_group()
         async with Driver(broker.bootstrap_servers, group) as member:
-            await create_topic(member.network, ottla_topic, 1)
-            member.subscribe(ottla_topic)
-            await member.join()
+            await member.join_new(ottla_topic, 1)
             dying = coordinator_of(broker, group)
             await asyncio.to_thread(broker.kill_node, dying)
             try:
@@ -101,9 +95,7 @@ def test_a_coordinator_that_does_not_answer_is_given_up_after_the_session(
     async def test() -> None:
         options = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 50}
         async with Driver(broker.bootstrap_servers, new_group(), **options) as member:  # type: ignore[arg-type]
-            await create_topic(member.network, ottla_topic, 1)
-            member.subscribe(ottla_topic)
-            await member.join()
+            await member.join_new(ottla_topic, 1)
             link = member.member._link
             stuck = link._connection
             assert stuck is not None

@@ -19,9 +19,7 @@ def test_committed_offsets_come_back_with_metadata_and_epoch(
 ) -> None:
     async def test() -> None:
         async with Driver(ottla_broker.bootstrap_servers, new_group()) as member:
-            await create_topic(member.network, ottla_topic, 3)
-            member.subscribe(ottla_topic)
-            await member.join()
+            await member.join_new(ottla_topic, 3)
             zero, one, two = member.assigned
             offsets = {
                 zero: OffsetAndMetadata(5, "a note", 0),
@@ -58,9 +56,7 @@ def test_callbacks_come_in_the_order_of_the_commits_and_in_a_poll(
 ) -> None:
     async def test() -> None:
         async with Driver(ottla_broker.bootstrap_servers, new_group()) as member:
-            await create_topic(member.network, ottla_topic, 1)
-            partition = TopicPartition(ottla_topic, 0)
-            member.subscriptions.assign_from_user([partition])
+            partition = await member.assign_new(ottla_topic)
             seen: list[tuple[int, Exception | None]] = []
 
             async def on_commit(offsets: Any, error: Exception | None) -> None:
@@ -83,9 +79,7 @@ def test_a_commit_that_waits_brings_the_callbacks_of_those_before_it(
 ) -> None:
     async def test() -> None:
         async with Driver(ottla_broker.bootstrap_servers, new_group()) as member:
-            await create_topic(member.network, ottla_topic, 1)
-            partition = TopicPartition(ottla_topic, 0)
-            member.subscriptions.assign_from_user([partition])
+            partition = await member.assign_new(ottla_topic)
             seen: list[str] = []
             offsets = {partition: OffsetAndMetadata(1)}
             await member.member.commit_async(offsets, lambda *_: seen.append("first"))
@@ -103,9 +97,7 @@ def test_what_a_commit_callback_raises_reaches_the_poll(
 ) -> None:
     async def test() -> None:
         async with Driver(ottla_broker.bootstrap_servers, new_group()) as member:
-            await create_topic(member.network, ottla_topic, 1)
-            partition = TopicPartition(ottla_topic, 0)
-            member.subscriptions.assign_from_user([partition])
+            partition = await member.assign_new(ottla_topic)
 
             def fail(offsets: object, error: Exception | None) -> None:
                 raise ZeroDivisionError
@@ -124,9 +116,7 @@ def test_automatic_commits_take_what_earlier_polls_returned(
         group = new_group()
         servers = ottla_broker.bootstrap_servers
         async with Driver(servers, group, auto_commit_interval_ms=50) as member:
-            await create_topic(member.network, ottla_topic, 1)
-            member.subscribe(ottla_topic)
-            await member.join()
+            await member.join_new(ottla_topic, 1)
             member.consume_to(4)
             await member.poll_until(lambda: bool(member.told.committed))
             (partition,) = member.assigned
@@ -146,9 +136,7 @@ def test_without_automatic_commits_nothing_is_committed(
         servers, group = ottla_broker.bootstrap_servers, new_group()
         options: dict[str, Any] = {"enable_auto_commit": False, "auto_commit_interval_ms": 1}
         async with Driver(servers, group, **options) as member:
-            await create_topic(member.network, ottla_topic, 1)
-            member.subscribe(ottla_topic)
-            await member.join()
+            await member.join_new(ottla_topic, 1)
             member.consume_to(4)
             for _ in range(3):
                 await member.step()
@@ -163,9 +151,7 @@ def test_a_rebalance_commits_first(ottla_broker: Broker, ottla_topic: str) -> No
     async def test() -> None:
         servers, group = ottla_broker.bootstrap_servers, new_group()
         async with Driver(servers, group) as first, Driver(servers, group) as second:
-            await create_topic(first.network, ottla_topic, 2)
-            first.subscribe(ottla_topic)
-            await first.join()
+            await first.join_new(ottla_topic, 2)
             first.consume_to(6)
             first.start_polling()
             second.subscribe(ottla_topic)
@@ -180,9 +166,7 @@ def test_a_rebalance_commits_first(ottla_broker: Broker, ottla_topic: str) -> No
 def test_a_commit_of_all_that_was_consumed(ottla_broker: Broker, ottla_topic: str) -> None:
     async def test() -> None:
         async with Driver(ottla_broker.bootstrap_servers, new_group()) as member:
-            await create_topic(member.network, ottla_topic, 2)
-            member.subscribe(ottla_topic)
-            await member.join()
+            await member.join_new(ottla_topic, 2)
             member.consume_to(8)
             await member.member.commit()
             found = await member.member.committed(member.assigned)
@@ -197,9 +181,7 @@ def test_a_commit_during_a_rebalance_says_poll_first(
     async def test() -> None:
         servers, group = ottla_broker.bootstrap_servers, new_group()
         async with Driver(servers, group) as first, Driver(servers, group) as second:
-            await create_topic(first.network, ottla_topic, 2)
-            first.subscribe(ottla_topic)
-            await first.join()
+            await first.join_new(ottla_topic, 2)
             first.start_polling()
             second.subscribe(ottla_topic)
             second.start_polling()

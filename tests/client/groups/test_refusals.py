@@ -40,6 +40,13 @@ from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 Answer = Callable[[Any], Any]
 
+# The coordinator has moved, or is not ready.
+NO_COORDINATOR = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+
 
 def join_refusal(code: ErrorCode) -> Answer:
     return lambda request: JoinGroupResponse(
@@ -138,9 +145,7 @@ def refusals(monkeypatch: pytest.MonkeyPatch) -> Refusals:
 @pytest.mark.parametrize(
     "code",
     [
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
+        *NO_COORDINATOR,
         ErrorCode.REBALANCE_IN_PROGRESS,
         ErrorCode.UNKNOWN_MEMBER_ID,
     ],
@@ -202,9 +207,7 @@ def test_a_heartbeat_that_is_refused_makes_the_member_join_again(
 ) -> None:
     async def test() -> None:
         async with member_of(servers) as member:
-            await create_topic(member.network, ottla_topic, 1)
-            member.subscribe(ottla_topic)
-            await member.join()
+            await member.join_new(ottla_topic, 1)
             refusals.plan(HeartbeatRequest, heartbeat_refusal(code))
             await member.poll_until(lambda: len(member.told.calls) == 3)
             assert member.told.calls == [("assigned", (0,)), (call, (0,)), ("assigned", (0,))]
@@ -212,22 +215,13 @@ def test_a_heartbeat_that_is_refused_makes_the_member_join_again(
     run(test)
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-    ],
-)
+@pytest.mark.parametrize("code", NO_COORDINATOR)
 def test_a_heartbeat_that_finds_no_coordinator_costs_no_rebalance(
     servers: str, ottla_topic: str, refusals: Refusals, code: ErrorCode
 ) -> None:
     async def test() -> None:
         async with member_of(servers) as member:
-            await create_topic(member.network, ottla_topic, 1)
-            member.subscribe(ottla_topic)
-            await member.join()
+            await member.join_new(ottla_topic, 1)
             refusals.plan(HeartbeatRequest, heartbeat_refusal(code), times=3)
             await member.poll_until(lambda: refusals.count == 3)
             beats = member.member._heartbeats._beats
@@ -241,9 +235,7 @@ def test_a_heartbeat_that_finds_no_coordinator_costs_no_rebalance(
 @pytest.mark.parametrize(
     "code",
     [
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
+        *NO_COORDINATOR,
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
@@ -254,9 +246,7 @@ def test_a_commit_is_tried_again_after_errors_that_pass(
 ) -> None:
     async def test() -> None:
         async with member_of(servers) as member:
-            await create_topic(member.network, ottla_topic, 1)
-            member.subscribe(ottla_topic)
-            await member.join()
+            await member.join_new(ottla_topic, 1)
             refusals.plan(OffsetCommitRequest, commit_refusal(code), times=2)
             offsets = {member.assigned[0]: OffsetAndMetadata(4)}
             await member.member.commit(offsets)
@@ -288,9 +278,7 @@ def test_a_commit_that_is_refused_says_why(
 ) -> None:
     async def test() -> None:
         async with member_of(servers) as member:
-            await create_topic(member.network, ottla_topic, 1)
-            member.subscribe(ottla_topic)
-            await member.join()
+            await member.join_new(ottla_topic, 1)
             refusals.plan(OffsetCommitRequest, commit_refusal(code))
             with pytest.raises(error) as raised:
                 await member.member.commit({member.assigned[0]: OffsetAndMetadata(4)})
@@ -306,9 +294,7 @@ def test_an_asynchronous_commit_that_is_refused_tells_its_callback(
 ) -> None:
     async def test() -> None:
         async with member_of(servers) as member:
-            await create_topic(member.network, ottla_topic, 1)
-            member.subscribe(ottla_topic)
-            await member.join()
+            await member.join_new(ottla_topic, 1)
             refusals.plan(OffsetCommitRequest, commit_refusal(ErrorCode.NOT_COORDINATOR))
             told: list[Exception | None] = []
             offsets = {member.assigned[0]: OffsetAndMetadata(4)}
@@ -324,14 +310,7 @@ def test_an_asynchronous_commit_that_is_refused_tells_its_callback(
     run(test)
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-    ],
-)
+@pytest.mark.parametrize("code", NO_COORDINATOR)
 def test_committed_offsets_are_asked_for_again_after_errors_that_pass(
     servers: str, ottla_topic: str, refusals: Refusals, code: ErrorCode
 ) -> None:
@@ -355,9 +334,7 @@ def test_an_automatic_commit_that_is_refused_is_made_good_soon(
 ) -> None:
     async def test() -> None:
         async with member_of(servers) as member:
-            await create_topic(member.network, ottla_topic, 1)
-            member.subscribe(ottla_topic)
-            await member.join()
+            await member.join_new(ottla_topic, 1)
             member.consume_to(5)
             refusals.plan(
                 OffsetCommitRequest, commit_refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -390,9 +367,7 @@ def test_nothing_is_fetched_while_an_eager_member_commits_before_a_rebalance(
 
     async def test() -> None:
         async with member_of(servers) as member:
-            await create_topic(member.network, ottla_topic, 1)
-            member.subscribe(ottla_topic)
-            await member.join()
+            await member.join_new(ottla_topic, 1)
             member.consume_to(5)
             states = member.subscriptions.states().values()
             assert [state.is_fetchable for state in states] == [True]
@@ -463,9 +438,7 @@ def test_the_reason_of_a_rejoin_is_told_to_the_coordinator(
 ) -> None:
     async def test() -> None:
         async with member_of(servers) as member:
-            await create_topic(member.network, ottla_topic, 1)
-            member.subscribe(ottla_topic)
-            await member.join()
+            await member.join_new(ottla_topic, 1)
             reasons: list[str | None] = []
 
             def note(request: JoinGroupRequest) -> JoinGroupResponse:

@@ -123,6 +123,12 @@ def test_poll_arrow(play: Play) -> None:
         assert records.next_offsets[partitions[0]].offset == 3
         await consumer.seek(partitions[0], 1)
         assert await read(consumer, 2) == [b"b", b"c"]
+        # Nobody fetches what is behind the end.
+        frugal = stage.consumer()
+        await frugal.assign(partitions[:1])
+        assert len(await frugal.poll_arrow(5.0, end_offsets={partitions[0]: 3})) == 3
+        assert len(await frugal.poll_arrow(0.2, end_offsets={partitions[0]: 3})) == 0
+        assert (await frugal.metrics())["fetch-total"] == 1
         texts = stage.consumer(value_deserializer="str")
         await texts.assign(partitions)
         with pytest.raises(IllegalStateError, match="without deserializers"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from ottla.wire.messages.produce import (
 )
 
 STOP_SECONDS = 10.0
+SEEN_SECONDS = 10.0
 
 Edit = Callable[[Any], Any]
 
@@ -98,6 +100,13 @@ class Meddler:
 
     def seen(self, name: str) -> list[Request]:
         return [request for request in self.requests if request.name == name]
+
+    def await_seen(self, name: str) -> None:
+        """Wait for a request of this name."""
+        deadline = time.monotonic() + SEEN_SECONDS
+        while not self.seen(name):
+            assert time.monotonic() < deadline, f"no {name} came"
+            time.sleep(0.005)
 
     def cut_all(self) -> None:
         """End every connection."""

@@ -273,7 +273,8 @@ def test_not_leader_asks_for_metadata(meddler: Meddler, servers: str, topic: str
         meddler.calm()
         meddler.on("Produce", answer=produce_error(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         producer.send(topic, b"x", partition=0).result(10)
-        assert meddler.seen("Metadata")
+        # The record does not wait for the answer, and may be acknowledged sooner.
+        meddler.await_seen("Metadata")
 
 
 def test_leader_hint_is_followed_without_a_pause(
@@ -336,3 +337,62 @@ def test_used_up_epochs_are_followed_by_a_new_producer_id(
     assert values_of(servers, topic)[1:] == numbers(100)
     assert headers_of(servers, topic)[-1].header.producer_id < 10**9
     assert len(records_of(servers, topic)) == 101
+
+
+def refused_connection(answer: Any) -> Any:
+    """What comes of a broker that does not take the client, at the first question on the connection."""
+    answer.error_code = ErrorCode.SASL_AUTHENTICATION_FAILED
+    return answer
+
+
+RECONNECT: dict[str, Any] = {"reconnect_backoff_ms": 10, "reconnect_backoff_max_ms": 20}
+
+
+@pytest.mark.parametrize("idempotence", [True, False])
+def test_broker_that_refuses_a_connection_once_does_not_end_the_producer(
+    meddler: Meddler, servers: str, topic: str, idempotence: bool
+) -> None:
+    options = {**QUICK, **RECONNECT, "enable_idempotence": idempotence}
+    with ottla.Producer(bootstrap_servers=servers, **options) as producer:
+        producer.send(topic, b"first", partition=0).result(10)
+        refusal = meddler.on("ApiVersions", edit=refused_connection, times=3)
+        meddler.cut_all()
+        assert producer.send(topic, b"second", partition=0).result(10).offset == 1
+        assert refusal.done == 3
+        assert producer.send(topic, b"third", partition=0).result(10).offset == 2
+    assert values_of(servers, topic) == [b"first", b"second", b"third"]
+
+
+def test_record_for_a_broker_that_goes_on_refusing_fails_with_that_error(
+    meddler: Meddler, servers: str, topic: str
+) -> None:
+    options = {**QUICK, **RECONNECT, "delivery_timeout_ms": 400, "request_timeout_ms": 200}
+    with ottla.Producer(bootstrap_servers=servers, **options) as producer:
+        producer.send(topic, b"first", partition=0).result(10)
+        meddler.on("ApiVersions", edit=refused_connection, times=10_000)
+        meddler.cut_all()
+        lost = producer.send(topic, b"lost", partition=0)
+        with pytest.raises(TimedOutError, match=r"cannot be reached.*SASL_AUTHENT") as caught:
+            lost.result(10)
+        assert getattr(caught.value.__cause__, "code", None) is (
+            ErrorCode.SASL_AUTHENTICATION_FAILED
+        )
+        meddler.calm()
+        assert producer.send(topic, b"second", partition=0).result(10).offset == 1
+
+
+def test_producer_gets_its_id_from_a_broker_that_refused_the_first_connections(
+    meddler: Meddler, servers: str, topic: str
+) -> None:
+    refusal = meddler.on("ApiVersions", edit=refused_connection, times=3)
+    with ottla.Producer(bootstrap_servers=servers, **QUICK, **RECONNECT) as producer:
+        while refusal.done < 3:
+            time.sleep(0.005)
+        sent = None
+        while sent is None:
+            try:
+                sent = producer.send(topic, b"first", partition=0)
+            except FatalError:  # until metadata are asked for again
+                assert len(meddler.seen("ApiVersions")) < 20, "it has failed for good"
+                time.sleep(0.02)
+        assert sent.result(10).offset == 0

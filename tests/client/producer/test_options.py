@@ -243,7 +243,7 @@ def test_topics_that_are_not_used_are_forgotten(meddler: Meddler, servers: str, 
         bootstrap_servers=servers, metadata_max_idle_ms=5000, metadata_max_age_ms=100
     ) as producer:
         producer.send(topic, b"x").result(10)
-        metadata = producer._async._network.metadata
+        metadata = producer._client._network.metadata
 
         def wanted() -> tuple[str, ...]:
             return metadata.wanted
@@ -307,7 +307,7 @@ def test_records_without_a_key_avoid_brokers_that_take_nothing(ottla_topic: str)
         producer.send(ottla_topic, b"x").result(10)
         slow = broker.leader_of(ottla_topic, 0)
         assert broker.leader_of(ottla_topic, 1) != slow
-        connection = producer._async._network.connection_now(slow)
+        connection = producer._client._network.connection_now(slow)
         assert connection is not None
         # As if the broker had asked for a pause (KIP-219).
         connection.throttled_until = time.monotonic() + 1.0

@@ -343,6 +343,27 @@ def test_close_without_a_limit_ends_when_the_coordinator_gives_the_transaction_u
     assert 0.3 < time.monotonic() - started < 10
 
 
+def test_end_of_with_does_not_wait_for_ever_for_a_coordinator_that_is_away(
+    make: Callable[..., ottla.Producer],
+    meddler: Meddler,
+    topic: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    started = 0.0
+    with make(delivery_timeout_ms=400, request_timeout_ms=300) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"x").result(10)
+        meddler.on("EndTxn", is_lost=True, times=10_000)
+        started = time.monotonic()
+    assert 0.6 < time.monotonic() - started < 10
+    told = [message for message in caplog.messages if "was not aborted" in message]
+    assert len(told) == 1
+    assert f"the transaction of {producer.config.transactional_id}" in told[0]
+    assert "aborts it after transaction.timeout.ms = 60000" in told[0]
+    assert "NETWORK_EXCEPTION" in told[0]
+
+
 def test_abort_gives_up_offsets_that_cannot_be_committed(
     version: int, make: Callable[..., ottla.Producer], meddler: Meddler, servers: str, topic: str
 ) -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
-import time
-import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
-from tests.apache_kafka.programs import START_SECONDS, STOP_SECONDS, TOOL_SECONDS, java
+from tests.apache_kafka.programs import (
+    STOP_SECONDS,
+    TOOL_SECONDS,
+    free_ports,
+    java,
+    new_cluster_id,
+    wait_for_port,
+)
 from tests.client.security.certificates import Certificates
-
-from ottla.model import topic_id_text
 
 USER, PASSWORD = "alice", "alice-secret"
 SESSION_MS = 2000
@@ -45,18 +47,17 @@ def secured_kafka(
     jars: Path, folder: Path, certificates: Certificates
 ) -> Iterator[Mapping[str, str]]:
     """The addresses of the listeners by their names."""
-    ports = dict(zip(PROTOCOLS, _free_ports(len(PROTOCOLS)), strict=True))
+    ports = dict(zip(PROTOCOLS, free_ports(len(PROTOCOLS)), strict=True))
     properties = folder / "server.properties"
     options = _options(folder, ports, certificates)
     text = "".join(f"{name}={value}\n" for name, value in options.items())
     properties.write_text(text, encoding="utf-8")
-    cluster_id = "k" + topic_id_text(uuid.uuid4())[1:]
     scram = [
         word
         for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
         for word in ("--add-scram", f'{mechanism}=[name="{USER}",password="{PASSWORD}"]')
     ]
-    words = ("format", "-t", cluster_id, "-c", str(properties), *scram)
+    words = ("format", "-t", new_cluster_id(), "-c", str(properties), *scram)
     command = java(jars, "kafka.tools.StorageTool", *words)
     done = subprocess.run(command, capture_output=True, timeout=TOOL_SECONDS, check=False)
     assert done.returncode == 0, done.stderr.decode()
@@ -66,7 +67,7 @@ def secured_kafka(
         )
     try:
         for port in ports.values():
-            _wait_for(port, process)
+            wait_for_port(port, process)
         yield {name: f"127.0.0.1:{port}" for name, port in ports.items()}
         process.terminate()
         process.wait(STOP_SECONDS)
@@ -107,24 +108,3 @@ def _options(folder: Path, ports: dict[str, int], certificates: Certificates) ->
     for mechanism in _LOGINS:
         options[f"listener.name.short.{mechanism}.connections.max.reauth.ms"] = SESSION_MS
     return options
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
-
-
-def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            assert process.poll() is None, "Kafka ended before it began"
-            assert time.monotonic() < deadline, "Kafka does not listen"
-            time.sleep(0.1)
-        else:
-            return

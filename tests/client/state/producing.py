@@ -13,6 +13,7 @@ from ottla.client.state.sequences import Sequences
 from ottla.errors import AbortableError, ErrorCode, TimedOutError
 from ottla.model import TopicPartition
 from ottla.records.batch import increment_sequence
+from ottla.records.record import INT32_MAX
 
 KEY = TopicPartition("t", 0)
 MAX_IN_FLIGHT = 5
@@ -105,8 +106,11 @@ class Sent:
 class World:
     """A sender, reduced to its decisions."""
 
-    def __init__(self, random: Random, trouble: float, refuses_strangers: bool) -> None:
+    def __init__(
+        self, random: Random, trouble: float, refuses_strangers: bool, retries: int = INT32_MAX
+    ) -> None:
         self.random = random
+        self.retries = retries
         self.trouble = trouble
         self.broker = ModelBroker(refuses_strangers)
         self.sequences = Sequences(is_transactional=False)
@@ -214,10 +218,12 @@ class World:
                 self.accumulator.release(batch)
         elif batch.is_done:
             return
-        elif self.sequences.may_retry(batch, code, self.broker.start_offset):
+        elif batch.attempts < self.retries and self.sequences.may_retry(
+            batch, code, self.broker.start_offset
+        ):
             self.accumulator.reenqueue(batch, self.now_ms, 1.0)
         elif batch.fail(AbortableError(code)):
-            self.sequences.failed(batch, code, True)
+            self.sequences.failed(batch, code, batch.attempts < self.retries)
             self.given_up.append(batch)
             self.accumulator.release(batch)
 

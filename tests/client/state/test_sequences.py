@@ -190,12 +190,13 @@ def test_transactional_refusal_moves_the_rest_up() -> None:
     seed=st.integers(0, 2**32),
     trouble=st.sampled_from([0.0, 0.1, 0.3, 0.6]),
     refuses_strangers=st.booleans(),
+    retries=st.sampled_from([0, 1, 2, 5, INT32_MAX]),
 )
 def test_whatever_happens_records_are_written_once_and_in_order(
-    seed: int, trouble: float, refuses_strangers: bool
+    seed: int, trouble: float, refuses_strangers: bool, retries: int
 ) -> None:
     """A broker that dedupes as Kafka's, answers that get lost, state that is lost, batches that are given up."""
-    world = World(random.Random(seed), trouble, refuses_strangers)
+    world = World(random.Random(seed), trouble, refuses_strangers, retries)
     world.run(batch_count=25)
     world.check()
 
@@ -203,5 +204,36 @@ def test_whatever_happens_records_are_written_once_and_in_order(
 def test_new_batch_that_overtakes_renumbered_ones_costs_no_second_epoch() -> None:
     """Found by the seed: the second epoch had a batch written twice that was on its way with the first."""
     world = World(random.Random(11343), trouble=0.3, refuses_strangers=True)
+    world.run(batch_count=25)
+    world.check()
+
+
+@pytest.mark.parametrize(("seed", "trouble", "retries"), [(401, 0.3, 2), (1189, 0.6, 2)])
+def test_last_retry_of_a_forgotten_producer_leaves_the_rest_in_order(
+    seed: int, trouble: float, retries: int
+) -> None:
+    """Found by the seeds: what was in flight behind such a batch was forgotten, and overtaken or written twice."""
+    world = World(random.Random(seed), trouble, refuses_strangers=True, retries=retries)
+    world.run(batch_count=25)
+    world.check()
+
+
+def test_forgotten_producer_numbers_what_is_in_flight_from_0() -> None:
+    sequences = Sequences(is_transactional=True)
+    sequences.restart_all(ME)
+    first, *rest = (make_batch(order, records=2) for order in range(4))
+    sequences.assign(first)
+    sequences.acknowledged(first, 0)
+    for batch in rest:
+        sequences.assign(batch)
+    sequences.failed(rest[0], ErrorCode.UNKNOWN_PRODUCER_ID, True)
+    assert [batch.base_sequence for batch in rest[1:]] == [0, 2]
+    assert not sequences.may_send(rest[2]), "it would overtake the one before it"
+    assert sequences.of(KEY).next_sequence == 4
+
+
+def test_batch_too_old_for_the_broker_to_know_costs_no_epoch() -> None:
+    """Found by the seed: a new epoch had those in flight written again."""
+    world = World(random.Random(1422), trouble=0.1, refuses_strangers=True, retries=3)
     world.run(batch_count=25)
     world.check()

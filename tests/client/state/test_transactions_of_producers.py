@@ -81,7 +81,7 @@ def test_records_are_let_in_only_inside_a_transaction(
     assert "init_transactions" in str(gate.error())
     ready(transactions)
     assert "begin_transaction" in str(gate.error())
-    transactions.begin()
+    transactions.begin(lambda: None)
     assert gate.error() is None
     transactions.begin_commit()
     assert isinstance(gate.error(), IllegalStateError)
@@ -91,30 +91,34 @@ def test_call_that_has_not_been_seen_to_end_is_the_only_one_allowed(
     transactions: Transactions,
 ) -> None:
     ready(transactions)
-    transactions.begin()
+    transactions.begin(lambda: None)
     operation, is_new = transactions.begin_commit()
     assert is_new
     assert transactions.begin_commit() == (operation, False)
-    for call in (transactions.begin_abort, transactions.begin, transactions.begin_init):
+    for call in (
+        transactions.begin_abort,
+        lambda: transactions.begin(lambda: None),
+        transactions.begin_init,
+    ):
         with pytest.raises(IllegalStateError, match=r"commit_transaction\(\)"):
             call()
     transactions.ended()
     operation.succeed()
     assert transactions.begin_commit() == (operation, False), "its end has not been seen"
     operation.is_seen = True
-    transactions.begin()
+    transactions.begin(lambda: None)
     assert state_of(transactions) is State.IN_TRANSACTION
 
 
 def test_failed_transaction_can_only_be_aborted(transactions: Transactions, gate: Gate) -> None:
     ready(transactions)
-    transactions.begin()
+    transactions.begin(lambda: None)
     transactions.batch_failed(failure())
     transactions.batch_failed(failure(ErrorCode.INVALID_TIMESTAMP))
     assert state_of(transactions) is State.FAILED
     calls: list[Callable[[], object]] = [
         transactions.begin_commit,
-        transactions.begin,
+        lambda: transactions.begin(lambda: None),
         lambda: transactions.check_open("send_offsets_to_transaction"),
     ]
     for call in calls:
@@ -139,7 +143,7 @@ def test_failed_transaction_can_only_be_aborted(transactions: Transactions, gate
 )
 def test_deadly_errors_are_for_ever(transactions: Transactions, code: ErrorCode) -> None:
     ready(transactions)
-    transactions.begin()
+    transactions.begin(lambda: None)
     operation, _ = transactions.begin_commit()
     transactions.batch_failed(exception_for(code, "the end"))
     assert state_of(transactions) is State.DEAD
@@ -147,7 +151,11 @@ def test_deadly_errors_are_for_ever(transactions: Transactions, code: ErrorCode)
     operation.is_seen = True
     transactions.die(failure())
     transactions.must_abort(failure(), Verdict.ABORT)
-    for call in (transactions.begin_abort, transactions.begin, transactions.begin_init):
+    for call in (
+        transactions.begin_abort,
+        lambda: transactions.begin(lambda: None),
+        transactions.begin_init,
+    ):
         with pytest.raises(FatalError, match="the end") as caught:
             call()
         assert caught.value.code is code
@@ -173,7 +181,7 @@ def test_who_needs_a_new_epoch_after_a_failure(
     ready(transactions)
     transactions.is_version_2 = is_version_2
     transactions.can_bump = can_bump
-    transactions.begin()
+    transactions.begin(lambda: None)
     transactions.batch_failed(failure(code))
     assert state_of(transactions) is State.FAILED
     assert transactions.needs_init is needs_init
@@ -185,14 +193,14 @@ def test_who_needs_a_new_epoch_after_a_failure(
 def test_lost_epoch_that_cannot_be_bumped_is_the_end(transactions: Transactions) -> None:
     ready(transactions)
     transactions.can_bump = False
-    transactions.begin()
+    transactions.begin(lambda: None)
     transactions.must_abort(failure(ErrorCode.UNKNOWN_PRODUCER_ID), Verdict.BUMP)
     assert state_of(transactions) is State.DEAD
 
 
 def test_batches_of_unknown_fate(transactions: Transactions) -> None:
     ready(transactions)
-    transactions.begin()
+    transactions.begin(lambda: None)
     transactions.begin_abort()
     transactions.batches_lost()
     assert state_of(transactions) is State.ABORTING
@@ -207,7 +215,7 @@ def test_record_that_another_thread_tries_to_send_does_not_stop_a_commit(
 ) -> None:
     """The coordinator may have been told to commit: nothing that comes later can make it an abort."""
     ready(transactions)
-    transactions.begin()
+    transactions.begin(lambda: None)
     transactions.begin_commit()
     transactions.record_refused(TimedOutError())
     assert state_of(transactions) is State.COMMITTING
@@ -217,7 +225,7 @@ def test_record_that_another_thread_tries_to_send_does_not_stop_a_commit(
 
 def test_failure_during_an_abort_does_not_stop_it(transactions: Transactions) -> None:
     ready(transactions)
-    transactions.begin()
+    transactions.begin(lambda: None)
     transactions.begin_abort()
     transactions.batch_failed(TimedOutError())
     assert state_of(transactions) is State.ABORTING

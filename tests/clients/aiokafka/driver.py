@@ -15,20 +15,19 @@ from aiokafka import errors
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from tests.clients.driver import (
-    DEFAULT_CONSUMER,
-    DEFAULT_PRODUCER,
     READ_SECONDS,
-    TRANSACTION_TIMEOUT_MS,
     Admin,
     Bounds,
     Consumer,
     ConsumerOptions,
+    DriverOfParts,
     Member,
+    Parts,
     Producer,
     ProducerOptions,
     RefusedError,
-    TransactionalDriver,
     TransactionalProducer,
+    those_set,
 )
 from tests.clients.messages import Message, Received
 
@@ -66,7 +65,7 @@ def options_of(options: ProducerOptions) -> dict[str, Any]:
         "enable_idempotence": options.idempotent,
         "request_timeout_ms": options.give_up_ms,
     }
-    return {name: value for name, value in chosen.items() if value is not None}
+    return those_set(chosen)
 
 
 class AioProducer(Producer):
@@ -243,7 +242,7 @@ class AioConsumer(Consumer):
             "fetch_max_wait_ms": options.fetch_wait_ms,
             "fetch_min_bytes": options.fetch_min_bytes,
         }
-        given = {name: value for name, value in chosen.items() if value is not None}
+        given = those_set(chosen)
         self.runner = asyncio.Runner()
         self.client = self.runner.run(self._started(bootstrap_servers, given))
 
@@ -356,29 +355,19 @@ class AioAdmin(Admin):
         self.runner.close()
 
 
-class AioKafka(TransactionalDriver):
+class AioKafka(DriverOfParts):
     """The driver."""
 
     name = "aiokafka"
     knows_invalid_record = False
     takes_default_replication = False
-
-    def producer(self, options: ProducerOptions = DEFAULT_PRODUCER) -> Producer:
-        return AioProducer(self.bootstrap_servers, **options_of(options))
-
-    def consumer(self, options: ConsumerOptions = DEFAULT_CONSUMER) -> Consumer:
-        return AioConsumer(self.bootstrap_servers, options)
-
-    def admin(self) -> Admin:
-        return AioAdmin(self.bootstrap_servers)
-
-    def transactional_producer(
-        self, transactional_id: str, timeout_ms: int = TRANSACTION_TIMEOUT_MS
-    ) -> TransactionalProducer:
-        return AioTransactionalProducer(self.bootstrap_servers, transactional_id, timeout_ms)
-
-    def member(self, group_id: str, topic: str) -> Member:
-        return AioMember(self.bootstrap_servers, group_id, topic)
+    parts = Parts(
+        producer=lambda servers, options: AioProducer(servers, **options_of(options)),
+        consumer=AioConsumer,
+        admin=AioAdmin,
+        transactional_producer=AioTransactionalProducer,
+        member=AioMember,
+    )
 
     def cannot_send(self, message: Message) -> str | None:
         if message.key is None and message.value is None:

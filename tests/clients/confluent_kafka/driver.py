@@ -19,20 +19,19 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from tests.clients.driver import (
-    DEFAULT_CONSUMER,
-    DEFAULT_PRODUCER,
     READ_SECONDS,
-    TRANSACTION_TIMEOUT_MS,
     Admin,
     Bounds,
     Consumer,
     ConsumerOptions,
+    DriverOfParts,
     Member,
+    Parts,
     Producer,
     ProducerOptions,
     RefusedError,
-    TransactionalDriver,
     TransactionalProducer,
+    those_set,
 )
 from tests.clients.messages import Message, Received
 
@@ -115,7 +114,7 @@ def options_of(options: ProducerOptions) -> dict[str, Any]:
             # Else a topic that does not exist is taken for one that is about to.
             "topic.metadata.propagation.max.ms": 0,
         }
-    return {name: value for name, value in chosen.items() if value is not None}
+    return those_set(chosen)
 
 
 def send(
@@ -264,7 +263,7 @@ class ConfluentConsumer(Consumer):
                 "group.id": "unused",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
-                **{name: value for name, value in chosen.items() if value is not None},
+                **those_set(chosen),
             }
         )
 
@@ -348,24 +347,14 @@ class ConfluentAdmin(Admin):
         pass
 
 
-class ConfluentKafka(TransactionalDriver):
+class ConfluentKafka(DriverOfParts):
     """The driver."""
 
     name = "confluent-kafka"
-
-    def producer(self, options: ProducerOptions = DEFAULT_PRODUCER) -> Producer:
-        return ConfluentProducer(self.bootstrap_servers, options)
-
-    def consumer(self, options: ConsumerOptions = DEFAULT_CONSUMER) -> Consumer:
-        return ConfluentConsumer(self.bootstrap_servers, options)
-
-    def admin(self) -> Admin:
-        return ConfluentAdmin(self.bootstrap_servers)
-
-    def transactional_producer(
-        self, transactional_id: str, timeout_ms: int = TRANSACTION_TIMEOUT_MS
-    ) -> TransactionalProducer:
-        return ConfluentTransactionalProducer(self.bootstrap_servers, transactional_id, timeout_ms)
-
-    def member(self, group_id: str, topic: str) -> Member:
-        return ConfluentMember(self.bootstrap_servers, group_id, topic)
+    parts = Parts(
+        producer=ConfluentProducer,
+        consumer=ConfluentConsumer,
+        admin=ConfluentAdmin,
+        transactional_producer=ConfluentTransactionalProducer,
+        member=ConfluentMember,
+    )

@@ -12,20 +12,19 @@ import kafka
 from kafka import codec, errors
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from tests.clients.driver import (
-    DEFAULT_CONSUMER,
-    DEFAULT_PRODUCER,
     READ_SECONDS,
-    TRANSACTION_TIMEOUT_MS,
     Admin,
     Bounds,
     Consumer,
     ConsumerOptions,
+    DriverOfParts,
     Member,
+    Parts,
     Producer,
     ProducerOptions,
     RefusedError,
-    TransactionalDriver,
     TransactionalProducer,
+    those_set,
 )
 from tests.clients.messages import Message, Received
 
@@ -69,7 +68,7 @@ def options_of(options: ProducerOptions) -> dict[str, Any]:
             "retries": 0,
             "enable_idempotence": False,
         }
-    return {name: value for name, value in chosen.items() if value is not None}
+    return those_set(chosen)
 
 
 def in_time(step: Callable[[], None]) -> None:
@@ -163,7 +162,7 @@ class PythonConsumer(Consumer):
             group_id=None,
             enable_auto_commit=False,
             auto_offset_reset="none",
-            **{name: value for name, value in chosen.items() if value is not None},
+            **those_set(chosen),
         )
 
     def assign(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -325,28 +324,18 @@ class PythonAdmin(Admin):
         self.client.close()
 
 
-class KafkaPython(TransactionalDriver):
+class KafkaPython(DriverOfParts):
     """The driver."""
 
     name = "kafka-python"
     is_idempotent_by_default = True
-
-    def producer(self, options: ProducerOptions = DEFAULT_PRODUCER) -> Producer:
-        return PythonProducer(self.bootstrap_servers, options)
-
-    def consumer(self, options: ConsumerOptions = DEFAULT_CONSUMER) -> Consumer:
-        return PythonConsumer(self.bootstrap_servers, options)
-
-    def admin(self) -> Admin:
-        return PythonAdmin(self.bootstrap_servers)
-
-    def transactional_producer(
-        self, transactional_id: str, timeout_ms: int = TRANSACTION_TIMEOUT_MS
-    ) -> TransactionalProducer:
-        return PythonTransactionalProducer(self.bootstrap_servers, transactional_id, timeout_ms)
-
-    def member(self, group_id: str, topic: str) -> Member:
-        return PythonMember(self.bootstrap_servers, group_id, topic)
+    parts = Parts(
+        producer=PythonProducer,
+        consumer=PythonConsumer,
+        admin=PythonAdmin,
+        transactional_producer=PythonTransactionalProducer,
+        member=PythonMember,
+    )
 
     def codecs(self) -> list[str]:
         present = {

@@ -8,20 +8,19 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.clients.driver import (
-    DEFAULT_CONSUMER,
-    DEFAULT_PRODUCER,
     READ_SECONDS,
-    TRANSACTION_TIMEOUT_MS,
     Admin,
     Bounds,
     Consumer,
     ConsumerOptions,
+    DriverOfParts,
     Member,
+    Parts,
     Producer,
     ProducerOptions,
     RefusedError,
-    TransactionalDriver,
     TransactionalProducer,
+    those_set,
 )
 from tests.clients.messages import Message, Received
 
@@ -57,7 +56,7 @@ def options_of(options: ProducerOptions) -> dict[str, Any]:
             "retries": 0,
             "enable.idempotence": False,
         }
-    return {name: value for name, value in chosen.items() if value is not None}
+    return those_set(chosen)
 
 
 def send(
@@ -213,7 +212,7 @@ class OttlaConsumer(Consumer):
             {
                 "bootstrap.servers": bootstrap_servers,
                 "auto.offset.reset": "none",
-                **{name: value for name, value in chosen.items() if value is not None},
+                **those_set(chosen),
             }
         )
         self.reading = Reading(self.client)
@@ -291,25 +290,15 @@ class OttlaAdmin(Admin):
         self.client.close()
 
 
-class Ottla(TransactionalDriver):
+class Ottla(DriverOfParts):
     """The driver."""
 
     name = "ottla"
     is_idempotent_by_default = True
-
-    def producer(self, options: ProducerOptions = DEFAULT_PRODUCER) -> Producer:
-        return OttlaProducer(self.bootstrap_servers, options)
-
-    def consumer(self, options: ConsumerOptions = DEFAULT_CONSUMER) -> Consumer:
-        return OttlaConsumer(self.bootstrap_servers, options)
-
-    def admin(self) -> Admin:
-        return OttlaAdmin(self.bootstrap_servers)
-
-    def transactional_producer(
-        self, transactional_id: str, timeout_ms: int = TRANSACTION_TIMEOUT_MS
-    ) -> TransactionalProducer:
-        return OttlaTransactionalProducer(self.bootstrap_servers, transactional_id, timeout_ms)
-
-    def member(self, group_id: str, topic: str) -> Member:
-        return OttlaMember(self.bootstrap_servers, group_id, topic)
+    parts = Parts(
+        producer=OttlaProducer,
+        consumer=OttlaConsumer,
+        admin=OttlaAdmin,
+        transactional_producer=OttlaTransactionalProducer,
+        member=OttlaMember,
+    )

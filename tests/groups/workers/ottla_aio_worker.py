@@ -6,56 +6,18 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from tests.groups.workers.reporting import (
-    BATCH_RECORDS,
-    POLL_SECONDS,
-    Identity,
-    Place,
-    Reporter,
-)
+from tests.groups.workers.ottla_member import OttlaMember, places
+from tests.groups.workers.reporting import POLL_SECONDS, Reporter
 
 from ottla.aio import Consumer
 from ottla.errors import KafkaError
 from ottla.model import TopicPartition
 
 
-class Worker:
-    """Processes and commits; also the listener of its own rebalances."""
-
-    def __init__(self, reporter: Reporter) -> None:
-        self.reporter = reporter
-        options = reporter.options
-        self.consumer = Consumer(
-            bootstrap_servers=options["bootstrap.servers"],
-            group_id=options["group.id"],
-            client_id=options["client.id"],
-            group_instance_id=options.get("group.instance.id"),
-            partition_assignment_strategy=options["assignor"],
-            session_timeout_ms=reporter.number("session.timeout.ms"),
-            heartbeat_interval_ms=reporter.number("heartbeat.interval.ms"),
-            max_poll_interval_ms=reporter.number("max.poll.interval.ms"),
-            metadata_max_age_ms=reporter.number("metadata.max.age.ms"),
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            fetch_max_wait_ms=100,
-            max_poll_records=BATCH_RECORDS,
-            allow_auto_create_topics=False,
-        )
-
-    @property
-    def identity(self) -> Identity:
-        metadata = self.consumer.group_metadata()
-        return Identity(metadata.generation_id, metadata.member_id)
-
-    def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        self.reporter.assigned(_places(partitions), self.identity)
-
+class Worker(OttlaMember[Consumer]):
     async def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
         await self.commit()
-        self.reporter.revoked(_places(partitions), self.identity)
-
-    def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
-        self.reporter.lost(_places(partitions), self.identity)
+        self.reporter.revoked(places(partitions), self.identity)
 
     async def commit(self) -> None:
         offsets = dict(self.reporter.pending)
@@ -70,13 +32,9 @@ class Worker:
             self.reporter.committed(offsets, who, began)
 
     async def run(self) -> None:
-        options = self.reporter.options
-        wanted = f"^{options['pattern']}" if "pattern" in options else self.reporter.topics
-        await self.consumer.subscribe(wanted, self)
+        await self.consumer.subscribe(self.wanted, self)
         while not self.reporter.is_leaving:
-            for record in await self.consumer.poll(POLL_SECONDS):
-                place = record.topic, record.partition
-                self.reporter.record(place, record.offset, record.value, self.identity)
+            self.process(await self.consumer.poll(POLL_SECONDS))
             await asyncio.sleep(self.reporter.commit_delay_seconds)
             await self.commit()
         await self.commit()
@@ -85,12 +43,8 @@ class Worker:
         self.reporter.left()
 
 
-def _places(partitions: Sequence[TopicPartition]) -> list[Place]:
-    return [(one.topic, one.partition) for one in partitions]
-
-
 async def main() -> None:
-    await Worker(Reporter()).run()
+    await Worker(Consumer, Reporter()).run()
 
 
 if __name__ == "__main__":

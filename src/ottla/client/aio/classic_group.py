@@ -111,6 +111,11 @@ class ClassicMember(GroupMember):
         """When the coordinator last answered a heartbeat, by the loop's clock."""
         return self._heartbeats.last_answered_ms
 
+    @property
+    def fencing(self) -> KafkaError | None:
+        """Why the group takes this member for good no more."""
+        return self._fenced or self._commits.fencing or self._heartbeats.fencing
+
     def group_metadata(self) -> ConsumerGroupMetadata:
         """What a transactional producer sends along with offsets (KIP-447)."""
         return self._group_metadata
@@ -415,7 +420,11 @@ class ClassicMember(GroupMember):
             self._leave("the consumer unsubscribed from all topics")
         self._listener.raise_first()
 
-    async def close(self, timeout_ms: float) -> None:
+    def stop_auto_commit(self) -> None:
+        """Commit nothing without being asked any more."""
+        self._commits.stop_auto_commit()
+
+    async def close(self, timeout_ms: float, patience_ms: float | None = None) -> None:
         """Commit automatically if that is on, give the partitions up, leave the group."""
         if self._closed:
             return
@@ -423,7 +432,7 @@ class ClassicMember(GroupMember):
         deadline_ms = self._now_ms() + timeout_ms
         try:
             if self._fenced is None:
-                await self._commits.auto_commit_and_wait(deadline_ms)
+                await self._commits.auto_commit_and_wait(deadline_ms, patience_ms)
             await self._commits.finish(deadline_ms)
         except FatalError as error:
             # Whoever polled or committed has been told.

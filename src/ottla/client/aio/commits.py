@@ -87,7 +87,9 @@ class Commits:
         self._loop = asyncio.get_running_loop()
         self._completed: deque[_Completion] = deque()
         self._in_flight: set[asyncio.Future[None]] = set()
-        self._fenced: KafkaError | None = None
+        self._auto_commits = config.enable_auto_commit
+        self.fencing: KafkaError | None = None
+        """Why nothing can be committed any more."""
         self._next_auto_commit_ms = 0.0
         self.restart_auto_commit()
 
@@ -95,6 +97,9 @@ class Commits:
 
     async def commit(self, offsets: Offsets, deadline_ms: float) -> None:
         """Commit and wait; what may pass is tried again until the deadline."""
+        await self._commit(offsets, deadline_ms, deadline_ms)
+
+    async def _commit(self, offsets: Offsets, deadline_ms: float, found_by_ms: float) -> None:
         await self.run_callbacks()
         if not offsets:
             # Whoever waits for a commit learns about those before it, even if it has nothing to say itself.
@@ -103,7 +108,7 @@ class Commits:
         attempt = 0
         failure: RetriableError | None = None
         while True:
-            await self._link.ready(deadline_ms)
+            await self._link.ready(min(deadline_ms, found_by_ms))
             done = self._start(offsets, self._link.send)
             await asyncio.wait([done], timeout=max(0.0, self._left_s(deadline_ms)))
             # Those that were sent before this one, so that the order is kept.
@@ -131,8 +136,8 @@ class Commits:
 
     async def run_callbacks(self) -> None:
         """Tell the user about the asynchronous commits that are decided; raises what a callback raises."""
-        if self._fenced is not None:
-            raise self._fenced
+        if self.fencing is not None:
+            raise self.fencing
         while self._completed:
             offsets, on_commit, error = self._completed.popleft()
             if error is None:
@@ -156,7 +161,7 @@ class Commits:
 
     def _note_fencing(self, error: KafkaError | None) -> None:
         if error is not None and error.code is ErrorCode.FENCED_INSTANCE_ID:
-            self._fenced = error
+            self.fencing = error
 
     def _send_async(
         self, offsets: Offsets, completed: Callable[[KafkaError | None], None]
@@ -301,7 +306,11 @@ class Commits:
     @property
     def next_auto_commit_ms(self) -> float | None:
         """When an automatic commit is due; None if they are off."""
-        return self._next_auto_commit_ms if self._config.enable_auto_commit else None
+        return self._next_auto_commit_ms if self._auto_commits else None
+
+    def stop_auto_commit(self) -> None:
+        """No more automatic commits."""
+        self._auto_commits = False
 
     def restart_auto_commit(self) -> None:
         """The next automatic commit is a whole interval away."""
@@ -309,7 +318,7 @@ class Commits:
 
     def auto_commit_if_due(self) -> None:
         """Commit what was consumed, if it is time to."""
-        if self._config.enable_auto_commit and self._now_ms() >= self._next_auto_commit_ms:
+        if self._auto_commits and self._now_ms() >= self._next_auto_commit_ms:
             self.restart_auto_commit()
             self.start_auto_commit()
 
@@ -331,12 +340,13 @@ class Commits:
 
         return self._send_async(offsets, completed)
 
-    async def auto_commit_and_wait(self, deadline_ms: float) -> None:
-        """The automatic commit of a consumer that closes."""
-        if not self._config.enable_auto_commit:
+    async def auto_commit_and_wait(self, deadline_ms: float, patience_ms: float | None) -> None:
+        """The automatic commit of a consumer that closes, and looks for the coordinator for as long as that."""
+        if not self._auto_commits:
             return
+        found_by_ms = deadline_ms if patience_ms is None else self._now_ms() + patience_ms
         try:
-            await self.commit(self._subscriptions.all_consumed(), deadline_ms)
+            await self._commit(self._subscriptions.all_consumed(), deadline_ms, found_by_ms)
         except KafkaError as error:
             log.warning("group %s: automatic commit at close failed: %s", self._group_id, error)
 

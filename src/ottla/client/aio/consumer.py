@@ -6,9 +6,9 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
+from ottla.client.aio.closing import ClosedByBlock, close_user_code
 from ottla.client.aio.commits import OnCommit
 from ottla.client.aio.fetcher import Collected, Fetcher
 from ottla.client.aio.membership import member_for
@@ -58,11 +58,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.client")
 
 CLOSE_TIMEOUT_SECONDS: Final = 30.0
+# How long a close that was given no time looks for a group's coordinator that cannot be reached.
+_CLOSE_PATIENCE_SECONDS: Final = 3.0
 # How long iteration waits before it looks around; it goes on waiting then.
 _ITERATION_POLL_SECONDS: Final = 60.0
 
 
-class Consumer:
+class Consumer(ClosedByBlock):
     """Reads records: of topics that it shares with its group, or of partitions of its own choice.
 
     Made on a running loop. One task uses it at a time; only `wakeup` may be called by others.
@@ -118,8 +120,7 @@ class Consumer:
             self._metrics,
         )
         self._user = SingleUser(f"consumer {self._config.client_id}")
-        self._is_closing = False
-        self._is_closed = False
+        self._is_closing = self._is_closed = False
 
     # What is read
 
@@ -239,11 +240,12 @@ class Consumer:
             self._check_subscribed()
             columns = columns_for(schema, self._deserializers, self._interceptors)
             ends = {partition_of(each): end for each, end in (end_offsets or {}).items()}
+            self._fetcher.end_offsets = ends
             self._subscriptions.give_back(self._subscriptions.assigned())
             collected = await self._polling.collected(
-                timeout, lambda: self._fetcher.collect_columns(columns, ends)
+                timeout, lambda: self._fetcher.collect_columns(columns)
             )
-            next_offsets = {} if collected is None else collected.next_offsets
+            next_offsets = collected.next_offsets if collected else {}
             return ArrowRecords(columns.finish(), next_offsets), collected
 
     async def next_delivery(self) -> Delivery:
@@ -424,17 +426,24 @@ class Consumer:
         """Whether the consumer is well, and if not, why."""
         return self._watchdog.health()
 
-    async def close(self, timeout: float = CLOSE_TIMEOUT_SECONDS) -> None:
-        """Commit (with auto commit), leave the group, close the connections; within so many seconds."""
+    async def close(self, timeout: float | None = None) -> None:
+        """Commit (with auto commit), leave the group, close the connections; within so many seconds.
+
+        Without a timeout it takes at most 30 seconds and default.api.timeout.ms, and looks 3 seconds for a coordinator
+        that cannot be reached.
+        """
         if self._is_closing:
             return
+        patience_ms = None if timeout is not None else _CLOSE_PATIENCE_SECONDS * 1000
+        if timeout is None:
+            timeout = min(CLOSE_TIMEOUT_SECONDS, self._config.default_api_timeout_ms / 1000)
         with self._user:
             self._is_closing = True
             deadline = self._loop.time() + timeout
             self._watchdog.close()
             try:
                 # The listener is called in here, and may commit.
-                await self._group.close(timeout * 1000)
+                await self._group.close(timeout * 1000, patience_ms)
             finally:
                 self._is_closed = True
                 await self._polling.close()
@@ -444,23 +453,12 @@ class Consumer:
 
     def _close_user_code(self) -> None:
         self._interceptors.close()
-        for deserializer in self._deserializers:
-            close = getattr(deserializer, "close", None)
-            if callable(close):
-                try:
-                    close()
-                except Exception:
-                    log.warning("closing a deserializer failed", exc_info=True)
+        close_user_code(self._deserializers)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
+        if raised[0] is not None:
+            # What was read last may not have been worked on.
+            self._group.stop_auto_commit()
         await self.close()
 
     # What the methods share

@@ -87,6 +87,8 @@ class Fetcher:
         self._loop = asyncio.get_running_loop()
         self.buffer = FetchBuffer(subscriptions, settings.max_bytes)
         self.is_wanted = False
+        self.end_offsets: Mapping[TopicPartition, int] = {}
+        """Where the user stops reading: what is behind is not fetched ahead for him."""
         """Whether somebody waits for records: an empty answer is then followed by another fetch."""
         self._sessions: dict[int, FetchSession] = {}
         self._in_flight: dict[int, asyncio.Future[FetchResponse]] = {}
@@ -133,10 +135,8 @@ class Fetcher:
                 self._add(collected, fetched, before, taken)
         return collected if collected.next_offsets else None
 
-    async def collect_columns(
-        self, columns: RecordColumns, end_offsets: Mapping[TopicPartition, int]
-    ) -> Collected | None:
-        """Add to columns what is buffered before the ends, if there are any; None if nothing has moved on.
+    async def collect_columns(self, columns: RecordColumns) -> Collected | None:
+        """Add to columns what is buffered before the user's ends; None if nothing has moved on.
 
         Errors are dealt with as in `collect`.
         """
@@ -149,7 +149,7 @@ class Fetcher:
                     break
                 before = self._subscriptions.state(fetched.partition).position
                 assert before is not None
-                end_offset = end_offsets.get(fetched.partition, INT64_MAX)
+                end_offset = self.end_offsets.get(fetched.partition, INT64_MAX)
                 if before.offset >= end_offset:
                     enough.add(fetched.partition)
                     continue
@@ -219,6 +219,8 @@ class Fetcher:
             offset = self.buffer.fetch_offset(partition, position.offset)
             if offset is None:
                 full.add(node)
+                continue
+            if offset >= self.end_offsets.get(partition, INT64_MAX):
                 continue
             topic_id = self._network.cluster.topic_id(partition.topic)
             want = WantedPartition(offset, position.leader.epoch, topic_id)

@@ -9,6 +9,7 @@ from typing import Protocol
 from ottla.client.aio.commits import OnCommit
 from ottla.client.model import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.state.group_offsets import Offsets
+from ottla.errors import KafkaError
 from ottla.model import TopicPartition
 
 Wake = Callable[[], None]
@@ -56,6 +57,11 @@ class GroupMember(Protocol):
     def last_heartbeat_ms(self) -> float | None:
         """When the coordinator last answered a heartbeat, by the loop's clock; None if it never did."""
 
+    @property
+    @abstractmethod
+    def fencing(self) -> KafkaError | None:
+        """Why the group takes this member for good no more: another has its group.instance.id."""
+
     @abstractmethod
     async def poll(self) -> None:
         """Do what there is to do now: callbacks of commits, rejoining, listeners, automatic commits.
@@ -100,5 +106,12 @@ class GroupMember(Protocol):
         """Give the partitions up and leave the group; call it before the subscription is cleared."""
 
     @abstractmethod
-    async def close(self, timeout_ms: float) -> None:
-        """Commit automatically if that is on, give the partitions up, leave the group."""
+    def stop_auto_commit(self) -> None:
+        """Commit nothing without being asked any more: what was read last may not have been worked on."""
+
+    @abstractmethod
+    async def close(self, timeout_ms: float, patience_ms: float | None = None) -> None:
+        """Commit automatically if that is on, give the partitions up, leave the group.
+
+        A coordinator that cannot be reached is looked for as long as `patience_ms`, or the whole time.
+        """

@@ -69,15 +69,19 @@ class HeartbeatTask:
         if self._task is None:
             self._task = self._loop.create_task(self._run())
 
+    @property
+    def fencing(self) -> KafkaError | None:
+        """Why heartbeats have ended for good: another has taken this member's place."""
+        failure = self._failure
+        is_fenced = isinstance(failure, KafkaError) and failure.code is ErrorCode.FENCED_INSTANCE_ID
+        return failure if is_fenced else None
+
     def polled(self) -> None:
         """The user polls; raises what a heartbeat failed with: fencing every time, the rest once."""
         self._beats.polled(self._now_ms())
         failure = self._failure
         if failure is not None:
-            is_fenced = (
-                isinstance(failure, KafkaError) and failure.code is ErrorCode.FENCED_INSTANCE_ID
-            )
-            if not is_fenced:
+            if self.fencing is None:
                 self._failure = None
                 self._changed.set()
             raise failure

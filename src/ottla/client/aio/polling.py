@@ -72,6 +72,7 @@ class Polling:
 
     async def poll(self, timeout_seconds: float) -> ConsumerRecords:
         """Records, at most max.poll.records, or none after the timeout."""
+        self.fetcher.end_offsets = {}
         collected = await self.collected(
             timeout_seconds, lambda: self.fetcher.collect(self._config.max_poll_records)
         )

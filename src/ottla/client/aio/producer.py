@@ -7,21 +7,17 @@ import logging
 import random
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from ottla.client.aio import ending
+from ottla.client.aio.closing import ClosedByBlock, close_user_code
 from ottla.client.aio.coordinator_requests import Offsets, read_offsets
 from ottla.client.aio.network import Network
 from ottla.client.aio.sender import Sender
 from ottla.client.aio.transactor import Transactor
 from ottla.client.delivery import RecordFuture, SentRecords
 from ottla.client.model import ConsumerGroupMetadata, PartitionInfo, ProducerRecord
-from ottla.client.naming import (
-    close_named,
-    partitioner_of,
-    producer_interceptors_of,
-    serializers_of,
-)
+from ottla.client.naming import partitioner_of, producer_interceptors_of, serializers_of
 from ottla.client.producer_metrics import ProducerMetrics
 from ottla.client.state.accumulator import Accumulator
 from ottla.client.state.backoff import Backoff
@@ -32,7 +28,7 @@ from ottla.client.state.partition_queue import AccumulatorSettings, out_of_memor
 from ottla.client.state.producer_batch import OnDelivery, ProducerBatch
 from ottla.client.state.sequences import Sequences
 from ottla.client.state.sticky import Sticky
-from ottla.client.state.transactions import Operation, Transactions
+from ottla.client.state.transactions import Operation, Transactions, fatal_again
 from ottla.client.writing import TopicWanted, Wanted, Writer
 from ottla.config.client import read_client_config
 from ottla.config.producer import ProducerConfig
@@ -51,13 +47,11 @@ log = logging.getLogger("ottla.client")
 
 T = TypeVar("T")
 
-# How often close looks whether the operating system took what nobody will answer.
-_UNSENT_PAUSE_SECONDS: Final = 0.001
 HANDOVER_BYTES: Final = 256 * 1024
 """How much may be ready to go before those who send give way to the sender."""
 
 
-class Producer:
+class Producer(ClosedByBlock):
     """Sends records to a Kafka cluster; made on a running loop.
 
     async with ottla.aio.Producer(bootstrap_servers="127.0.0.1:9092") as producer:
@@ -273,7 +267,12 @@ class Producer:
             self._transactions.record_refused(error)
 
     async def flush(self, timeout: float | None = None) -> None:
-        """Send everything that was appended before this call and wait until its outcome is known."""
+        """Send everything that was appended before this call and wait until its outcome is known.
+
+        The outcome is that of each record's future: a record that failed raises nothing here. What has ended the whole
+        producer does, as in every later call.
+        """
+        self._check_alive()
         accumulator = self.accumulator
         with accumulator.lock:
             accumulator.flushing += 1
@@ -291,10 +290,11 @@ class Producer:
         finally:
             with accumulator.lock:
                 accumulator.flushing -= 1
+        self._check_alive()
 
     async def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """The partitions of a topic, with their leaders and replicas."""
-        self._check_open()
+        self._check_alive()
         await self._network.topic(topic, self.config.max_block_ms)
         return self._network.cluster.partitions_for(topic)
 
@@ -311,15 +311,11 @@ class Producer:
     async def begin_transaction(self) -> None:
         """Begin a transaction: records that are sent from now on belong to it."""
         transactions = self._transactional("begin_transaction")
-        with self.accumulator.lock:
-            before = self.accumulator.transaction
+
+        def enter() -> None:
             self.accumulator.transaction = OngoingTransaction(transactions.is_version_2)
-        try:
-            transactions.begin()
-        except BaseException:
-            with self.accumulator.lock:
-                self.accumulator.transaction = before
-            raise
+
+        transactions.begin(enter)
 
     async def send_offsets_to_transaction(
         self, offsets: Offsets, group: ConsumerGroupMetadata | str
@@ -352,16 +348,16 @@ class Producer:
             yield self
         except FatalError:
             raise
-        except BaseException:
-            await self._abort_quietly()
+        except BaseException as error:
+            await self.abort_after(error)
             raise
         try:
             await self.commit_transaction()
-        except AbortableError:
-            await self._abort_quietly()
+        except AbortableError as error:
+            await self.abort_after(error)
             raise
 
-    async def _abort_quietly(self) -> None:
+    async def abort_after(self, first: BaseException) -> None:
         """Abort after an error that is more interesting than one of the abort, unless that is fatal."""
         try:
             await self.abort_transaction()
@@ -369,6 +365,10 @@ class Producer:
             raise
         except Exception as error:
             log.warning("%s: the abort failed: %s", self.config.client_id, error)
+            first.add_note(
+                f"The transaction is not aborted yet: {error} "
+                "Call abort_transaction() until it returns, before the next transaction begins."
+            )
 
     async def _operate(self, operation: Operation, is_new: bool) -> None:
         assert self._transactor is not None
@@ -412,56 +412,42 @@ class Producer:
         if self._is_closed:
             raise self._closed()
 
+    def _check_alive(self) -> None:
+        self._check_open()
+        if self._transactions is not None:
+            self._transactions.check_alive()
+        if self.sender.failure is not None:
+            raise fatal_again(self.sender.failure)
+
     def _closed(self) -> IllegalStateError:
         return IllegalStateError(f"{self.config.client_id} is closed")
 
     # The end
 
     async def close(self, timeout: float | None = None) -> None:
-        """Send what is left, abort an open transaction, and end; after so many seconds the rest fails."""
+        """Send what is left, abort an open transaction, and end; after so many seconds the rest fails.
+
+        Without a timeout that is delivery.timeout.ms + request.timeout.ms.
+        """
         if self._is_closed:
             return
         self._is_closed = True
         self.accumulator.close(self._closed)
+        limit = ending.limit_seconds(self.config) if timeout is None else timeout
         try:
-            async with asyncio.timeout(timeout):
-                await self._finish()
+            async with asyncio.timeout(limit):
+                await ending.send_rest(self.sender)
+                if self._transactions is not None and self._transactor is not None:
+                    await ending.abort_open(self._transactions, self._transactor, self.config)
         except TimeoutError:
             log.warning("%s was closed before everything was sent", self.config.client_id)
         finally:
             await self._release()
 
-    async def _finish(self) -> None:
-        self.sender.wake()
-        await self.sender.idle()
-        while self.sender.has_unsent_bytes:
-            await asyncio.sleep(_UNSENT_PAUSE_SECONDS)
-        transactions = self._transactions
-        if transactions is None or not transactions.has_open or self._transactor is None:
-            return
-        log.info("%s: an open transaction is aborted", self.config.client_id)
-        # After this time the coordinator aborts by itself: nobody has to wait longer for one that is not there.
-        limit = asyncio.timeout(self.config.transaction_timeout_ms / 1000)
-        try:
-            async with limit:
-                if not transactions.is_ending:
-                    operation, is_new = transactions.begin_abort()
-                    if is_new:
-                        self._transactor.start(operation)
-                    await operation.wait_async()
-                else:
-                    await self._transactor.finished()
-        except (KafkaError, IllegalStateError, TimeoutError) as error:
-            if isinstance(error, TimeoutError) and not limit.expired():
-                raise
-            log.warning("%s: the abort failed: %s", self.config.client_id, error)
-
     async def _release(self) -> None:
-        if lost := self.accumulator.count_incomplete():
-            topics = ", ".join(f"{count} for {topic}" for topic, count in lost.items())
-            log.warning(
-                "%s lost records that were not acknowledged: %s", self.config.client_id, topics
-            )
+        ending.tell_lost(self.accumulator, self.config)
+        if self._transactions is not None and self._transactor is not None:
+            ending.tell_unended(self._transactions, self._transactor, self.config)
         error = exception_for(
             ErrorCode.NETWORK_EXCEPTION, "The producer was closed before the record was sent."
         )
@@ -470,18 +456,7 @@ class Producer:
             await self._transactor.close()
         await self._network.close()
         self._interceptors.close()
-        close_named(*self._serializers, self._partitioner)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
+        close_user_code((*self._serializers, self._partitioner))
 
     def __repr__(self) -> str:
         return f"<ottla.aio.Producer {self.config.client_id}>"

@@ -54,6 +54,8 @@ LOW_BYTES: Final = 64 * 1024
 class Identities(Protocol):
     """Who gets ids and epochs, and tells the coordinator of partitions."""
 
+    trouble: KafkaError | None
+
     def want_identity(self) -> None: ...
     def want_partitions(self) -> None: ...
 
@@ -193,6 +195,10 @@ class Sender:
             why = f"Its leader cannot be reached: {unreached}"
         elif batch.trouble is not None:
             why = f"The last attempt failed: {batch.trouble}"
+        elif self._sequences is not None and not self._sequences.has_identity:
+            assert self.identities is not None
+            unreached = self.identities.trouble
+            why = f"The producer has got no id yet: {unreached or 'no broker has answered.'}"
         message = (
             f"{count} record(s) were not acknowledged within delivery.timeout.ms: "
             f"{waited_ms} ms have passed. {why}"
@@ -258,18 +264,13 @@ class Sender:
                 del self._connecting[node_id]
                 self._unreached.pop(node_id, None)
                 if not task.cancelled() and (error := task.exception()) is not None:
+                    # Also one that refused our credentials may take them later, or others lead soon: as in Java,
+                    # records wait for that up to delivery.timeout.ms.
                     self._unreached[node_id] = error
-                    self._not_connected(node_id, error)
+                    self._network.request_update()
                 self.wake()
 
             task.add_done_callback(connected)
-
-    def _not_connected(self, node_id: int, error: BaseException) -> None:
-        self._network.request_update()
-        # A broker that has left the metadata; others lead its partitions soon.
-        is_gone = isinstance(error, KafkaError) and error.code is ErrorCode.BROKER_NOT_AVAILABLE
-        if isinstance(error, KafkaError) and not isinstance(error, RetriableError) and not is_gone:
-            self.fail(error)
 
     def _send_or_fail(
         self, connection: Connection, batches: list[ProducerBatch], now_ms: float

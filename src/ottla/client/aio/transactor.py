@@ -306,6 +306,9 @@ class Transactor:
                 verdict = verdict_on(error.code)
                 if isinstance(error, AbortableError) and verdict is Verdict.DIE:
                     verdict = Verdict.ABORT
+                if ask.key is None and not is_open:
+                    # Any broker will do, and this one was not even asked: another may take our credentials.
+                    verdict = Verdict.RETRY
                 failure = error
             else:
                 worst, verdict = self._judge(ask, response, broker)

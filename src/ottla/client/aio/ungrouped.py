@@ -31,6 +31,11 @@ class Ungrouped(GroupMember):
         """There are none."""
         return
 
+    @property
+    def fencing(self) -> None:
+        """There is nobody to do it."""
+        return
+
     async def poll(self) -> None:
         """Nothing to do."""
 
@@ -68,7 +73,10 @@ class Ungrouped(GroupMember):
     async def unsubscribe(self) -> None:
         """Nothing to do."""
 
-    async def close(self, timeout_ms: float) -> None:
+    def stop_auto_commit(self) -> None:
+        """Nothing to do."""
+
+    async def close(self, timeout_ms: float, patience_ms: float | None = None) -> None:
         """Nothing to do."""
 
     def _refuse(self, what: str) -> NoReturn:

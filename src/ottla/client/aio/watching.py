@@ -20,6 +20,8 @@ from ottla.model import NO_LEADER, TopicPartition
 log = logging.getLogger("ottla.client")
 
 _LOOKS_PER_TIMEOUT: Final = 4
+# Until then it is a moment's trouble.
+_UNREACHABLE_SECONDS: Final = 1.0
 
 
 class Watchdog:
@@ -57,6 +59,7 @@ class Watchdog:
         failure = self._network.failure
         if failure is not None:
             reasons += (f"the cluster refuses this client: {failure}",)
+        reasons += self._troubles()
         since_heartbeat = self._seconds_since(self._group.last_heartbeat_ms)
         if since_heartbeat is not None and since_heartbeat * 1000 > self._config.session_timeout_ms:
             reasons += (f"no heartbeat was answered for {round(since_heartbeat)} s",)
@@ -68,6 +71,20 @@ class Watchdog:
             seconds_since_progress=self._seconds_since(self._metrics.last_progress_ms),
             lag=self._metrics.lags(),
         )
+
+    def _troubles(self) -> tuple[str, ...]:
+        """What is in the way of all partitions, or keeps there from being any."""
+        reasons = [
+            f"topic {topic}: {code.text}"
+            for topic, code in self._network.cluster.errors.items()
+            if topic in self._subscriptions.metadata_topics()
+        ]
+        if (fencing := self._group.fencing) is not None:
+            reasons.append(f"the group has shut this member out: {fencing}")
+        silent = self._seconds_since(self._network.metadata.failing_since_ms)
+        if self._network.failure is None and silent is not None and silent >= _UNREACHABLE_SECONDS:
+            reasons.append(f"no broker has answered for {round(silent)} s: {self._network.trouble}")
+        return tuple(reasons)
 
     def close(self) -> None:
         """Stop watching."""

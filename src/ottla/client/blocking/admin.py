@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from ottla.client.aio.admin.client import Admin as AsyncAdmin
 from ottla.client.blocking.calls import waiting
-from ottla.client.blocking.loop_thread import LoopThread
+from ottla.client.blocking.face import BlockingFace
 from ottla.config.admin import AdminConfig
 from ottla.config.client import read_client_config
 
 
-class Admin:
+class Admin(BlockingFace[AsyncAdmin]):
     """Looks after a cluster: topics, configs, groups, offsets, transactions, records.
 
         with ottla.Admin(bootstrap_servers="localhost:9092") as admin:
@@ -27,17 +26,9 @@ class Admin:
 
     def __init__(self, config: Mapping[str, object] | None = None, **options: Any) -> None:
         settings = read_client_config(AdminConfig, config, options)
-        self._thread = LoopThread(f"admin client {settings.client_id}")
-
-        async def make() -> AsyncAdmin:
-            return AsyncAdmin(settings)
-
-        try:
-            self._client = self._thread.run(make())
-        except BaseException:
-            self._thread.close()
-            raise
-        self._thread.on_abandon(self._client.close)
+        super().__init__(
+            f"admin client {settings.client_id}", lambda: AsyncAdmin(settings), AsyncAdmin.close
+        )
 
     # Topics and partitions
     create_topics = waiting(AsyncAdmin.create_topics)
@@ -84,15 +75,3 @@ class Admin:
     def close(self, timeout_seconds: float | None = None) -> None:
         """Closes all connections; calls that are under way fail. A second close does nothing."""
         self._thread.close(self._client.close, timeout_seconds)
-
-    def __enter__(self) -> Self:
-        self._thread.check()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from ottla.client.aio.consumer import CLOSE_TIMEOUT_SECONDS
 from ottla.client.aio.consumer import Consumer as AsyncConsumer
 from ottla.client.aio.fetcher import Collected
 from ottla.client.aio.user_code import no_user_code
 from ottla.client.arguments import Partition
 from ottla.client.arrow_records import ArrowRecords
 from ottla.client.blocking.calls import calling, waiting
-from ottla.client.blocking.loop_thread import LoopThread
+from ottla.client.blocking.face import BlockingFace
 from ottla.client.model import ConsumerRecord, ConsumerRecords
 from ottla.client.state.delivery import Delivery
 from ottla.config.client import read_client_config
@@ -47,6 +45,10 @@ class _OnLoop(AsyncConsumer):
         if result[1] is not None:
             self._fetcher.give_back(result[1])
 
+    def stop_auto_commit(self) -> None:
+        """Commit nothing without being asked any more; on any thread."""
+        self._group.stop_auto_commit()
+
     async def abandon(self) -> None:
         """End for a program that ends, or lost its consumer, without `close`: leave the group, call no user code.
 
@@ -58,7 +60,7 @@ class _OnLoop(AsyncConsumer):
         await self.close(ABANDON_SECONDS)
 
 
-class Consumer:
+class Consumer(BlockingFace[_OnLoop]):
     """Reads records: of topics that it shares with its group, or of partitions of its own choice.
 
         with ottla.Consumer({"bootstrap.servers": "localhost:9092", "group.id": "kitchen"}) as consumer:
@@ -73,17 +75,9 @@ class Consumer:
 
     def __init__(self, config: Mapping[str, object] | None = None, /, **options: Any) -> None:
         settings = read_client_config(ConsumerConfig, config, options)
-        self._thread = LoopThread(f"consumer {settings.client_id}")
-
-        async def make() -> _OnLoop:
-            return _OnLoop(settings)
-
-        try:
-            self._client = self._thread.run(make())
-        except BaseException:
-            self._thread.close()
-            raise
-        self._thread.on_abandon(self._client.abandon)
+        super().__init__(
+            f"consumer {settings.client_id}", lambda: _OnLoop(settings), _OnLoop.abandon
+        )
 
     # What is read
     subscribe = waiting(AsyncConsumer.subscribe)
@@ -162,10 +156,11 @@ class Consumer:
         """Have the `poll` that waits, or the next one, raise WakeupError; on any thread, and in signal handlers."""
         self._thread.call_soon(self._client.wakeup)
 
-    def close(self, timeout: float = CLOSE_TIMEOUT_SECONDS) -> None:
+    def close(self, timeout: float | None = None) -> None:
         """Commit (with auto commit), leave the group, close the connections; within so many seconds.
 
-        A second close does nothing.
+        Without a timeout it takes at most 30 seconds and default.api.timeout.ms, and looks 3 seconds for a coordinator
+        that cannot be reached. A second close does nothing.
         """
         if self._thread.refusal is not None:
             return
@@ -177,14 +172,8 @@ class Consumer:
                 self._client.delivery.clear()
                 self._thread.close()
 
-    def __enter__(self) -> Self:
-        self._thread.check()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
+        if raised[0] is not None:
+            # What was read last may not have been worked on.
+            self._client.stop_auto_commit()
         self.close()

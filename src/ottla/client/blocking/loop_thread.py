@@ -16,7 +16,7 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from contextvars import Context
 from queue import Empty, SimpleQueue
@@ -41,6 +41,7 @@ FORKED = (
     "create clients after the fork"
 )
 CLOSED = "{name} is closed"
+DIED = "{name} has lost its thread, which ended with {error!r}: close it and create another"
 
 
 class _UserCall(NamedTuple):
@@ -80,6 +81,8 @@ class _Call(Generic[T]):
         context.run(user_code.runner.set, self._run_user_code)
         context.run(single_user.caller.set, self._caller)
         self._task = self._loop.create_task(self._coroutine, context=context)
+        self._running.calls.add(self._task)
+        self._task.add_done_callback(self._running.calls.discard)
         self._task.add_done_callback(self._finish)
 
     def _finish(self, task: asyncio.Task[T]) -> None:
@@ -129,7 +132,8 @@ class _Call(Generic[T]):
         self._task = None
         del task  # an exception refers to this frame, which must not refer to the exception
         if failure is None:
-            raise IllegalStateError(f"{self._running.name} was closed while this call waited")
+            why = f"{self._running.name} was closed while this call waited"
+            raise IllegalStateError(self._running.death or why)
         try:
             raise failure
         finally:
@@ -185,6 +189,9 @@ class _Running:
         self.is_exiting = False
         self.refusal: str | None = None  # why calls are refused
         self.abandon: Abandon | None = None
+        self.calls: set[asyncio.Task[Any]] = set()  # on the loop, what threads wait for
+        self.death: str | None = None  # why the thread has ended by itself
+        self.on_death: Callable[[str], object] | None = None
         self._is_stopping = False
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.thread.start()
@@ -192,9 +199,29 @@ class _Running:
     def _run(self) -> None:
         try:
             self.loop.run_forever()
+            if not self._is_stopping:
+                self._die(RuntimeError("somebody stopped the loop"))
+        except BaseException as error:
+            # SystemExit and the like in a callback of the user's; nobody else would tell.
+            self._die(error)
         finally:
             _open.pop(id(self), None)
             self.loop.close()
+
+    def _die(self, error: BaseException) -> None:
+        """The loop has ended without `stop`: the client ends as a forgotten one does, and calls are told why."""
+        self.refusal = self.death = DIED.format(name=self.name, error=error)
+        logger.error("%s", self.refusal)
+        if self.on_death is not None:
+            self.on_death(self.refusal)
+        self._is_stopping = True
+        for abandon in (self.abandon, None):
+            try:
+                self._stopping = self.loop.create_task(self._stop_dead(abandon))
+                self.loop.run_forever()
+                return
+            except BaseException as again:
+                logger.warning("%s did not end cleanly: %r", self.name, again)
 
     def call_soon(self, function: Callable[..., object], *args: Any) -> None:
         """Runs it on the loop; nothing happens once the loop has ended."""
@@ -214,19 +241,35 @@ class _Running:
             self._is_stopping = True
             self._stopping = self.loop.create_task(self._stop(abandon))
 
+    async def _stop_dead(self, abandon: Abandon | None) -> None:
+        # Those who wait get their word first; a consumer that is in use could not be closed.
+        calls = list(self.calls)
+        for task in calls:
+            task.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        await self._stop(abandon)
+
     async def _stop(self, abandon: Abandon | None) -> None:
         try:
             if abandon is not None:
                 async with asyncio.timeout(EXIT_SECONDS):
+                    if self.is_exiting:
+                        # Only daemon threads wait now, and they will see no result: their calls must not be in the way.
+                        await _cancelled(self.calls)
                     await abandon()
         except Exception as error:
             logger.warning("%s did not close cleanly: %r", self.name, error)
-        others = asyncio.all_tasks() - {self._stopping}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        await _cancelled(asyncio.all_tasks() - {self._stopping})
         await self.loop.shutdown_asyncgens()
         self.loop.stop()
+
+
+async def _cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Ends tasks, and waits until they have."""
+    ending = list(tasks)
+    for task in ending:
+        task.cancel()
+    await asyncio.gather(*ending, return_exceptions=True)
 
 
 class LoopThread:
@@ -254,6 +297,8 @@ class LoopThread:
     def check(self) -> None:
         """Raises where calls are refused."""
         if self._running.refusal is not None:
+            if self._running.is_exiting:
+                _let_program_end()
             raise IllegalStateError(self._running.refusal)
 
     def on_abandon(self, abandon: Abandon) -> None:
@@ -262,6 +307,10 @@ class LoopThread:
         It must not refer to the client's face, or that is never collected.
         """
         self._running.abandon = abandon
+
+    def on_death(self, tell: Callable[[str], object]) -> None:
+        """What is done, on the thread, if it ends by itself; like `on_abandon`, it must not refer to the face."""
+        self._running.on_death = tell
 
     def run(
         self,
@@ -278,7 +327,8 @@ class LoopThread:
         running = self._running
         if running.refusal is not None or threading.get_ident() == running.thread.ident:
             coroutine.close()
-            raise IllegalStateError(running.refusal or self._own_thread())
+            self.check()
+            raise IllegalStateError(self._own_thread())
         call = _Call(running, coroutine, unclaimed)
         try:
             running.loop.call_soon_threadsafe(call.start)
@@ -348,6 +398,14 @@ def _register_exit() -> None:
     if not _is_registered:
         _is_registered = True
         atexit.register(_close_all)
+
+
+def _let_program_end() -> None:
+    """Holds daemon threads up while the program ends: an error would be their last words, on stderr."""
+    thread = threading.current_thread()
+    # Not those that have to close other clients; and not for ever, for something may wait for this thread.
+    if thread.daemon and all(thread is not running.thread for running in list(_open.values())):
+        time.sleep(EXIT_SECONDS)
 
 
 def _close_all() -> None:

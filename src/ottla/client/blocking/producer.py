@@ -11,17 +11,17 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, Final, Self
 
-from ottla.client.aio.coordinator_requests import Offsets
 from ottla.client.aio.producer import HANDOVER_BYTES
 from ottla.client.aio.producer import Producer as AsyncProducer
-from ottla.client.blocking.loop_thread import FORKED, LoopThread
+from ottla.client.blocking.calls import waiting
+from ottla.client.blocking.face import BlockingFace
+from ottla.client.blocking.loop_thread import FORKED
 from ottla.client.delivery import RecordFuture, SentRecords
-from ottla.client.model import ConsumerGroupMetadata, PartitionInfo, ProducerRecord
+from ottla.client.model import ProducerRecord
 from ottla.client.state.accumulator import Accumulator
 from ottla.client.state.memory import Reservation
 from ottla.client.state.partition_queue import out_of_memory
@@ -39,7 +39,7 @@ HANDOVER_PAUSE_SECONDS: Final = 1.0
 ABANDON_SECONDS: Final = 1.0
 
 
-class Producer:
+class Producer(BlockingFace[AsyncProducer]):
     """Sends records to a Kafka cluster. Threads may share it.
 
     with ottla.Producer(bootstrap_servers="127.0.0.1:9092") as producer:
@@ -48,18 +48,15 @@ class Producer:
 
     def __init__(self, config: Mapping[str, object] | None = None, /, **options: Any) -> None:
         # Mistakes in the options show before a thread starts.
-        self.config = read_client_config(ProducerConfig, config, options)
-        self._thread = LoopThread(f"producer {self.config.client_id}")
-        try:
-            self._async = self._thread.run(_create(self.config))
-        except BaseException:
-            self._thread.close()
-            raise
-        self._writer = self._async.writer
+        self.config = settings = read_client_config(ProducerConfig, config, options)
+        super().__init__(
+            f"producer {settings.client_id}", lambda: AsyncProducer.of(settings), _abandon
+        )
+        self._writer = self._client.writer
         self._try_send = self._writer.try_send
-        self._accumulator = self._async.accumulator
+        self._accumulator = self._client.accumulator
         self._gives_way_from = 0.0
-        self._thread.on_abandon(_closer(self._async))
+        self._thread.on_death(_refuser(self._accumulator))
         _open.add(self._accumulator)
 
     # Sending
@@ -149,7 +146,7 @@ class Producer:
             self._wait_for_memory(wanted, deadline)
 
     async def _wait_on_loop(self, wanted: Wanted, left_seconds: float) -> None:
-        await self._async.wait_for(wanted, self._thread.loop.time() + left_seconds)
+        await self._client.wait_for(wanted, self._thread.loop.time() + left_seconds)
 
     def _wait_for_memory(self, reservation: Reservation, deadline: float) -> None:
         granted = threading.Event()
@@ -168,47 +165,26 @@ class Producer:
         """Let the loop send when there is much to send."""
         if self._accumulator.full_bytes <= HANDOVER_BYTES or self._is_own_thread():
             return
-        if time.monotonic() >= self._gives_way_from and not self._async.sender.give_way(
+        if time.monotonic() >= self._gives_way_from and not self._client.sender.give_way(
             HANDOVER_SECONDS
         ):
             # A broker that does not answer holds batches up: the others must not wait for it.
             self._gives_way_from = time.monotonic() + HANDOVER_PAUSE_SECONDS
 
-    def flush(self, timeout: float | None = None) -> None:
-        """Send everything that was sent before this call and wait until its outcome is known."""
-        self._thread.run(self._async.flush(timeout))
-
-    def partitions_for(self, topic: str) -> list[PartitionInfo]:
-        """The partitions of a topic, with their leaders and replicas."""
-        return self._thread.run(self._async.partitions_for(topic))
+    flush = waiting(AsyncProducer.flush)
+    partitions_for = waiting(AsyncProducer.partitions_for)
 
     def metrics(self) -> dict[str, float]:
         """What was counted so far, under Kafka's names."""
-        return self._async.metrics()
+        return self._client.metrics()
 
     # Transactions
 
-    def init_transactions(self) -> None:
-        """Get the producer id and epoch of the transactional id; its last producer is fenced."""
-        self._thread.run(self._async.init_transactions())
-
-    def begin_transaction(self) -> None:
-        """Begin a transaction: records that are sent from now on belong to it."""
-        self._thread.run(self._async.begin_transaction())
-
-    def send_offsets_to_transaction(
-        self, offsets: Offsets, group: ConsumerGroupMetadata | str
-    ) -> None:
-        """Commit a consumer group's positions with the transaction."""
-        self._thread.run(self._async.send_offsets_to_transaction(offsets, group))
-
-    def commit_transaction(self) -> None:
-        """Send what is left, then commit; an AbortableError means: abort."""
-        self._thread.run(self._async.commit_transaction())
-
-    def abort_transaction(self) -> None:
-        """Drop what was not sent, wait for what was, then abort."""
-        self._thread.run(self._async.abort_transaction())
+    init_transactions = waiting(AsyncProducer.init_transactions)
+    begin_transaction = waiting(AsyncProducer.begin_transaction)
+    send_offsets_to_transaction = waiting(AsyncProducer.send_offsets_to_transaction)
+    commit_transaction = waiting(AsyncProducer.commit_transaction)
+    abort_transaction = waiting(AsyncProducer.abort_transaction)
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
@@ -218,50 +194,40 @@ class Producer:
             yield self
         except FatalError:
             raise
-        except BaseException:
-            self._abort_quietly()
+        except BaseException as error:
+            self._thread.run(self._client.abort_after(error))
             raise
         try:
             self.commit_transaction()
-        except AbortableError:
-            self._abort_quietly()
+        except AbortableError as error:
+            self._thread.run(self._client.abort_after(error))
             raise
-
-    def _abort_quietly(self) -> None:
-        self._thread.run(self._async._abort_quietly())
 
     # The end
 
     def close(self, timeout: float | None = None) -> None:
-        """Send what is left, abort an open transaction, and end; after so many seconds the rest fails."""
-        self._thread.close(lambda: self._async.close(timeout))
+        """Send what is left, abort an open transaction, and end; after so many seconds the rest fails.
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+        Without a timeout that is delivery.timeout.ms + request.timeout.ms.
+        """
+        self._thread.close(lambda: self._client.close(timeout))
 
     def __repr__(self) -> str:
         return f"<ottla.Producer {self.config.client_id}>"
 
 
-async def _create(config: ProducerConfig) -> AsyncProducer:
-    return AsyncProducer.of(config)
+async def _abandon(producer: AsyncProducer) -> None:
+    """End a producer that nobody closed."""
+    await producer.close(ABANDON_SECONDS)
 
 
-def _closer(producer: AsyncProducer) -> Any:
-    """For a producer that nobody closed; it must not keep the face alive."""
+def _refuser(accumulator: Accumulator) -> Callable[[str], None]:
+    """For a producer whose thread is no more: nobody would send what is added."""
 
-    async def close() -> None:
-        await producer.close(ABANDON_SECONDS)
+    def refuse(why: str) -> None:
+        accumulator.close(lambda: IllegalStateError(why))
 
-    return close
+    return refuse
 
 
 # Whose records nobody would send in a child process: its loop thread stays behind in the parent.

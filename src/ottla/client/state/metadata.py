@@ -136,6 +136,8 @@ class MetadataState:
         self._update_requested = True
         self._attempts = 0
         self._has_failed = False
+        self.failing_since_ms: float | None = None
+        """When the first request failed of those that have failed since the last answer."""
         self._told: dict[str, ErrorCode] = {}
         self._refreshed_ms: float | None = None
         self._not_before_ms = 0.0
@@ -197,6 +199,8 @@ class MetadataState:
         """No answer came: try again after a pause."""
         self._update_requested = True
         self._has_failed = True
+        if self.failing_since_ms is None:
+            self.failing_since_ms = now_ms
         self._pause(now_ms, random_unit)
 
     def apply(
@@ -210,6 +214,7 @@ class MetadataState:
 
         Gives the topics whose error lasts for a second answer, once: one that is being created has it for a moment.
         """
+        self.failing_since_ms = None
         nodes = {
             b.node_id: Node(b.node_id, b.host, b.port, b.rack or None) for b in response.brokers
         }

@@ -197,15 +197,21 @@ class Sequences:
         self._remove(batch)
         if not batch.has_sequence:
             return
+        state = self.of(batch.key)
         if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not self._is_transactional:
-            self.request_bump(batch.key)
+            # Where a later one was written there is no gap: the broker has only forgotten that it knows this one. Those
+            # in flight may be there too, and a new epoch would have them written again.
+            if batch.identity != state.identity or batch.order > state.acknowledged_order:
+                self.request_bump(batch.key)
         elif code is ErrorCode.UNKNOWN_PRODUCER_ID:
-            # The broker knows nothing and takes 0 as the next number.
-            self._partitions.pop(batch.key, None)
+            # The broker knows nothing and takes 0 as the next number. What is in flight has to stay known, or new
+            # batches would overtake it.
+            if batch.identity == state.identity:
+                state.restart(state.identity)
         elif is_final:
             if self._is_transactional:
-                if batch.identity == self.of(batch.key).identity:
-                    self.of(batch.key).close_gap(batch)
+                if batch.identity == state.identity:
+                    state.close_gap(batch)
             else:
                 self.request_bump(batch.key)
 

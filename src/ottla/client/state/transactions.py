@@ -169,16 +169,21 @@ class Transactions:
         """abort_transaction()"""
         return self._operate("abort_transaction", State.ABORTING)
 
-    def begin(self) -> None:
-        """begin_transaction()"""
+    def begin(self, enter: Callable[[], object]) -> None:
+        """begin_transaction(); `enter` is called when nothing is against it, before records are let in."""
         with self._lock:
+            self.check_alive()
             self._check_no_operation("begin_transaction")
             self._check_no_error()
+            if self.state is not State.READY:
+                raise self._out_of_order("begin_transaction")
+            enter()
             self._move(State.IN_TRANSACTION, "begin_transaction")
 
     def check_open(self, method: str) -> None:
         """A call that needs an open transaction."""
         with self._lock:
+            self.check_alive()
             self._check_no_operation(method)
             self._check_no_error()
             if self.state is not State.IN_TRANSACTION:
@@ -186,6 +191,7 @@ class Transactions:
 
     def _operate(self, method: str, target: State) -> tuple[Operation, bool]:
         with self._lock:
+            self.check_alive()
             current = self._operation
             if current is not None:
                 if current.is_done and current.is_seen:
@@ -199,6 +205,11 @@ class Transactions:
             self._move(target, method)
             self._operation = Operation(method, target)
             return self._operation, True
+
+    def check_alive(self) -> None:
+        """The first cause of the end comes before anything else that could be said."""
+        if self.state is State.DEAD:
+            raise self._error_again()
 
     def _check_no_operation(self, method: str) -> None:
         current = self._operation
@@ -275,6 +286,10 @@ class Transactions:
         """
         if self.state is not State.COMMITTING:
             self.batch_failed(error)
+
+    @property
+    def is_committing(self) -> bool:
+        return self.state is State.COMMITTING
 
     @property
     def is_aborting(self) -> bool:

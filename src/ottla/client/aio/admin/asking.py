@@ -305,7 +305,8 @@ def _merge(
     found.errors.update(part.errors)
     for key, error in (part.again | part.moved).items():
         # An answer may name a thing in more ways than it was asked for.
-        if key in waiting:
+        if key in waiting and not (waiting[key] and isinstance(error, TimedOutError)):
+            # What was answered before the time ran out says more than that it did.
             waiting[key] = error
     for key in part.moved:
         nodes.pop(key, None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Self
 
 from ottla.client.aio.admin.configs import ConfigCalls
@@ -15,6 +14,7 @@ from ottla.client.aio.admin.producers import ProducerCalls
 from ottla.client.aio.admin.records import RecordCalls
 from ottla.client.aio.admin.topics import TopicCalls
 from ottla.client.aio.admin.transactions import TransactionCalls
+from ottla.client.aio.closing import ClosedByBlock
 from ottla.client.aio.network import Network
 from ottla.config.admin import AdminConfig
 from ottla.config.client import read_client_config
@@ -30,6 +30,7 @@ class Admin(
     TransactionCalls,
     ProducerCalls,
     RecordCalls,
+    ClosedByBlock,
 ):
     """Looks after a cluster: topics, configs, groups, offsets, transactions, records.
 
@@ -65,11 +66,3 @@ class Admin(
     async def __aenter__(self) -> Self:
         self._check_open()
         return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()

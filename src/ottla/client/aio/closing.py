@@ -1,0 +1,35 @@
+"""The end of clients: with the block of an `async with`, and of the user's code that they were given."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Self
+
+log = logging.getLogger("ottla.client")
+
+
+class ClosedByBlock(ABC):
+    """A client that is closed at the end of an `async with`."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Ends the client and its connections."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self.close()
+
+
+def close_user_code(things: Iterable[object]) -> None:
+    """Closes serializers and the like, as far as they can be closed; what they raise is only logged."""
+    for thing in things:
+        close = getattr(thing, "close", None)
+        if callable(close):
+            try:
+                close()
+            except Exception:
+                log.warning("%r did not close", thing, exc_info=True)

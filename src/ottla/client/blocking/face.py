@@ -1,0 +1,42 @@
+"""What the blocking clients have in common: a thread, the asyncio client on its loop, and `with`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import Generic, Self, TypeVar
+
+from ottla.client.blocking.loop_thread import LoopThread
+
+C = TypeVar("C")
+
+
+class BlockingFace(ABC, Generic[C]):
+    """An asyncio client for programs without asyncio."""
+
+    def __init__(
+        self, name: str, create: Callable[[], C], abandon: Callable[[C], Awaitable[object]]
+    ) -> None:
+        """`abandon` ends a client that nobody closed; neither of the two may refer to the face."""
+        self._thread = LoopThread(name)
+
+        async def make() -> C:
+            return create()
+
+        try:
+            self._client = client = self._thread.run(make())
+        except BaseException:
+            self._thread.close()
+            raise
+        self._thread.on_abandon(lambda: abandon(client))
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends the client, its connections and its thread; a second close does nothing."""
+
+    def __enter__(self) -> Self:
+        self._thread.check()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()

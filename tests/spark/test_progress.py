@@ -1,0 +1,178 @@
+"""What the marker and the group's offsets mean for a micro-batch: the whole table."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.client.model import OffsetAndMetadata
+from ottla.model import TopicPartition
+from ottla.spark.progress import (
+    VERDICTS,
+    Found,
+    Marker,
+    MicroBatch,
+    ProgressError,
+    SourceRange,
+    Standing,
+    TakenOverError,
+    Verdict,
+    check,
+    marker_group,
+    standing,
+)
+
+ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
+START, END = {ZERO: 10, ONE: 20}, {ZERO: 15, ONE: 20}
+
+
+def batch_of(
+    number: int, start: dict[TopicPartition, int] = START, end: dict[TopicPartition, int] = END
+) -> MicroBatch:
+    return MicroBatch("mine", number, plan="p", sources=[SourceRange("c", start, end)])
+
+
+def place(
+    marker: Marker | None, number: int, offsets: dict[TopicPartition, int] | None = None
+) -> Standing:
+    batch = batch_of(number)
+    return standing(Found(marker, offsets or {}), batch, batch.sources)
+
+
+@pytest.mark.parametrize(
+    ("marker", "number", "expected"),
+    [
+        (None, 0, Standing.NOTHING_YET),
+        (None, 1, Standing.LOST),
+        (None, 700, Standing.LOST),
+        (Marker("mine", 6, "q"), 7, Standing.JUST_BEFORE),
+        (Marker("mine", 7, "p"), 7, Standing.HERE),
+        (Marker("mine", 7, None), 7, Standing.HERE),
+        (Marker("mine", 7, "q"), 7, Standing.OTHER_PLAN),
+        (Marker("mine", 8, "p"), 7, Standing.AHEAD),
+        (Marker("mine", 5, "p"), 7, Standing.FAR_BEHIND),
+        (Marker("theirs", 7, "p"), 7, Standing.OTHER_QUERY),
+        (Marker("theirs", 6, "p"), 7, Standing.OTHER_QUERY),
+        (Marker("theirs", 6, "p"), 0, Standing.OTHER_QUERY),
+    ],
+)
+def test_where_the_marker_stands(marker: Marker | None, number: int, expected: Standing) -> None:
+    assert place(marker, number) is expected
+
+
+@pytest.mark.parametrize(
+    ("offsets", "is_continued"),
+    [
+        ({ZERO: 10, ONE: 20}, True),
+        # A partition without an offset was in no micro-batch.
+        ({ZERO: 10}, True),
+        ({}, False),
+        ({ZERO: 15, ONE: 20}, False),
+        ({ZERO: 9, ONE: 20}, False),
+        ({ZERO: 10, ONE: 21}, False),
+    ],
+)
+@pytest.mark.parametrize("number", [0, 3])
+def test_another_query_is_continued_only_where_its_output_ends(
+    number: int, offsets: dict[TopicPartition, int], is_continued: bool
+) -> None:
+    expected = Standing.OTHER_QUERY_WE_CONTINUE if is_continued else Standing.OTHER_QUERY
+    assert place(Marker("theirs", 9), number, offsets) is expected
+
+
+def test_between_equal_offsets_nothing_shows_that_a_batch_was_not_committed() -> None:
+    found = Found(Marker("theirs", 9), START)
+    for number, expected in ((0, Standing.OTHER_QUERY_WE_CONTINUE), (3, Standing.OTHER_QUERY)):
+        batch = batch_of(number, START, START)
+        assert standing(found, batch, batch.sources) is expected
+
+
+def test_a_start_that_is_not_known_continues_nothing() -> None:
+    batch = batch_of(0, {}, END)
+    assert standing(Found(Marker("theirs", 9), START), batch, batch.sources) is Standing.OTHER_QUERY
+    assert standing(Found(Marker("theirs", 9), START), batch_of(0), []) is Standing.OTHER_QUERY
+
+
+def test_every_standing_has_its_verdict() -> None:
+    assert dict(VERDICTS) == {
+        Standing.NOTHING_YET: Verdict.WRITE,
+        Standing.LOST: Verdict.ASK,
+        Standing.JUST_BEFORE: Verdict.WRITE,
+        Standing.HERE: Verdict.SKIP,
+        Standing.OTHER_PLAN: Verdict.FAIL,
+        Standing.AHEAD: Verdict.FAIL,
+        Standing.FAR_BEHIND: Verdict.ASK,
+        Standing.OTHER_QUERY_WE_CONTINUE: Verdict.WRITE,
+        Standing.OTHER_QUERY: Verdict.ASK,
+    }
+    assert set(VERDICTS) == set(Standing)
+
+
+def verdict(marker: Marker | None, number: int, *, fails_on_unknown: bool = True) -> Verdict:
+    batch = batch_of(number)
+    return check("fraud", Found(marker), batch, batch.sources, fails_on_unknown=fails_on_unknown)
+
+
+@pytest.mark.parametrize(
+    ("marker", "error", "words"),
+    [
+        (None, ProgressError, ["no marker", "seven days", "failOnUnknownProgress=false"]),
+        (
+            Marker("mine", 2),
+            ProgressError,
+            ["is 2", "next one is 7", "failOnUnknownProgress=false"],
+        ),
+        (Marker("theirs", 2), ProgressError, ["query theirs", "failOnUnknownProgress=false"]),
+        (Marker("mine", 7, "q"), ProgressError, ["another plan", "new checkpoint"]),
+        (Marker("mine", 9), TakenOverError, ["another instance took over", "new checkpoint"]),
+    ],
+)
+def test_a_refusal_says_why_and_what_to_do(
+    marker: Marker | None, error: type[Exception], words: list[str]
+) -> None:
+    with pytest.raises(error) as caught:
+        verdict(marker, 7)
+    for word in words:
+        assert word in str(caught.value)
+    assert "'fraud'" in str(caught.value)
+
+
+def test_the_user_may_accept_what_is_not_known_but_not_a_loss() -> None:
+    for marker in (None, Marker("mine", 2), Marker("theirs", 2)):
+        assert verdict(marker, 7, fails_on_unknown=False) is Verdict.WRITE
+    for known in (Marker("mine", 9), Marker("mine", 7, "q")):
+        with pytest.raises((ProgressError, TakenOverError)):
+            verdict(known, 7, fails_on_unknown=False)
+
+
+@given(st.text(), st.integers(0, 2**63 - 1), st.none() | st.text())
+def test_a_marker_is_read_as_it_was_written(query: str, batch: int, plan: str | None) -> None:
+    marker = Marker(query, batch, plan)
+    assert Marker.from_offset(marker.to_offset(), "g") == marker
+
+
+NO_MARKERS = [
+    '{"query":"q"}',
+    '{"query":1,"batch":2}',
+    '{"query":"q","batch":true}',
+    "[]",
+    "null",
+    "7",
+]
+
+
+@given(
+    st.integers(0, 100),
+    st.text() | st.sampled_from(NO_MARKERS),
+)
+def test_what_is_no_marker_is_not_taken_for_one(offset: int, metadata: str) -> None:
+    with pytest.raises(ProgressError, match="no pipeline wrote"):
+        Marker.from_offset(OffsetAndMetadata(offset, metadata), "g")
+
+
+def test_the_marker_has_a_group_of_its_own() -> None:
+    assert marker_group("fraud") == "fraud.marker"
+    # A group takes metadata of 4096 bytes.
+    query = "6ba98283-13c6-4538-8087-02f2f68bc607"
+    assert len(Marker(query, 2**63 - 1, "f" * 64).to_offset().metadata or "") < 500

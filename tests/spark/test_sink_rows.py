@@ -1,0 +1,151 @@
+"""Rows that Spark writes: columns as records, batch queries in both deliveries, tasks that fail and are tried again."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from tests.spark.pipelines import Pipe, committed_values, records_of
+from tests.spark.sessions import spark_session
+
+import ottla
+
+COLUMNS = (
+    "key string, value string, headers array<struct<key:string,value:binary>>, topic string, "
+    "partition int, timestamp timestamp"
+)
+AT = datetime.datetime(2026, 11, 15, 12, 0, 0, 123000)
+ROWS: list[tuple[Any, ...]] = [
+    ("k1", "v1", [("h", b"1"), ("n", None)], None, 1, AT),
+    ("k1", None, [], None, None, AT),
+    (None, "v3", None, None, 0, AT),
+    ("", "", None, None, 1, None),
+]
+
+
+@pytest.fixture(scope="module")
+def spark() -> Any:
+    return spark_session()
+
+
+def options_of(pipe: Pipe, **more: str) -> dict[str, str]:
+    return {"kafka.bootstrap.servers": pipe.servers, "topic": pipe.sink, **more}
+
+
+def read(pipe: Pipe, topic: str) -> list[Any]:
+    with ottla.Consumer(
+        {"bootstrap.servers": pipe.servers, "isolation.level": "read_committed"}
+    ) as consumer:
+        return records_of(consumer, topic)
+
+
+@pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+def test_every_column_becomes_what_it_is_called(spark: Any, pipe: Pipe, delivery: str) -> None:
+    frame = spark.createDataFrame(ROWS, COLUMNS)
+    frame.write.format("ottla").options(**options_of(pipe, delivery=delivery)).mode("append").save()
+    found = {
+        (record.key, record.value): (record.partition, record.headers, record.timestamp)
+        for record in read(pipe, pipe.sink)
+    }
+    at_ms = round(AT.timestamp() * 1000)
+    assert len(found) == len(ROWS)
+    assert found[b"k1", b"v1"] == (1, (("h", b"1"), ("n", None)), at_ms)
+    assert found[None, b"v3"] == (0, (), at_ms)
+    place = found[b"", b""]
+    assert place[:2] == (1, ())
+    assert place[2] > at_ms - 365 * 86_400_000
+    assert found[b"k1", None][2] == at_ms
+    # Java's partitioner and ours agree on keys.
+    with ottla.Producer(bootstrap_servers=pipe.servers) as producer:
+        there = producer.send(pipe.source, b"x", b"k1").result(10).partition
+    assert found[b"k1", None][0] == there
+
+
+def test_rows_name_their_topics(spark: Any, pipe: Pipe) -> None:
+    other = f"{pipe.name}-other"
+    rows = [("a", pipe.sink), ("b", other), ("c", pipe.sink)]
+    frame = spark.createDataFrame(rows, "value string, topic string")
+    servers = {"kafka.bootstrap.servers": pipe.servers, "delivery": "exactly-once"}
+    frame.write.format("ottla").options(**servers).mode("append").save()
+    assert sorted(record.value for record in read(pipe, pipe.sink)) == [b"a", b"c"]
+    assert [record.value for record in read(pipe, other)] == [b"b"]
+
+
+def test_a_batch_in_one_transaction_is_seen_whole(spark: Any, pipe: Pipe) -> None:
+    frame = spark.range(3000, numPartitions=3).selectExpr("cast(id as string) value")
+    chosen = options_of(pipe, delivery="exactly-once", **{"kafka.compression.type": "lz4"})
+    frame.write.format("ottla").options(**chosen).mode("append").save()
+    with ottla.Admin(bootstrap_servers=pipe.servers) as admin:
+        producers = [each for each in admin.list_transactions() if "ottla-batch" in str(each)]
+    assert producers
+    values = committed_values(pipe.servers, pipe.sink)
+    assert Counter(values) == Counter(b"%d" % number for number in range(3000))
+
+
+@pytest.mark.parametrize(
+    ("columns", "more", "mode", "why"),
+    [
+        ("value string", {}, "overwrite", "mode('append')"),
+        ("value int", {}, "append", "string or binary"),
+        ("value string", {"pipelines": "x"}, "append", "did you mean"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(
+    spark: Any, pipe: Pipe, columns: str, more: dict[str, str], mode: str, why: str
+) -> None:
+    value = "1" if "string" in columns else 1
+    frame = spark.createDataFrame([(value,)], columns)
+    with pytest.raises(Exception, match=r"ConfigError|ottla") as caught:
+        frame.write.format("ottla").options(**options_of(pipe, **more)).mode(mode).save()
+    assert why in str(caught.value)
+    assert read(pipe, pipe.sink) == []
+
+
+def test_a_task_that_fails_and_is_tried_again_writes_its_rows_once(
+    spark: Any, pipe: Pipe, tmp_path: Path
+) -> None:
+    flag = str(tmp_path / "failed")
+
+    def fail_once(batches: Any) -> Any:
+        import pathlib
+
+        from pyspark import TaskContext
+
+        for batch in batches:
+            yield batch
+            context = TaskContext.get()
+            assert context is not None
+            mark = pathlib.Path(f"{flag}-{context.partitionId()}")
+            if not mark.exists():
+                mark.touch()
+                raise RuntimeError("the task fails in the middle")
+
+    frame = (
+        spark.readStream.format("ottla")
+        .option("kafka.bootstrap.servers", pipe.servers)
+        .options(subscribe=pipe.source, startingOffsets="earliest", pipeline=pipe.name)
+        .load()
+        .selectExpr("concat('0 ', cast(value as string)) value")
+        .mapInArrow(fail_once, "value string")
+    )
+    writer = frame.writeStream.format("ottla").options(**options_of(pipe, pipeline=pipe.name))
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    failures = 0
+    # Where Spark tries no task again, the query fails, `abort` is called, and the query is started again.
+    while True:
+        query = writer.trigger(availableNow=True).start()
+        try:
+            query.awaitTermination()
+            break
+        except Exception:
+            failures += 1
+            assert failures < 10
+    values = Counter(int(value.split()[1]) for value in pipe.output())
+    assert values == Counter(range(pipe.count))
+    assert list(tmp_path.glob("failed-*"))

@@ -1,0 +1,173 @@
+"""The source in Spark itself."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.spark.sessions import needs_spark, spark_session
+from tests.spark.source_stage import SourceStage
+
+needs_spark()
+
+
+@pytest.fixture(scope="module")
+def spark() -> Any:
+    return spark_session()
+
+
+class Query:
+    """A streaming query whose rows end up in a list, batch by batch."""
+
+    def __init__(self, spark: Any, stage: SourceStage, checkpoint: Path) -> None:
+        self.spark = spark
+        self.stage = stage
+        self.checkpoint = checkpoint
+        self.batches: list[list[str]] = []
+
+    def start(self, trigger: dict[str, Any], **options: Any) -> Any:
+        reader = self.spark.readStream.format("ottla").options(**self.stage.options(**options))
+        return (
+            reader.load()
+            .selectExpr("cast(value as string) as value")
+            .writeStream.foreachBatch(self._collect)
+            .option("checkpointLocation", str(self.checkpoint))
+            .trigger(**trigger)
+            .start()
+        )
+
+    def _collect(self, frame: Any, _: int) -> None:
+        self.batches.append([row.value for row in frame.collect()])
+
+    def values(self) -> list[str]:
+        return [value for batch in self.batches for value in batch]
+
+
+@pytest.fixture
+def query(spark: Any, stage: SourceStage, tmp_path: Path) -> Query:
+    return Query(spark, stage, tmp_path / "checkpoint")
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_batch_query_needs_no_registration_and_reads_every_record(
+    spark: Any, stage: SourceStage
+) -> None:
+    stage.create(2)
+    stage.fill(700, 300, headers=[("h", b"x")])
+    frame = spark.read.format("ottla").options(**stage.options(includeHeaders="true")).load()
+    assert frame.schema.simpleString() == (
+        "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,"
+        "timestamp:timestamp,timestampType:int,headers:array<struct<key:string,value:binary>>>"
+    )
+    found = frame.groupBy("partition").agg({"offset": "sum", "value": "count"}).collect()
+    assert {tuple(row) for row in found} == {
+        (0, sum(range(700)), 700),
+        (1, sum(range(300)), 300),
+    }
+    first = frame.where("partition = 1 and offset = 7").collect()[0]
+    assert (bytes(first.value), first.topic, first.timestampType) == (b"1:7", stage.topic, 0)
+    assert [(each.key, bytes(each.value)) for each in first.headers] == [("h", b"x")]
+
+
+def test_an_empty_topic_is_an_empty_frame(spark: Any, stage: SourceStage) -> None:
+    stage.create(1)
+    assert spark.read.format("ottla").options(**stage.options()).load().collect() == []
+
+
+def test_a_query_that_ends_reads_everything_once_in_pieces_and_goes_on_after_a_restart(
+    query: Query, stage: SourceStage
+) -> None:
+    stage.create(2)
+    stage.fill(70, 30)
+    options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": 40}
+    assert query.start({"availableNow": True}, **options).awaitTermination(60)
+    assert [len(batch) for batch in query.batches] == [40, 40, 20]
+    stage.fill(0, 5)
+    assert query.start({"availableNow": True}, **options).awaitTermination(60)
+    assert len(query.batches[3]) == 5
+    assert len(query.values()) == 105
+    assert len(set(query.values())) == 100, "the last five have the values of others"
+
+
+def test_a_running_query_finds_new_partitions_and_tells_its_lag(
+    spark: Any, query: Query, stage: SourceStage
+) -> None:
+    from ottla.spark import LagListener, QueryLag
+
+    stage.create(1)
+    stage.fill(30)
+    told: list[QueryLag] = []
+    listener = LagListener(told.append)
+    spark.streams.addListener(listener)
+    group = f"lag-{stage.topic}"
+    running = query.start(
+        {"processingTime": "0 seconds"},
+        **{"startingOffsets": "earliest", "maxOffsetsPerTrigger": 20, "failOnDataLoss": "true"},
+        **{"commitOffsets": "true", "kafka.group.id": group},
+    )
+    try:
+        until(lambda: len(query.values()) == 30)
+        stage.admin.create_partitions({stage.topic: 2})
+        stage.fill(0, 4)
+        until(lambda: len(query.values()) == 34)
+        until(lambda: len(told) >= 3)
+        # What a lag tool sees is one micro-batch behind: Spark says late what is done.
+        stage.fill(1)
+        until(lambda: len(query.values()) == 35)
+        until(lambda: committed(stage, group) == {0: 30, 1: 4})
+        assert [lag.query_id for lag in listener.lags()] == [str(running.id)]
+    finally:
+        running.stop()
+        until(lambda: not listener.lags())
+        spark.streams.removeListener(listener)
+    assert told[0].partitions == {stage.at(0): 10}
+    assert told[0].total == 10
+    assert told[2].partitions == {stage.at(0): 0, stage.at(1): 0}
+
+
+def committed(stage: SourceStage, group: str) -> dict[int, int]:
+    found = stage.admin.list_consumer_group_offsets([group])[group]
+    return {each.partition: at.offset for each, at in found.items() if at is not None}
+
+
+def test_a_query_continues_a_checkpoint_of_sparks_own_source(
+    query: Query, stage: SourceStage
+) -> None:
+    stage.create(1)
+    stage.fill(5)
+    options = {"startingOffsets": "earliest"}
+    assert query.start({"availableNow": True}, **options).awaitTermination(60)
+    # Spark's own source writes nothing but topics into the same place.
+    plan = query.checkpoint / "offsets" / "0"
+    *head, position = plan.read_text().splitlines()
+    plan.write_text("\n".join([*head, json.dumps(json.loads(position)["topics"])]))
+    stage.fill(3)
+    assert query.start({"availableNow": True}, **options).awaitTermination(60)
+    assert [len(batch) for batch in query.batches] == [5, 3]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"startingOffset": "earliest"}, "did you mean startingOffsets"),
+        ({"endingOffsets": "latest"}, "endingOffsets is for a batch query that reads"),
+        ({"kafka.group.ids": "x"}, r"did you mean group\.id"),
+    ],
+)
+def test_what_is_wrong_with_the_options_is_said_when_the_query_starts(
+    query: Query, stage: SourceStage, options: dict[str, str], message: str
+) -> None:
+    stage.create(1)
+    with pytest.raises(Exception, match=message):  # noqa: PT012, what Spark makes of it is its own
+        running = query.start({"availableNow": True}, **options)
+        running.awaitTermination(60)

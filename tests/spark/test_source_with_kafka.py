@@ -1,0 +1,50 @@
+"""What the source does with our broker, it does with Apache Kafka."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from tests.apache_kafka.conftest import kafka_jars
+from tests.apache_kafka.sharing import shared_kafka
+from tests.client.apache_kafka.stage import OPTIONS
+from tests.spark import test_source, test_source_losses, test_source_tasks
+from tests.spark.source_stage import SourceStage
+
+from ottla.spark import reading
+
+__all__ = ["kafka_jars"]
+
+CASES = [
+    each
+    for module in (test_source, test_source_losses, test_source_tasks)
+    for name, each in vars(module).items()
+    if name.startswith("test_")
+]
+
+
+@pytest.fixture(scope="session")
+def kafka(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the Kafka that the tests of the client use as well."""
+    folder = tmp_path_factory.getbasetemp().parent / "client-kafka"
+    with shared_kafka(kafka_jars, folder, OPTIONS) as address:
+        yield address
+
+
+@pytest.fixture
+def stage(kafka: str, ottla_topic: str) -> Iterator[SourceStage]:
+    made = SourceStage(kafka, ottla_topic)
+    yield made
+    made.close()
+    reading.close_idle()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__.removeprefix("test_"))
+def test_with_kafka(case: Callable[..., None], request: pytest.FixtureRequest) -> None:
+    wanted = inspect.signature(case).parameters
+    case(**{name: request.getfixturevalue(name) for name in wanted})
