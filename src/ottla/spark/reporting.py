@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.spark.offsets import OffsetFormatError, SourceOffset
+from ottla.spark.offsets import OffsetFormatError, SourceOffset, lag
 
 
 @dataclass(frozen=True)
@@ -41,26 +41,23 @@ def progress_of(report: Mapping[str, Any]) -> Progress:
 
 def _rows(source: Mapping[str, Any]) -> int:
     """The offsets that a source of ours gave: rows are counted again for each branch of a plan that reads them."""
-    try:
-        start, end = (
-            SourceOffset.from_json(_read(source.get(name))).offsets
-            for name in ("startOffset", "endOffset")
-        )
-    except OffsetFormatError:
+    start, end = _offset(source, "startOffset"), _offset(source, "endOffset")
+    if start is None or end is None:
         return int(source.get("numInputRows", 0))
-    return sum(max(at - start.get(place, 0), 0) for place, at in end.items())
+    return sum(lag(start, end).values())
 
 
 def _lag(source: Mapping[str, Any]) -> int | None:
     """How far a source of ours is behind its topics; None if it is another source, or does not say."""
+    end, latest = _offset(source, "endOffset"), _offset(source, "latestOffset")
+    return None if end is None or latest is None else sum(lag(end, latest).values())
+
+
+def _offset(source: Mapping[str, Any], name: str) -> SourceOffset | None:
     try:
-        end, latest = (
-            SourceOffset.from_json(_read(source.get(name))).offsets
-            for name in ("endOffset", "latestOffset")
-        )
+        return SourceOffset.from_json(_read(source.get(name)))
     except OffsetFormatError:
         return None
-    return sum(max(offset - end.get(place, 0), 0) for place, offset in latest.items())
 
 
 def _read(offset: Any) -> Any:
