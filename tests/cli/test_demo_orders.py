@@ -40,5 +40,5 @@ def test_an_order_has_what_its_receipt_needs() -> None:
 
 
 def test_all_descendants_of_a_process_are_found() -> None:
-    parents = [(5, 2), (2, 1), (3, 1), (4, 9), (6, 5)]
+    parents: list[tuple[int, ...]] = [(5, 2), (2, 1), (3, 1), (4, 9), (6, 5)]
     assert sorted(descendants(1, parents)) == [1, 2, 3, 5, 6]

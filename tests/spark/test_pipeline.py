@@ -10,7 +10,7 @@ import pytest
 
 from ottla.errors import ConfigError
 from ottla.spark.formats import Json
-from ottla.spark.pipeline import Pipeline, subscription
+from ottla.spark.pipeline import Pipeline, subscription, trigger_ms
 
 JSON = Json("id LONG")
 
@@ -22,6 +22,8 @@ JSON = Json("id LONG")
         ({"name": ""}, "no name of a pipeline"),
         ({"trigger": "continuous"}, "500 ms"),
         ({"trigger": "soon"}, "available-now"),
+        ({"trigger": "5"}, "10 seconds"),
+        ({"trigger": "5 moons"}, "10 seconds"),
         ({"dead_letter": "dead"}, "give values too"),
         ({"dead_letter": "out", "values": JSON}, "same topic"),
         ({"source": lambda spark: spark, "values": JSON}, "source is a function"),
@@ -30,6 +32,20 @@ JSON = Json("id LONG")
 def test_what_cannot_work_is_refused_at_once(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         Pipeline(**{"name": "fraud", "source": "in", "sink": "out", **options})
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [
+        ("0 seconds", 0),
+        ("500 ms", 500),
+        ("10s", 10_000),
+        ("2 minutes", 120_000),
+        ("1 h", 3_600_000),
+    ],
+)
+def test_triggers_are_times_with_a_unit(text: str, milliseconds: int) -> None:
+    assert trigger_ms(text) == milliseconds
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ class Avro:
 
     def parsed(self, value: Column) -> Column:
         """A struct of `value` and `error`."""
-        from pyspark.sql.functions import arrow_udf
+        from pyspark.sql.pandas.functions import arrow_udf
         from pyspark.sql.pandas.types import from_arrow_type
         from pyspark.sql.types import StringType, StructField, StructType
 
@@ -69,11 +69,13 @@ class Avro:
         kind = from_arrow_type(arrow_type(text))
         both = StructType([StructField(VALUE, kind), StructField(ERROR, StringType())])
         # "Not deterministic" keeps Spark from calling it once for each use of its result.
-        return arrow_udf(parse, both).asNondeterministic()(value)
+        read = arrow_udf(parse, both)  # type: ignore[call-overload]  # its stub lacks the form with type hints
+        made: Column = read.asNondeterministic()(value)
+        return made
 
     def encoded(self, value: Column, kind: DataType) -> Column:
         """One datum each."""
-        from pyspark.sql.functions import arrow_udf
+        from pyspark.sql.pandas.functions import arrow_udf
         from pyspark.sql.types import BinaryType
 
         text = self._text
@@ -83,7 +85,8 @@ class Avro:
 
             return encode(values, text)
 
-        return arrow_udf(write, BinaryType())(value)
+        made: Column = arrow_udf(write, BinaryType())(value)  # type: ignore[call-overload]
+        return made
 
 
 def decode(values: pa.Array, schema: str) -> pa.Array:
@@ -229,7 +232,7 @@ class _Types:
 
     @staticmethod
     def _logical(schema: Mapping[str, Any]) -> tuple[pa.DataType, Convert] | None:
-        logical = schema.get("logicalType")
+        logical = schema.get("logicalType", "")
         if logical in _TIMES:
             unit_us = _TIMES[logical]
             return pa.int32() if unit_us > 1 else pa.int64(), lambda at: _micros(at) // unit_us

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from ottla.errors import ConfigError
+
 if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import DataType, StructType
@@ -64,4 +66,11 @@ class Json:
     def _fields(self) -> StructType:
         from pyspark.sql.types import StructType
 
-        return StructType.fromDDL(self._schema) if isinstance(self._schema, str) else self._schema
+        if not isinstance(self._schema, str):
+            return self._schema
+        read = StructType.fromDDL(self._schema)
+        if not isinstance(read, StructType):
+            raise ConfigError(
+                f"Json({self._schema!r}) names no fields: write them as in 'id LONG, name STRING'"
+            )
+        return read

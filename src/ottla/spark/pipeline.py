@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ConfigError
 from ottla.spark import running
@@ -28,7 +28,7 @@ from ottla.spark.supervising import (
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 log = logging.getLogger("ottla.spark")
 
@@ -37,7 +37,13 @@ Source = str | Sequence[str] | re.Pattern[str] | Callable[["SparkSession"], "Dat
 AVAILABLE_NOW: Final = "available-now"
 CHECKPOINTS: Final = "ottla-checkpoints"
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
-_DURATION: Final = re.compile(r"\d+ ?[a-z]+")
+_DURATION: Final = re.compile(r"(\d+) ?([a-z]+)")
+_UNITS_MS: Final = {
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1),
+    **dict.fromkeys(("s", "second", "seconds"), 1000),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600_000),
+}
 _LOOK_SECONDS: Final = 0.1
 _OUTPUT: Final = ("key", "value", "headers")
 
@@ -85,11 +91,8 @@ class Pipeline:
             raise ConfigError(
                 f"{self.name!r} is no name of a pipeline: use up to 200 letters, digits, dots, _ and -"
             )
-        if self.trigger != AVAILABLE_NOW and not _DURATION.fullmatch(self.trigger):
-            raise ConfigError(
-                f"trigger={self.trigger!r} is not valid: give a time, as in '500 ms' or '10 seconds', or "
-                f"'{AVAILABLE_NOW}'. Continuous and real-time triggers have no micro-batches to commit"
-            )
+        if self.trigger != AVAILABLE_NOW:
+            trigger_ms(self.trigger)
         if self.dead_letter is not None and self.values is None:
             raise ConfigError(
                 "dead_letter is for values that cannot be read: give values too, as in Json(…)"
@@ -192,14 +195,14 @@ class Pipeline:
             **self._kafka_options(),
             "pipeline": self.name,
             "markerTopic": self.sink,
-            "checkpointLocation": self.checkpoint_location(spark.sparkContext.master),
+            "checkpointLocation": self.checkpoint_location(str(spark.sparkContext.master)),
         }
         options = _without(options, self.sink_options) | dict(self.sink_options)
         writer = self.rows(spark).writeStream.format("ottla").queryName(self.name)
         writer = writer.options(**options).outputMode(self.output_mode)
         if self.trigger == AVAILABLE_NOW:
             return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime=self.trigger).start()
+        return writer.trigger(processingTime=f"{trigger_ms(self.trigger)} milliseconds").start()
 
     # Running
 
@@ -218,6 +221,17 @@ class Pipeline:
             checkpoint = self.checkpoint_location(master)
         spark = start_session(self.name, master=master, checkpoint=checkpoint, settings=settings)
         Supervisor(self, spark, report or _ignore).run()
+
+
+def trigger_ms(text: str) -> int:
+    """The least time between micro-batches."""
+    match = _DURATION.fullmatch(text.strip().lower())
+    if match is None or match[2] not in _UNITS_MS:
+        raise ConfigError(
+            f"trigger={text!r} is not valid: give a time, as in '500 ms' or '10 seconds', or '{AVAILABLE_NOW}'. "
+            "Continuous and real-time triggers have no micro-batches to commit"
+        )
+    return int(match[1]) * _UNITS_MS[match[2]]
 
 
 def subscription(source: str | Sequence[str] | re.Pattern[str]) -> dict[str, str]:
@@ -244,14 +258,19 @@ class Supervisor:
     """Keeps the query of a pipeline running."""
 
     def __init__(
-        self, pipeline: Pipeline, spark: SparkSession, report: Callable[[Progress], None]
+        self,
+        pipeline: Pipeline,
+        spark: SparkSession,
+        report: Callable[[Progress], None],
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._pipeline = pipeline
         self._spark = spark
         self._report = report
+        self._sleep = sleep
         self._pauses = Pauses()
         self._restarts = 0
-        self._seen: tuple[str, Any] | None = None
+        self._seen: tuple[str, int, str] | None = None
 
     def run(self) -> None:
         """Until the query ends by itself, or fails for good."""
@@ -273,7 +292,7 @@ class Supervisor:
             log.warning(
                 "pipeline %s begins again in %.0f s: %s", self._pipeline.name, pause, failure.reason
             )
-            time.sleep(pause)
+            self._sleep(pause)
 
     def _run_once(self) -> Failure | None:
         """What went wrong; None if the query has ended by itself."""
@@ -283,7 +302,8 @@ class Supervisor:
         query: StreamingQuery | None = None
         try:
             query = self._pipeline.start(self._spark)
-            while not query.awaitTermination(_LOOK_SECONDS):
+            # Its signature says int, and it takes fractions of a second.
+            while not query.awaitTermination(_LOOK_SECONDS):  # type: ignore[arg-type]
                 self._look(query)
             self._look(query)
         except (PySparkException, Py4JError, ConnectionError) as error:

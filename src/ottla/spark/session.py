@@ -113,13 +113,14 @@ def start_session(
     `master` and `settings` win over spark-defaults.conf and what spark-submit was told, and those over our defaults.
     """
     require_spark()
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     given = dict(settings or {})
     if master is not None:
         given["spark.master"] = master
-    if (active := SparkSession.getActiveSession()) is not None:
-        return active
+    if SparkContext._active_spark_context is not None:
+        return SparkSession.builder.getOrCreate()
     known = _known_to_spark() | given
     chosen = defaults(name, known.get("spark.master", DEFAULT_MASTER), checkpoint) | known
     set_python(os.environ, chosen)
