@@ -64,6 +64,11 @@ def test_the_users_own_error_is_told_and_not_what_spark_wraps_around_it() -> Non
     assert judge("StreamingQueryException", text).reason == "KeyError: 'amount'"
 
 
+def test_an_error_of_java_is_told_by_its_message() -> None:
+    text = "An error occurred while calling o8.start.\n: java.lang.IllegalStateException: in use\n\tat x.Y\n"
+    assert judge("Py4JJavaError", text).reason == "IllegalStateException: in use"
+
+
 def test_an_error_that_says_nothing_is_told_by_its_class() -> None:
     assert judge("AnalysisException", "").reason == "AnalysisException"
     assert (

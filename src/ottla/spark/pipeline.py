@@ -198,6 +198,8 @@ class Pipeline:
             "checkpointLocation": self.checkpoint_location(str(spark.sparkContext.master)),
         }
         options = _without(options, self.sink_options) | dict(self.sink_options)
+        # Makes the session that of this thread: without one, Spark knows no sinks that are written in Python.
+        spark.createDataFrame([], "nothing INT")
         writer = self.rows(spark).writeStream.format("ottla").queryName(self.name)
         writer = writer.options(**options).outputMode(self.output_mode)
         if self.trigger == AVAILABLE_NOW:

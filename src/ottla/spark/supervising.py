@@ -62,7 +62,10 @@ _LOST_PART: Final = re.compile(
 _LOST_DRIVER: Final = re.compile(
     r"Py4JNetworkError|Answer from Java side is empty|Java side is down|error while trying to connect to the Java"
 )
-_ERROR_LINE: Final = re.compile(r"^(?:[\w.]+\.)?(\w+(?:Error|Exception)): ?(.*)$", re.MULTILINE)
+# As Python, Java and Py4J write it.
+_ERROR_LINE: Final = re.compile(
+    r"^(?:: |Caused by: )?(?:[\w.$]+\.)?(\w+(?:Error|Exception)): ?(.*)$", re.MULTILINE
+)
 _SPARK_CLASS: Final = re.compile(r"(Spark|Py4J|Stream|Query|Analysis|Python)\w*(Exception|Error)$")
 
 
