@@ -49,7 +49,7 @@ $(BIN)/python:
 	"$(PYTHON)" -m venv $(VENV)
 
 $(VENV)/installed: $(SOURCES_OF_INSTALL) | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet --editable '.[spark]'
 	touch $@
 
 $(VENV)/installed-dev: $(SOURCES_OF_INSTALL) | $(BIN)/python

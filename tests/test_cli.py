@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import ottla
-from ottla.cli.demo import Verdict, judge
+from ottla.cli.broker_demo import Verdict, judge
 from ottla.cli.main import main, parser
 from ottla.client.raw import RawConnection
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -139,8 +139,8 @@ def assert_fails(done: subprocess.CompletedProcess[str], code: int, *words: str)
 def test_help_names_every_command() -> None:
     done = run("--help")
     assert done.returncode == 0
-    assert "serve" in done.stdout
-    assert "demo" in done.stdout
+    for command in ("serve", "pipeline", "demo"):
+        assert command in done.stdout
 
 
 def test_every_option_of_serve_is_explained() -> None:
@@ -171,6 +171,9 @@ def test_defaults_are_local() -> None:
         ["demo", "--records", "many"],
         ["demo", "--records", "0"],
         ["demo", "--kills", "-1"],
+        ["demo", "nonsense"],
+        ["pipeline"],
+        ["pipeline", "run"],
     ],
 )
 def test_wrong_usage_is_exit_code_2(arguments: list[str]) -> None:
@@ -286,8 +289,8 @@ def test_a_port_in_use_is_told_in_one_line(tmp_path: Path) -> None:
 # -- demo
 
 
-def test_the_demo_shows_that_nothing_is_lost() -> None:
-    done = run("demo", "--records", "5000", "--kills", "2")
+def test_the_demo_of_the_broker_shows_that_nothing_is_lost() -> None:
+    done = run("demo", "broker", "--records", "5000", "--kills", "2")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "read back  5,000 records" in done.stdout
     assert done.stdout.count("kill -9") == 2

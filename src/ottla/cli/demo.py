@@ -1,253 +1,214 @@
-"""`ottla demo`: produces while the broker is killed again and again, then counts what is there.
+"""`ottla demo`: an exactly-once Spark pipeline whose driver is killed in the middle of a transaction.
 
-The broker is a process of its own, so that kill -9 is the real thing. The producer is idempotent and sends again
-whatever was not acknowledged; the verdict comes from reading everything back.
+Broker and driver are processes of their own, so that kill -9 is the real thing. How far the pipeline is comes from
+the offsets that it commits, and the verdict from reading the output with a read_committed consumer.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
+import threading
 import time
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
-from ottla.client.raw import RawConnection
-from ottla.errors import ErrorCode, OttlaError
-from ottla.records.batch import build_batch, read_batch, split_batches
-from ottla.records.record import Record
-from ottla.wire.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ottla.wire.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
+from ottla.cli.broker_process import BrokerProcess
+from ottla.cli.demo_driver import DriverProcess
+from ottla.cli.demo_orders import ORDERS, PARTITIONS, PIPELINE, RECEIPTS, Verdict, judge, order
+from ottla.cli.terminal import Terminal, bar
+from ottla.client.admin_model import NewTopic, TransactionState
+from ottla.client.blocking.admin import Admin
+from ottla.client.blocking.consumer import Consumer
+from ottla.client.blocking.producer import Producer
+from ottla.client.model import ConsumerRecord
+from ottla.core.txn import records as transaction_records
+from ottla.core.txn.events import TransactionSaved
+from ottla.core.txn.states import State
+from ottla.errors import KafkaError, OttlaError
+from ottla.model import TopicPartition
+from ottla.spark.java import find_java
+from ottla.spark.requirement import SparkMissingError, require_spark
 
-TOPIC = "orders"
-BATCH_RECORDS = 500
-IN_FLIGHT = 5
-PRODUCE_VERSION, FETCH_VERSION, CREATE_VERSION, INIT_VERSION = 9, 12, 7, 4
-START_SECONDS = 30
-
-
-class _BrokerProcess:
-    """`ottla serve` as a process that can be killed."""
-
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-        self.address = "127.0.0.1:0"
-        self._log = os.path.join(folder, "broker.log")
-
-    def start(self) -> float:
-        """Starts and waits until clients can connect; returns the seconds that took."""
-        began = time.monotonic()
-        command = [sys.executable, "-m", "ottla", "serve", "--listen", self.address]
-        with open(self._log, "ab") as log:
-            self._process = subprocess.Popen(
-                [*command, "--data", os.path.join(self._folder, "data")],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line.startswith("listening on "):
-            with open(self._log, encoding="utf-8") as log_text:
-                raise OttlaError(f"the broker did not start: {log_text.read()[-2000:]}")
-        self.address = line.removeprefix("listening on ").strip()
-        return time.monotonic() - began
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._end()
-
-    def stop(self) -> int:
-        self._process.send_signal(signal.SIGTERM)
-        return self._end()
-
-    def _end(self) -> int:
-        code = self._process.wait(START_SECONDS)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
-        return code
-
-
-@dataclass
-class _Progress:
-    acknowledged: dict[int, int] = field(
-        default_factory=dict
-    )  # sequence of a batch's first record -> its offset
-    resent: int = 0
-
-
-class _Producer:
-    """An idempotent producer with five requests in flight that survives the loss of its broker."""
-
-    def __init__(self, address: str, record_count: int) -> None:
-        self._address = address
-        self._record_count = record_count
-        self._progress = _Progress()
-        with RawConnection(address) as connection:
-            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-            answer = connection.call(request, InitProducerIdResponse, INIT_VERSION)
-        self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
-        self._next = 0  # the first record that is not acknowledged
-        self._sent_up_to = 0
-
-    @property
-    def acknowledged(self) -> int:
-        return self._next
-
-    @property
-    def is_done(self) -> bool:
-        return self._next >= self._record_count
-
-    @property
-    def resent(self) -> int:
-        return self._progress.resent
-
-    def produce_until(self, record: int) -> None:
-        """Sends until the record is acknowledged and leaves requests in flight, unanswered."""
-        with RawConnection(self._address) as connection:
-            pending: list[int] = []
-            position = self._next
-            while self._next < record:
-                while len(pending) < IN_FLIGHT and position < self._record_count:
-                    connection.send(self._request(position), PRODUCE_VERSION)
-                    self._progress.resent += position < self._sent_up_to
-                    pending.append(position)
-                    position += BATCH_RECORDS
-                    self._sent_up_to = max(self._sent_up_to, position)
-                self._take(connection.receive(ProduceResponse, PRODUCE_VERSION), pending.pop(0))
-
-    def _take(self, answer: ProduceResponse, position: int) -> None:
-        partition = answer.responses[0].partition_responses[0]
-        if partition.error_code != ErrorCode.NONE:
-            raise OttlaError(f"the broker refused records: {ErrorCode(partition.error_code).name}")
-        self._progress.acknowledged[position] = partition.base_offset
-        self._next = min(position + BATCH_RECORDS, self._record_count)
-
-    def _request(self, position: int) -> ProduceRequest:
-        numbers = range(position, min(position + BATCH_RECORDS, self._record_count))
-        now_ms = time.time_ns() // 1_000_000
-        batch = build_batch(
-            [
-                Record(index, now_ms, b"customer-%d" % (n % 100), b"order-%d" % n)
-                for index, n in enumerate(numbers)
-            ],
-            producer_id=self._producer_id,
-            producer_epoch=self._epoch,
-            base_sequence=position,
-        )
-        data = TopicProduceData(
-            name=TOPIC, partition_data=[PartitionProduceData(index=0, records=batch)]
-        )
-        return ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data])
-
-
-@dataclass
-class Verdict:
-    """What reading everything back showed."""
-
-    produced: int
-    found: int
-    lost: int
-    duplicated: int
-    out_of_order: int
-
-    @property
-    def is_good(self) -> bool:
-        return self.found == self.produced and not (
-            self.lost or self.duplicated or self.out_of_order
-        )
-
-
-def judge(values: list[bytes], produced: int) -> Verdict:
-    """Compares what was read with the orders that were produced."""
-    times: dict[bytes, int] = {}
-    out_of_order = 0
-    last = -1
-    for value in values:
-        times[value] = times.get(value, 0) + 1
-        number = int(value.removeprefix(b"order-"))
-        out_of_order += number < last
-        last = number
-    lost = sum(b"order-%d" % number not in times for number in range(produced))
-    return Verdict(produced, len(values), lost, len(values) - len(times), out_of_order)
-
-
-def _read_back(address: str) -> list[bytes]:
-    values: list[bytes] = []
-    with RawConnection(address) as connection:
-        while True:
-            partition = FetchPartition(
-                partition=0, fetch_offset=len(values), partition_max_bytes=4 << 20
-            )
-            request = FetchRequest(
-                max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic=TOPIC, partitions=[partition])]
-            )
-            answer = connection.call(request, FetchResponse, FETCH_VERSION)
-            data = answer.responses[0].partitions[0]
-            if data.error_code != ErrorCode.NONE:
-                raise OttlaError(
-                    f"the broker refused to be read: {ErrorCode(data.error_code).name}"
-                )
-            if not data.records:
-                return values
-            for position, _ in split_batches(data.records):
-                values += [record.value or b"" for record in read_batch(data.records, position)]
-
-
-def _create_topic(address: str) -> None:
-    topic = CreatableTopic(
-        name=TOPIC, num_partitions=1, replication_factor=-1, assignments=[], configs=[]
-    )
-    with RawConnection(address) as connection:
-        connection.call(CreateTopicsRequest(topics=[topic]), CreateTopicsResponse, CREATE_VERSION)
+START_SECONDS: Final = 120.0
+STUCK_SECONDS: Final = 120.0
+CATCH_SECONDS: Final = 20.0
+SEND_AT_ONCE: Final = 1000
+_LOOK_SECONDS: Final = 0.1
+_ORDERS_OF: Final = [TopicPartition(ORDERS, number) for number in range(PARTITIONS)]
+_OPEN: Final = (TransactionState.ONGOING,)
 
 
 def demo(record_count: int, kill_count: int) -> int:
-    """Runs the demo; 0 only if nothing was lost, duplicated or reordered."""
-    folder = tempfile.mkdtemp(prefix="ottla-demo-")
-    broker = _BrokerProcess(folder)
+    """Runs the demo; 0 only if nothing was lost or duplicated."""
     try:
-        return _run(broker, record_count, kill_count)
+        require_spark()
+    except SparkMissingError as error:
+        raise OttlaError(f"{error}; `ottla demo broker` needs no Spark") from error
+    java = find_java()
+    folder = tempfile.mkdtemp(prefix="ottla-demo-")
+    try:
+        with_java = f"Java {java.version} ({java.origin})"
+        return Demo(Path(folder), record_count, kill_count).run(with_java)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _run(broker: _BrokerProcess, record_count: int, kill_count: int) -> int:
-    print(f"broker     started in {broker.start():.2f} s on {broker.address}")
+class Demo:
+    """One run of it."""
+
+    def __init__(self, folder: Path, record_count: int, kill_count: int) -> None:
+        self._folder = folder
+        self._count = record_count
+        self._kills = kill_count
+        self._terminal = Terminal(sys.stdout)
+        self._produced = 0
+        self._began = time.monotonic()
+
+    def run(self, java: str) -> int:
+        """Everything, from the broker's start to the verdict."""
+        broker = BrokerProcess(str(self._folder))
+        seconds = broker.start()
+        self._say("broker", f"listening on {broker.address} after {seconds:.2f} s")
+        try:
+            with Admin(bootstrap_servers=broker.address) as admin:
+                admin.create_topics([NewTopic(name, PARTITIONS) for name in (ORDERS, RECEIPTS)])
+                self._say("spark", f"starts with {java}; this takes some seconds")
+                self._stream(admin, broker.address)
+            verdict = judge(self._count, _values(broker.address, RECEIPTS))
+            ends = transactions(broker.address)
+        finally:
+            code = broker.stop()
+        return self._tell(verdict, ends) if code == 0 else 1
+
+    def _stream(self, admin: Admin, address: str) -> None:
+        """Orders come in and receipts go out, while drivers die."""
+        driver = DriverProcess(self._folder, address)
+        driver.start()
+        producing = threading.Thread(target=self._produce, args=(address,), daemon=True)
+        producing.start()
+        try:
+            for kill in range(1, self._kills + 1):
+                self._wait(admin, driver, self._count * kill // (self._kills + 1))
+                self._kill(admin, driver)
+                driver.start()
+            self._wait(admin, driver, self._count)
+            self._terminal.done()
+            self._say("pipeline", f"{self._count:,} orders done")
+        finally:
+            driver.stop()
+            producing.join(STUCK_SECONDS)
+
+    def _produce(self, address: str) -> None:
+        with Producer(bootstrap_servers=address) as producer:
+            for start in range(0, self._count, SEND_AT_ONCE):
+                numbers = range(start, min(start + SEND_AT_ONCE, self._count))
+                sent = producer.send_many(
+                    ORDERS,
+                    [order(number) for number in numbers],
+                    keys=[b"customer-%d" % (number % 100) for number in numbers],
+                )
+                sent.result(STUCK_SECONDS)
+                self._produced = numbers.stop
+
+    def _wait(self, admin: Admin, driver: DriverProcess, wanted: int) -> None:
+        """Until so many orders are done; each committed offset of the pipeline's group is one."""
+        changed, last = time.monotonic(), -1
+        while (done := committed(admin)) < wanted:
+            if done != last:
+                changed, last = time.monotonic(), done
+            if driver.has_ended or time.monotonic() - changed > STUCK_SECONDS:
+                raise OttlaError(f"the pipeline stopped at {done:,} orders:\n{driver.last_words()}")
+            self._show(done)
+            time.sleep(_LOOK_SECONDS)
+        self._show(done)
+
+    def _show(self, done: int) -> None:
+        self._terminal.show(
+            f"{'pipeline':10} {bar(done, self._count)} {done:>9,} of {self._count:,} orders done, "
+            f"{self._produced - done:,} waiting   {time.monotonic() - self._began:3.0f} s"
+        )
+
+    def _kill(self, admin: Admin, driver: DriverProcess) -> None:
+        """In the middle of a transaction, if one can be caught."""
+        pids = driver.pids()
+        deadline = time.monotonic() + CATCH_SECONDS
+        is_open = False
+        while not is_open and time.monotonic() < deadline and committed(admin) < self._count:
+            is_open = _is_open(admin)
+        driver.kill(pids)
+        self._terminal.done()
+        when = "in the middle of a transaction" if is_open else "between two transactions"
+        self._say(
+            "kill -9",
+            f"driver, Java and workers at {committed(admin):,} orders, {when}; it starts again",
+        )
+
+    def _tell(self, verdict: Verdict, ends: Counter[bool]) -> int:
+        self._say("in", f"{verdict.records_in:,} orders")
+        self._say(
+            "out", f"{verdict.records_out:,} receipts, as a read_committed consumer sees them"
+        )
+        self._say("lost", f"{verdict.lost:,}")
+        self._say("duplicated", f"{verdict.duplicated:,}")
+        if verdict.wrong:
+            self._say("wrong", f"{verdict.wrong:,}")
+        self._say("committed", f"{ends[True]:,} transactions")
+        self._say("aborted", f"{ends[False]:,} transactions")
+        seconds = time.monotonic() - self._began
+        words = "exactly once" if verdict.is_good else "FAILED"
+        self._say("verdict", f"{words}, in {seconds:.0f} s")
+        return 0 if verdict.is_good else 1
+
+    def _say(self, what: str, text: str) -> None:
+        self._terminal.say(f"{what:10} {text}")
+
+
+def committed(admin: Admin) -> int:
+    """How many orders the pipeline's group has behind it."""
+    found = admin.list_consumer_group_offsets({PIPELINE: _ORDERS_OF})[PIPELINE]
+    return sum(at.offset for at in found.values() if at is not None)
+
+
+def _is_open(admin: Admin) -> bool:
     try:
-        _create_topic(broker.address)
-        producer = _Producer(broker.address, record_count)
-        for kill in range(1, kill_count + 1):
-            producer.produce_until(record_count * kill // (kill_count + 1))
-            broker.kill()
-            seconds = broker.start()
-            print(
-                f"kill -9    at {producer.acknowledged:>9,} acknowledged records; back in {seconds:.2f} s"
-            )
-        while not producer.is_done:
-            producer.produce_until(record_count)
-        print(f"produced   {record_count:,} records; {producer.resent} batches were sent twice")
-        verdict = judge(_read_back(broker.address), record_count)
-    finally:
-        code = broker.stop()
-    print(f"read back  {verdict.found:,} records")
-    print(f"lost       {verdict.lost:,}")
-    print(f"duplicated {verdict.duplicated:,}")
-    print(f"reordered  {verdict.out_of_order:,}")
-    good = verdict.is_good and code == 0
-    print("verdict    exactly once" if good else "verdict    FAILED")
-    return 0 if good else 1
+        found = admin.describe_transactions([PIPELINE])
+    except KafkaError:
+        return False
+    return any(each.state in _OPEN for each in found.values())
+
+
+def _values(address: str, topic: str) -> Iterator[bytes | None]:
+    for record in read_all(address, topic, "read_committed"):
+        yield record.value
+
+
+def transactions(address: str) -> Counter[bool]:
+    """How many transactions of the pipeline were committed (True) and aborted (False), as the log of them says."""
+    ends: Counter[bool] = Counter()
+    for record in read_all(address, "__transaction_state", "read_uncommitted"):
+        event = transaction_records.decode(record.key, record.value)
+        if isinstance(event, TransactionSaved) and event.transactional_id == PIPELINE:
+            if event.state is State.COMPLETE_COMMIT:
+                ends[True] += 1
+            elif event.state is State.COMPLETE_ABORT:
+                ends[False] += 1
+    return ends
+
+
+def read_all(address: str, topic: str, isolation: str) -> Iterator[ConsumerRecord]:
+    """Everything that a topic has now."""
+    options = {"bootstrap.servers": address, "isolation.level": isolation}
+    with Consumer(options) as consumer:
+        places = [TopicPartition(topic, each.partition) for each in consumer.partitions_for(topic)]
+        ends = consumer.end_offsets(places)
+        consumer.assign(places)
+        consumer.seek_to_beginning()
+        deadline = time.monotonic() + STUCK_SECONDS
+        while any(consumer.position(each) < end for each, end in ends.items()):
+            yield from consumer.poll(1.0)
+            if time.monotonic() > deadline:
+                raise OttlaError(f"{topic} could not be read to its end")

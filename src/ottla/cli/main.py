@@ -5,8 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ottla.version import VERSION
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 DONE, FAILED, USAGE = 0, 1, 2
 INTERRUPTED = 130
@@ -22,6 +26,10 @@ def _count_from(least: int) -> Callable[[str], int]:
         return number
 
     return count
+
+
+def _or(given: int | None, default: int) -> int:
+    return default if given is None else given
 
 
 def parser() -> argparse.ArgumentParser:
@@ -64,31 +72,78 @@ def parser() -> argparse.ArgumentParser:
     )
     serve.add_argument("-v", "--verbose", action="store_true", help="log more")
 
+    _add_pipeline(commands)
+    _add_demo(commands)
+    return top
+
+
+def _add_pipeline(commands: Commands) -> None:
+    pipeline = commands.add_parser(
+        "pipeline", help="run exactly-once pipelines on Spark", description="Pipelines on Spark."
+    )
+    verbs = pipeline.add_subparsers(dest="verb", metavar="VERB", required=True)
+    run = verbs.add_parser(
+        "run",
+        help="run a program that makes a Pipeline",
+        description="Runs a pipeline, and begins again after failures that may pass, until SIGTERM or Ctrl-C.",
+    )
+    run.add_argument(
+        "program",
+        metavar="FILE_OR_MODULE",
+        help="a Python file or module that makes a Pipeline; with several, FILE:NAME says which variable; "
+        "what follows -- is for the program",
+    )
+    run.add_argument("-b", "--bootstrap-server", metavar="HOST:PORT", help="where the broker is")
+    run.add_argument(
+        "--master", metavar="URL", help="where Spark runs, as spark://HOST:PORT; default: local[*]"
+    )
+    run.add_argument(
+        "--conf",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        dest="settings",
+        help="a setting of Spark; repeatable",
+    )
+    run.add_argument("-v", "--verbose", action="store_true", help="log more")
+
+
+def _add_demo(commands: Commands) -> None:
     demo = commands.add_parser(
         "demo",
-        help="see for yourself that nothing is lost",
-        description="Runs a broker, produces, kills the broker again and again, and reads everything back.",
+        help="see for yourself that nothing is lost or duplicated",
+        description="Runs a broker and kills something again and again: the driver of an exactly-once Spark "
+        "pipeline, or the broker itself. Then reads everything back and counts.",
+    )
+    demo.add_argument(
+        "what",
+        nargs="?",
+        choices=["pipeline", "broker"],
+        default="pipeline",
+        help="what is killed; default: %(default)s",
     )
     demo.add_argument(
         "--records",
         type=_count_from(1),
-        default=200_000,
         metavar="N",
-        help="how many records; default: %(default)s",
+        help="how many records; default: 100000 through the pipeline, 200000 to the broker",
     )
     demo.add_argument(
         "--kills",
         type=_count_from(0),
-        default=5,
         metavar="N",
-        help="how many kill -9; default: %(default)s",
+        help="how many kill -9; default: 1 of the pipeline, 5 of the broker",
     )
-    return top
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; returns its exit code."""
-    arguments = parser().parse_args(argv)
+    given = list(sys.argv[1:] if argv is None else argv)
+    of_program: list[str] = []
+    if given[:2] == ["pipeline", "run"] and "--" in given:
+        at = given.index("--")
+        given, of_program = given[:at], given[at + 1 :]
+    arguments = parser().parse_args(given)
     if arguments.version:
         print(f"ottla {VERSION}")
         return DONE
@@ -102,9 +157,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             from ottla.cli.serve import serve
 
             return serve(arguments)
+        if arguments.command == "pipeline":
+            from ottla.cli.pipeline import run
+
+            return run(arguments, of_program)
+        if arguments.what == "broker":
+            from ottla.cli.broker_demo import broker_demo
+
+            return broker_demo(arguments.records or 200_000, _or(arguments.kills, 5))
         from ottla.cli.demo import demo
 
-        return demo(arguments.records, arguments.kills)
+        return demo(arguments.records or 100_000, _or(arguments.kills, 1))
     except ConfigError as error:
         print(f"ottla: {error}", file=sys.stderr)
         return USAGE

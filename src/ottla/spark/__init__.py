@@ -10,15 +10,40 @@ from typing import TYPE_CHECKING, Final
 from ottla.spark.requirement import SparkMissingError, require_spark
 
 if TYPE_CHECKING:
+    from ottla.spark.avro import Avro
     from ottla.spark.datasource import OttlaDataSource
+    from ottla.spark.formats import Json
     from ottla.spark.lag import LagListener, QueryLag
+    from ottla.spark.pipeline import Pipeline
+    from ottla.spark.reporting import Progress
+    from ottla.spark.session import start_session
+    from ottla.spark.supervising import PipelineError, PipelineTakenOverError
 
-__all__ = ["LagListener", "OttlaDataSource", "QueryLag", "SparkMissingError"]
+__all__ = [
+    "Avro",
+    "Json",
+    "LagListener",
+    "OttlaDataSource",
+    "Pipeline",
+    "PipelineError",
+    "PipelineTakenOverError",
+    "Progress",
+    "QueryLag",
+    "SparkMissingError",
+    "start_session",
+]
 
 _HOMES: Final = {
+    "Avro": "ottla.spark.avro",
+    "Json": "ottla.spark.formats",
     "LagListener": "ottla.spark.lag",
     "OttlaDataSource": "ottla.spark.datasource",
+    "Pipeline": "ottla.spark.pipeline",
+    "PipelineError": "ottla.spark.supervising",
+    "PipelineTakenOverError": "ottla.spark.supervising",
+    "Progress": "ottla.spark.reporting",
     "QueryLag": "ottla.spark.lag",
+    "start_session": "ottla.spark.session",
 }
 
 

@@ -1,0 +1,63 @@
+"""`ottla serve` as a process that can be killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Final
+
+from ottla.errors import OttlaError
+
+_WAIT_SECONDS: Final = 30
+
+
+class BrokerProcess:
+    """A broker with its data in a folder; when it starts again, it has the same address."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self.address = "127.0.0.1:0"
+        self._log = os.path.join(folder, "broker.log")
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> float:
+        """Starts and waits until clients can connect; returns the seconds that took."""
+        began = time.monotonic()
+        command = [sys.executable, "-m", "ottla", "serve", "--listen", self.address]
+        with open(self._log, "ab") as log:
+            self._process = subprocess.Popen(
+                [*command, "--data", os.path.join(self._folder, "data")],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,  # Ctrl-C is for whoever started it
+            )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line.startswith("listening on "):
+            with open(self._log, encoding="utf-8") as log_text:
+                raise OttlaError(f"the broker did not start: {log_text.read()[-2000:]}")
+        self.address = line.removeprefix("listening on ").strip()
+        return time.monotonic() - began
+
+    def kill(self) -> None:
+        """kill -9."""
+        assert self._process is not None
+        self._process.kill()
+        self._end()
+
+    def stop(self) -> int:
+        """SIGTERM; answers the exit code."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        return self._end()
+
+    def _end(self) -> int:
+        assert self._process is not None
+        code = self._process.wait(_WAIT_SECONDS)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        return code

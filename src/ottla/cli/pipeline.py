@@ -1,0 +1,178 @@
+"""`ottla pipeline run`: runs a program that makes a Pipeline, and keeps it running."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import runpy
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.cli.terminal import Terminal
+from ottla.errors import ConfigError, OttlaError
+from ottla.spark.requirement import SparkMissingError, require_spark
+from ottla.spark.running import Run, begin
+
+if TYPE_CHECKING:
+    from ottla.spark.pipeline import Pipeline
+    from ottla.spark.reporting import Progress
+
+# How often a driver died without a micro-batch in between; a new process learns it from its environment.
+_DEATHS: Final = "OTTLA_PIPELINE_DEATHS"
+_LONGEST_PAUSE_SECONDS: Final = 60
+
+
+class _Stopped(BaseException):
+    """SIGTERM came."""
+
+
+def run(arguments: argparse.Namespace, of_program: Sequence[str] = ()) -> int:
+    """Runs until the pipeline ends or is told to stop; 0 then."""
+    logging.basicConfig(
+        level=logging.DEBUG if arguments.verbose else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(message)s",
+        stream=sys.stderr,
+    )
+    if not arguments.verbose:
+        warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
+    try:
+        require_spark()
+    except SparkMissingError as error:
+        raise OttlaError(str(error)) from error
+    from ottla.spark.supervising import DriverLostError
+
+    watch = _Watch()
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        begin(_run_of(arguments, watch))
+        run_program(arguments.program, of_program)
+    except (KeyboardInterrupt, _Stopped):
+        watch.say("stopped")
+    except DriverLostError as error:
+        _begin_again(watch, error)
+    return 0
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise _Stopped
+
+
+def _run_of(arguments: argparse.Namespace, watch: _Watch) -> Run:
+    settings = {}
+    for text in arguments.settings:
+        name, separator, value = text.partition("=")
+        if not separator:
+            raise ConfigError(f"--conf {text} has no value: write --conf NAME=VALUE")
+        settings[name.strip()] = value.strip()
+    return Run(
+        master=arguments.master,
+        bootstrap_servers=arguments.bootstrap_server,
+        settings=settings,
+        on_progress=watch.progress,
+        on_start=watch.started,
+    )
+
+
+def run_program(program: str, arguments: Sequence[str] = ()) -> None:
+    """Run a file or module as the main program, and the pipeline that it made unless it ran one by itself."""
+    from ottla.spark.running import overrides
+
+    place, name = split_program(program)
+    sys.argv = [place, *arguments]
+    path = Path(place)
+    if path.suffix == ".py" or path.exists():
+        if not path.is_file():
+            raise ConfigError(f"{place} is not a file")
+        sys.path.insert(0, str(path.resolve().parent))
+        found = runpy.run_path(place, run_name="__main__")
+    else:
+        sys.path.insert(0, os.getcwd())
+        found = _run_module(place)
+    told = overrides()
+    if not told.ran:
+        choose(program, name, found, told.offered).run()
+
+
+def _run_module(name: str) -> dict[str, Any]:
+    import importlib.util
+
+    try:
+        known = importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        known = False
+    if not known:
+        raise ConfigError(f"{name} is neither a file nor a module: give a file that ends with .py")
+    return runpy.run_module(name, run_name="__main__", alter_sys=True)
+
+
+def split_program(program: str) -> tuple[str, str | None]:
+    """A file or module, and the name of a variable in it if that is said."""
+    place, separator, name = program.rpartition(":")
+    if separator and place and name.isidentifier():
+        return place, name
+    return program, None
+
+
+def choose(
+    program: str, name: str | None, found: Mapping[str, Any], offered: Sequence[Pipeline]
+) -> Pipeline:
+    """The pipeline to run, of those that a program made."""
+    from ottla.spark.pipeline import Pipeline
+
+    if name is not None:
+        chosen = found.get(name)
+        if not isinstance(chosen, Pipeline):
+            raise ConfigError(f"{program}: there is no Pipeline in the variable {name}")
+        return chosen
+    if not offered:
+        raise ConfigError(f"{program} makes no Pipeline: from ottla.spark import Pipeline")
+    if len(offered) > 1:
+        names = [each for each, value in found.items() if isinstance(value, Pipeline)]
+        raise ConfigError(
+            f"{program} makes {len(offered)} pipelines: choose one, as in {program}:{(names or ['NAME'])[0]}, or let "
+            "the program call run()"
+        )
+    return offered[0]
+
+
+class _Watch:
+    """Tells people how a pipeline is doing."""
+
+    def __init__(self) -> None:
+        self._terminal = Terminal()
+        self._name = "pipeline"
+        self._rows = 0
+
+    def say(self, text: str) -> None:
+        self._terminal.say(f"{self._name}: {text}")
+
+    def started(self, pipeline: Pipeline) -> None:
+        self._name = pipeline.name
+        source = pipeline.source if isinstance(pipeline.source, str) else "its source"
+        self.say(f"{source} → {pipeline.sink} on {pipeline.servers}; Spark starts")
+
+    def progress(self, progress: Progress) -> None:
+        os.environ.pop(_DEATHS, None)
+        self._rows += progress.input_rows
+        lag = "" if progress.lag is None else f", lag {progress.lag:,}"
+        self._terminal.show(
+            f"{self._name}: batch {progress.batch}, {self._rows:,} records, "
+            f"{progress.rows_per_second:,.0f}/s, {progress.duration_ms} ms{lag}"
+        )
+
+
+def _begin_again(watch: _Watch, error: OttlaError) -> None:
+    """A process whose Java died cannot start another: a new one takes its place, everything it needs is stored."""
+    deaths = int(os.environ.get(_DEATHS, "0"))
+    pause = min(2**deaths, _LONGEST_PAUSE_SECONDS)
+    watch.say(f"{error}; a new driver begins in {pause} s")
+    time.sleep(pause)
+    os.environ[_DEATHS] = str(deaths + 1)
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])

@@ -1,0 +1,76 @@
+"""What values are made of: how a pipeline reads and writes them. JSON here, Avro in `ottla.spark.avro`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from ottla.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+    from pyspark.sql.types import DataType, StructType
+
+VALUE: Final = "value"
+ERROR: Final = "error"
+_CORRUPT: Final = "_ottla_corrupt"
+
+
+class Format(Protocol):
+    """How bytes become columns, and columns bytes."""
+
+    def parsed(self, value: Column) -> Column:
+        """A struct of `value`, null if it cannot be read, and `error`, null if it can; null bytes are a null value."""
+
+    def encoded(self, value: Column, kind: DataType) -> Column:
+        """The bytes of a column of this type; a null value stays null."""
+
+
+class Json:
+    """Values that are JSON objects with these fields: a DDL string or a StructType.
+
+    What is not valid UTF-8, not an object, or has a field of another type cannot be read. Fields that the schema does
+    not have are left out, missing ones are null, as in Spark's `from_json`.
+    """
+
+    def __init__(self, schema: str | StructType) -> None:
+        self._schema = schema
+
+    def parsed(self, value: Column) -> Column:
+        """A struct of `value` and `error`."""
+        from pyspark.sql import functions as f
+        from pyspark.sql.types import StringType, StructField, StructType
+
+        wanted = self._fields()
+        schema = StructType([*wanted.fields, StructField(_CORRUPT, StringType())])
+        text = value.cast("string")
+        read = f.from_json(
+            text, schema, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+        )
+        error = (
+            f.when(value.isNull(), f.lit(None))
+            .when(~f.is_valid_utf8(value), f.lit("the value is not UTF-8"))
+            .when(
+                read.isNull() | read[_CORRUPT].isNotNull(),
+                f.lit(f"the value is not a JSON object of {wanted.simpleString()}"),
+            )
+        )
+        known = f.when(error.isNull(), read.dropFields(_CORRUPT)).otherwise(f.lit(None))
+        return f.struct(known.alias(VALUE), error.alias(ERROR))
+
+    def encoded(self, value: Column, kind: DataType) -> Column:
+        """JSON text, without the fields that are null."""
+        from pyspark.sql import functions as f
+
+        return f.to_json(value).cast("binary")
+
+    def _fields(self) -> StructType:
+        from pyspark.sql.types import StructType
+
+        if not isinstance(self._schema, str):
+            return self._schema
+        read = StructType.fromDDL(self._schema)
+        if not isinstance(read, StructType):
+            raise ConfigError(
+                f"Json({self._schema!r}) names no fields: write them as in 'id LONG, name STRING'"
+            )
+        return read

@@ -1,0 +1,332 @@
+"""Pipelines: from topics through a function of DataFrames into a topic, each record exactly once."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from ottla.errors import ConfigError
+from ottla.spark import running
+from ottla.spark.formats import Format
+from ottla.spark.reporting import Progress, progress_of
+from ottla.spark.session import is_on_this_machine, start_session
+from ottla.spark.supervising import (
+    DriverLostError,
+    Failure,
+    Next,
+    Pauses,
+    PipelineError,
+    PipelineTakenOverError,
+    judge,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+log = logging.getLogger("ottla.spark")
+
+Source = str | Sequence[str] | re.Pattern[str] | Callable[["SparkSession"], "DataFrame"]
+
+AVAILABLE_NOW: Final = "available-now"
+CHECKPOINTS: Final = "ottla-checkpoints"
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
+_DURATION: Final = re.compile(r"(\d+) ?([a-z]+)")
+_UNITS_MS: Final = {
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1),
+    **dict.fromkeys(("s", "second", "seconds"), 1000),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600_000),
+}
+_LOOK_SECONDS: Final = 0.1
+_OUTPUT: Final = ("key", "value", "headers")
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A stream from `source` through `transform` into the topic `sink`, each record exactly once.
+
+    Pipeline("fraud", source="payments", sink="alerts", transform=lambda df: df.where("…")).run()
+
+    `name` is the pipeline's identity: its transactional id, its consumer group, its checkpoint's folder. Give each
+    pipeline its own, and keep it.
+    """
+
+    name: str
+    source: Source
+    """A topic, several, a pattern of names, or a function that makes a streaming DataFrame of a session."""
+    sink: str
+    transform: Callable[[DataFrame], DataFrame] | None = None
+    """Gets the columns of the source and returns at least `value`; `key` and `headers` are written too, no others."""
+    trigger: str = "0 seconds"
+    """The least time between micro-batches, or available-now: process what is there, and end."""
+    values: Format | None = None
+    """What the source's values are; then the column `value` is what they say. Without it, bytes."""
+    sink_values: Format | None = None
+    """What values are written as; without it, as `values`."""
+    dead_letter: str | None = None
+    """The topic of records that cannot be read; without one, such a record stops the pipeline."""
+    bootstrap_servers: str | None = None
+    """Without it, -b of `ottla pipeline run`, then OTTLA_BOOTSTRAP_SERVERS, then 127.0.0.1:9092."""
+    kafka: Mapping[str, str] = field(default_factory=dict)
+    """Options of Kafka's clients for both source and sink, by Kafka's names."""
+    source_options: Mapping[str, str] = field(default_factory=dict)
+    sink_options: Mapping[str, str] = field(default_factory=dict)
+    checkpoint: str | None = None
+    """Without it, ottla-checkpoints/NAME in the working folder."""
+    output_mode: str = "append"
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Of the Spark session; those of `ottla pipeline run` win."""
+    max_restarts: int | None = None
+    """How often to begin again after failures that may pass, without a micro-batch in between; None is always."""
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ConfigError(
+                f"{self.name!r} is no name of a pipeline: use up to 200 letters, digits, dots, _ and -"
+            )
+        if self.trigger != AVAILABLE_NOW:
+            trigger_ms(self.trigger)
+        if self.dead_letter is not None and self.values is None:
+            raise ConfigError(
+                "dead_letter is for values that cannot be read: give values too, as in Json(…)"
+            )
+        if self.values is not None and callable(self.source):
+            raise ConfigError(
+                "values is for topics, and the source is a function: read its values there, and give sink_values"
+            )
+        if self.dead_letter == self.sink:
+            raise ConfigError("dead_letter and sink are the same topic: give them two")
+        running.offer(self)
+
+    # What Spark is told
+
+    @property
+    def servers(self) -> str:
+        """Where the broker is."""
+        return (
+            running.overrides().bootstrap_servers
+            or self.bootstrap_servers
+            or os.environ.get("OTTLA_BOOTSTRAP_SERVERS")
+            or "127.0.0.1:9092"
+        )
+
+    def checkpoint_location(self, master: str) -> str:
+        """Where Spark keeps its progress; on a cluster it has to be said."""
+        if self.checkpoint is not None:
+            return self.checkpoint
+        if not is_on_this_machine(master):
+            raise ConfigError(
+                f"checkpoint is missing: on {master} it has to be a place that all machines see, as in "
+                "s3a://bucket/checkpoints/fraud"
+            )
+        return os.path.join(os.path.abspath(CHECKPOINTS), self.name)
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """The source as it comes."""
+        if callable(self.source):
+            return self.source(spark)
+        options = {"startingOffsets": "earliest", "pipeline": self.name, **self._kafka_options()}
+        options |= subscription(self.source)
+        if self.dead_letter is not None:
+            options["includeHeaders"] = "true"
+        options = _without(options, self.source_options) | dict(self.source_options)
+        return spark.readStream.format("ottla").options(**options).load()
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        """What is written: key, value, headers and topic."""
+        from pyspark.sql import functions as f
+
+        records = self.read(spark)
+        if self.values is None:
+            return self._written(records).withColumn("topic", f.lit(self.sink))
+        from ottla.spark import dead_letters
+
+        both = dead_letters.parsed(records, self.values)
+        if self.dead_letter is None:
+            return self._written(dead_letters.all_readable(both)).withColumn(
+                "topic", f.lit(self.sink)
+            )
+        good = dead_letters.readable(both)
+        if not self._wants_headers():
+            good = good.drop("headers")
+        rows = self._written(good).withColumn("topic", f.lit(self.sink))
+        bad = dead_letters.unreadable(both, self.dead_letter)
+        return rows.unionByName(bad, allowMissingColumns=True)
+
+    def _wants_headers(self) -> bool:
+        named = {name.lower(): value for name, value in self.source_options.items()}
+        return named.get("includeheaders", "false").lower() == "true"
+
+    def _written(self, records: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as f
+        from pyspark.sql.types import BinaryType, NullType, StringType
+
+        rows = records if self.transform is None else self.transform(records)
+        if "value" not in rows.columns:
+            raise ConfigError(
+                f"transform left no column 'value', only {rows.columns}: make one, as in "
+                "df.select('key', struct('customer', 'total').alias('value'))"
+            )
+        rows = rows.select(*(name for name in _OUTPUT if name in rows.columns))
+        kind = rows.schema["value"].dataType
+        if isinstance(kind, BinaryType | StringType | NullType):
+            return rows.withColumn("value", f.col("value").cast("binary"))
+        values = self.sink_values or self.values
+        if values is None:
+            raise ConfigError(
+                f"the column 'value' is {kind.simpleString()}, not bytes or text: give sink_values, as in Json(…)"
+            )
+        return rows.withColumn("value", values.encoded(f.col("value"), kind))
+
+    def _kafka_options(self) -> dict[str, str]:
+        options = {f"kafka.{name}": value for name, value in self.kafka.items()}
+        return {**options, "kafka.bootstrap.servers": self.servers}
+
+    def start(self, spark: SparkSession) -> StreamingQuery:
+        """Begin, or go on; the caller looks after the query."""
+        options = {
+            **self._kafka_options(),
+            "pipeline": self.name,
+            "markerTopic": self.sink,
+            "checkpointLocation": self.checkpoint_location(str(spark.sparkContext.master)),
+        }
+        options = _without(options, self.sink_options) | dict(self.sink_options)
+        # Makes the session that of this thread: without one, Spark knows no sinks that are written in Python.
+        spark.createDataFrame([], "nothing INT")
+        writer = self.rows(spark).writeStream.format("ottla").queryName(self.name)
+        writer = writer.options(**options).outputMode(self.output_mode)
+        if self.trigger == AVAILABLE_NOW:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{trigger_ms(self.trigger)} milliseconds").start()
+
+    # Running
+
+    def run(self, on_progress: Callable[[Progress], None] | None = None) -> None:
+        """Run until stopped, or until everything is processed with trigger=available-now.
+
+        Failures that may pass begin again; a PipelineError says why it ended otherwise. Ctrl-C and SIGTERM stop it
+        after nothing or a whole micro-batch.
+        """
+        overrides = running.begun(self)
+        report = on_progress or overrides.on_progress
+        settings = {**self.settings, **overrides.settings}
+        master = overrides.master or settings.get("spark.master")
+        checkpoint = self.checkpoint
+        if master is not None:
+            checkpoint = self.checkpoint_location(master)
+        spark = start_session(self.name, master=master, checkpoint=checkpoint, settings=settings)
+        Supervisor(self, spark, report or _ignore).run()
+
+
+def trigger_ms(text: str) -> int:
+    """The least time between micro-batches."""
+    match = _DURATION.fullmatch(text.strip().lower())
+    if match is None or match[2] not in _UNITS_MS:
+        raise ConfigError(
+            f"trigger={text!r} is not valid: give a time, as in '500 ms' or '10 seconds', or '{AVAILABLE_NOW}'. "
+            "Continuous and real-time triggers have no micro-batches to commit"
+        )
+    return int(match[1]) * _UNITS_MS[match[2]]
+
+
+def subscription(source: str | Sequence[str] | re.Pattern[str]) -> dict[str, str]:
+    """The option that names topics."""
+    if isinstance(source, re.Pattern):
+        return {"subscribePattern": source.pattern}
+    topics = [source] if isinstance(source, str) else list(source)
+    if not topics or any(not topic.strip() for topic in topics):
+        raise ConfigError("source names no topic")
+    return {"subscribe": ",".join(topics)}
+
+
+def _without(options: Mapping[str, str], others: Mapping[str, str]) -> dict[str, str]:
+    """Those that the others do not name; names of Spark's options ignore case."""
+    named = {name.lower() for name in others}
+    return {name: value for name, value in options.items() if name.lower() not in named}
+
+
+def _ignore(progress: Progress) -> None:
+    """Nobody wants to know."""
+
+
+class Supervisor:
+    """Keeps the query of a pipeline running."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        spark: SparkSession,
+        report: Callable[[Progress], None],
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._pipeline = pipeline
+        self._spark = spark
+        self._report = report
+        self._sleep = sleep
+        self._pauses = Pauses()
+        self._restarts = 0
+        self._seen: tuple[str, int, str] | None = None
+
+    def run(self) -> None:
+        """Until the query ends by itself, or fails for good."""
+        while True:
+            failure = self._run_once()
+            if failure is None:
+                return
+            if failure.next is Next.LEAVE:
+                raise PipelineTakenOverError(failure.reason)
+            if failure.next is Next.NEW_DRIVER:
+                raise DriverLostError(failure.reason)
+            allowed = self._pipeline.max_restarts
+            if failure.next is not Next.RESTART or (
+                allowed is not None and self._restarts >= allowed
+            ):
+                raise PipelineError(f"pipeline {self._pipeline.name} stopped: {failure.reason}")
+            self._restarts += 1
+            pause = self._pauses.take()
+            log.warning(
+                "pipeline %s begins again in %.0f s: %s", self._pipeline.name, pause, failure.reason
+            )
+            self._sleep(pause)
+
+    def _run_once(self) -> Failure | None:
+        """What went wrong; None if the query has ended by itself."""
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        query: StreamingQuery | None = None
+        try:
+            query = self._pipeline.start(self._spark)
+            # Its signature says int, and it takes fractions of a second.
+            while not query.awaitTermination(_LOOK_SECONDS):  # type: ignore[arg-type]
+                self._look(query)
+            self._look(query)
+        except (PySparkException, Py4JError, ConnectionError) as error:
+            return judge(type(error).__name__, str(error))
+        except BaseException:
+            # Ctrl-C, SIGTERM, an error of the listener: the query must not go on without its pipeline.
+            if query is not None:
+                query.stop()
+            raise
+        return None
+
+    def _look(self, query: StreamingQuery) -> None:
+        for each in query.recentProgress:
+            found = json.loads(each.json)
+            key = (found["runId"], found["batchId"], found["timestamp"])
+            if self._seen is None or self._seen[0] != key[0] or self._seen[1:] < key[1:]:
+                self._seen = key
+                self._told(progress_of(found))
+
+    def _told(self, progress: Progress) -> None:
+        if progress.duration_ms:
+            self._pauses.reset()
+            self._restarts = 0
+        self._report(progress)

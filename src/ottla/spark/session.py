@@ -1,0 +1,152 @@
+"""A Spark session with the settings that streaming on one machine wants; whatever the user set wins."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping, MutableMapping
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from ottla.config import properties
+from ottla.spark.java import find_java
+from ottla.spark.requirement import require_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEFAULT_MASTER: Final = "local[*]"
+
+# Without these every small file of a checkpoint costs a second one with its checksum, and a micro-batch takes twice as
+# long. The file system keeps checksums of its own.
+FAST_LOCAL_FILES: Final = {
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+}
+# Only for checkpoints on local files: elsewhere Spark's own choice renames atomically.
+FAST_LOCAL_CHECKPOINTS: Final = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+QUIET: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+# A shuffle of a small stream in Spark's 200 partitions is 200 tasks and 200 state stores on two cores.
+LOCAL: Final = {"spark.sql.shuffle.partitions": "{cores}"}
+
+
+def is_local(master: str) -> bool:
+    """Whether driver and executors are one process on this machine."""
+    return master == "local" or master.startswith("local[")
+
+
+def is_on_this_machine(master: str) -> bool:
+    """Whether everybody sees the same files."""
+    return is_local(master) or master.startswith("local-cluster[")
+
+
+def is_local_path(location: str) -> bool:
+    """Whether a checkpoint is on files of this machine."""
+    return urlsplit(location).scheme in ("", "file")
+
+
+def defaults(
+    name: str, master: str, checkpoint: str | None, cores: int | None = None
+) -> dict[str, str]:
+    """The settings of a session, as far as nobody says otherwise."""
+    found = {"spark.app.name": name, "spark.master": master}
+    if is_local(master):
+        count = cores or os.cpu_count() or 1
+        found |= {key: value.format(cores=count) for key, value in LOCAL.items()}
+    if is_on_this_machine(master):
+        found |= QUIET | FAST_LOCAL_FILES
+        if checkpoint is None or is_local_path(checkpoint):
+            found |= FAST_LOCAL_CHECKPOINTS
+    return found
+
+
+def settings_elsewhere(environment: Mapping[str, str], spark_home: Path) -> dict[str, str]:
+    """What the user has set for every program: spark-defaults.conf and PYSPARK_SUBMIT_ARGS."""
+    folder = Path(environment.get("SPARK_CONF_DIR") or spark_home / "conf")
+    file = folder / "spark-defaults.conf"
+    found = properties.load(file) if file.is_file() else {}
+    return found | _submitted(environment.get("PYSPARK_SUBMIT_ARGS", ""))
+
+
+def _submitted(arguments: str) -> dict[str, str]:
+    """The settings in arguments of spark-submit."""
+    found = {}
+    words = shlex.split(arguments)
+    for word, value in pairwise(words):
+        if word == "--master":
+            found["spark.master"] = value
+        if word in ("--conf", "-c") and "=" in value:
+            key, _, text = value.partition("=")
+            found[key] = text
+    return found
+
+
+def set_python(environment: MutableMapping[str, str], settings: Mapping[str, str]) -> None:
+    """Make workers run this Python: otherwise they take another one of the PATH, without our packages.
+
+    With an environment that is shipped to the executors, its Python is the user's to name.
+    """
+    if "spark.pyspark.python" in settings or "spark.archives" in settings:
+        return
+    environment.setdefault("PYSPARK_PYTHON", sys.executable)
+    environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+
+
+def start_session(
+    name: str,
+    *,
+    master: str | None = None,
+    checkpoint: str | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A session for streams; the one that is active if there is one.
+
+    `master` and `settings` win over spark-defaults.conf and what spark-submit was told, and those over our defaults.
+    """
+    require_spark()
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    given = dict(settings or {})
+    if master is not None:
+        given["spark.master"] = master
+    if SparkContext._active_spark_context is not None:
+        return SparkSession.builder.getOrCreate()
+    known = _known_to_spark() | given
+    chosen = defaults(name, known.get("spark.master", DEFAULT_MASTER), checkpoint) | known
+    set_python(os.environ, chosen)
+    if not _java_runs():
+        find_java().set_in(os.environ)
+    builder = SparkSession.builder
+    for key, value in chosen.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    if "spark.log.level" not in chosen:
+        session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _java_runs() -> bool:
+    """Whether Spark's Java is running already: it has been used before, or spark-submit started us."""
+    from pyspark import SparkContext
+
+    return SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _known_to_spark() -> dict[str, str]:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.find_spark_home import _find_spark_home
+
+    if _java_runs():
+        SparkContext._ensure_initialized()
+        return dict(SparkConf().getAll())
+    return settings_elsewhere(os.environ, Path(_find_spark_home()))

@@ -1,0 +1,122 @@
+"""What to do when a query fails: begin again, or stop and say why. Decisions without IO.
+
+What went wrong in a Python process of Spark's arrives as the text of a traceback, so that the class of the
+error is only in that text.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from ottla.errors import OttlaError
+
+FIRST_PAUSE_SECONDS: Final = 1.0
+LONGEST_PAUSE_SECONDS: Final = 60.0
+
+
+class PipelineError(OttlaError):
+    """A pipeline has stopped because of an error that a restart would not mend."""
+
+
+class PipelineTakenOverError(PipelineError):
+    """Another instance of the pipeline runs now."""
+
+
+class DriverLostError(PipelineError):
+    """Spark's Java is gone, and this process cannot have another: start a new one."""
+
+
+class Next(Enum):
+    """What follows a failure."""
+
+    RESTART = "what failed may work when it is tried again"
+    STOP = "it would fail again"
+    LEAVE = "another instance took over"
+    NEW_DRIVER = "Spark's Java is gone, a new process has to begin"
+
+
+# The last word of the class of an error, as tracebacks write it.
+BY_CLASS: Final = {
+    "TakenOverError": Next.LEAVE,
+    "ProgressError": Next.STOP,
+    "DataLossError": Next.STOP,
+    "OffsetFormatError": Next.STOP,
+    "ConfigError": Next.STOP,
+    "FatalError": Next.STOP,
+    "TlsError": Next.STOP,
+    "RetriableError": Next.RESTART,
+    "TimedOutError": Next.RESTART,
+    "AbortableError": Next.RESTART,
+    "ConnectionResetError": Next.RESTART,
+    "ConnectionRefusedError": Next.RESTART,
+    "BrokenPipeError": Next.RESTART,
+}
+# What Spark says when a process or a machine is gone.
+_LOST_PART: Final = re.compile(
+    r"ExecutorLostFailure|Python worker exited unexpectedly|Python worker failed to connect back|"
+    r"Could not get block|FetchFailed|SparkException: Job \d+ cancelled because SparkContext was shut down"
+)
+_LOST_DRIVER: Final = re.compile(
+    r"Py4JNetworkError|Answer from Java side is empty|Java side is down|error while trying to connect to the Java"
+)
+# As Python, Java and Py4J write it.
+_ERROR_LINE: Final = re.compile(
+    r"^(?:: |Caused by: )?(?:[\w.$]+\.)?(\w+(?:Error|Exception)): ?(.*)$", re.MULTILINE
+)
+_SPARK_CLASS: Final = re.compile(r"(Spark|Py4J|Stream|Query|Analysis|Python)\w*(Exception|Error)$")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What is known of a failure."""
+
+    next: Next
+    reason: str
+    """One line for people."""
+
+
+def judge(kind: str, text: str) -> Failure:
+    """What to do about an exception of this class with this text."""
+    if _LOST_DRIVER.search(kind) or _LOST_DRIVER.search(text):
+        return Failure(Next.NEW_DRIVER, "Spark's Java process is gone")
+    lines = [(found[1], found[2]) for found in _ERROR_LINE.finditer(text)]
+    known = [each for each in lines if each[0] in BY_CLASS]
+    # An error of ours may have been caused by another one of ours: the one that was raised last says it best. What
+    # another instance did outweighs all: its effects look like failures of the network too.
+    for name, reason in known:
+        if BY_CLASS[name] is Next.LEAVE:
+            return Failure(Next.LEAVE, reason)
+    if known:
+        name, reason = known[-1]
+        return Failure(BY_CLASS[name], reason)
+    if (lost := _LOST_PART.search(text)) is not None:
+        return Failure(Next.RESTART, f"a part of Spark is gone: {lost[0]}")
+    return Failure(Next.STOP, _reason(kind, text, lines))
+
+
+def _reason(kind: str, text: str, lines: list[tuple[str, str]]) -> str:
+    """The line that says most: that of the user's own error, in which Spark wraps its own."""
+    own = [each for each in lines if not _SPARK_CLASS.fullmatch(each[0])]
+    if own:
+        return ": ".join(own[-1])
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return f"{kind}: {first}" if first else kind
+
+
+class Pauses:
+    """How long to wait before the next start: longer each time, until something was done."""
+
+    def __init__(self) -> None:
+        self._next = FIRST_PAUSE_SECONDS
+
+    def take(self) -> float:
+        """The pause before the next start."""
+        pause, self._next = self._next, min(self._next * 2, LONGEST_PAUSE_SECONDS)
+        return pause
+
+    def reset(self) -> None:
+        """A micro-batch was done."""
+        self._next = FIRST_PAUSE_SECONDS

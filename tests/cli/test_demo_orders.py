@@ -1,0 +1,44 @@
+"""The demo's verdict: it has to see every kind of failure."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ottla.cli.demo_driver import descendants
+from ottla.cli.demo_orders import Verdict, judge, order, receipt
+
+
+def receipts(*numbers: int) -> list[bytes | None]:
+    return [json.dumps(receipt(number)).encode() for number in numbers]
+
+
+@pytest.mark.parametrize(
+    ("values", "verdict"),
+    [
+        (receipts(2, 0, 1), Verdict(3, 3, 0, 0, 0)),
+        (receipts(0, 2), Verdict(3, 2, 1, 0, 0)),
+        (receipts(0, 1, 1, 2), Verdict(3, 4, 0, 1, 0)),
+        (receipts(0, 1, 1), Verdict(3, 3, 1, 1, 0)),
+        (receipts(0, 1, 2, 3), Verdict(3, 4, 0, 0, 1)),
+        ([*receipts(0, 1), b'{"id": 2, "total": 1}'], Verdict(3, 3, 1, 0, 1)),
+        ([*receipts(0, 1, 2), None], Verdict(3, 4, 0, 0, 1)),
+        ([], Verdict(3, 0, 3, 0, 0)),
+    ],
+)
+def test_the_verdict_counts_losses_duplicates_and_wrong_receipts(
+    values: list[bytes | None], verdict: Verdict
+) -> None:
+    assert judge(3, values) == verdict
+    assert verdict.is_good == (values == receipts(2, 0, 1))
+
+
+def test_an_order_has_what_its_receipt_needs() -> None:
+    ordered = json.loads(order(7))
+    assert ordered["cups"] * ordered["price"] == receipt(7)["total"]
+
+
+def test_all_descendants_of_a_process_are_found() -> None:
+    parents: list[tuple[int, ...]] = [(5, 2), (2, 1), (3, 1), (4, 9), (6, 5)]
+    assert sorted(descendants(1, parents)) == [1, 2, 3, 5, 6]

