@@ -9,7 +9,7 @@ from tests.broker.requests import create, fetch, new_producer_id, produce
 import ottla
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
-from ottla.records.batch import increment_sequence, with_producer
+from ottla.records.batch import BatchFlag, increment_sequence, with_producer
 from ottla.records.compression import Codec
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -47,7 +47,11 @@ def send(connection: RawConnection, topic: str, codec: Codec) -> None:
     for batch in [*encoder.append(orders()), *encoder.finish()]:
         sequence = sequences[batch.partition]
         stamped = with_producer(
-            batch.data, producer_id=producer_id, producer_epoch=0, base_sequence=sequence
+            batch.data,
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=sequence,
+            flags=BatchFlag.NONE,
         )
         answer = produce(connection, topic, stamped, partition=batch.partition)
         assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, sequence)

@@ -395,7 +395,13 @@ def test_batches_are_within_the_limit_and_can_be_stamped(kernel: Any) -> None:
         assert header.record_count == batch.record_count == header.last_offset_delta + 1
         assert header.is_transactional
         assert header[9:12] == (-1, -1, -1)
-        stamped = with_producer(batch.data, producer_id=7, producer_epoch=2, base_sequence=5)
+        stamped = with_producer(
+            batch.data,
+            producer_id=7,
+            producer_epoch=2,
+            base_sequence=5,
+            flags=BatchFlag.TRANSACTIONAL,
+        )
         assert read_header(stamped, 0)[9:12] == (7, 2, 5)
         assert read_batch(stamped, 0) == read_batch(batch.data, 0)
 

@@ -16,9 +16,9 @@ from tests.spark.spark_runs import (
     all_through,
     check_agreement,
     checkpoint_of,
+    crash,
     finish,
     run_spark,
-    wait_until,
 )
 
 import ottla
@@ -44,9 +44,7 @@ def test_a_driver_killed_at_any_step_of_a_commit_loses_and_repeats_nothing(
     pipe: Pipe, point: str, deed: str
 ) -> None:
     visit = 1 if CommitPoint[point] in ONCE else 2
-    run = run_spark(pipe, crash=(point, visit, deed))
-    assert run.returncode != 0, run.stdout
-    wait_until(pipe, "died" if deed == "die" else "woke")
+    crash(pipe, point, visit, deed)
     check_agreement(pipe)
     pipe.feed(40)
     finish(pipe)
@@ -56,8 +54,7 @@ def test_a_driver_killed_at_any_step_of_a_commit_loses_and_repeats_nothing(
 @pytest.mark.campaign
 @pytest.mark.timeout(900)
 def test_a_lost_checkpoint_goes_on_from_the_groups_offsets(pipe: Pipe) -> None:
-    run_spark(pipe, crash=("SENT", 3, "die"))
-    wait_until(pipe, "died")
+    crash(pipe, "SENT", 3, "die")
     check_agreement(pipe)
     shutil.rmtree(checkpoint_of(pipe))
     finish(pipe)
@@ -72,8 +69,7 @@ def test_a_checkpoint_that_only_the_session_knows_is_found(pipe: Pipe) -> None:
         "checkpoint": None,
         "conf": {"spark.sql.streaming.checkpointLocation": root},
     }
-    run_spark(pipe, crash=("SENT", 2, "die"), name="checkpoint", **session)
-    wait_until(pipe, "died")
+    crash(pipe, "SENT", 2, "die", name="checkpoint", **session)
     check_agreement(pipe)
     finish(pipe, name="checkpoint", **session)
     all_through(pipe)
@@ -86,8 +82,7 @@ def test_a_checkpoint_that_only_the_session_knows_is_found(pipe: Pipe) -> None:
 @pytest.mark.campaign
 @pytest.mark.timeout(900)
 def test_counts_of_a_stateful_query_are_right_after_a_crash(pipe: Pipe) -> None:
-    run_spark(pipe, crash=("SENT_MARKER", 2, "die"), kind="stateful")
-    wait_until(pipe, "died")
+    crash(pipe, "SENT_MARKER", 2, "die", kind="stateful")
     pipe.feed(40)
     finish(pipe, kind="stateful")
     updates: dict[bytes, list[int]] = {}
@@ -106,8 +101,7 @@ def test_counts_of_a_stateful_query_are_right_after_a_crash(pipe: Pipe) -> None:
 @pytest.mark.campaign
 @pytest.mark.timeout(900)
 def test_a_source_of_another_kind_needs_the_marker_only(pipe: Pipe) -> None:
-    run_spark(pipe, crash=("ENDED", 3, "go on"), kind="rate", seconds=25)
-    wait_until(pipe, "woke")
+    crash(pipe, "ENDED", 3, "go on", kind="rate", seconds=60)
     finish(pipe, kind="rate", seconds=15)
     values = sorted(int(value) for value in pipe.output())
     marker = pipe.marker()
