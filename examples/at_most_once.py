@@ -21,7 +21,7 @@ def consume(
     handle: Callable[[bytes | None], None],
     **options: object,
 ) -> None:
-    """Handle what is in the topic, until nothing has come for a second; `options` are the consumer's."""
+    """Handle what is in the topic, to its end; `options` are the consumer's."""
     settings = {
         "bootstrap.servers": bootstrap_servers,
         "group.id": group,
@@ -30,13 +30,21 @@ def consume(
     }
     with ottla.Consumer(settings, **options) as consumer:
         consumer.subscribe([topic])
-        while (
-            records := consumer.poll(10.0 if not consumer.assignment() else 1.0)
-        ) or records.next_offsets:
+        while not is_done(consumer):
+            records = consumer.poll(1.0)
             consumer.commit()
             for record in records:
                 handle(record.value)
 
 
+def is_done(consumer: ottla.Consumer) -> bool:
+    """Whether the group has given us partitions, and we have read them to their ends."""
+    mine = consumer.assignment()
+    return bool(mine) and all(consumer.current_lag(partition) == 0 for partition in mine)
+
+
 if __name__ == "__main__":
-    consume(*sys.argv[1:4], print)
+    if len(sys.argv) != 4:
+        sys.exit("usage: python examples/at_most_once.py HOST:PORT TOPIC GROUP")
+    servers, topic, group = sys.argv[1:]
+    consume(servers, topic, group, print)

@@ -61,7 +61,10 @@ def member(bootstrap_servers: str, topic: str, assignor: Assignor) -> ottla.Cons
 
 
 if __name__ == "__main__":
-    by_capacity = ByCapacity(int(sys.argv[3]))
-    with member(*sys.argv[1:3], by_capacity) as consumer:
+    if len(sys.argv) != 4:
+        sys.exit("usage: python examples/custom_assignor.py HOST:PORT TOPIC CAPACITY")
+    servers, topic, capacity = sys.argv[1:]
+    by_capacity = ByCapacity(int(capacity))
+    with member(servers, topic, by_capacity) as consumer:
         for record in consumer:
             print(sorted(by_capacity.share), record.partition, record.value)

@@ -61,6 +61,9 @@ def send(
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: python examples/custom_partitioner.py HOST:PORT TOPIC")
+    servers, topic = sys.argv[1:]
     payments = [("large", "100"), ("Ada", "1"), ("large", "200"), ("Ben", "2"), ("Cy", "3")]
-    for customer, partition in send(*sys.argv[1:3], payments):
+    for customer, partition in send(servers, topic, payments):
         print(customer, partition)

@@ -54,7 +54,7 @@ def send(bootstrap_servers: str, topic: str, orders: Iterable[Order]) -> None:
 
 
 def receive(bootstrap_servers: str, topic: str, count: int) -> list[Order]:
-    """The first orders of a topic."""
+    """The first orders of a topic; those of one partition are in order."""
     orders: list[Order] = []
     with ottla.Consumer(
         bootstrap_servers=bootstrap_servers,
@@ -62,7 +62,7 @@ def receive(bootstrap_servers: str, topic: str, count: int) -> list[Order]:
         key_deserializer="long",
         value_deserializer=OrderDeserializer,
     ) as consumer:
-        consumer.assign([(topic, 0)])
+        consumer.assign([(topic, info.partition) for info in consumer.partitions_for(topic)])
         for record in consumer:
             orders.append(record.value)
             if len(orders) == count:
@@ -71,10 +71,13 @@ def receive(bootstrap_servers: str, topic: str, count: int) -> list[Order]:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: python examples/dataclass_serializer.py HOST:PORT TOPIC")
+    servers, topic = sys.argv[1:]
     lunch = [
         Order(7, ("tea", "cake"), Decimal("6.10")),
         Order(8, ("espresso",), Decimal("2.50")),
     ]
-    send(*sys.argv[1:3], lunch)
-    for order in receive(*sys.argv[1:3], len(lunch)):
+    send(servers, topic, lunch)
+    for order in receive(servers, topic, len(lunch)):
         print(order)

@@ -22,7 +22,7 @@ def copy(
     name: str = "copier",
     **options: object,
 ) -> None:
-    """Copy what is in the source, until nothing has come for a second; `options` are the consumer's."""
+    """Copy what is in the source, to its end; `options` are the consumer's."""
     reading = {
         "bootstrap.servers": bootstrap_servers,
         "group.id": name,
@@ -34,9 +34,10 @@ def copy(
     with ottla.Producer(writing) as producer, ottla.Consumer(reading, **options) as consumer:
         producer.init_transactions()
         consumer.subscribe([source])
-        while (
-            records := consumer.poll(10.0 if not consumer.assignment() else 1.0)
-        ) or records.next_offsets:
+        while not is_done(consumer):
+            records = consumer.poll(1.0)
+            if not records.next_offsets:
+                continue
             try:
                 with producer.transaction():
                     for record in records:
@@ -60,5 +61,14 @@ def rewind(consumer: ottla.Consumer) -> None:
             consumer.seek(partition, position.offset)
 
 
+def is_done(consumer: ottla.Consumer) -> bool:
+    """Whether the group has given us partitions, and we have read them to their ends."""
+    mine = consumer.assignment()
+    return bool(mine) and all(consumer.current_lag(partition) == 0 for partition in mine)
+
+
 if __name__ == "__main__":
-    copy(*sys.argv[1:4], lambda value: value)
+    if len(sys.argv) != 4:
+        sys.exit("usage: python examples/exactly_once.py HOST:PORT SOURCE SINK")
+    servers, source, sink = sys.argv[1:]
+    copy(servers, source, sink, lambda value: value)

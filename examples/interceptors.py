@@ -1,6 +1,8 @@
 """Interceptors: how long records are on their way, measured without a change to the code that sends and receives.
 
-python examples/interceptors.py HOST:PORT TOPIC
+    python examples/interceptors.py HOST:PORT TOPIC
+
+Sends a hundred records, receives them, and prints how long the slowest one took.
 """
 
 from __future__ import annotations
@@ -76,7 +78,10 @@ def run(
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: python examples/interceptors.py HOST:PORT TOPIC")
+    servers, topic = sys.argv[1:]
     stamping, measuring = StampSendTime(), MeasureTravelTime()
-    run(*sys.argv[1:3], 100, stamping, measuring)
+    run(servers, topic, 100, stamping, measuring)
     print(f"{stamping.delivered} delivered, {stamping.failed} failed")
     print(f"longest {max(measuring.travel_ms):.1f} ms; committed {measuring.committed}")

@@ -49,7 +49,7 @@ def consume(
     group: str = "counter",
     **options: object,
 ) -> None:
-    """Counts what is in the topic, until nothing has come for a second; `options` are the consumer's."""
+    """Counts what is in the topic, to its end; `options` are the consumer's."""
     settings = {
         "bootstrap.servers": bootstrap_servers,
         "group.id": group,
@@ -64,9 +64,8 @@ def consume(
                     consumer.seek(partition, position(server, partition))
 
         consumer.subscribe([topic], listener=SeekToRedis())
-        while (
-            records := consumer.poll(10.0 if not consumer.assignment() else 1.0)
-        ) or records.next_offsets:
+        while not is_done(consumer):
+            records = consumer.poll(1.0)
             for partition in records.partitions():
                 next_offset = records.next_offsets[partition].offset
                 try:
@@ -76,9 +75,18 @@ def consume(
                     consumer.seek(partition, position(server, partition))
 
 
+def is_done(consumer: ottla.Consumer) -> bool:
+    """Whether the group has given us partitions, and we have read them to their ends."""
+    mine = consumer.assignment()
+    return bool(mine) and all(consumer.current_lag(partition) == 0 for partition in mine)
+
+
 if __name__ == "__main__":
-    host, _, port = sys.argv[3].rpartition(":")
+    if len(sys.argv) != 4:
+        sys.exit("usage: python examples/redis_offsets.py HOST:PORT TOPIC REDIS_HOST:PORT")
+    servers, topic, where = sys.argv[1:]
+    host, _, port = where.rpartition(":")
     with redis.Redis(host=host, port=int(port)) as server:
-        consume(sys.argv[1], sys.argv[2], server)
+        consume(servers, topic, server)
         for key, number in sorted(server.hgetall("counts").items()):
             print(key.decode(), int(number))

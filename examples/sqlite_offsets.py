@@ -84,7 +84,7 @@ class SeekToLedger:
 def consume(
     bootstrap_servers: str, topic: str, ledger: Ledger, group: str = "ledger", **options: object
 ) -> None:
-    """Counts what is in the topic, until nothing has come for a second; `options` are the consumer's."""
+    """Counts what is in the topic, to its end; `options` are the consumer's."""
     settings = {
         "bootstrap.servers": bootstrap_servers,
         "group.id": group,
@@ -93,9 +93,8 @@ def consume(
     }
     with ottla.Consumer(settings, **options) as consumer:
         consumer.subscribe([topic], listener=SeekToLedger(consumer, ledger))
-        while (
-            records := consumer.poll(10.0 if not consumer.assignment() else 1.0)
-        ) or records.next_offsets:
+        while not is_done(consumer):
+            records = consumer.poll(1.0)
             for partition in records.partitions():
                 next_offset = records.next_offsets[partition].offset
                 try:
@@ -104,8 +103,17 @@ def consume(
                     consumer.seek(partition, ledger.position(partition))
 
 
+def is_done(consumer: ottla.Consumer) -> bool:
+    """Whether the group has given us partitions, and we have read them to their ends."""
+    mine = consumer.assignment()
+    return bool(mine) and all(consumer.current_lag(partition) == 0 for partition in mine)
+
+
 if __name__ == "__main__":
-    ledger = Ledger(sys.argv[3])
-    consume(sys.argv[1], sys.argv[2], ledger)
+    if len(sys.argv) != 4:
+        sys.exit("usage: python examples/sqlite_offsets.py HOST:PORT TOPIC DATABASE")
+    servers, topic, path = sys.argv[1:]
+    ledger = Ledger(path)
+    consume(servers, topic, ledger)
     for key, count in sorted(ledger.counts().items()):
         print(key, count)

@@ -16,6 +16,7 @@ from tests.broker.test_describe_configs import options_of
 import ottla
 from ottla.broker import embedded
 from ottla.client.raw import RawConnection
+from ottla.storage.local import layout
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 
 
@@ -85,6 +86,44 @@ def test_a_broker_that_nobody_stopped_stops_with_the_process(tmp_path: Path) -> 
     note = tmp_path / "where"
     subprocess.run([sys.executable, "-c", program, str(note)], check=True, timeout=60)
     assert not Path(note.read_text()).exists()
+
+
+# Writes to several partitions and forgets to close anything.
+FORGETFUL = """
+import ottla, sys
+options = {"log.flush.interval.messages": 1} if sys.argv[2:] else {}
+broker = ottla.Broker(options, data_dir=sys.argv[1] or None, num_partitions=3).start()
+producer = ottla.Producer(bootstrap_servers=broker.bootstrap_servers)
+for n in range(30):
+    sent = producer.send("orders", value=b"%d" % n, partition=n % 3)
+sent.result(30)
+producer.send("orders", value=b"last", partition=0)
+"""
+
+
+@pytest.mark.parametrize("option", [(), ("flush",)], ids=["default", "flush.messages=1"])
+@pytest.mark.parametrize("keeps", [True, False], ids=["data_dir", "temporary"])
+def test_a_forgotten_broker_stops_quietly_and_leaves_its_data_whole(
+    tmp_path: Path, option: tuple[str, ...], keeps: bool
+) -> None:
+    folder = str(tmp_path / "data") if keeps else ""
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-c", FORGETFUL, folder, *option],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    if not keeps:
+        return
+    assert (tmp_path / "data" / layout.CLEAN_SHUTDOWN_FILE).exists()
+    with (
+        ottla.Broker(data_dir=folder) as broker,
+        ottla.Consumer(bootstrap_servers=broker.bootstrap_servers) as consumer,
+    ):
+        ends = consumer.end_offsets([("orders", n) for n in range(3)])
+    assert sorted(ends.values()) == [10, 10, 11]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")

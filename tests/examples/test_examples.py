@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -132,14 +132,27 @@ def test_a_consumer_that_lost_its_partition_counts_nothing_twice(tmp_path: Path)
         ledger.database.close()
 
 
-def test_dataclasses_travel(broker: Broker, ottla_topic_name: Callable[[], str]) -> None:
-    # One partition, since the example reads one.
-    with Broker() as single:
-        lines = run_example("dataclass_serializer", single.bootstrap_servers, ottla_topic_name())
-    assert lines == [
+def test_dataclasses_travel(broker: Broker, ottla_topic: str) -> None:
+    lines = run_example("dataclass_serializer", broker.bootstrap_servers, ottla_topic)
+    assert sorted(lines) == [
         "Order(id=7, items=('tea', 'cake'), total=Decimal('6.10'))",
         "Order(id=8, items=('espresso',), total=Decimal('2.50'))",
     ]
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
+def test_an_example_without_arguments_says_how_to_run_it(path: Path) -> None:
+    if path.stem == "redis_offsets":
+        pytest.importorskip("redis", reason="the package redis is not installed")
+    result = subprocess.run(
+        [sys.executable, str(path)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert result.returncode == 1
+    command = f"python examples/{path.name} HOST:PORT "
+    assert result.stderr.startswith(f"usage: {command}")
+    assert result.stderr.count("\n") == 1
+    usage = result.stderr.removeprefix("usage: ").strip()
+    assert f"\n    {usage}\n" in path.read_text(encoding="utf-8"), "its docstring says the same"
 
 
 def test_a_large_customer_has_a_partition_to_himself(broker: Broker, ottla_topic: str) -> None:

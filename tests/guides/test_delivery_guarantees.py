@@ -45,6 +45,12 @@ def broker() -> Iterator[Broker]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def slow_broker() -> Iterator[Broker]:
+    with Broker(group_min_session_timeout_ms=500, group_initial_rebalance_delay_ms=1500) as running:
+        yield running
+
+
 def run(example: str, function: str, notes: Path, crash_at: int, *arguments: str) -> int:
     program = PROGRAM.format(module=example, function=function, batch=BATCH)
     command = [sys.executable, "-c", program, str(EXAMPLES), str(notes), str(crash_at), *arguments]
@@ -94,6 +100,21 @@ def test_a_crash_neither_loses_nor_repeats_with_transactions(
         while consumer.position(("sink", 0)) < end:
             copied.update(record.value.decode() for record in consumer.poll(1.0))
     assert copied == Counter(dict.fromkeys(sent, 1))
+
+
+@pytest.mark.parametrize(
+    ("example", "function"),
+    [("at_most_once", "consume"), ("at_least_once", "consume"), ("exactly_once", "copy")],
+)
+def test_a_group_that_takes_long_to_form_is_waited_for(
+    slow_broker: Broker, tmp_path: Path, example: str, function: str
+) -> None:
+    """As with `ottla serve` and Apache Kafka, whose groups wait 3 s for more members."""
+    topic = "slowly-" + example
+    sent = fill(slow_broker, topic)
+    notes = tmp_path / "noted"
+    assert run(example, function, notes, 0, slow_broker.bootstrap_servers, topic, "late") == 0
+    assert set(notes.read_text().split()) == sent
 
 
 def test_aborted_records_do_not_end_the_copy(broker: Broker, tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def source(spark: SparkSession, settings: dict[str, Any]) -> DataFrame:
 
 def transformed(frame: DataFrame, settings: dict[str, Any]) -> DataFrame:
     if settings.get("kind") == "stateful":
-        counts = frame.selectExpr("cast(value as int) % 7 k").groupBy("k").count()
+        counts = frame.selectExpr("cast(cast(value as string) as int) % 7 k").groupBy("k").count()
         return counts.selectExpr("cast(k as string) key", "cast(count as string) value")
     if settings.get("kind") == "rate":
         return frame

@@ -67,6 +67,16 @@ def finish(pipe: Pipe, **more: Any) -> None:
     assert "done" in run.stdout
 
 
+def crash(pipe: Pipe, point: str, visit: int, deed: str, **more: Any) -> None:
+    """Run the program until it is killed at that step; see `finish` for why it may need several runs."""
+    for _ in range(3):
+        run = run_spark(pipe, crash=(point, visit, deed), **more)
+        assert run.returncode != 0, run.stdout
+        if "failed to connect back" not in run.stdout:
+            break
+    wait_until(pipe, "died" if deed == "die" else "woke")
+
+
 def wait_until(pipe: Pipe, name: str) -> None:
     """Until a file is there that the dying driver makes."""
     deadline = time.monotonic() + 30

@@ -93,7 +93,7 @@ def test_a_batch_in_one_transaction_is_seen_whole(spark: Any, pipe: Pipe) -> Non
     [
         ("value string", {}, "overwrite", "mode('append')"),
         ("value int", {}, "append", "string or binary"),
-        ("value string", {"pipelines": "x"}, "append", "did you mean"),
+        ("value string", {"topics": "x"}, "append", "did you mean topic?"),
     ],
 )
 def test_what_cannot_be_written_is_refused(
@@ -107,6 +107,7 @@ def test_what_cannot_be_written_is_refused(
     assert read(pipe, pipe.sink) == []
 
 
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
 def test_a_task_that_fails_and_is_tried_again_writes_its_rows_once(
     spark: Any, pipe: Pipe, tmp_path: Path
 ) -> None:

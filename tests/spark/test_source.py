@@ -98,6 +98,23 @@ def test_a_stream_begins_where_the_options_say(stage: SourceStage) -> None:
         stage.stream(startingOffsets=f'{{"{t}":{{"0":2}}}}').initialOffset()
 
 
+def test_a_first_micro_batch_that_is_run_again_begins_where_it_began(stage: SourceStage) -> None:
+    stage.create(1)
+    stage.fill(3)
+    reader = stage.stream(startingOffsets="latest")
+    start = reader.initialOffset()
+    stage.fill(2)
+    end = reader.latestOffset(start, everything())
+    # Spark has written down the end only, and asks a new reader for the begin.
+    stage.fill(4)
+    again = stage.stream(startingOffsets="latest")
+    assert offsets(stage, again.initialOffset()) == [9]
+    parts = again.partitions(again.initialOffset(), end)
+    assert [part.wanted[1:] for part in parts] == [(3, 5)]
+    later = again.latestOffset(end, everything())
+    assert [part.wanted[1:] for part in again.partitions(end, later)] == [(5, 9)]
+
+
 def test_a_topic_that_does_not_exist_is_told(stage: SourceStage) -> None:
     with pytest.raises(ConfigError, match=f"The cluster has no {stage.topic}"):
         stage.stream().initialOffset()

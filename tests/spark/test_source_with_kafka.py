@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 pytest.importorskip("pyspark")
 
-from tests.apache_kafka.conftest import kafka_jars
-from tests.apache_kafka.sharing import shared_kafka
-from tests.client.apache_kafka.stage import OPTIONS
+from tests.apache_kafka.conftest import kafka_address, kafka_jars
 from tests.spark import test_source, test_source_losses, test_source_tasks
 from tests.spark.source_stage import SourceStage
 
 from ottla.spark import reading
 
-__all__ = ["kafka_jars"]
+__all__ = ["kafka_address", "kafka_jars"]
 
 CASES = [
     each
@@ -28,17 +25,9 @@ CASES = [
 ]
 
 
-@pytest.fixture(scope="session")
-def kafka(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the Kafka that the tests of the client use as well."""
-    folder = tmp_path_factory.getbasetemp().parent / "client-kafka"
-    with shared_kafka(kafka_jars, folder, OPTIONS) as address:
-        yield address
-
-
 @pytest.fixture
-def stage(kafka: str, ottla_topic: str) -> Iterator[SourceStage]:
-    made = SourceStage(kafka, ottla_topic)
+def stage(kafka_address: str, ottla_topic: str) -> Iterator[SourceStage]:
+    made = SourceStage(kafka_address, ottla_topic)
     yield made
     made.close()
     reading.close_idle()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from ottla.errors import ConfigError
 from ottla.model import TopicPartition
+from ottla.spark.document import page
 from ottla.spark.limits import EARLIEST, LATEST, AtOffsets, AtTimes, Everywhere
 from ottla.spark.options import (
     OPTIONS,
@@ -27,6 +29,7 @@ from ottla.spark.source_options import (
     read_stream_options,
 )
 
+GUIDE_PAGE = Path(__file__).parents[2] / "docs" / "guides" / "spark-source.md"
 BATCH, STREAM = Use.BATCH_READ, Use.STREAM_READ
 
 # Spark's guide, "Structured Streaming + Kafka Integration Guide": option, a value, and which queries may have it.
@@ -73,6 +76,11 @@ LEAST = {**SERVERS, "subscribe": "t"}
 
 def read(use: Use, given: Mapping[str, str]) -> SourceOptions:
     return read_batch_options(given) if use is BATCH else read_stream_options(given)
+
+
+def test_the_guide_has_the_tables() -> None:
+    text = GUIDE_PAGE.read_text(encoding="utf-8")
+    assert page(text) == text, "run python -m ottla.spark.document docs/guides/spark-source.md"
 
 
 def test_the_table_has_the_guides_options_and_ours() -> None:

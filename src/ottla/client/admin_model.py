@@ -34,6 +34,13 @@ class AclOperation(IntEnum):
 # Topics and partitions
 
 
+def check_config_value(name: str, value: object) -> None:
+    """Refuse what is not as the protocol has it."""
+    if value is not None and not isinstance(value, str):
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        raise TypeError(f"the value of the config {name} is text: write {text!r}")
+
+
 @dataclass(frozen=True)
 class NewTopic:
     """A topic to create; None leaves a number to the broker's defaults (Kafka 2.4 or later).
@@ -53,6 +60,8 @@ class NewTopic:
             raise ValueError(
                 f"topic {self.name!r} has replicas_assignments: leave out num_partitions and replication_factor"
             )
+        for name, value in self.configs.items():
+            check_config_value(name, value)
 
 
 @dataclass(frozen=True)
@@ -250,6 +259,9 @@ class AlterConfig:
     name: str
     value: str | None = None
     operation: AlterConfigOperation = AlterConfigOperation.SET
+
+    def __post_init__(self) -> None:
+        check_config_value(self.name, self.value)
 
 
 # Groups

@@ -7,10 +7,12 @@ import logging
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
+from itertools import count, repeat
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, Final, overload
 
-from ottla.client.model import RecordMetadata
+from ottla.client.model import NO_TIMESTAMP, RecordMetadata
 from ottla.errors import IllegalStateError, TimedOutError
 from ottla.records.client_kernel import SentRecord
 
@@ -23,6 +25,9 @@ Callback = Callable[[], object]
 
 CALLBACK_FAILURES: Final = (Exception, SystemExit)
 """What a user's callback may raise without harm: a sys.exit() would end the thread that serves all other records."""
+
+# As RecordMetadata._make, without a call of Python's.
+_AS_METADATA: Final = partial(tuple.__new__, RecordMetadata)
 
 # Guards the lists of those who wait. One for all, because waiting is rare and a lock per record is not cheap.
 _waiting_lock = Lock()
@@ -237,17 +242,22 @@ class SentRecords(Sequence[RecordFuture]):
     def result(self, timeout: float | None = None) -> list[RecordMetadata]:
         """Wait for all; the first exception is raised."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        found = []
-        for future in self._all():
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            found.append(future.result(left))
-        return found
+        for batch, index, _ in self._segments:
+            RecordFuture(batch, index, NO_TIMESTAMP, -1, -1)._wait(_left(deadline))
+        written = self._written()
+        return written or [future.result(_left(deadline)) for future in self._all()]
 
     def done(self) -> bool:
         """Whether all outcomes are known."""
         return all(future.done() for future in self._all())
 
     def __await__(self) -> Generator[Any, None, list[RecordMetadata]]:
+        for batch, _, _ in self._segments:
+            if not batch.is_done:
+                yield from batch.wait_async().__await__()
+        written = self._written()
+        if written is not None:
+            return written
         found = []
         for future in self._all():
             found.append((yield from future.__await__()))
@@ -269,6 +279,33 @@ class SentRecords(Sequence[RecordFuture]):
     def __repr__(self) -> str:
         return f"<SentRecords {self._length}>"
 
+    def _written(self) -> list[RecordMetadata] | None:
+        """Where all records are, without a future for each; None if it takes a look at each of them."""
+        if self._futures is not None or any(
+            batch.parts or batch.error is not None for batch, _, _ in self._segments
+        ):
+            return None
+        found: list[Any] = [None] * self._length
+        keys = self._keys
+        for batch, index, positions in self._segments:
+            offset = batch.offset_of(index)
+            fields = zip(
+                repeat(batch.topic),
+                repeat(batch.partition),
+                repeat(offset) if offset < 0 else count(offset),
+                repeat(self._timestamp if batch.append_time_ms < 0 else batch.append_time_ms),
+                repeat(-1) if keys is None else [size_of(keys[each]) for each in positions],
+                [size_of(self._values[each]) for each in positions],
+                strict=False,
+            )
+            made = map(_AS_METADATA, fields)
+            if isinstance(positions, range):
+                found[positions.start : positions.stop] = made
+            else:
+                for position, metadata in zip(positions, made, strict=True):
+                    found[position] = metadata
+        return found
+
     def _all(self) -> list[RecordFuture]:
         if self._futures is None:
             values, keys, timestamp = self._values, self._keys, self._timestamp
@@ -281,6 +318,10 @@ class SentRecords(Sequence[RecordFuture]):
                     )
             self._futures = [future for future in slots if future is not None]
         return self._futures
+
+
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - time.monotonic())
 
 
 def size_of(data: bytes | None) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple, Self, overload
 
 from ottla.model import TopicPartition
 
@@ -78,12 +78,28 @@ class ConsumerRecord(NamedTuple):
     serialized_value_size: int
 
 
-class OffsetAndMetadata(NamedTuple):
-    """A committed position: the next offset to read, with a note of the application's."""
+def _check_offset(offset: object) -> None:
+    if not isinstance(offset, int) or isinstance(offset, bool):
+        raise TypeError(f"an offset is a whole number, not {offset!r}")
+    if offset < 0:
+        raise ValueError(f"an offset cannot be negative: {offset}")
 
+
+class _Committed(NamedTuple):
     offset: int
     metadata: str = ""
     leader_epoch: int | None = None
+
+
+class OffsetAndMetadata(_Committed):
+    """A committed position: the next offset to read, with a note of the application's."""
+
+    __slots__ = ()
+
+    def __new__(cls, offset: int, metadata: str = "", leader_epoch: int | None = None) -> Self:
+        """An offset from 0 on."""
+        _check_offset(offset)
+        return super().__new__(cls, offset, metadata, leader_epoch)
 
 
 class OffsetAndTimestamp(NamedTuple):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Sequence
 from time import time_ns
 from typing import Any, NamedTuple, TypeAlias
 
+from ottla.client.arguments import check_callback, check_record
 from ottla.client.delivery import RecordFuture, SentRecords, size_of
 from ottla.client.interceptors import ProducerInterceptors, nowhere
 from ottla.client.model import Headers, ProducerRecord, RecordMetadata
@@ -116,26 +117,31 @@ class Writer:
         partition: int | None,
         headers: Headers | None,
         timestamp_ms: int | None,
-        on_delivery: OnDelivery | None,
+        on_delivery: Any,
     ) -> RecordFuture | None:
         """Send a record of bytes if nothing has to be waited for; None: take the `steps`."""
-        known = self.topics.get(topic)
-        if known is None or not self.is_plain or (timestamp_ms is not None and timestamp_ms < 0):
-            return None
-        if partition is None:
-            if key is None or self._ignores_keys:
-                queue = known.sticky_queue
-                if queue is None:
+        try:
+            known = self.topics.get(topic)
+            if known is None or not self.is_plain:
+                return None
+            if timestamp_ms is not None and (type(timestamp_ms) is not int or timestamp_ms < 0):
+                return None
+            if on_delivery is not None and not callable(on_delivery):
+                return None
+            if partition is None:
+                if key is None or self._ignores_keys:
+                    queue = known.sticky_queue
+                    if queue is None:
+                        return None
+                elif type(key) is bytes:
+                    queue = known.queues[partition_of_key(key, known.count)]
+                else:
                     return None
-            elif type(key) is bytes:
-                queue = known.queues[partition_of_key(key, known.count)]
+            # True and False are numbers to Python; to compare with both is quicker than to ask for the type.
+            elif 0 <= partition < known.count and partition is not True and partition is not False:
+                queue = known.queues[partition]
             else:
                 return None
-        elif 0 <= partition < known.count:
-            queue = known.queues[partition]
-        else:
-            return None
-        try:
             return self._accumulator.append_unlocked(
                 queue, timestamp_ms, key, value, headers or (), on_delivery
             )
@@ -145,6 +151,7 @@ class Writer:
 
     def steps(self, record: ProducerRecord, on_delivery: OnDelivery | None) -> Steps:
         """Send a record, waiting for what it takes."""
+        check_callback(on_delivery)
         queue: PartitionQueue | None = None
         interceptors = self._interceptors
         if interceptors.sees_sends:
@@ -182,12 +189,7 @@ class Writer:
     def _known(
         self, topic: str, partition: int | None, timestamp_ms: int | None
     ) -> Generator[Wanted, None, TopicQueues]:
-        if not isinstance(topic, str):
-            raise TypeError(f"a topic is named by a str, not {topic!r}")
-        if partition is not None and partition < 0:
-            raise ValueError(f"a partition is a number from 0 on, not {partition!r}")
-        if timestamp_ms is not None and timestamp_ms < 0:
-            raise ValueError(f"a timestamp is not negative, as {timestamp_ms} is")
+        check_record(topic, partition, timestamp_ms)
         while True:
             known = self.topics.get(topic)
             if known is not None and known.count and (partition is None or partition < known.count):
@@ -221,8 +223,12 @@ class Writer:
     ) -> bytes | None:
         try:
             data = serializer.serialize(record.topic, headers, thing)
-        except SerializationError:
-            raise
+        except SerializationError as error:
+            if type(error) is not SerializationError:
+                raise  # one of the user's own
+            raise SerializationError(
+                f"the {what} of a record for {record.topic}: {error}"
+            ) from error
         except Exception as error:
             raise SerializationError(
                 f"the {what} of a record for {record.topic} cannot be serialized: {error!r}"
@@ -321,8 +327,6 @@ class Writer:
             partition = sticky.switch_if_due(topic, self._cluster) % known.count
             known.sticky_queue = queue = known.queues[partition]
             return queue
-
-    # Ready-made batches
 
     def steps_encoded(self, topic: str, partition: int, batch: Buffer) -> Steps:
         """Send a batch that is encoded already, behind what was sent to its partition before."""
@@ -465,9 +469,10 @@ class Writer:
         start = 0
         while start < len(many.values):
             queue = fixed or self._sticky_queue(topic, known)
-            added = accumulator.extend(queue, sent, many, start)
-            start += added
-            if added or start == len(many.values):
+            was_open = queue.open is not None
+            start += accumulator.extend(queue, sent, many, start)
+            if was_open:
+                # It is full now, if there is more to send: records without a key may go elsewhere then.
                 continue
             key = None if many.keys is None else many.keys[start]
             size_bytes = record_bound_bytes(key, many.values[start], many.headers)

@@ -312,7 +312,9 @@ class ConsumerConfig(ClientConfig):
         return self.isolation_level == "read_committed"
 
     def default_client_id(self, number: int) -> str:
-        """As in Kafka, with the group's id."""
+        """As in Kafka, with the group's id if there is one."""
+        if self.group_id is None:
+            return super().default_client_id(number)
         return f"{self.id_prefix}-{self.group_id}-{self.group_instance_id or number}"
 
     def _check_group(self) -> None:

@@ -150,23 +150,26 @@ cdef inline int put_blob(
 
 
 cdef object too_large():
-    return OverflowError("a column cannot have more than 2 GiB")
+    return OverflowError("a column would be larger than its limit")
 
 
-cdef int put_text(BlobColumn *column, int64_t row, const uint8_t *data, int64_t size) except -1:
+cdef int put_text(
+    BlobColumn *column, int64_t row, const uint8_t *data, int64_t size, int64_t limit_bytes
+) except -1:
     """Add a field that Arrow wants to be UTF-8; what is not is replaced, as in Java's client."""
     cdef int64_t index
     cdef uint8_t seen = 0
     cdef bytes replaced
-    if <int64_t> column.data.used + size > INT32_MAX:
-        raise too_large()
     for index in range(size):
         seen |= data[index]
     if seen < 0x80:
+        # What was replaced before may have taken the room of this.
+        if <int64_t> column.data.used + size > limit_bytes:
+            raise too_large()
         return put_blob(column, row, data, size)
     replaced = PyUnicode_DecodeUTF8(<char *> data, size, "replace").encode("utf-8")
     # A byte that is no UTF-8 became three.
-    if <int64_t> column.data.used + PyBytes_GET_SIZE(replaced) > INT32_MAX:
+    if <int64_t> column.data.used + PyBytes_GET_SIZE(replaced) > limit_bytes:
         raise too_large()
     return put_blob(
         column, row, <const uint8_t *> PyBytes_AS_STRING(replaced), PyBytes_GET_SIZE(replaced)
@@ -231,16 +234,22 @@ cdef class ColumnsBuilder:
     """Collects records as columns; `wanted` says which, and timestamps are `units_per_ms` times theirs."""
 
     cdef Built built
+    cdef int64_t limit_bytes
     cdef int64_t wanted
     cdef int64_t units_per_ms
     cdef bint busy
 
-    def __cinit__(self, int64_t wanted, int64_t units_per_ms=1):
+    def __cinit__(
+        self, int64_t wanted, int64_t units_per_ms=1, int64_t limit_bytes=INT32_MAX
+    ):
         if units_per_ms <= 0:
             raise ValueError("there have to be units in a millisecond")
+        if limit_bytes < 0 or limit_bytes > INT32_MAX:
+            raise ValueError("a column has at most 2 GiB")
         memset(&self.built, 0, sizeof(Built))
         self.wanted = wanted
         self.units_per_ms = units_per_ms
+        self.limit_bytes = limit_bytes
         self.busy = False
         self.begin()
 
@@ -271,7 +280,7 @@ cdef class ColumnsBuilder:
 
     @property
     def size_bytes(self):
-        """The size of the largest column of bytes, of which there cannot be more than 2 GiB."""
+        """The size of the largest column of bytes."""
         return self.largest()
 
     cdef int64_t largest(self) noexcept:
@@ -286,7 +295,7 @@ cdef class ColumnsBuilder:
     ):
         """Add those of the `count` records of a batch that are within the bounds: how many.
 
-        If one is corrupt, none was added. OverflowError if there might be more than columns can hold.
+        If one is corrupt, none was added. OverflowError if a column might get larger than the limit.
         """
         cdef Py_buffer view
         cdef Built before
@@ -298,7 +307,8 @@ cdef class ColumnsBuilder:
         try:
             self.busy = True
             check_count(count, view.len)
-            if self.largest() + view.len > INT32_MAX:
+            # Headers without bytes of their own are counted by 32 bits as well.
+            if max(self.largest(), self.built.header_count) + view.len > self.limit_bytes:
                 raise too_large()
             before = self.built
             try:
@@ -372,7 +382,7 @@ cdef class ColumnsBuilder:
             why = read_length(&at, fields.end, &length)
             if why or length < 0:
                 raise corrupt(index, why or NULL_HEADER_KEY)
-            put_text(&built.header_key, built.header_count, at, length)
+            put_text(&built.header_key, built.header_count, at, length, self.limit_bytes)
             at += length
             why = read_length(&at, fields.end, &length)
             if why:
@@ -532,9 +542,7 @@ cdef class SectionsEncoder:
                 if partitions.present and is_valid(&partitions.valid, row):
                     partition = self.check_partition(topic, number_at(&partitions, row))
                 elif key_bytes >= 0:
-                    partition = (
-                        murmur2_of(<const uint8_t *> key, key_bytes) & <uint32_t> INT32_MAX
-                    ) % self.topics[topic].partition_count
+                    partition = self.partition_of(topic, key, key_bytes)
                 self.put(
                     topic, partition, timestamp, key, key_bytes, value, value_bytes, seal, sealed
                 )
@@ -545,6 +553,14 @@ cdef class SectionsEncoder:
 
     cdef object refused(self, str why):
         return ValueError(f"row {self.row_count}: {why}")
+
+    cdef inline int64_t partition_of(
+        self, int64_t topic, const char *key, int64_t key_bytes
+    ) noexcept:
+        cdef int64_t count = self.topics[topic].partition_count
+        if count == 1:
+            return 0
+        return (murmur2_of(<const uint8_t *> key, key_bytes) & <uint32_t> INT32_MAX) % count
 
     cdef int64_t check_partition(self, int64_t topic, int64_t partition) except -1:
         if partition < 0 or partition >= self.topics[topic].partition_count:

@@ -55,7 +55,7 @@ def _validity(valid: Sequence[bool]) -> tuple[int, bytes | None]:
 
 
 def _too_large() -> OverflowError:
-    return OverflowError("a column cannot have more than 2 GiB")
+    return OverflowError("a column would be larger than its limit")
 
 
 class _BlobColumn:
@@ -90,9 +90,15 @@ class _BlobColumn:
 class ColumnsBuilder:
     """Collects records as columns; `wanted` says which, and timestamps are `units_per_ms` times theirs."""
 
-    def __init__(self, wanted: int, units_per_ms: int = 1) -> None:
+    def __init__(
+        self, wanted: int, units_per_ms: int = 1, limit_bytes: int = MOST_COLUMN_BYTES
+    ) -> None:
+        _check_int64(wanted, units_per_ms, limit_bytes)
         if units_per_ms <= 0:
             raise ValueError("there have to be units in a millisecond")
+        if not 0 <= limit_bytes <= MOST_COLUMN_BYTES:
+            raise ValueError("a column has at most 2 GiB")
+        self._limit_bytes = limit_bytes
         self._wanted = wanted
         self._units_per_ms = units_per_ms
         self._key = _BlobColumn()
@@ -110,7 +116,7 @@ class ColumnsBuilder:
 
     @property
     def size_bytes(self) -> int:
-        """The size of the largest column of bytes, of which there cannot be more than 2 GiB."""
+        """The size of the largest column of bytes."""
         columns = (self._key, self._value, self._header_key, self._header_value)
         return max(column.size_bytes for column in columns)
 
@@ -126,13 +132,15 @@ class ColumnsBuilder:
     ) -> int:
         """Add those of the `count` records of a batch that are within the bounds: how many.
 
-        If one is corrupt, none was added. OverflowError if there might be more than columns can hold.
+        If one is corrupt, none was added. OverflowError if a column might get larger than the limit.
         """
         _check_int64(count, base_offset, base_timestamp, append_time_ms or 0)
         _check_int64(start_offset, end_offset)
         data = bytes(payload)
         _check_count(count, len(data))
-        if self.size_bytes + len(data) > MOST_COLUMN_BYTES:
+        # Headers without bytes of their own are counted by 32 bits as well.
+        largest = max(self.size_bytes, len(self._header_key.fields))
+        if largest + len(data) > self._limit_bytes:
             raise _too_large()
         rows_before = self.row_count
         headers_before = len(self._header_key.fields)
@@ -183,7 +191,7 @@ class ColumnsBuilder:
             key = data[position : position + length]
             # Arrow wants UTF-8; what is not is replaced, as in Java's client.
             self._header_key.append(key.decode("utf-8", "replace").encode())
-            if self._header_key.size_bytes > MOST_COLUMN_BYTES:
+            if self._header_key.size_bytes > self._limit_bytes:
                 raise _too_large()
             length, position = _read_length(data, position + length, end)
             self._header_value.append(None if length < 0 else data[position : position + length])
@@ -435,10 +443,13 @@ class SectionsEncoder:
         """Write a record to its partition or that of its key, or to another: the section it filled."""
         state = self._topics[topic]
         is_sticky = partition is None and key is None
-        if partition is None:
-            partition = (
-                state.sticky if key is None else partition_of_key(key, state.partition_count)
-            )
+        if is_sticky:
+            partition = state.sticky
+        elif partition is None:
+            assert key is not None
+            # Hashing takes most of the time, and with one partition there is nothing to choose.
+            count = state.partition_count
+            partition = partition_of_key(key, count) if count > 1 else 0
         elif not 0 <= partition < state.partition_count:
             raise self._refused(f"there is no partition {partition}, only {state.partition_count}")
         full = None

@@ -11,13 +11,23 @@ from ottla.records.arrow_schema import SCHEMA, UNITS_PER_MS, pa
 from ottla.records.batch import (
     DEFAULT_LIMIT_BYTES,
     HEADER_BYTES,
+    MAGIC,
+    MAGIC_AT,
     BatchHeader,
     TimestampType,
     crc_matches,
     payload,
     read_header,
 )
-from ottla.records.columns import HEADERS, KEY, TIMESTAMP, VALUE, BlobBuffers, BuiltColumns
+from ottla.records.columns import (
+    HEADERS,
+    KEY,
+    MOST_COLUMN_BYTES,
+    TIMESTAMP,
+    VALUE,
+    BlobBuffers,
+    BuiltColumns,
+)
 from ottla.records.errors import CorruptRecordsError
 from ottla.records.record import INT64_MAX, Buffer
 
@@ -39,10 +49,13 @@ class RecordColumns:
 
     The schema names those of SCHEMA that are wanted. `topic` may also be a dictionary of strings, and
     `timestamp` have other units, from milliseconds down, and another time zone or none. A timestamp
-    that its unit cannot express is null; records without headers have null headers.
+    that its unit cannot express is null; records without headers have null headers. A column of bytes
+    holds at most `column_limit_bytes`, and more records make another record batch.
     """
 
-    def __init__(self, schema: pa.Schema = SCHEMA) -> None:
+    def __init__(
+        self, schema: pa.Schema = SCHEMA, column_limit_bytes: int = MOST_COLUMN_BYTES
+    ) -> None:
         _check_schema(schema)
         self.schema = schema
         wanted = 0
@@ -51,7 +64,7 @@ class RecordColumns:
         units_per_ms = 1
         if wanted & TIMESTAMP:
             units_per_ms = UNITS_PER_MS[schema.field("timestamp").type.unit]
-        self._builder = ColumnsBuilder(wanted, units_per_ms)
+        self._builder = ColumnsBuilder(wanted, units_per_ms, column_limit_bytes)
         self._runs: list[_Run] = []
         self._finished: list[pa.RecordBatch] = []
         self._finished_rows = 0
@@ -75,8 +88,9 @@ class RecordColumns:
     ) -> int:
         """Add the records of the batch at `position` that are within the bounds: the next position.
 
-        CorruptRecordsError adds nothing; what was collected before stays. The checksum is not looked
-        at. Markers and aborted records are rows like others: do not append their batches.
+        CorruptRecordsError adds nothing, and so does OverflowError, if a batch alone is too large for a
+        column; what was collected before stays. The checksum is not looked at. Markers and aborted
+        records are rows like others: do not append their batches.
         """
         append_time_ms = None
         if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
@@ -93,7 +107,6 @@ class RecordColumns:
         try:
             added = self._builder.append(*records)
         except OverflowError:
-            # Offsets in columns have 32 bits.
             if not self._builder.row_count:
                 raise
             self._close_columns()
@@ -131,7 +144,7 @@ class RecordColumns:
         )
 
     def finish(self) -> list[pa.RecordBatch]:
-        """The columns: one record batch for every 2 GiB of them, none of no records."""
+        """The columns, usually in one record batch; none if there are no records."""
         self._close_columns()
         finished = self._finished
         self._finished = []
@@ -178,8 +191,9 @@ def decode_batches(
 ) -> DecodedColumns:
     """The columns of the batches of a fetch, with their checksums checked.
 
-    What is incomplete at the end is left out, as brokers send it. `wants` says of every batch in order
-    whether its records are wanted; the position moves past those that are not.
+    What is incomplete at the end is left out, as brokers send it; UnsupportedMagicError for what has to
+    go through `legacy.upgraded` first. `wants` says of every batch in order whether its records are
+    wanted; the position moves past those that are not.
     """
     columns = RecordColumns(schema)
     next_offset = start_offset
@@ -199,13 +213,16 @@ def decode_batches(
                 end_offset=end_offset,
             )
         else:
-            next_offset = min(header.last_offset + 1, end_offset)
+            next_offset = max(start_offset, min(header.last_offset + 1, end_offset))
     return DecodedColumns(columns.finish(), next_offset)
 
 
 def _complete_batches(buf: Buffer) -> Iterator[tuple[int, BatchHeader]]:
     position = 0
-    while len(buf) - position >= HEADER_BYTES:
+    while len(buf) - position > MAGIC_AT:
+        # Messages of magic 0 and 1, which are refused, may be smaller than our header.
+        if buf[position + MAGIC_AT] == MAGIC and len(buf) - position < HEADER_BYTES:
+            break
         header = read_header(buf, position)
         if header.size_bytes > len(buf) - position:
             break

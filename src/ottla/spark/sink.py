@@ -32,7 +32,7 @@ from ottla.spark.sink_options import (
     read_batch_settings,
     read_stream_settings,
 )
-from ottla.spark.source_offsets import NO_PLAN, Plan, find_checkpoint
+from ottla.spark.source_offsets import NO_PLAN, Plan, find_checkpoint, open_files, unknown_place
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,7 +55,7 @@ def stream_writer(
     if settings.delivery == EXACTLY_ONCE:
         if settings.location is not None and settings.commits_source_offsets:
             # Whether it can be opened shows at the start.
-            find_checkpoint("", settings.location, None, None, settings.storage).query()
+            open_files(settings.location, settings.storage).read("metadata")
         return ExactlyOnceWriter(settings, counts)
     return AtLeastOnceWriter(settings, counts)
 
@@ -194,7 +194,7 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
         ]
         message = told(records)
         if settings.commits_source_offsets and settings.location is None and message.root is None:
-            find_checkpoint("", None, None, None, {})
+            raise unknown_place()
         return message
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803

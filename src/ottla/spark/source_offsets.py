@@ -242,6 +242,14 @@ def _query_in(files: Files, name: str) -> str | None:
     return query if isinstance(query, str) else None
 
 
+def unknown_place() -> CheckpointError:
+    """Neither the sink nor the session says where the checkpoint is."""
+    return CheckpointError(
+        "The checkpoint's place is not known: give the sink the option checkpointLocation, or set "
+        f"spark.sql.streaming.checkpointLocation, or {OFF_OPTION}=false."
+    )
+
+
 def find_checkpoint(
     query: str,
     location: str | None,
@@ -256,10 +264,7 @@ def find_checkpoint(
     if location is not None:
         return Checkpoint(location, open_files(location, storage))
     if root is None:
-        raise CheckpointError(
-            "The checkpoint's place is not known: give the sink the option checkpointLocation, or set "
-            f"spark.sql.streaming.checkpointLocation, or {OFF_OPTION}=false."
-        )
+        raise unknown_place()
     below = open_files(root, storage)
     names = [query_name] if query_name else below.folders()
     for name in names:

@@ -42,8 +42,8 @@ def test_ctrl_c_in_poll_leaves_the_consumer_usable_and_closable(broker: Broker, 
 consumer = member()
 while consumer.position((topic, 0)) < 10:
     consumer.poll(0.1)
-say("polls")
 try:
+    say("polls")
     consumer.poll(60)
 except KeyboardInterrupt:
     say("interrupted")

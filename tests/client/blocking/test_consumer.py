@@ -226,6 +226,7 @@ def test_iteration_gives_record_after_record_and_commits_what_it_gave(
             break
     assert seen == list(range(40))
     assert consumer.position((topic, 0)) == 40
+    assert consumer.current_lag((topic, 0)) == 60
     consumer.commit()
     assert consumer.committed()[TopicPartition(topic, 0)].offset == 40  # type: ignore[union-attr]
     for record in consumer:

@@ -48,7 +48,7 @@ def test_producer_without_its_thread_refuses_records(
         producer.flush,
     ]
     for call in calls:
-        with pytest.raises(IllegalStateError, match="lost its thread.*close it"):
+        with pytest.raises(IllegalStateError, match=r"lost its thread.*close it"):
             call()
     producer.close()
 
@@ -71,9 +71,9 @@ def test_call_that_waits_when_the_thread_ends_is_told(broker: Broker, fill: Fill
     consumer.assign([(fill(), 0)])
     timer = threading.Timer(0.1, raise_in_loop, [consumer._thread])
     timer.start()
-    with pytest.raises(IllegalStateError, match="lost its thread"):
+    with pytest.raises(IllegalStateError, match=r"lost its thread"):
         consumer.poll(WAIT_SECONDS)
-    with pytest.raises(IllegalStateError, match="lost its thread"):
+    with pytest.raises(IllegalStateError, match=r"lost its thread"):
         consumer.poll(0)
     consumer.close()
     timer.join()

@@ -151,7 +151,7 @@ def test_ids_are_those_of_kafka() -> None:
     assert ProducerConfig.read(servers).default_client_id(3) == "producer-3"
     named = ProducerConfig.read({**servers, "transactional.id": "till"})
     assert named.default_client_id(3) == "producer-till"
-    assert ConsumerConfig.read(servers).default_client_id(3) == "consumer-None-3"
+    assert ConsumerConfig.read(servers).default_client_id(3) == "consumer-3"
     member = ConsumerConfig.read({**servers, "group.id": "g", "group.instance.id": "i"})
     assert member.default_client_id(3) == "consumer-g-i"
 

@@ -343,7 +343,7 @@ def test_a_broker_that_throttles_is_left_alone() -> None:
         cluster = Cluster()
         (node,) = cluster.nodes
         cluster.log.append(b"a")
-        node.throttle_ms = 150
+        node.throttle_ms = 800
         async with cluster.consumer() as consumer:
             assert await values(consumer, 1) == [b"a"]
             asked = len(fetches(cluster))

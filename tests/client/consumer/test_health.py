@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import socket
+import time
 
 import pytest
 from tests.client.consumer.conftest import Stage, nothing_comes, read, run
 from tests.client.consumer.scripted import Cluster, T, data_of
 
+import ottla
 from ottla.client.state.positions import AssignedPartition, FetchPosition
 from ottla.client.state.stalls import StallWatch
 from ottla.errors import ErrorCode, FatalError
@@ -184,6 +187,20 @@ def test_the_watchdog_can_be_turned_off(caplog: pytest.LogCaptureFixture) -> Non
         assert "no progress" not in caplog.text
 
     run(test)
+
+
+def test_a_consumer_that_has_never_reached_a_broker_is_not_well() -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        servers = f"127.0.0.1:{nobody.getsockname()[1]}"
+        with ottla.Consumer(bootstrap_servers=servers) as consumer:
+            consumer.assign([("t", 0)])
+            deadline = time.monotonic() + 10
+            while consumer.health().ok and time.monotonic() < deadline:
+                assert not consumer.poll(0.05)
+            health = consumer.health()
+    assert not health.ok
+    assert f"no broker can be reached: {servers}: Cannot connect" in health.reasons[0]
 
 
 def test_a_member_that_is_fenced_is_not_well(stage: Stage) -> None:

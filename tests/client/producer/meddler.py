@@ -109,13 +109,8 @@ class Meddler:
             time.sleep(0.005)
 
     def cut_all(self) -> None:
-        """End every connection."""
-
-        async def cut() -> None:
-            for writer in list(self._writers):
-                writer.transport.abort()
-
-        self._do(cut())
+        """End every connection; what has come and was not looked at yet is forgotten."""
+        self._do(self._cut())
 
     # On the loop
 
@@ -129,6 +124,9 @@ class Meddler:
     async def _stop(self) -> None:
         assert self._server is not None
         self._server.close()
+        await self._cut()
+
+    async def _cut(self) -> None:
         for writer in list(self._writers):
             writer.transport.abort()
         for task in list(self._tasks):

@@ -154,6 +154,21 @@ def test_batch_that_is_too_large_for_the_broker_is_split(
     assert values_of(servers, topic)[1:] == numbers(100)
 
 
+def test_split_batches_give_send_many_every_offset(
+    meddler: Meddler, servers: str, topic: str
+) -> None:
+    with ottla.Producer(
+        bootstrap_servers=servers, batch_size=100_000, compression_type="gzip"
+    ) as producer:
+        producer.send(topic, b"first", partition=0).result(10)
+        meddler.on("Produce", answer=produce_error(ErrorCode.MESSAGE_TOO_LARGE), times=2)
+        places = producer.send_many(topic, numbers(100), partition=0).result(10)
+        assert [place.offset for place in places] == list(range(1, 101))
+        meddler.on("Produce", answer=produce_error(ErrorCode.INVALID_RECORD))
+        with pytest.raises(AbortableError, match="INVALID_RECORD"):
+            producer.send_many(topic, numbers(100), partition=0).result(10)
+
+
 def test_single_record_that_is_too_large_fails(meddler: Meddler, servers: str, topic: str) -> None:
     with ottla.Producer(bootstrap_servers=servers, **QUICK) as producer:
         producer.send(topic, b"x", partition=0).result(10)

@@ -154,6 +154,30 @@ def test_send_many_keeps_order_and_spreads_keys(servers: str, topic: str) -> Non
         assert {record.headers for record in records} == {(("h", b"1"),)}
 
 
+def test_send_many_without_keys_fills_the_partitions_by_turns(servers: str, topic: str) -> None:
+    values = [None if number % 50 == 0 else b"%d" % number for number in range(3000)]
+    with ottla.Producer(bootstrap_servers=servers, batch_size=500) as producer:
+        sent = producer.send_many(topic, values)
+        places = sent.result(10)
+        assert places == [future.result(0) for future in sent]
+    assert {place.partition for place in places} == set(range(PARTITIONS))
+    for partition in range(PARTITIONS):
+        mine = [number for number in range(3000) if places[number].partition == partition]
+        # Which partition is next is random.
+        assert len(mine) > 300
+        records = records_of(servers, topic, partition)
+        assert [record.value for record in records] == [values[number] for number in mine]
+        assert [record.offset for record in records] == [places[number].offset for number in mine]
+
+
+def test_send_many_without_acknowledgements_has_no_offsets(servers: str, topic: str) -> None:
+    with ottla.Producer(bootstrap_servers=servers, acks=0) as producer:
+        places = producer.send_many(topic, [b"a", None], keys=[b"k", None], timestamp_ms=5).result(
+            10
+        )
+    assert [place[2:] for place in places] == [(-1, 5, 1, 1), (-1, 5, -1, -1)]
+
+
 def test_send_many_takes_what_send_takes(servers: str, topic: str) -> None:
     with ottla.Producer(
         bootstrap_servers=servers,

@@ -6,16 +6,19 @@ import asyncio
 import logging
 import random
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
+from functools import partial
 
 from ottla.client.aio.commits import CommitInterceptors, Commits, OnCommit
 from ottla.client.aio.coordinator import CoordinatorLink
 from ottla.client.aio.group import GroupMember, Wake
 from ottla.client.aio.heartbeating import HeartbeatTask
-from ottla.client.aio.joining import AttemptFailedError, JoinAttempt
+from ottla.client.aio.joining import AttemptFailedError, JoinAttempt, log_failure
 from ottla.client.aio.listening import ListenerCalls
 from ottla.client.aio.network import Network
 from ottla.client.aio.topic_watch import TopicWatch
 from ottla.client.aio.user_code import call_user
+from ottla.client.aio.waking import Waiting
 from ottla.client.group_metrics import GroupMetrics
 from ottla.client.metrics import Metrics
 from ottla.client.model import ConsumerGroupMetadata, OffsetAndMetadata
@@ -24,23 +27,21 @@ from ottla.client.state.leading import (
     Racks,
     elected_assignor,
     on_assignment_of,
+    read_assignment,
     rebalance_protocol,
     user_data_of,
 )
-from ottla.client.state.membership import Membership, MemberState, Next, truncated_reason
+from ottla.client.state.membership import Membership, MemberState, Next, leave_request
 from ottla.client.state.subscriptions import SubscriptionState
 from ottla.config.consumer import ConsumerConfig
-from ottla.core.assignors.model import Assignment, Assignor, RebalanceProtocol, Subscription
-from ottla.core.assignors.protocol import decode_assignment, encode_subscription
-from ottla.errors import ErrorCode, FatalError, IllegalStateError, KafkaError, RetriableError
+from ottla.core.assignors.model import Assignor, RebalanceProtocol, Subscription
+from ottla.core.assignors.protocol import encode_subscription
+from ottla.errors import ErrorCode, FatalError, KafkaError, RetriableError
 from ottla.model import TopicPartition
 from ottla.wire.messages.join_group import JoinGroupRequestProtocol
-from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.wire.messages.leave_group import LeaveGroupRequest
 
 log = logging.getLogger("ottla.client.group")
-
-# A version number is the least that an assignment consists of.
-_SHORTEST_ASSIGNMENT_BYTES = 2
 
 
 class ClassicMember(GroupMember):
@@ -257,7 +258,7 @@ class ClassicMember(GroupMember):
         self._listener.raise_first()
 
     def _try_again(self, step: Next, error: KafkaError) -> None:
-        log.info("group %s: joining failed: %s", self._group_id, error)
+        log_failure(self._group_id, error)
         self._metrics.rebalance_failed()
         self._membership.attempt_failed(error.name)
         if step is Next.TELL:
@@ -340,7 +341,7 @@ class ClassicMember(GroupMember):
             *(self._group_id, generation.generation_id, generation.member_id),
             group_instance_id=self._config.group_instance_id,
         )
-        assignment = self._read_assignment(data)
+        assignment = read_assignment(self._group_id, data)
         assigned = sorted(dict.fromkeys(assignment.partitions))
         if not self._subscriptions.matches_subscription(assigned):
             self._membership.request_rejoin(
@@ -366,14 +367,6 @@ class ClassicMember(GroupMember):
         self._subscriptions.assign_from_group(assigned)
         await self._listener.assigned(added)
 
-    def _read_assignment(self, data: bytes) -> Assignment:
-        if len(data) < _SHORTEST_ASSIGNMENT_BYTES:
-            raise IllegalStateError(
-                f"the leader of group {self._group_id} gave this member no assignment at all: "
-                "its assignor has to answer for every member"
-            )
-        return decode_assignment(data)
-
     def _add_topics(self, assigned: Collection[TopicPartition]) -> None:
         """A leader may know topics of our pattern that we have not seen yet."""
         if not self._subscriptions.has_pattern or self._joined_subscription is None:
@@ -388,17 +381,20 @@ class ClassicMember(GroupMember):
 
     # Offsets
 
-    async def commit(self, offsets: Offsets | None = None, timeout_ms: float | None = None) -> None:
+    async def commit(
+        self,
+        offsets: Offsets | None = None,
+        timeout_ms: float | None = None,
+        waiting: Waiting = nullcontext,
+    ) -> None:
         """Commit these offsets, or all that was consumed; retries until `default.api.timeout.ms`."""
-        chosen = self._subscriptions.all_consumed() if offsets is None else dict(offsets)
-        await self._commits.commit(chosen, self._deadline_ms(timeout_ms))
+        await self._commits.commit(offsets, self._deadline_ms(timeout_ms), waiting)
 
     async def commit_async(
         self, offsets: Offsets | None = None, on_commit: OnCommit | None = None
     ) -> None:
         """Send the commit and return; `on_commit` is called in a later poll, commit or close."""
-        chosen = self._subscriptions.all_consumed() if offsets is None else dict(offsets)
-        await self._commits.commit_async(chosen, on_commit)
+        await self._commits.commit_async(offsets, on_commit)
 
     async def committed(
         self, partitions: Collection[TopicPartition], timeout_ms: float | None = None
@@ -468,15 +464,8 @@ class ClassicMember(GroupMember):
         """Say goodbye, without waiting for an answer; a static member only forgets who it was."""
         membership = self._membership
         if membership.says_goodbye and self._link.is_known:
-            member_id = membership.generation.member_id
             log.info("group %s: leaving because %s", self._group_id, reason)
-
-            def build(version: int) -> LeaveGroupRequest:
-                if version < 3:
-                    return LeaveGroupRequest(group_id=self._group_id, member_id=member_id)
-                identity = MemberIdentity(member_id=member_id, reason=truncated_reason(reason))
-                return LeaveGroupRequest(group_id=self._group_id, members=[identity])
-
+            build = partial(leave_request, self._group_id, membership.generation.member_id, reason)
             self._link.send(LeaveGroupRequest, build)
         membership.left("consumer pro-actively leaving the group")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Self
+from typing import NoReturn, Self
 
 log = logging.getLogger("ottla.client")
 
@@ -17,11 +17,21 @@ class ClosedByBlock(ABC):
     async def close(self) -> None:
         """Ends the client and its connections."""
 
+    def __reduce__(self) -> NoReturn:
+        raise not_pickled(self)
+
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *raised: object) -> None:
         await self.close()
+
+
+def not_pickled(client: object) -> TypeError:
+    """A client has connections, and cannot go elsewhere."""
+    return TypeError(
+        f"{type(client).__name__} objects cannot be pickled or copied: make one in the process that uses it"
+    )
 
 
 def close_user_code(things: Iterable[object]) -> None:

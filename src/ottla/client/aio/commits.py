@@ -7,11 +7,13 @@ import logging
 import random
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext
 from typing import Any, NamedTuple, Protocol
 
 from ottla.client.aio.coordinator import CoordinatorLink
 from ottla.client.aio.network import Network
 from ottla.client.aio.user_code import call_user
+from ottla.client.aio.waking import Waiting
 from ottla.client.model import OffsetAndMetadata
 from ottla.client.state.group_offsets import (
     Offsets,
@@ -95,22 +97,32 @@ class Commits:
 
     # Commits
 
-    async def commit(self, offsets: Offsets, deadline_ms: float) -> None:
-        """Commit and wait; what may pass is tried again until the deadline."""
-        await self._commit(offsets, deadline_ms, deadline_ms)
+    async def commit(
+        self, offsets: Offsets | None, deadline_ms: float, waiting: Waiting = nullcontext
+    ) -> None:
+        """Commit (all that was consumed) and wait; tries again until the deadline, or a wakeup ends `waiting`."""
+        await self._commit(self._chosen(offsets), deadline_ms, deadline_ms, waiting)
 
-    async def _commit(self, offsets: Offsets, deadline_ms: float, found_by_ms: float) -> None:
+    def _chosen(self, offsets: Offsets | None) -> Offsets:
+        return self._subscriptions.all_consumed() if offsets is None else dict(offsets)
+
+    async def _commit(
+        self, offsets: Offsets, deadline_ms: float, found_by_ms: float, waiting: Waiting
+    ) -> None:
         await self.run_callbacks()
         if not offsets:
             # Whoever waits for a commit learns about those before it, even if it has nothing to say itself.
+            with waiting():
+                await self._wait_for_answers(deadline_ms)
             await self._wait_for_callbacks(deadline_ms)
             return
         attempt = 0
         failure: RetriableError | None = None
         while True:
-            await self._link.ready(min(deadline_ms, found_by_ms))
-            done = self._start(offsets, self._link.send)
-            await asyncio.wait([done], timeout=max(0.0, self._left_s(deadline_ms)))
+            with waiting():
+                await self._link.ready(min(deadline_ms, found_by_ms))
+                done = self._start(offsets, self._link.send)
+                await asyncio.wait([done], timeout=max(0.0, self._left_s(deadline_ms)))
             # Those that were sent before this one, so that the order is kept.
             await self.run_callbacks()
             error = done.exception() if done.done() else failure
@@ -120,12 +132,15 @@ class Commits:
             if error is not None and not isinstance(error, RetriableError):
                 raise error
             failure = error
-            if not await self._pause(attempt, deadline_ms):
+            with waiting():
+                is_time_left = await self._pause(attempt, deadline_ms)
+            if not is_time_left:
                 raise self._commit_timed_out(offsets, failure) from failure
             attempt += 1
 
-    async def commit_async(self, offsets: Offsets, on_commit: OnCommit | None) -> None:
+    async def commit_async(self, given: Offsets | None, on_commit: OnCommit | None) -> None:
         """Send the commit; `on_commit` is called when it is known what came of it."""
+        offsets = self._chosen(given)
         await self.run_callbacks()
 
         def completed(error: KafkaError | None) -> None:
@@ -147,9 +162,12 @@ class Commits:
 
     async def finish(self, deadline_ms: float) -> None:
         """Give the commits that are under way the time that is left, and tell the user about them."""
+        await self._wait_for_answers(deadline_ms)
+        await self.run_callbacks()
+
+    async def _wait_for_answers(self, deadline_ms: float) -> None:
         if self._in_flight:
             await asyncio.wait(self._in_flight, timeout=max(0.0, self._left_s(deadline_ms)))
-        await self.run_callbacks()
 
     async def _wait_for_callbacks(self, deadline_ms: float) -> None:
         await self.finish(deadline_ms)
@@ -184,9 +202,6 @@ class Commits:
     ) -> asyncio.Future[None]:
         """Send one OffsetCommit; the future is done when it is known what came of it."""
         done: asyncio.Future[None] = self._loop.create_future()
-        for partition, position in offsets.items():
-            if position.offset < 0:
-                raise ValueError(f"offset {position.offset} of {partition} cannot be committed")
         if not offsets:
             done.set_result(None)
             return done
@@ -346,7 +361,9 @@ class Commits:
             return
         found_by_ms = deadline_ms if patience_ms is None else self._now_ms() + patience_ms
         try:
-            await self._commit(self._subscriptions.all_consumed(), deadline_ms, found_by_ms)
+            await self._commit(
+                self._subscriptions.all_consumed(), deadline_ms, found_by_ms, nullcontext
+            )
         except KafkaError as error:
             log.warning("group %s: automatic commit at close failed: %s", self._group_id, error)
 

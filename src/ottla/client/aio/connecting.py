@@ -46,6 +46,7 @@ class Opener:
         self._tls = tls_context(config) if config.uses_tls else None
         self._authenticator = Authenticator(config) if config.uses_sasl else None
         self._open: set[Connection] = set()
+        self.client_id = config.client_id
 
     async def open(self, endpoint: Endpoint, node_id: int, limit_ms: float) -> Connection:
         """Connect within so many milliseconds, say who we are, and learn what the broker speaks."""

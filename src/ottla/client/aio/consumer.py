@@ -11,20 +11,25 @@ from typing import TYPE_CHECKING, Final
 from ottla.client.aio.closing import ClosedByBlock, close_user_code
 from ottla.client.aio.commits import OnCommit
 from ottla.client.aio.fetcher import Collected, Fetcher
+from ottla.client.aio.group import Listener, check_listener
 from ottla.client.aio.membership import member_for
 from ottla.client.aio.offsets import NO_OFFSET, Offsets
 from ottla.client.aio.polling import Polling
 from ottla.client.aio.reading import fetch_settings, is_user_code, network_of, read_settings
-from ottla.client.aio.single_user import SingleUser
+from ottla.client.aio.single_user import SingleUser, check_loop
 from ottla.client.aio.topics import list_topics
 from ottla.client.aio.user_code import call_user
 from ottla.client.aio.watching import Watchdog
 from ottla.client.arguments import (
     Partition,
+    PartitionKey,
     offsets_of,
     partition_of,
     partitions_of,
     pattern_of,
+    position_of,
+    seconds_of,
+    times_of,
     topic_names,
 )
 from ottla.client.arrow_records import ArrowRecords, columns_for
@@ -127,7 +132,7 @@ class Consumer(ClosedByBlock):
     async def subscribe(
         self,
         topics: Iterable[str] | str | re.Pattern[str],
-        listener: object | None = None,
+        listener: Listener | None = None,
     ) -> None:
         """Share the partitions of these topics with the group; takes the place of a former subscription.
 
@@ -135,6 +140,7 @@ class Consumer(ClosedByBlock):
         matches, those that come later too. No topics at all is the same as `unsubscribe`.
         """
         with self._use():
+            check_listener(listener)
             pattern = pattern_of(topics)
             names = [] if pattern is not None else topic_names(topics)
             if pattern is None and not names:
@@ -215,7 +221,7 @@ class Consumer(ClosedByBlock):
         with self._use():
             self._check_subscribed()
             self._subscriptions.give_back(self._subscriptions.assigned())
-            return await self._polling.poll(timeout)
+            return await self._polling.poll(seconds_of(timeout))
 
     async def poll_arrow(
         self,
@@ -224,13 +230,8 @@ class Consumer(ClosedByBlock):
         schema: pa.Schema | None = None,
         end_offsets: Mapping[Partition, int] | None = None,
     ) -> ArrowRecords:
-        """As `poll`, but everything that has come, as Arrow columns; `pip install 'ottla[arrow]'`.
-
-        The schema names the columns: key, value, topic, partition, offset, timestamp, timestampType, headers; all of
-        them without one. Partitions that are in `end_offsets` are read up to there.
-        """
-        records, _ = await self.next_columns(timeout, schema, end_offsets)
-        return records
+        """As `poll`, but everything that has come, as Arrow columns: see `ottla.Consumer.poll_arrow`."""
+        return (await self.next_columns(timeout, schema, end_offsets))[0]
 
     async def next_columns(
         self, timeout: float, schema: pa.Schema | None, end_offsets: Mapping[Partition, int] | None
@@ -239,17 +240,11 @@ class Consumer(ClosedByBlock):
         with self._use():
             self._check_subscribed()
             columns = columns_for(schema, self._deserializers, self._interceptors)
-            ends = {partition_of(each): end for each, end in (end_offsets or {}).items()}
-            self._fetcher.end_offsets = ends
             self._subscriptions.give_back(self._subscriptions.assigned())
-            collected = await self._polling.collected(
-                timeout, lambda: self._fetcher.collect_columns(columns)
-            )
-            next_offsets = collected.next_offsets if collected else {}
-            return ArrowRecords(columns.finish(), next_offsets), collected
+            return await self._polling.poll_columns(timeout, columns, end_offsets or {})
 
     async def next_delivery(self) -> Delivery:
-        """What iteration hands out next; waits until there are records."""
+        """What iteration hands out next, for iteration itself: programs write `async for record in consumer`."""
         with self._use():
             self._check_subscribed()
             while True:
@@ -270,7 +265,10 @@ class Consumer(ClosedByBlock):
         return next(delivery.iterator)
 
     def wakeup(self) -> None:
-        """Have the `poll` that waits, or the next one, raise WakeupError; on any thread."""
+        """Have the call that waits raise WakeupError, or the next one that could wait; on any thread.
+
+        That is `poll` and iteration, `position`, `commit`, `committed`, and what asks for offsets and topics.
+        """
         self._loop.call_soon_threadsafe(self._polling.wakeup)
 
     # Positions
@@ -293,9 +291,7 @@ class Consumer(ClosedByBlock):
         """Go on at this offset in the next `poll`."""
         with self._use():
             wanted = partition_of(partition)
-            to = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
-            if to.offset < 0:
-                raise ValueError(f"an offset cannot be negative: {to.offset}")
+            to = position_of(wanted, offset)
             self._subscriptions.state(wanted)
             self._subscriptions.delivery.drop(wanted)
             self._polling.seek(wanted, to)
@@ -320,18 +316,16 @@ class Consumer(ClosedByBlock):
     def current_lag(self, partition: Partition) -> int | None:
         """How many offsets are behind the position, as of the last fetch; None if that is not known."""
         with self._use():
-            state = self._subscriptions.state(partition_of(partition))
-            return state.lag(committed_only=self._config.reads_committed)
+            return self._subscriptions.lag(
+                partition_of(partition), committed_only=self._config.reads_committed
+            )
 
     async def offsets_for_times(
-        self, timestamps: Mapping[Partition, int], timeout: float | None = None
+        self, timestamps: Mapping[PartitionKey, int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first offset of each partition whose record is not older than the time in milliseconds."""
-        with self._use():
-            wanted = {partition_of(partition): at for partition, at in timestamps.items()}
-            for partition, at in wanted.items():
-                if at < 0:
-                    raise ValueError(f"the time of {partition} is negative: {at}")
+        with self._use(), self._polling.waiting():
+            wanted = times_of(timestamps)
             found = await self._offsets.find(wanted, self._limit_ms(timeout))
             return {
                 partition: None
@@ -362,7 +356,7 @@ class Consumer(ClosedByBlock):
     async def _ends(
         self, partitions: Iterable[Partition] | None, timestamp: int, timeout: float | None
     ) -> dict[TopicPartition, int]:
-        with self._use():
+        with self._use(), self._polling.waiting():
             wanted = dict.fromkeys(self._chosen(partitions), timestamp)
             return await self._polling.end_offsets(wanted, self._limit_ms(timeout))
 
@@ -370,16 +364,18 @@ class Consumer(ClosedByBlock):
 
     async def commit(
         self,
-        offsets: Mapping[Partition, int | OffsetAndMetadata] | None = None,
+        offsets: Mapping[PartitionKey, int | OffsetAndMetadata] | None = None,
         timeout: float | None = None,
     ) -> None:
         """Commit these offsets, or behind everything that `poll` has returned; waits until it is done."""
         with self._use():
-            await self._group.commit(offsets_of(offsets), self._limit_ms(timeout))
+            await self._group.commit(
+                offsets_of(offsets), self._limit_ms(timeout), self._polling.waiting
+            )
 
     async def commit_async(
         self,
-        offsets: Mapping[Partition, int | OffsetAndMetadata] | None = None,
+        offsets: Mapping[PartitionKey, int | OffsetAndMetadata] | None = None,
         callback: OnCommit | None = None,
     ) -> None:
         """Commit without waiting; `callback(offsets, error)` is called in a later poll, commit or close."""
@@ -390,7 +386,7 @@ class Consumer(ClosedByBlock):
         self, partitions: Iterable[Partition] | None = None, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed for these partitions (for the assigned ones)."""
-        with self._use():
+        with self._use(), self._polling.waiting():
             return await self._group.committed(self._chosen(partitions), self._limit_ms(timeout))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
@@ -407,13 +403,13 @@ class Consumer(ClosedByBlock):
 
     async def partitions_for(self, topic: str, timeout: float | None = None) -> list[PartitionInfo]:
         """The partitions of a topic."""
-        with self._use():
+        with self._use(), self._polling.waiting():
             await self._network.topic(topic, self._limit_ms(timeout))
             return self._network.cluster.partitions_for(topic)
 
     async def list_topics(self, timeout: float | None = None) -> dict[str, list[PartitionInfo]]:
         """All topics with their partitions, as far as this client may see them."""
-        with self._use():
+        with self._use(), self._polling.waiting():
             return await list_topics(self._network, self._limit_ms(timeout))
 
     # How it is, and its end
@@ -477,6 +473,7 @@ class Consumer(ClosedByBlock):
 
     def _use(self) -> SingleUser:
         self._check_open()
+        check_loop(self._loop, f"consumer {self._config.client_id}")
         return self._user
 
     def _check_open(self) -> None:
@@ -486,7 +483,8 @@ class Consumer(ClosedByBlock):
     def _check_subscribed(self) -> None:
         if not self._subscriptions.uses_group and not self._subscriptions.assigned():
             raise IllegalStateError(
-                "the consumer reads nothing: call subscribe() or assign() before poll()"
+                "the consumer reads nothing: call subscribe() or assign() before poll(), "
+                "and with ottla.aio await it"
             )
 
     def _chosen(self, partitions: Iterable[Partition] | None) -> list[TopicPartition]:
@@ -496,4 +494,6 @@ class Consumer(ClosedByBlock):
         return partitions_of(partitions)
 
     def _limit_ms(self, timeout: float | None) -> float:
-        return self._config.default_api_timeout_ms if timeout is None else timeout * 1000
+        return (
+            self._config.default_api_timeout_ms if timeout is None else seconds_of(timeout) * 1000
+        )

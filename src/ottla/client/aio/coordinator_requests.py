@@ -214,15 +214,3 @@ def _offset_topics(
             )
         )
     return list(topics.values())
-
-
-def read_offsets(offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
-    """The positions to commit, by partition."""
-    read = {}
-    for key, position in offsets.items():
-        if isinstance(position, int):
-            position = OffsetAndMetadata(position)
-        if position.offset < 0:
-            raise ValueError(f"the offset of {key} is negative: {position.offset}")
-        read[TopicPartition(*key)] = position
-    return read

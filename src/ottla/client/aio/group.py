@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import nullcontext
+from typing import Any, Protocol, TypeAlias
 
 from ottla.client.aio.commits import OnCommit
+from ottla.client.aio.waking import Waiting
 from ottla.client.model import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.state.group_offsets import Offsets
 from ottla.errors import KafkaError
@@ -16,22 +18,56 @@ Wake = Callable[[], None]
 """Called on the loop when `GroupMember.poll` has something to do: the consumer's poll waits for it."""
 
 
+class RevokedListener(Protocol):
+    """A listener that has this method."""
+
+    def on_partitions_revoked(self, partitions: list[TopicPartition], /) -> Any: ...
+
+
+class AssignedListener(Protocol):
+    """A listener that has this method."""
+
+    def on_partitions_assigned(self, partitions: list[TopicPartition], /) -> Any: ...
+
+
+class LostListener(Protocol):
+    """A listener that has this method."""
+
+    def on_partitions_lost(self, partitions: list[TopicPartition], /) -> Any: ...
+
+
+Listener: TypeAlias = RevokedListener | AssignedListener | LostListener
+"""Any object with one of the methods of RebalanceListener, or several."""
+
+_LISTENER_METHODS = ("on_partitions_revoked", "on_partitions_assigned", "on_partitions_lost")
+
+
+def check_listener(listener: object) -> None:
+    """Refuse what would never be called."""
+    if listener is not None and not any(hasattr(listener, name) for name in _LISTENER_METHODS):
+        raise TypeError(
+            f"{listener!r} is no listener: it has none of the methods {', '.join(_LISTENER_METHODS)}"
+        )
+
+
 class RebalanceListener:
     """What a program wants to know about its partitions: override what you need.
 
-    Methods may be coroutine functions. Any other object will do as well; methods that it lacks are not called.
+    Methods may be coroutine functions. Any other object will do as well; methods that it lacks are not called, but one
+    without `on_partitions_lost` has `on_partitions_revoked` called in its place.
     """
 
-    def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None:
+    def on_partitions_revoked(self, partitions: list[TopicPartition], /) -> Awaitable[None] | None:
         """The member gives these partitions up, and may still commit for them."""
 
-    def on_partitions_assigned(
-        self, partitions: Sequence[TopicPartition]
-    ) -> Awaitable[None] | None:
+    def on_partitions_assigned(self, partitions: list[TopicPartition], /) -> Awaitable[None] | None:
         """These partitions are new; what the member kept is not named."""
 
-    def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None:
-        """These partitions belong to others already; unless you say otherwise, they count as revoked."""
+    def on_partitions_lost(self, partitions: list[TopicPartition], /) -> Awaitable[None] | None:
+        """These partitions belong to others already, so that a commit for them fails.
+
+        Unless you override this, it calls `on_partitions_revoked`: do so if that commits.
+        """
         return self.on_partitions_revoked(partitions)
 
 
@@ -74,8 +110,16 @@ class GroupMember(Protocol):
         """Topics or a pattern were subscribed: want their metadata, and see what matches."""
 
     @abstractmethod
-    async def commit(self, offsets: Offsets | None = None, timeout_ms: float | None = None) -> None:
-        """Commit these offsets, or all that was consumed; retries until `default.api.timeout.ms`."""
+    async def commit(
+        self,
+        offsets: Offsets | None = None,
+        timeout_ms: float | None = None,
+        waiting: Waiting = nullcontext,
+    ) -> None:
+        """Commit these offsets, or all that was consumed; retries until `default.api.timeout.ms`.
+
+        A wakeup may end what is `waiting`.
+        """
 
     @abstractmethod
     async def commit_async(

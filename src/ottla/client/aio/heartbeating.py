@@ -73,8 +73,9 @@ class HeartbeatTask:
     def fencing(self) -> KafkaError | None:
         """Why heartbeats have ended for good: another has taken this member's place."""
         failure = self._failure
-        is_fenced = isinstance(failure, KafkaError) and failure.code is ErrorCode.FENCED_INSTANCE_ID
-        return failure if is_fenced else None
+        if isinstance(failure, KafkaError) and failure.code is ErrorCode.FENCED_INSTANCE_ID:
+            return failure
+        return None
 
     def polled(self) -> None:
         """The user polls; raises what a heartbeat failed with: fencing every time, the rest once."""

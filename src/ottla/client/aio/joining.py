@@ -56,6 +56,13 @@ class AttemptFailedError(Exception):
         self.cause = cause
 
 
+def log_failure(group_id: str, error: KafkaError) -> None:
+    """Say why an attempt failed; to be given an id first is how every member joins (KIP-394), and no news."""
+    is_usual = error.code is ErrorCode.MEMBER_ID_REQUIRED
+    level = logging.DEBUG if is_usual else logging.INFO
+    log.log(level, "group %s: joining failed: %s", group_id, error)
+
+
 class JoinAttempt:
     """JoinGroup and SyncGroup as a task; the assignor is called by whoever polls, through `run_errand`.
 

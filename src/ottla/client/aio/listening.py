@@ -61,5 +61,7 @@ class ListenerCalls:
         except WakeupError:
             raise
         except Exception as error:
-            log.error("%s of the rebalance listener failed", names[0], exc_info=error)
+            if self._first_error is not None:
+                # Only the first comes out of the call that the program waits for.
+                log.error("%s of the rebalance listener failed too", names[0], exc_info=error)
             self.note(error)

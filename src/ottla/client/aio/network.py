@@ -301,7 +301,7 @@ class Network:
 
     def _nobody(self, tried: dict[int, KafkaError]) -> KafkaError:
         reasons = " ".join(f"{self.name_of(id)}: {error.message}" for id, error in tried.items())
-        return exception_for(ErrorCode.NETWORK_EXCEPTION, f"No broker can be reached. {reasons}")
+        return exception_for(ErrorCode.NETWORK_EXCEPTION, f"No broker can be reached: {reasons}")
 
     async def controller(self) -> int:
         """The controller if it is known, else any node: where there is none, any broker passes requests on."""
@@ -403,7 +403,7 @@ class Network:
     # Peers
 
     def _peer(self, node_id: int, endpoint: Endpoint) -> Peer:
-        return Peer(node_id, endpoint, self._opener.open, self._reconnect, self._setup)
+        return Peer(node_id, endpoint, self._opener, self._reconnect, self._setup)
 
     def _peer_of(self, node_id: int) -> Peer:
         found = self._peers.get(node_id)

@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
 
+from ottla.client.aio.connecting import Opener
 from ottla.client.aio.connection import Connection
 from ottla.client.state.backoff import Backoff
 from ottla.errors import ErrorCode, KafkaError, exception_for
 from ottla.model import Endpoint
 
 log = logging.getLogger("ottla.client")
-
-Open = Callable[[Endpoint, int, float], Awaitable[Connection]]
-"""Makes a connection that is ready for requests, within so many milliseconds."""
 
 # How good a peer is for a request that any broker can answer.
 _READY, _CONNECTING, _UNCONNECTED, _THROTTLED, _WAITING = range(5)
@@ -28,14 +25,14 @@ class Peer:
         self,
         node_id: int,
         endpoint: Endpoint,
-        open_connection: Open,
+        opener: Opener,
         reconnect: Backoff,
         setup: Backoff,
     ) -> None:
         self.node_id = node_id
         self.endpoint = endpoint
         self.current: Connection | None = None
-        self._open = open_connection
+        self._opener = opener
         self._reconnect = reconnect
         self._setup = setup
         self._failures = 0
@@ -129,7 +126,7 @@ class Peer:
         if pause > 0:
             await asyncio.sleep(pause)
         limit_ms = self._setup.delay_ms(self._setup_failures, random.random())
-        return await self._open(self.endpoint, self.node_id, limit_ms)
+        return await self._opener.open(self.endpoint, self.node_id, limit_ms)
 
     def _connected(
         self, task: asyncio.Task[Connection], attempt: asyncio.Future[Connection]
@@ -162,7 +159,8 @@ class Peer:
         self._setup_failures += 1
         if isinstance(error, KafkaError):
             # The first failure is news; those that follow until a connection succeeds are not.
-            log.log(logging.WARNING if self._failures <= 1 else logging.DEBUG, "%s", error)
+            level = logging.WARNING if self._failures <= 1 else logging.DEBUG
+            log.log(level, "%s: %s", self._opener.client_id, error)
         else:
             log.error("connecting to %s failed", self.endpoint, exc_info=error)
 

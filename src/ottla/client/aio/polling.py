@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from ottla.client.aio.fetcher import Collected, Fetcher
 from ottla.client.aio.group import GroupMember
 from ottla.client.aio.network import Network
 from ottla.client.aio.offsets import Offsets
 from ottla.client.aio.user_code import call_user
+from ottla.client.aio.waking import Wakeups
+from ottla.client.arguments import Partition, partition_of
+from ottla.client.arrow_records import ArrowRecords
 from ottla.client.consumer_metrics import ConsumerMetrics
 from ottla.client.interceptors import ConsumerInterceptors
 from ottla.client.model import EMPTY_RECORDS, ConsumerRecords, OffsetAndMetadata
@@ -23,10 +27,12 @@ from ottla.errors import (
     NoOffsetError,
     OttlaError,
     TimedOutError,
-    WakeupError,
     exception_for,
 )
 from ottla.model import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.records.arrow import RecordColumns
 
 log = logging.getLogger("ottla.client")
 
@@ -52,7 +58,8 @@ class Polling:
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
-        self._is_woken_up = False
+        self._wakeups = Wakeups()
+        self.waiting = self._wakeups.waiting
         self._initializing: asyncio.Task[None] | None = None
         self._error: OttlaError | None = None
         self._assignment_id = -1
@@ -67,7 +74,7 @@ class Polling:
 
     def wakeup(self) -> None:
         """The call that waits, or the next one, raises WakeupError."""
-        self._is_woken_up = True
+        self._wakeups.request()
         self._changed.set()
 
     async def poll(self, timeout_seconds: float) -> ConsumerRecords:
@@ -77,6 +84,17 @@ class Polling:
             timeout_seconds, lambda: self.fetcher.collect(self._config.max_poll_records)
         )
         return EMPTY_RECORDS if collected is None else await self._hand_over(collected)
+
+    async def poll_columns(
+        self, timeout_seconds: float, columns: RecordColumns, end_offsets: Mapping[Partition, int]
+    ) -> tuple[ArrowRecords, Collected | None]:
+        """What there is before the ends, as columns, or nothing after the timeout."""
+        self.fetcher.end_offsets = {partition_of(each): end for each, end in end_offsets.items()}
+        collected = await self.collected(
+            timeout_seconds, lambda: self.fetcher.collect_columns(columns)
+        )
+        next_offsets = {} if collected is None else collected.next_offsets
+        return ArrowRecords(columns.finish(), next_offsets), collected
 
     async def collected(
         self, timeout_seconds: float, collect: Callable[[], Awaitable[Collected | None]]
@@ -90,7 +108,7 @@ class Polling:
             await asyncio.sleep(0)
             while True:
                 self._changed.clear()
-                self._raise_if_woken()
+                self._wakeups.check()
                 await self.group.poll()
                 self.update_positions()
                 collected = await collect()
@@ -134,7 +152,7 @@ class Polling:
         deadline = self._loop.time() + timeout_ms / 1000
         while not is_done():
             self._changed.clear()
-            self._raise_if_woken()
+            self._wakeups.check()
             self.update_positions()
             if not is_done() and not await self.wait(deadline):
                 raise TimedOutError(message=f"{what} within {round(timeout_ms)} ms.")
@@ -149,11 +167,6 @@ class Polling:
             if self._initializing is None and self._subscriptions.needs_position():
                 self._initialize()
             self.offsets.update_positions()
-
-    def _raise_if_woken(self) -> None:
-        if self._is_woken_up:
-            self._is_woken_up = False
-            raise WakeupError("wakeup() was called")
 
     def _raise_errors(self) -> None:
         error, self._error = self._error, None

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, Self, TypeVar
 
 from ottla.client.aio import ending
 from ottla.client.aio.closing import ClosedByBlock, close_user_code
-from ottla.client.aio.coordinator_requests import Offsets, read_offsets
+from ottla.client.aio.coordinator_requests import Offsets
 from ottla.client.aio.network import Network
 from ottla.client.aio.sender import Sender
+from ottla.client.aio.single_user import check_loop
 from ottla.client.aio.transactor import Transactor
+from ottla.client.arguments import positions_of, seconds_of, sequence_of
 from ottla.client.delivery import RecordFuture, SentRecords
 from ottla.client.model import ConsumerGroupMetadata, PartitionInfo, ProducerRecord
 from ottla.client.naming import partitioner_of, producer_interceptors_of, serializers_of
@@ -156,6 +158,8 @@ class Producer(ClosedByBlock):
 
         Await the future that it returns for the outcome. If this raises, the record will not be sent.
         """
+        if asyncio.get_running_loop() is not self._loop:
+            self._check_loop()
         future = self.writer.try_send(
             topic, value, key, partition, headers, timestamp_ms, on_delivery
         )
@@ -176,11 +180,12 @@ class Producer(ClosedByBlock):
         timestamp_ms: int | None = None,
     ) -> SentRecords:
         """Send many records at once: all have the same headers and time."""
+        self._check_loop()
         sent: SentRecords = await self._follow(
             self.writer.steps_many(
                 topic,
-                values if isinstance(values, Sequence) else list(values),
-                keys if keys is None or isinstance(keys, Sequence) else list(keys),
+                sequence_of(values, "values"),
+                None if keys is None else sequence_of(keys, "keys"),
                 partition,
                 headers,
                 timestamp_ms,
@@ -272,14 +277,16 @@ class Producer(ClosedByBlock):
         The outcome is that of each record's future: a record that failed raises nothing here. What has ended the whole
         producer does, as in every later call.
         """
+        self._check_loop()
         self._check_alive()
+        limit = None if timeout is None else seconds_of(timeout)
         accumulator = self.accumulator
         with accumulator.lock:
             accumulator.flushing += 1
             batches = list(accumulator.incomplete)
         self.sender.wake()
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(limit):
                 for batch in batches:
                     await _settled(batch)
         except TimeoutError:
@@ -323,9 +330,11 @@ class Producer(ClosedByBlock):
         """Commit a consumer group's positions with the transaction."""
         method = "send_offsets_to_transaction"
         self._transactional(method).check_open(method)
-        positions = read_offsets(offsets)
+        positions = positions_of(offsets)
         if isinstance(group, str):
             group = ConsumerGroupMetadata(group)
+        if not isinstance(group, ConsumerGroupMetadata):
+            raise TypeError(f"a group is named by group_metadata() or its id, not {group!r}")
         if not positions:
             return
         assert self._transactor is not None
@@ -349,15 +358,15 @@ class Producer(ClosedByBlock):
         except FatalError:
             raise
         except BaseException as error:
-            await self.abort_after(error)
+            await self._abort_after(error)
             raise
         try:
             await self.commit_transaction()
         except AbortableError as error:
-            await self.abort_after(error)
+            await self._abort_after(error)
             raise
 
-    async def abort_after(self, first: BaseException) -> None:
+    async def _abort_after(self, first: BaseException) -> None:
         """Abort after an error that is more interesting than one of the abort, unless that is fatal."""
         try:
             await self.abort_transaction()
@@ -408,7 +417,11 @@ class Producer(ClosedByBlock):
             )
         return self._transactions
 
+    def _check_loop(self) -> None:
+        check_loop(self._loop, f"producer {self.config.client_id}")
+
     def _check_open(self) -> None:
+        self._check_loop()
         if self._is_closed:
             raise self._closed()
 
@@ -431,6 +444,7 @@ class Producer(ClosedByBlock):
         """
         if self._is_closed:
             return
+        self._check_loop()
         self._is_closed = True
         self.accumulator.close(self._closed)
         limit = ending.limit_seconds(self.config) if timeout is None else timeout

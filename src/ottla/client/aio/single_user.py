@@ -14,6 +14,19 @@ from ottla.errors import IllegalStateError
 caller: ContextVar[int | None] = ContextVar("ottla_caller", default=None)
 
 
+def check_loop(own: asyncio.AbstractEventLoop, name: str) -> None:
+    """Refuse calls from elsewhere than the loop on which a client was made: all that it waits for is there."""
+    try:
+        here = asyncio.get_running_loop()
+    except RuntimeError:
+        here = None
+    if here is not own:
+        raise IllegalStateError(
+            f"{name} belongs to the event loop on which it was made: make another on this one, or use the "
+            "blocking client, which threads may share if it is a producer"
+        )
+
+
 class SingleUser:
     """Refuses a second caller while there is one; the first may call again from its callbacks."""
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import nullcontext
 from typing import NoReturn
 
 from ottla.client.aio.commits import OnCommit
 from ottla.client.aio.group import GroupMember
+from ottla.client.aio.waking import Waiting
 from ottla.client.model import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.state.group_offsets import Offsets
 from ottla.errors import ConfigError
@@ -43,7 +45,12 @@ class Ungrouped(GroupMember):
         """A subscription shares its topics' partitions in a group."""
         self._refuse("subscribe")
 
-    async def commit(self, offsets: Offsets | None = None, timeout_ms: float | None = None) -> None:
+    async def commit(
+        self,
+        offsets: Offsets | None = None,
+        timeout_ms: float | None = None,
+        waiting: Waiting = nullcontext,
+    ) -> None:
         """Offsets are a group's."""
         self._refuse("commit")
 

@@ -81,6 +81,11 @@ class Watchdog:
         ]
         if (fencing := self._group.fencing) is not None:
             reasons.append(f"the group has shut this member out: {fencing}")
+        trouble = self._network.trouble
+        if self._network.failure is None and trouble and not self._network.metadata.version:
+            # There has been no answer since the beginning: an address is wrong, say.
+            reasons.append(trouble.message[:1].lower() + trouble.message[1:])
+            return tuple(reasons)
         silent = self._seconds_since(self._network.metadata.failing_since_ms)
         if self._network.failure is None and silent is not None and silent >= _UNREACHABLE_SECONDS:
             reasons.append(f"no broker has answered for {round(silent)} s: {self._network.trouble}")

@@ -153,7 +153,11 @@ class Consumer(BlockingFace[_OnLoop]):
                 self._thread.run(self._client.next_delivery())
 
     def wakeup(self) -> None:
-        """Have the `poll` that waits, or the next one, raise WakeupError; on any thread, and in signal handlers."""
+        """Have the call that waits raise WakeupError, or the next one; on any thread, and in signal handlers.
+
+        That is `poll` and iteration, `position`, `commit`, `committed`, and what asks for offsets and topics. A commit
+        that was interrupted may have been made all the same.
+        """
         self._thread.call_soon(self._client.wakeup)
 
     def close(self, timeout: float | None = None) -> None:

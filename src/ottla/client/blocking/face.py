@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from typing import Generic, Self, TypeVar
+from typing import Generic, NoReturn, Self, TypeVar
 
+from ottla.client.aio.closing import not_pickled
 from ottla.client.blocking.loop_thread import LoopThread
 
 C = TypeVar("C")
@@ -33,6 +34,9 @@ class BlockingFace(ABC, Generic[C]):
     @abstractmethod
     def close(self) -> None:
         """Ends the client, its connections and its thread; a second close does nothing."""
+
+    def __reduce__(self) -> NoReturn:
+        raise not_pickled(self)
 
     def __enter__(self) -> Self:
         self._thread.check()

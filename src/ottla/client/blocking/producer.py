@@ -11,12 +11,13 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, Self
 
 from ottla.client.aio.producer import HANDOVER_BYTES
 from ottla.client.aio.producer import Producer as AsyncProducer
+from ottla.client.arguments import sequence_of
 from ottla.client.blocking.calls import waiting
 from ottla.client.blocking.face import BlockingFace
 from ottla.client.blocking.loop_thread import FORKED
@@ -101,8 +102,8 @@ class Producer(BlockingFace[AsyncProducer]):
         sent: SentRecords = self._follow(
             self._writer.steps_many(
                 topic,
-                values if isinstance(values, Sequence) else list(values),
-                keys if keys is None or isinstance(keys, Sequence) else list(keys),
+                sequence_of(values, "values"),
+                None if keys is None else sequence_of(keys, "keys"),
                 partition,
                 headers,
                 timestamp_ms,
@@ -195,12 +196,12 @@ class Producer(BlockingFace[AsyncProducer]):
         except FatalError:
             raise
         except BaseException as error:
-            self._thread.run(self._client.abort_after(error))
+            self._thread.run(self._client._abort_after(error))
             raise
         try:
             self.commit_transaction()
         except AbortableError as error:
-            self._thread.run(self._client.abort_after(error))
+            self._thread.run(self._client._abort_after(error))
             raise
 
     # The end

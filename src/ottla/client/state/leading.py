@@ -8,7 +8,7 @@ from typing import Final
 from ottla.client.state.metadata import Cluster
 from ottla.core.assignors import model as assigning
 from ottla.core.assignors.model import Assignment, Assignor, RebalanceProtocol, Subscription
-from ottla.core.assignors.protocol import decode_subscription
+from ottla.core.assignors.protocol import decode_assignment, decode_subscription
 from ottla.core.assignors.ranges import RangeAssignor
 from ottla.core.assignors.round_robin import RoundRobinAssignor
 from ottla.core.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
@@ -24,6 +24,9 @@ _BUILT_IN: Final = (
     StickyAssignor,
     CooperativeStickyAssignor,
 )
+
+# A version number is the least that an assignment consists of.
+_SHORTEST_ASSIGNMENT_BYTES: Final = 2
 
 Racks = tuple[frozenset[str], ...]
 """The racks of the replicas of each partition of a topic."""
@@ -151,3 +154,13 @@ def check_cooperative(
             "the assignor works with the cooperative protocol and gives partitions to new owners at once, "
             f"while others still have them: {', '.join(moved)}"
         )
+
+
+def read_assignment(group_id: str, data: bytes) -> Assignment:
+    """What the leader of the group gave this member."""
+    if len(data) < _SHORTEST_ASSIGNMENT_BYTES:
+        raise IllegalStateError(
+            f"the leader of group {group_id} gave this member no assignment at all: "
+            "its assignor has to answer for every member"
+        )
+    return decode_assignment(data)

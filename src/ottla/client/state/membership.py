@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from ottla.errors import ErrorCode
+from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 
 NO_GENERATION_ID: Final = -1
 NO_MEMBER_ID: Final = ""
@@ -322,3 +323,11 @@ def _encountered(error: ErrorCode, api: str) -> str:
 def truncated_reason(reason: str) -> str:
     """A reason as the coordinator accepts it (KIP-800)."""
     return reason[:_LONGEST_REASON]
+
+
+def leave_request(group_id: str, member_id: str, reason: str, version: int) -> LeaveGroupRequest:
+    """What a member says that goes; older versions know one member, and no reason (KIP-800)."""
+    if version < 3:
+        return LeaveGroupRequest(group_id=group_id, member_id=member_id)
+    identity = MemberIdentity(member_id=member_id, reason=truncated_reason(reason))
+    return LeaveGroupRequest(group_id=group_id, members=[identity])

@@ -215,6 +215,15 @@ class SubscriptionState:
             return None
         return self.delivery.undelivered().get(partition, position.offset)
 
+    def lag(self, partition: TopicPartition, *, committed_only: bool) -> int | None:
+        """How many offsets are left to give to the user, as of the last fetch, if that is known."""
+        state = self.state(partition)
+        behind = state.lag(committed_only=committed_only)
+        if behind is None or state.position is None:
+            return None
+        taken = state.position.offset
+        return behind + taken - self.delivery.undelivered().get(partition, taken)
+
     def give_back(self, partitions: Iterable[TopicPartition]) -> None:
         """Return to the records of these partitions that iteration took and did not hand out."""
         undelivered = self.delivery.undelivered()

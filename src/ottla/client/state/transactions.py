@@ -230,6 +230,10 @@ class Transactions:
         )
 
     def _out_of_order(self, method: str) -> IllegalStateError:
+        if method == "init_transactions" and self.state in (State.READY, State.IN_TRANSACTION):
+            return IllegalStateError(
+                f"init_transactions() is called once, and was: {self.transactional_id!r} is initialized"
+            )
         return IllegalStateError(
             f"{method}() is out of order: the producer {self.transactional_id!r} {self.state.value}"
         )

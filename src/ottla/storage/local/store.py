@@ -8,7 +8,6 @@ import os
 import random
 import shutil
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from ottla.config.topic import LONG_MAX, TopicConfig
@@ -28,6 +27,7 @@ from ottla.storage.local.journal import Journal
 from ottla.storage.local.log import LocalLog
 from ottla.storage.local.recovery import Suspicion
 from ottla.storage.local.surroundings import Surroundings
+from ottla.storage.local.threads import StorageThreads
 
 logger = logging.getLogger(__name__)
 
@@ -96,9 +96,7 @@ class LocalStore:
         self._log_starts = checkpoint.read_offsets(self._file(layout.LOG_STARTS_FILE))
         self._cleaned_offsets = CleanedOffsets(self._file(layout.CLEANED_OFFSETS_FILE))
         self._in_checkpoints = {*self._recovery_points, *self._log_starts}
-        self._executor = ThreadPoolExecutor(
-            options.sync_workers, thread_name_prefix="ottla-storage"
-        )
+        self._executor = StorageThreads(options.sync_workers, thread_name_prefix="ottla-storage")
         limit = options.max_open_segments
         self._surroundings = Surroundings(
             clock=clock,

@@ -16,6 +16,7 @@ from ottla.client.aio.admin.topics import TopicCalls
 from ottla.client.aio.admin.transactions import TransactionCalls
 from ottla.client.aio.closing import ClosedByBlock
 from ottla.client.aio.network import Network
+from ottla.client.aio.single_user import check_loop
 from ottla.config.admin import AdminConfig
 from ottla.config.client import read_client_config
 from ottla.errors import IllegalStateError
@@ -51,12 +52,16 @@ class Admin(
             else read_client_config(AdminConfig, config, options)
         )
         try:
-            asyncio.get_running_loop()
+            self._loop = asyncio.get_running_loop()
         except RuntimeError:
             raise IllegalStateError(
                 "ottla.aio.Admin is made inside a running event loop; ottla.Admin needs none"
             ) from None
         super().__init__(Network(settings), settings)
+
+    def _check_open(self) -> None:
+        super()._check_open()
+        check_loop(self._loop, f"admin client {self._config.client_id}")
 
     async def close(self) -> None:
         """Closes all connections; calls that are under way fail."""

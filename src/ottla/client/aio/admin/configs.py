@@ -13,6 +13,7 @@ from ottla.client.admin_model import (
     ConfigSynonym,
     ConfigType,
     ResourceType,
+    check_config_value,
 )
 from ottla.client.aio.admin.answers import ANYWHERE, Answers, Verdicts
 from ottla.client.aio.admin.asking import Calls, Question
@@ -76,6 +77,9 @@ class ConfigCalls(Calls):
 
         `incremental_alter_configs` changes single ones, and is what Kafka advises since 2.3.
         """
+        for values in configs.values():
+            for name, value in values.items():
+                check_config_value(name, value)
 
         def build(version: int, some: list[ConfigResource], limit_ms: int) -> AlterConfigsRequest:
             return replacing({resource: configs[resource] for resource in some}, validate_only)

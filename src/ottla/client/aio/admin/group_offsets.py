@@ -39,6 +39,14 @@ _OF_THE_GROUP = (
     ErrorCode.UNSTABLE_OFFSET_COMMIT,
 )
 
+# We ask in the name of nobody: what codes about members mean then.
+_REASONS: Mapping[int, str] = {
+    ErrorCode.UNKNOWN_MEMBER_ID: (
+        "The group has members, and only they may commit: stop its consumers first, or wait until their "
+        "session.timeout.ms is over."
+    ),
+}
+
 PartitionErrors = dict[TopicPartition, KafkaError | None]
 
 
@@ -190,6 +198,6 @@ def _read_partitions(topics: Iterable[Any], answers: Answers[str, PartitionError
                 answers.refuse(group_id, partition.error_code)
                 return
             key = TopicPartition(topic.name, partition.partition_index)
-            error = about.error(key, partition.error_code)
+            error = about.error(key, partition.error_code, _REASONS.get(partition.error_code))
             found[key] = None if error.code is ErrorCode.NONE else error
     answers.give(group_id, found)

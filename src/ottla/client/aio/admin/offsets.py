@@ -20,6 +20,7 @@ from ottla.client.aio.admin.group_offsets import (
 )
 from ottla.client.aio.admin.places import Leaders, group_coordinators
 from ottla.client.aio.admin.topics import named
+from ottla.client.arguments import positions_of
 from ottla.client.model import OffsetAndMetadata
 from ottla.errors import ErrorCode, KafkaError
 from ottla.model import TopicPartition
@@ -158,12 +159,7 @@ class OffsetCalls(Calls):
         timeout_ms: int | None = None,
     ) -> None:
         """Commits offsets for a group that has no members."""
-        wanted = {
-            TopicPartition(*partition): OffsetAndMetadata(offset)
-            if isinstance(offset, int)
-            else offset
-            for partition, offset in offsets.items()
-        }
+        wanted = positions_of(offsets)
 
         def build(version: int, keys: list[str], limit_ms: int) -> OffsetCommitRequest:
             return committing(group_id, wanted)

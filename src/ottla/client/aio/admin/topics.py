@@ -59,6 +59,8 @@ class TopicCalls(Calls):
         """Creates topics, or with `validate_only` says what would come of it."""
         wanted: dict[str, NewTopic] = {}
         for topic in topics:
+            if not isinstance(topic, NewTopic):
+                raise TypeError(f"{topic!r} is no NewTopic: write NewTopic(name, num_partitions=…)")
             if wanted.setdefault(topic.name, topic) is not topic:
                 raise ValueError(f"topic {topic.name!r} is given twice")
 

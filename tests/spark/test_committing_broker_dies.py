@@ -1,0 +1,110 @@
+"""The commit core while the broker dies: at every place where it writes or sends something, and again and again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.faults.processes import BrokerProcess, fault_rng
+from tests.spark.pipelines import WAIT_SECONDS, Pipe
+
+from ottla.broker.crashpoints import CrashPoint
+
+# Places that a commit of one node passes.
+PLACES = [
+    CrashPoint.BEFORE_EMPTY_APPEND,
+    CrashPoint.AFTER_EMPTY_APPEND,
+    CrashPoint.BEFORE_ONGOING_APPEND,
+    CrashPoint.AFTER_ONGOING_APPEND,
+    CrashPoint.BEFORE_TRANSACTIONAL_APPEND,
+    CrashPoint.AFTER_TRANSACTIONAL_APPEND,
+    CrashPoint.BEFORE_GROUP_APPEND,
+    CrashPoint.AFTER_GROUP_APPEND,
+    CrashPoint.BEFORE_PREPARE_APPEND,
+    CrashPoint.AFTER_PREPARE_APPEND,
+    CrashPoint.BEFORE_MARKERS_SENT,
+    CrashPoint.BEFORE_MARKER_APPEND,
+    CrashPoint.AFTER_MARKER_APPEND,
+    CrashPoint.BEFORE_COMPLETE_APPEND,
+    CrashPoint.AFTER_COMPLETE_APPEND,
+]
+QUICK = {CrashPoint.AFTER_PREPARE_APPEND}
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    folder = tmp_path / "broker"
+    folder.mkdir()
+    made = BrokerProcess(folder)
+    made.start()
+    yield made
+    made.kill()
+
+
+@pytest.fixture
+def killed_pipe(broker: BrokerProcess, ottla_topic_name: Callable[[], str], tmp_path: Path) -> Pipe:
+    made = Pipe(broker.address, ottla_topic_name(), tmp_path)
+    made.create()
+    made.feed(150)
+    return made
+
+
+@contextmanager
+def revived(broker: BrokerProcess) -> Iterator[None]:
+    """Somebody who starts the broker again when it has died."""
+    is_over = threading.Event()
+
+    def watch() -> None:
+        while not is_over.wait(0.05):
+            if broker.has_crashed():
+                broker.start()
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        watcher.join()
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        pytest.param(place, marks=[] if place in QUICK else [pytest.mark.campaign], id=place.name)
+        for place in PLACES
+    ],
+)
+def test_a_broker_that_dies_anywhere_loses_and_repeats_nothing(
+    broker: BrokerProcess, killed_pipe: Pipe, place: CrashPoint
+) -> None:
+    broker.kill()
+    # The first micro-batch begins with a fence, the third is like all that follow; the identity is written once.
+    broker.crash_at = (place, 1 if "EMPTY" in place.name else 3)
+    broker.start()
+    with revived(broker):
+        code, said = killed_pipe.run()
+    assert code == 0, said
+    assert broker.starts == 3, "it died once"
+    killed_pipe.check_done()
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(300)
+def test_a_broker_that_is_killed_again_and_again_loses_and_repeats_nothing(
+    broker: BrokerProcess, killed_pipe: Pipe
+) -> None:
+    random = fault_rng()
+    for _ in range(15):
+        killed_pipe.feed(100)
+        process = killed_pipe.start()
+        time.sleep(random.uniform(0.2, 1.5))
+        broker.kill()
+        broker.start()
+        said, trouble = process.communicate(timeout=2 * WAIT_SECONDS)
+        assert process.returncode == 0, said + trouble
+        killed_pipe.check_done()
