@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from ottla.cli.pipeline import choose, split_program
+from ottla.cli.pipeline import choose, quieten, split_program
 from ottla.errors import ConfigError
 from ottla.spark.pipeline import Pipeline
 
@@ -49,6 +49,19 @@ def test_of_several_pipelines_the_named_one_is_chosen() -> None:
         choose("x.py", None, found, [one, two])
     with pytest.raises(ConfigError, match="no Pipeline in the variable other"):
         choose("x.py:other", "other", found, [one, two])
+
+
+def test_the_log_of_spark_is_quiet_unless_the_user_has_set_it_up() -> None:
+    environment = {"SPARK_SUBMIT_OPTS": "-Xmx2g"}
+    quieten(environment)
+    first, second = environment["SPARK_SUBMIT_OPTS"].split()
+    assert first == "-Xmx2g"
+    file = second.removeprefix("-Dlog4j2.configurationFile=file://")
+    assert "rootLogger.level = error" in Path(file).read_text(encoding="utf-8")
+    for mine in ({"SPARK_CONF_DIR": "conf"}, {"SPARK_SUBMIT_OPTS": "-Dlog4j2.level=warn"}):
+        kept = dict(mine)
+        quieten(kept)
+        assert kept == mine
 
 
 def run(folder: Path, *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:

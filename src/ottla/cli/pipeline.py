@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
@@ -42,6 +42,7 @@ def run(arguments: argparse.Namespace, of_program: Sequence[str] = ()) -> int:
     )
     if not arguments.verbose:
         warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
+        quieten(os.environ)
     try:
         require_spark()
     except SparkMissingError as error:
@@ -58,6 +59,17 @@ def run(arguments: argparse.Namespace, of_program: Sequence[str] = ()) -> int:
     except DriverLostError as error:
         _begin_again(watch, error)
     return 0
+
+
+def quieten(environment: MutableMapping[str, str]) -> None:
+    """Let Spark's Java tell errors only, from its first line on, unless the user has set up its log."""
+    if "SPARK_CONF_DIR" in environment or "log4j" in environment.get("SPARK_SUBMIT_OPTS", ""):
+        return
+    file = Path(__file__).parent / "spark-log4j2.properties"
+    before = environment.get("SPARK_SUBMIT_OPTS", "")
+    environment["SPARK_SUBMIT_OPTS"] = (
+        f"{before} -Dlog4j2.configurationFile={file.as_uri()}".strip()
+    )
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
