@@ -124,7 +124,7 @@ def main() -> int:
     if settings.get("name"):
         writer = writer.queryName(settings["name"])
     if settings.get("kind") == "stateful":
-        writer = writer.outputMode("update")
+        writer = writer.outputMode("complete")
     if settings.get("trigger") == "continuous":
         writer = writer.trigger(continuous="1 second")
     elif settings.get("kind") == "rate":
