@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,25 @@ class RefusedError(Exception):
     def __init__(self, code: int, text: str) -> None:
         super().__init__(f"{ErrorCode(code).name}: {text}")
         self.error = ErrorCode(code)
+
+
+def in_time(step: Callable[[], None], seconds: float) -> None:
+    """Gives up in the end, which not every client does, whatever time it was given."""
+    found: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            step()
+        except BaseException as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, f"nothing came of it in {seconds} s")
+    for error in found:
+        raise error
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from tests.clients.driver import (
     ProducerOptions,
     RefusedError,
     TransactionalProducer,
+    in_time,
     those_set,
 )
 from tests.clients.messages import Message, Received
@@ -198,15 +199,19 @@ class ConfluentTransactionalProducer(TransactionalProducer):
         ]
         with translated():
             group = member.client.consumer_group_metadata()
-            self.client.send_offsets_to_transaction(places, group, READ_SECONDS)
+            # Its calls do not always return in the time that they are given (its issues 5456 and 5511).
+            in_time(
+                lambda: self.client.send_offsets_to_transaction(places, group, READ_SECONDS),
+                2 * READ_SECONDS,
+            )
 
     def commit(self) -> None:
         with translated():
-            self.client.commit_transaction(READ_SECONDS)
+            in_time(lambda: self.client.commit_transaction(READ_SECONDS), 2 * READ_SECONDS)
 
     def abort(self) -> None:
         with translated():
-            self.client.abort_transaction(READ_SECONDS)
+            in_time(lambda: self.client.abort_transaction(READ_SECONDS), 2 * READ_SECONDS)
 
     def close(self) -> None:
         self.client.purge()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -24,6 +23,7 @@ from tests.clients.driver import (
     ProducerOptions,
     RefusedError,
     TransactionalProducer,
+    in_time,
     those_set,
 )
 from tests.clients.messages import Message, Received
@@ -71,24 +71,10 @@ def options_of(options: ProducerOptions) -> dict[str, Any]:
     return those_set(chosen)
 
 
-def in_time(step: Callable[[], None]) -> None:
-    """Gives up in the end, which the client does not: it forgets a request whose connection is refused."""
-    found: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            step()
-        except BaseException as error:
-            found.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(STEP_SECONDS)
-    if thread.is_alive():
-        raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, f"nothing came of it in {STEP_SECONDS} s")
+def step_in_time(step: Callable[[], None]) -> None:
+    """A step of a transaction; the client forgets a request whose connection is refused."""
     with translated():
-        for error in found:
-            raise error
+        in_time(step, STEP_SECONDS)
 
 
 def send(
@@ -219,13 +205,13 @@ class PythonTransactionalProducer(TransactionalProducer):
             for partition, offset in offsets.items()
         }
         group = member.client.group_metadata()
-        in_time(lambda: self.client.send_offsets_to_transaction(places, group))
+        step_in_time(lambda: self.client.send_offsets_to_transaction(places, group))
 
     def commit(self) -> None:
-        in_time(self.client.commit_transaction)
+        step_in_time(self.client.commit_transaction)
 
     def abort(self) -> None:
-        in_time(self.client.abort_transaction)
+        step_in_time(self.client.abort_transaction)
 
     def close(self) -> None:
         # It would wait for what it has forgotten.
