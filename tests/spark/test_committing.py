@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import os
 import signal
 import subprocess
 import threading
@@ -53,6 +54,8 @@ def stop_at(pipe: Pipe, point: str, visit: int = 1, **more: Any) -> subprocess.P
     assert process.stdout is not None
     for line in process.stdout:
         if line.startswith("at "):
+            # It says so before it sleeps: to wake it earlier would be to no effect.
+            os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
             return process
     raise AssertionError(process.communicate())
 
