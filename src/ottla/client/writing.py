@@ -201,8 +201,7 @@ class Writer:
     def _memory(
         self, queue: PartitionQueue, size_bytes: int
     ) -> Generator[Wanted, None, Reservation]:
-        wake = _Wake()
-        reservation = self._accumulator.reserve(queue, size_bytes, wake)
+        reservation = self._accumulator.reserve(queue, size_bytes, _nobody)
         if not reservation.granted:
             # Batches that linger are sent now, because somebody waits for their memory.
             self._wake_sender()
@@ -483,17 +482,8 @@ class Writer:
             self._wake_sender()
 
 
-class _Wake:
-    """Called when memory is granted; whoever waits puts in what wakes it."""
-
-    __slots__ = ("tell",)
-
-    def __init__(self) -> None:
-        self.tell: Callable[[], object] | None = None
-
-    def __call__(self) -> None:
-        if self.tell is not None:
-            self.tell()
+def _nobody() -> None:
+    """Whom a grant of memory wakes, until somebody waits for it."""
 
 
 def _now() -> int:

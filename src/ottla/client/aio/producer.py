@@ -256,7 +256,7 @@ class Producer(ClosedByBlock):
             if not granted.done():
                 granted.set_result(None)
 
-        reservation.wake.tell = tell  # type: ignore[attr-defined]
+        reservation.wake = tell
         if reservation.granted:
             return
         try:

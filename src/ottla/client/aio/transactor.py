@@ -383,7 +383,9 @@ class Transactor:
             error = CommitFailedError(error.code, message, error.context)
         error = as_abortable(error)
         transactions.must_abort(error, verdict)
-        return transactions.error if transactions.state is State.DEAD else error  # type: ignore[return-value]
+        if transactions.state is State.DEAD and transactions.error is not None:
+            return transactions.error
+        return error
 
     def _known(self) -> Transactions:
         assert self._transactions is not None

@@ -151,7 +151,7 @@ class Producer(BlockingFace[AsyncProducer]):
 
     def _wait_for_memory(self, reservation: Reservation, deadline: float) -> None:
         granted = threading.Event()
-        reservation.wake.tell = granted.set  # type: ignore[attr-defined]
+        reservation.wake = granted.set
         if reservation.granted:
             return
         # A callback on the producer's own thread would wait for itself.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import length_hint
 
 from ottla.client.model import EMPTY_RECORDS, ConsumerRecord, ConsumerRecords
 from ottla.model import TopicPartition
@@ -21,7 +22,7 @@ class Delivery:
     def undelivered(self) -> dict[TopicPartition, int]:
         """The first offset of each partition that was not handed out."""
         # A list's iterator knows how many it has left: counting costs nothing in the loop.
-        left = self.iterator.__length_hint__()  # type: ignore[attr-defined]
+        left = length_hint(self.iterator)
         firsts: dict[TopicPartition, int] = {}
         if left:
             for record in self._records[len(self._records) - left :]:

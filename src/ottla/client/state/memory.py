@@ -14,6 +14,7 @@ class Reservation:
     def __init__(self, size_bytes: int, wake: Callable[[], object]) -> None:
         self.size_bytes = size_bytes
         self.wake = wake
+        """Called when it is granted later; whoever waits puts in what wakes it, and then looks at `granted`."""
         self.granted = False
 
 
