@@ -469,8 +469,10 @@ class Writer:
         while start < len(many.values):
             queue = fixed or self._sticky_queue(topic, known)
             was_open = queue.open is not None
-            start += accumulator.extend(queue, sent, many, start)
-            if was_open:
+            added = accumulator.extend(queue, sent, many, start)
+            start += added
+            # Another thread may have opened a batch meanwhile, which took some or all.
+            if was_open or added:
                 # It is full now, if there is more to send: records without a key may go elsewhere then.
                 continue
             key = None if many.keys is None else many.keys[start]
