@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable
 from typing import Final
 
 from ottla.errors import ErrorCode, KafkaError, OttlaError, TimedOutError
@@ -63,3 +65,12 @@ def _line_of_kafka(error: KafkaError) -> str:
     if advice is None and isinstance(error, TimedOutError):
         advice = "--timeout SECONDS waits longer, -v shows what happens"
     return " ".join(f"{line}: {advice}".split() if advice else line.split())
+
+
+def tell_each(errors: Iterable[BaseException]) -> int:
+    """Says of several things what went wrong with each; the exit code."""
+    code = DONE
+    for error in errors:
+        print(f"ottla: {line_of(error)}", file=sys.stderr)
+        code = FAILED
+    return code
