@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.cli.failing import CommandError, UsageError
 
 # Not those inside [] or {}, which are part of a pattern.
 _COMMA: Final = re.compile(r",(?![^{\[]*[}\]])")
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
-_NUMBERS: Final = re.compile(r"(\d+)(?:-(\d+)?)?")
+_RULE: Final = re.compile(r"(?P<topic>[^:]*)(?::(?:(?P<number>\d+)|(?P<first>\d*)-(?P<end>\d*)|))?")
 
 
 def choose_topics(words: Iterable[str], names: Collection[str]) -> tuple[list[str], list[str]]:
@@ -61,21 +61,29 @@ def no_such_topics(missing: Sequence[str]) -> CommandError:
     return CommandError(what, "`ottla topics list` shows which topics there are")
 
 
-def partition_numbers(text: str) -> list[tuple[int, int | None]]:
-    """Ranges with start and exclusive end, of `0,4-6,9-`: the numbers 0, 4, 5, 6 and from 9 on."""
-    ranges: list[tuple[int, int | None]] = []
-    for part in text.split(","):
-        found = _NUMBERS.fullmatch(part.strip())
+class PartitionRule(NamedTuple):
+    """Partitions of the topics that a word chooses, from the first to the end, which is exclusive."""
+
+    topic: str
+    first: int = 0
+    end: int | None = None
+
+    def has(self, number: int) -> bool:
+        """Whether the partition is one of them."""
+        return self.first <= number and (self.end is None or number < self.end)
+
+
+def partition_rules(text: str) -> list[PartitionRule]:
+    """Kafka's list of TOPIC, TOPIC:NUMBER, TOPIC:FIRST-END, TOPIC:FIRST- and TOPIC:-END; without TOPIC, all topics."""
+    rules = []
+    for word in split_words([text]):
+        found = _RULE.fullmatch(word)
         if found is None:
-            raise UsageError(f"{part!r} is no partition", "write numbers and ranges, as 0,4-6")
-        first = int(found[1])
-        if "-" not in found[0]:
-            ranges.append((first, first + 1))
+            raise UsageError(f"{word!r} is no partition", "write TOPIC:NUMBER or TOPIC:FIRST-END")
+        topic = found["topic"] or ".*"
+        if found["number"]:
+            rules.append(PartitionRule(topic, int(found["number"]), int(found["number"]) + 1))
         else:
-            ranges.append((first, None if found[2] is None else int(found[2]) + 1))
-    return ranges
-
-
-def is_in(number: int, ranges: Iterable[tuple[int, int | None]]) -> bool:
-    """Whether a partition is in one of the ranges."""
-    return any(start <= number and (end is None or number < end) for start, end in ranges)
+            end = found["end"]
+            rules.append(PartitionRule(topic, int(found["first"] or 0), int(end) if end else None))
+    return rules

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from ottla.cli.failing import UsageError
@@ -16,6 +16,7 @@ _UNIT_MS: Final = {
     "d": 86_400_000,
     "w": 604_800_000,
 }
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SHORT: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+")
 _SHORT_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
 # ISO 8601, without years and months, which have no fixed length.
@@ -68,7 +69,7 @@ def _date_ms(text: str) -> int | None:
         return None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * 1000)
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
 def _duration_ms(text: str) -> int | None:
