@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
-from ottla.errors import ErrorCode, KafkaError, OttlaError, TimedOutError
+from ottla.errors import ErrorCode, KafkaError, OttlaError, PartialFailureError, TimedOutError
 
 DONE, FAILED, USAGE = 0, 1, 2
 INTERRUPTED: Final = 130
@@ -74,3 +74,21 @@ def tell_each(errors: Iterable[BaseException]) -> int:
         print(f"ottla: {line_of(error)}", file=sys.stderr)
         code = FAILED
     return code
+
+
+def attempt(
+    keys: Iterable[Any], call: Callable[[], Mapping[Any, Any] | None]
+) -> tuple[dict[Any, Any], dict[Any, KafkaError]]:
+    """What came of each thing, and what went wrong with the others."""
+    wanted = list(keys)
+    if not wanted:
+        return {}, {}
+    try:
+        results = call()
+    except PartialFailureError as failure:
+        return failure.results, failure.errors
+    except KafkaError as error:
+        if len(wanted) > 1:
+            raise
+        return {}, {wanted[0]: error}
+    return dict(results or dict.fromkeys(wanted)), {}

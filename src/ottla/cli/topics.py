@@ -44,7 +44,7 @@ def list_topics(arguments: argparse.Namespace) -> int:
                 output.rows(LISTED, [listed(topic) for topic in described])
                 tell_each(errors)
             if not names and output.is_table:
-                say("no topic matches" if missing else "there are no topics")
+                say(f"no topic matches {', '.join(missing)}" if missing else "there are no topics")
             return DONE
 
         return repeat(arguments.watch, show)
@@ -99,6 +99,8 @@ def describe(arguments: argparse.Namespace) -> int:
             if output.is_table:
                 for topic in found:
                     output.lines(lines_of(topic, arguments.only))
+                if not found:
+                    say(_NOTHING[arguments.only])
             else:
                 output.data(found)
             return tell_each(errors)
@@ -145,6 +147,15 @@ def _found(admin: Admin, topics: list[TopicDescription], only: str | None) -> li
                 found.append(entry)
     return found
 
+
+_NOTHING: Final = {
+    None: "there are no topics",
+    "topics-with-overrides": "no topic has configs of its own",
+    "under-replicated-partitions": "no partition is under-replicated",
+    "unavailable-partitions": "every partition has a leader",
+    "under-min-isr-partitions": "no partition has fewer in-sync replicas than it needs",
+    "at-min-isr-partitions": "no partition has just as many in-sync replicas as it needs",
+}
 
 # Which partitions to show: of the partition, the least number of in-sync replicas, and the brokers that live.
 _ONLY: Final[Mapping[str, Callable[[Mapping[str, Any], int, set[int]], bool]]] = {

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from ottla.cli.choosing import choose_topics, is_name, no_such_topics, split_words
+from ottla.cli.configs import changes_text
 from ottla.cli.connecting import admin_of
-from ottla.cli.failing import DONE, UsageError, tell_each
+from ottla.cli.failing import DONE, UsageError, attempt, tell_each
 from ottla.cli.output import Output, say
 from ottla.client.admin_model import (
     AlterConfig,
@@ -18,7 +19,7 @@ from ottla.client.admin_model import (
     NewPartitions,
     NewTopic,
 )
-from ottla.errors import ErrorCode, KafkaError, PartialFailureError
+from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from ottla.client.blocking.admin import Admin
@@ -46,7 +47,7 @@ def create(arguments: argparse.Namespace) -> int:
         for name in dict.fromkeys(names)
     ]
     with admin_of(arguments) as admin:
-        made, errors = _attempt(
+        made, errors = attempt(
             [topic.name for topic in topics],
             lambda: admin.create_topics(topics, validate_only=arguments.dry_run),
         )
@@ -100,7 +101,7 @@ def _grow(admin: Admin, names: list[str], arguments: argparse.Namespace) -> Iter
         new |= {
             name: NewPartitions(count, [*assignment.values()][present[name] :]) for name in names
         }
-    grown, errors = _attempt(
+    grown, errors = attempt(
         names, lambda: admin.create_partitions(new, validate_only=arguments.dry_run)
     )
     word = "would have" if arguments.dry_run else "has"
@@ -112,26 +113,13 @@ def _configure(
     admin: Admin, names: list[str], changes: list[AlterConfig], arguments: argparse.Namespace
 ) -> Iterable[KafkaError]:
     resources = {ConfigResource.topic(name): changes for name in names}
-    done, errors = _attempt(
+    done, errors = attempt(
         resources,
         lambda: admin.incremental_alter_configs(resources, validate_only=arguments.dry_run),
     )
     word = "would change" if arguments.dry_run else "changed"
     Output("table").lines(f"{resource} {word}: {changes_text(changes)}" for resource in done)
     return errors.values()
-
-
-def changes_text(changes: Iterable[AlterConfig]) -> str:
-    """What is done with configs, in one line."""
-    words = {
-        AlterConfigOperation.SET: "{name}={value}",
-        AlterConfigOperation.DELETE: "{name} deleted",
-        AlterConfigOperation.APPEND: "{name} with {value}",
-        AlterConfigOperation.SUBTRACT: "{name} without {value}",
-    }
-    return ", ".join(
-        words[change.operation].format(name=change.name, value=change.value) for change in changes
-    )
 
 
 def delete(arguments: argparse.Namespace) -> int:
@@ -141,7 +129,7 @@ def delete(arguments: argparse.Namespace) -> int:
         if arguments.dry_run:
             Output("table").lines(f"topic {name} would be deleted" for name in names)
             return DONE
-        gone, errors = _attempt(names, lambda: admin.delete_topics(names))
+        gone, errors = attempt(names, lambda: admin.delete_topics(names))
     Output("table").lines(f"topic {name} deleted" for name in gone)
     if arguments.if_exists:
         for name, error in [*errors.items()]:
@@ -163,21 +151,3 @@ def _chosen(admin: Admin, arguments: argparse.Namespace) -> list[str]:
     for word in missing:
         say(f"there is no topic {word}" if is_name(word) else f"no topic matches {word}")
     return chosen
-
-
-def _attempt(
-    keys: Iterable[Any], call: Callable[[], Mapping[Any, Any] | None]
-) -> tuple[dict[Any, Any], dict[Any, KafkaError]]:
-    """What came of each thing, and what went wrong with the others."""
-    wanted = list(keys)
-    if not wanted:
-        return {}, {}
-    try:
-        results = call()
-    except PartialFailureError as failure:
-        return failure.results, failure.errors
-    except KafkaError as error:
-        if len(wanted) > 1:
-            raise
-        return {}, {wanted[0]: error}
-    return dict(results or dict.fromkeys(wanted)), {}
