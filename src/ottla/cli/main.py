@@ -20,6 +20,9 @@ COMMANDS: Final = (
     "serve",
     "topics",
     "configs",
+    "offsets",
+    "records",
+    "cluster",
     "pipeline",
     "demo",
 )
