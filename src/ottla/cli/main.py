@@ -25,6 +25,7 @@ COMMANDS: Final = (
     "cluster",
     "pipeline",
     "demo",
+    "completion",
 )
 
 
