@@ -48,9 +48,9 @@ def test_told_to_stop_it_ends_with_0_and_without_a_traceback(
     pipeline.check_exactly_once()
     pids = pipeline.pids()
     if number is signal.SIGINT:
-        pipeline.signal_group(number)
+        pipeline.send_to_group(number)
     else:
-        pipeline.signal(number)
+        pipeline.send(number)
     assert pipeline.wait() == 0, pipeline.said()
     assert pipeline.said().splitlines()[-1] == f"{pipeline.name}: stopped"
     assert "Traceback" not in pipeline.said()
@@ -66,12 +66,14 @@ def test_told_to_stop_while_spark_starts_it_ends_with_0(
     until(lambda: len(pipeline.pids()) > 1, "no child")
     pids = pipeline.pids()
     if number is signal.SIGINT:
-        pipeline.signal_group(number)
+        pipeline.send_to_group(number)
     else:
-        pipeline.signal(number)
+        pipeline.send(number)
     assert pipeline.wait() == 0, pipeline.said()
+    assert pipeline.said().splitlines()[-1] == f"{pipeline.name}: stopped"
     assert "Traceback" not in pipeline.said()
     nothing_is_left(pids)
+    assert "Exception" not in pipeline.said()
 
 
 def test_when_java_dies_a_new_driver_takes_its_place(pipeline: PipelineProcess) -> None:
@@ -85,7 +87,7 @@ def test_when_java_dies_a_new_driver_takes_its_place(pipeline: PipelineProcess) 
     assert pipeline.pid == pid
     # A micro-batch was done in between: the second pause is as short as the first.
     assert pipeline.said().count("a new driver begins in 1 s") == 2
-    pipeline.signal(signal.SIGTERM)
+    pipeline.send(signal.SIGTERM)
     assert pipeline.wait() == 0, pipeline.said()
     assert "Traceback" not in pipeline.said()
 
@@ -97,14 +99,14 @@ def test_a_broker_that_was_away_is_waited_for(tmp_path: Path) -> None:
     pipeline = PipelineProcess(broker.address, "thirds", tmp_path)
     try:
         pipeline.feed(150)
-        pipeline.start(*HERE, "--conf", "spark.task.maxFailures=1")
+        pipeline.start(*HERE)
         pipeline.until_out(50)
         broker.kill()
         until(lambda: "begins again" in pipeline.said(), pipeline.said())
         broker.start()
         pipeline.feed(150)
         pipeline.check_exactly_once()
-        pipeline.signal(signal.SIGTERM)
+        pipeline.send(signal.SIGTERM)
         assert pipeline.wait() == 0, pipeline.said()
         assert "Traceback" not in pipeline.said()
     finally:
@@ -132,7 +134,10 @@ def test_taken_over_it_ends_with_1_and_one_line(pipeline: PipelineProcess) -> No
     ("program", "words"),
     [
         ("transform=lambda df: df.select('nothing')", "nothing"),
-        ("transform=lambda df: df.selectExpr('1 / 0 AS value')", "DIVIDE_BY_ZERO"),
+        (
+            "transform=lambda df: df.selectExpr('string(1 / (offset - offset)) AS value')",
+            "DIVIDE_BY_ZERO",
+        ),
     ],
     ids=["of the plan", "of a task"],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -19,7 +20,6 @@ from ottla.client.admin_model import NewTopic
 
 WAIT_SECONDS = 180.0
 PROGRAM = """
-import os
 import sys
 
 from ottla.spark import Json, Pipeline
@@ -33,7 +33,7 @@ Pipeline(
     transform=lambda df: df.where("value.id % 3 = 0"),
     trigger=trigger,
     checkpoint=checkpoint,
-    source_options={"maxOffsetsPerTrigger": "100"},
+    source_options={"maxOffsetsPerTrigger": "100", "kafka.default.api.timeout.ms": "5000"},
     sink_options=SINK_OPTIONS,
 ).run()
 """
@@ -65,6 +65,13 @@ def parents() -> list[tuple[int, ...]]:
         ["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True
     )
     return [tuple(map(int, line.split())) for line in listed.stdout.splitlines()]
+
+
+def is_java(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip() == "java"
+    except OSError:
+        return False
 
 
 class PipelineProcess:
@@ -121,23 +128,21 @@ class PipelineProcess:
 
     def java(self) -> int:
         """Spark's Java."""
-        for pid in self.pids():
-            comm = Path(f"/proc/{pid}/comm")
-            if comm.exists() and comm.read_text().strip() == "java":
-                return pid
-        raise AssertionError("no Java")
+        (found,) = [pid for pid in self.pids() if is_java(pid)]
+        return found
 
     def kill(self) -> None:
         """kill -9 of everything at once."""
         for pid in self.pids():
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self.wait()
 
-    def signal(self, number: signal.Signals) -> None:
+    def send(self, number: signal.Signals) -> None:
         """To the process alone, as supervisors send it."""
         os.kill(self.pid, number)
 
-    def signal_group(self, number: signal.Signals) -> None:
+    def send_to_group(self, number: signal.Signals) -> None:
         """To all of its group, as terminals send Ctrl-C."""
         os.killpg(self.pid, number)
 

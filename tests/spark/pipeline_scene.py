@@ -18,7 +18,7 @@ WAIT_SECONDS = 100.0
 PARTS = ("in", "out", "dead")
 
 
-class Scene:
+class PipelineScene:
     """Topics and pipelines of a test."""
 
     def __init__(self, servers: str, name: str, folder: Path) -> None:

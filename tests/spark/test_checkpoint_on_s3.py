@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,16 +10,20 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from tests.spark import verdict
 from tests.spark.object_store import BUCKET, KEYS, ObjectStore, hadoop_aws, object_store
 from tests.spark.pipeline_process import PipelineProcess
-from tests.spark.pipelines import Pipe
+from tests.spark.scenes import Scene
 from tests.spark.sessions import needs_spark
-from tests.spark.spark_runs import crash, finish
 
 from ottla import Broker
-from ottla.spark.offsets import SourceOffset
 
 pytestmark = [pytest.mark.campaign, pytest.mark.timeout(900)]
+
+# Spark's own choice where nobody says otherwise.
+FILE_MANAGER = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
+)
 
 
 @pytest.fixture(scope="module")
@@ -38,40 +41,57 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-def settings(pipe: Pipe, store: ObjectStore) -> dict[str, Any]:
-    # Spark's own choice of how a checkpoint is written: that of the other tests is for local files.
-    manager = "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
-    conf = {"spark.sql.streaming.checkpointFileManagerClass": manager, **store.spark_settings}
-    return {
-        "checkpoint": f"s3a://{BUCKET}/{pipe.name}",
-        "conf": conf,
-        "write": store.sink_options,
-    }
+class StoredScene(Scene):
+    """The checker looks at files of this machine: it gets a copy."""
+
+    store: ObjectStore
+
+    @property
+    def checked(self) -> verdict.Checked:
+        from pyarrow import fs
+
+        folder = f"{BUCKET}/{self.name}"
+        fs.copy_files(
+            folder,
+            str(self.folder / "checkpoint"),
+            source_filesystem=self.store.files(),
+            destination_filesystem=fs.LocalFileSystem(),
+        )
+        return super().checked
+
+    def settings(self) -> dict[str, Any]:
+        # That of the other tests is for local files.
+        manager = {"spark.sql.streaming.checkpointFileManagerClass": FILE_MANAGER}
+        return {
+            "checkpoint": f"s3a://{BUCKET}/{self.name}",
+            "conf": {**manager, **self.store.spark_settings},
+            "write": self.store.sink_options,
+        }
 
 
-def agree(pipe: Pipe, store: ObjectStore) -> None:
-    """Offsets and marker are what the checkpoint in the store has planned."""
-    marker = pipe.marker()
-    assert marker is not None
-    with store.files().open_input_stream(f"{BUCKET}/{pipe.name}/offsets/{marker.batch}") as file:
-        planned = SourceOffset.from_json(json.loads(file.read().decode().splitlines()[2]))
-    assert pipe.group_offsets() == {each.partition: at for each, at in planned.offsets.items()}
-    values = sorted(int(value.split()[1]) for value in pipe.output())
-    assert values == sorted(pipe.inputs_before(pipe.group_offsets()))
+@pytest.fixture
+def scene(
+    store: ObjectStore, spark_broker: Broker, ottla_topic_name: Callable[[], str], tmp_path: Path
+) -> Iterator[StoredScene]:
+    made = StoredScene(spark_broker.bootstrap_servers, ottla_topic_name(), tmp_path)
+    made.store = store
+    made.create()
+    made.feed(150)
+    yield made
+    made.clean_up()
 
 
 @pytest.mark.parametrize(
     ("point", "deed"), [("SENT_MARKER", "die"), ("ENDED", "die"), ("ENDED", "go on")]
 )
 def test_a_driver_that_is_killed_loses_and_repeats_nothing(
-    pipe: Pipe, store: ObjectStore, point: str, deed: str
+    scene: StoredScene, point: str, deed: str
 ) -> None:
-    crash(pipe, point, 2, deed, **settings(pipe, store))
-    agree(pipe, store)
-    pipe.feed(40)
-    finish(pipe, **settings(pipe, store))
-    agree(pipe, store)
-    assert sorted(int(value.split()[1]) for value in pipe.output()) == list(range(pipe.count))
+    scene.crash(point, 2, deed, **scene.settings())
+    assert scene.check_whole() == 1 + (point == "ENDED")
+    scene.feed(40)
+    scene.finish(**scene.settings())
+    scene.check_done()
 
 
 def test_a_pipeline_runs_and_is_killed_with_its_checkpoint_there(

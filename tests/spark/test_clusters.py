@@ -148,7 +148,7 @@ def test_a_driver_that_is_killed_on_a_cluster_loses_and_repeats_nothing(
             pipeline.check_nothing_twice()
         pipeline.start("--master", master)
         pipeline.check_exactly_once()
-        pipeline.signal(signal.SIGTERM)
+        pipeline.send(signal.SIGTERM)
         assert pipeline.wait() == 0, pipeline.said()
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.spark.pipeline_scene import WAIT_SECONDS, PipelineScene
 from tests.spark.pipelines import committed_values
-from tests.spark.pipeline_scene import WAIT_SECONDS, Scene
 from tests.spark.sessions import needs_spark
 
 import ottla
@@ -33,13 +33,17 @@ BAD = [
 
 
 @pytest.fixture
-def scene(ottla_broker: Broker, ottla_topic_name: Callable[[], str], tmp_path: Path) -> Scene:
+def scene(
+    ottla_broker: Broker, ottla_topic_name: Callable[[], str], tmp_path: Path
+) -> PipelineScene:
     needs_spark()
-    return Scene(ottla_broker.bootstrap_servers, ottla_topic_name(), tmp_path)
+    return PipelineScene(ottla_broker.bootstrap_servers, ottla_topic_name(), tmp_path)
 
 
 @pytest.mark.timeout(300)
-def test_what_cannot_be_read_goes_to_the_dead_letters_in_the_same_transaction(scene: Scene) -> None:
+def test_what_cannot_be_read_goes_to_the_dead_letters_in_the_same_transaction(
+    scene: PipelineScene,
+) -> None:
     good = [
         (b"k%d" % number, json.dumps({"id": number, "more": 1}).encode()) for number in range(6)
     ]
@@ -69,7 +73,7 @@ def test_what_cannot_be_read_goes_to_the_dead_letters_in_the_same_transaction(sc
 
 @pytest.mark.timeout(300)
 def test_without_dead_letters_a_bad_record_stops_the_pipeline_before_anything_is_written(
-    scene: Scene,
+    scene: PipelineScene,
 ) -> None:
     scene.feed((b"a", b'{"id": 1}'), (b"b", b"nonsense"))
     made = scene.pipeline(values=Json("id LONG"))
@@ -85,7 +89,7 @@ def test_without_dead_letters_a_bad_record_stops_the_pipeline_before_anything_is
 
 
 @pytest.mark.timeout(300)
-def test_avro_comes_in_and_goes_out(scene: Scene) -> None:
+def test_avro_comes_in_and_goes_out(scene: PipelineScene) -> None:
     fastavro = pytest.importorskip("fastavro")
     from ottla.spark.avro import Avro
 
@@ -117,7 +121,7 @@ def test_avro_comes_in_and_goes_out(scene: Scene) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_a_pipeline_that_was_taken_over_stops_and_says_so(scene: Scene) -> None:
+def test_a_pipeline_that_was_taken_over_stops_and_says_so(scene: PipelineScene) -> None:
     scene.feed((b"k", b"1"))
     first = threading.Event()
     failures: list[BaseException] = []

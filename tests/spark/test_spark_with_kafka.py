@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import shutil
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,12 +12,12 @@ import pytest
 pytest.importorskip("pyspark")
 
 from tests.apache_kafka.conftest import kafka_address, kafka_jars
-from tests.spark import test_pipeline_in_spark, test_sink_rows, test_source_in_spark
+from tests.spark import test_pipeline_in_spark, test_sink_rows, test_source_in_spark, verdict
+from tests.spark.pipeline_scene import PipelineScene
 from tests.spark.pipelines import Pipe
-from tests.spark.pipeline_scene import Scene
+from tests.spark.scenes import Scene
 from tests.spark.sessions import needs_spark, spark_session
 from tests.spark.source_stage import SourceStage
-from tests.spark.spark_runs import all_through, check_agreement, checkpoint_of, crash, finish
 from tests.spark.test_source_in_spark import Query
 
 import ottla
@@ -78,9 +76,9 @@ def spark() -> Any:
 
 
 @pytest.fixture
-def scene(kafka_address: str, ottla_topic_name: Callable[[], str], tmp_path: Path) -> Scene:
+def scene(kafka_address: str, ottla_topic_name: Callable[[], str], tmp_path: Path) -> PipelineScene:
     needs_spark()
-    return Scene(kafka_address, ottla_topic_name(), tmp_path)
+    return PipelineScene(kafka_address, ottla_topic_name(), tmp_path)
 
 
 @pytest.fixture
@@ -115,46 +113,62 @@ def test_with_kafka(
     case(**arguments, **{name: request.getfixturevalue(name) for name in wanted})
 
 
-# In processes of their own, with a driver that dies as those of test_sink_in_spark do.
+@pytest.mark.campaign
+@pytest.mark.timeout(300)
+def test_at_least_once_writes_everything_and_tells_the_lag(scene: PipelineScene) -> None:
+    numbers = [b"%d" % number for number in range(50)]
+    scene.feed(*((b"k", number) for number in numbers))
+    scene.pipeline(sink_options={"delivery": "at-least-once"}).run()
+    assert [each.value for each in scene.records("out")] == numbers
+    with ottla.Admin(bootstrap_servers=scene.servers) as admin:
+        found = admin.list_consumer_group_offsets([scene.name])[scene.name]
+    assert {each.topic: at and at.offset for each, at in found.items()} == {scene.topic("in"): 50}
+
+
+# In processes of their own, as in test_sink_in_spark.
+
+
+@pytest.fixture
+def killed(
+    kafka_address: str, ottla_topic_name: Callable[[], str], tmp_path: Path
+) -> Iterator[Scene]:
+    needs_spark()
+    made = Scene(kafka_address, ottla_topic_name(), tmp_path)
+    made.create()
+    made.feed(150)
+    yield made
+    made.clean_up()
 
 
 @pytest.mark.campaign
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    ("point", "deed"),
-    [
-        ("FENCED", "die"),
-        ("SENT_SOME", "die"),
-        ("SENT_MARKER", "die"),
-        ("SENT_MARKER", "go on"),
-        ("ENDED", "die"),
-        ("ENDED", "go on"),
-    ],
-)
+@pytest.mark.parametrize("deed", ["die", "go on"])
+@pytest.mark.parametrize("point", ["SENT_SOME", "SENT_MARKER", "ENDED"])
 def test_a_driver_that_is_killed_loses_and_repeats_nothing(
-    pipe: Pipe, point: str, deed: str
+    killed: Scene, point: str, deed: str
 ) -> None:
-    crash(pipe, point, 1 if point == "FENCED" else 2, deed)
-    check_agreement(pipe)
-    pipe.feed(40)
-    finish(pipe)
-    all_through(pipe)
+    killed.crash(point, 2, deed)
+    assert killed.check_whole() == 1 + (point == "ENDED" or deed == "go on")
+    killed.feed(40)
+    killed.finish()
+    killed.check_done()
 
 
 @pytest.mark.campaign
 @pytest.mark.timeout(900)
-def test_a_lost_checkpoint_goes_on_from_the_groups_offsets(pipe: Pipe) -> None:
-    crash(pipe, "SENT", 3, "die")
-    shutil.rmtree(checkpoint_of(pipe))
-    finish(pipe)
-    all_through(pipe)
+def test_a_lost_checkpoint_goes_on_from_the_groups_offsets(killed: Scene) -> None:
+    killed.crash("SENT", 3, "die")
+    assert killed.check_whole() == 2
+    killed.checkpoints.append("another")
+    killed.finish()
+    killed.check_done()
 
 
 @pytest.mark.campaign
 @pytest.mark.timeout(900)
-def test_at_least_once_writes_everything_and_tells_the_lag(pipe: Pipe) -> None:
-    finish(pipe, write={"delivery": "at-least-once"})
-    assert Counter(int(value.split()[1]) for value in pipe.output()) == Counter(range(pipe.count))
-    with ottla.Consumer(bootstrap_servers=pipe.servers) as consumer:
-        ends = consumer.end_offsets([(pipe.source, 0), (pipe.source, 1)])
-    assert pipe.group_offsets() == {each.partition: at for each, at in ends.items()}
+def test_state_is_right_after_a_crash(killed: Scene) -> None:
+    killed.shape = verdict.counted
+    killed.crash("SENT_MARKER", 2, "die", kind="counted")
+    killed.feed(40)
+    killed.finish(kind="counted")
+    killed.check_done()

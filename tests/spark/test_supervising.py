@@ -90,3 +90,32 @@ def test_pauses_grow_to_a_limit_and_begin_anew_after_a_success() -> None:
     assert max(taken) == taken[-1] == LONGEST_PAUSE_SECONDS
     pauses.reset()
     assert pauses.take() == 1.0
+
+
+@pytest.mark.parametrize(
+    ("codes", "following"),
+    [
+        (("REQUEST_TIMED_OUT (7)", "NOT_LEADER_OR_FOLLOWER (6)"), Next.RESTART),
+        (("REQUEST_TIMED_OUT (7)", "TOPIC_AUTHORIZATION_FAILED (29)"), Next.STOP),
+        ((), Next.STOP),
+    ],
+)
+def test_an_error_about_several_partitions_is_judged_by_all_its_codes(
+    codes: tuple[str, ...], following: Next
+) -> None:
+    reason = "; ".join(f"orders-{at}: {code}: gone" for at, code in enumerate(codes))
+    failure = judge("StreamingQueryException", f"ottla.errors.PartialFailureError: {reason}")
+    assert failure.next is following
+    assert failure.reason == reason or not codes
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ottla.spark.source_offsets.StoreError: no answer",
+        "Caused by: java.net.ConnectException: Connection refused",
+        "Caused by: org.apache.hadoop.fs.s3a.AWSStatus500Exception: busy",
+    ],
+)
+def test_a_store_that_is_away_is_waited_for(line: str) -> None:
+    assert judge("StreamingQueryException", f"the query failed\n{line}\n").next is Next.RESTART

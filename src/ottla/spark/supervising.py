@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from ottla.errors import OttlaError
+from ottla.errors import ErrorCode, OttlaError
 
 FIRST_PAUSE_SECONDS: Final = 1.0
 LONGEST_PAUSE_SECONDS: Final = 60.0
@@ -53,7 +53,20 @@ BY_CLASS: Final = {
     "ConnectionResetError": Next.RESTART,
     "ConnectionRefusedError": Next.RESTART,
     "BrokenPipeError": Next.RESTART,
+    "StoreError": Next.RESTART,
+    # Of the store that has the checkpoint, as Spark's Java sees it.
+    "ConnectException": Next.RESTART,
+    "ConnectTimeoutException": Next.RESTART,
+    "NoRouteToHostException": Next.RESTART,
+    "SocketException": Next.RESTART,
+    "SocketTimeoutException": Next.RESTART,
+    "UnknownHostException": Next.RESTART,
+    "AWSServiceThrottledException": Next.RESTART,
+    "AWSStatus500Exception": Next.RESTART,
 }
+# An error about several partitions or groups tells the codes of all.
+_SEVERAL: Final = "PartialFailureError"
+_CODE: Final = re.compile(r"\b([A-Z][A-Z_]+) \(-?\d+\)")
 # What Spark says when a process or a machine is gone.
 _LOST_PART: Final = re.compile(
     r"ExecutorLostFailure|Python worker exited unexpectedly|Python worker failed to connect back|"
@@ -83,18 +96,31 @@ def judge(kind: str, text: str) -> Failure:
     if _LOST_DRIVER.search(kind) or _LOST_DRIVER.search(text):
         return Failure(Next.NEW_DRIVER, "Spark's Java process is gone")
     lines = [(found[1], found[2]) for found in _ERROR_LINE.finditer(text)]
-    known = [each for each in lines if each[0] in BY_CLASS]
+    known = [
+        (_next_of(name, reason), reason)
+        for name, reason in lines
+        if name in BY_CLASS or name == _SEVERAL
+    ]
     # An error of ours may have been caused by another one of ours: the one that was raised last says it best. What
     # another instance did outweighs all: its effects look like failures of the network too.
-    for name, reason in known:
-        if BY_CLASS[name] is Next.LEAVE:
+    for following, reason in known:
+        if following is Next.LEAVE:
             return Failure(Next.LEAVE, reason)
     if known:
-        name, reason = known[-1]
-        return Failure(BY_CLASS[name], reason)
+        return Failure(*known[-1])
     if (lost := _LOST_PART.search(text)) is not None:
         return Failure(Next.RESTART, f"a part of Spark is gone: {lost[0]}")
     return Failure(Next.STOP, _reason(kind, text, lines))
+
+
+def _next_of(name: str, reason: str) -> Next:
+    if name != _SEVERAL:
+        return BY_CLASS[name]
+    codes = _CODE.findall(reason)
+    may_pass = bool(codes) and all(
+        code in ErrorCode.__members__ and ErrorCode[code].retriable for code in codes
+    )
+    return Next.RESTART if may_pass else Next.STOP
 
 
 def _reason(kind: str, text: str, lines: list[tuple[str, str]]) -> str:
