@@ -33,7 +33,11 @@ Pipeline(
     transform=lambda df: df.where("value.id % 3 = 0"),
     trigger=trigger,
     checkpoint=checkpoint,
-    source_options={"maxOffsetsPerTrigger": "100", "kafka.default.api.timeout.ms": "5000"},
+    source_options={
+        "maxOffsetsPerTrigger": "100",
+        "kafka.default.api.timeout.ms": "5000",
+        "kafka.request.timeout.ms": "5000",
+    },
     sink_options=SINK_OPTIONS,
 ).run()
 """
@@ -146,6 +150,10 @@ class PipelineProcess:
         """To all of its group, as terminals send Ctrl-C."""
         os.killpg(self.pid, number)
 
+    @property
+    def has_ended(self) -> bool:
+        return self._process is not None and self._process.poll() is not None
+
     def wait(self) -> int:
         """Until it ends; its exit code."""
         assert self._process is not None
@@ -153,7 +161,7 @@ class PipelineProcess:
 
     def end(self) -> None:
         """Whatever a failed test left."""
-        if self._process is not None and self._process.poll() is None:
+        if self._process is not None and not self.has_ended:
             self.kill()
 
     def said(self) -> str:
@@ -169,7 +177,11 @@ class PipelineProcess:
 
     def until_out(self, count: int) -> None:
         """Until so many records are committed."""
-        until(lambda: self.values().total() >= count, f"{count} records; it said:\n{self.said()}")
+        deadline = time.monotonic() + WAIT_SECONDS
+        while self.values().total() < count:
+            assert not self.has_ended, self.said()
+            assert time.monotonic() < deadline, self.said()
+            time.sleep(0.1)
 
     def check_exactly_once(self) -> None:
         self.until_out(self.expected().total())

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from tests.spark.pipeline_scene import WAIT_SECONDS, PipelineScene
 from tests.spark.pipelines import committed_values
-from tests.spark.sessions import needs_spark
 
 import ottla
 from ottla import Broker
@@ -34,9 +33,8 @@ BAD = [
 
 @pytest.fixture
 def scene(
-    ottla_broker: Broker, ottla_topic_name: Callable[[], str], tmp_path: Path
+    spark: Any, ottla_broker: Broker, ottla_topic_name: Callable[[], str], tmp_path: Path
 ) -> PipelineScene:
-    needs_spark()
     return PipelineScene(ottla_broker.bootstrap_servers, ottla_topic_name(), tmp_path)
 
 

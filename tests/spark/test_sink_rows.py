@@ -12,7 +12,6 @@ import pytest
 pytest.importorskip("pyspark")
 
 from tests.spark.pipelines import Pipe, committed_values, records_of
-from tests.spark.sessions import spark_session
 
 import ottla
 
@@ -27,11 +26,6 @@ ROWS: list[tuple[Any, ...]] = [
     (None, "v3", None, None, 0, AT),
     ("", "", None, None, 1, None),
 ]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Any:
-    return spark_session()
 
 
 def options_of(pipe: Pipe, **more: str) -> dict[str, str]:

@@ -16,7 +16,7 @@ from tests.spark import test_pipeline_in_spark, test_sink_rows, test_source_in_s
 from tests.spark.pipeline_scene import PipelineScene
 from tests.spark.pipelines import Pipe
 from tests.spark.scenes import Scene
-from tests.spark.sessions import needs_spark, spark_session
+from tests.spark.sessions import needs_spark
 from tests.spark.source_stage import SourceStage
 from tests.spark.test_source_in_spark import Query
 
@@ -70,14 +70,9 @@ def variants(case: Callable[..., None]) -> list[tuple[dict[str, Any], bool]]:
 
 
 @pytest.fixture
-def spark() -> Any:
-    needs_spark()
-    return spark_session()
-
-
-@pytest.fixture
-def scene(kafka_address: str, ottla_topic_name: Callable[[], str], tmp_path: Path) -> PipelineScene:
-    needs_spark()
+def scene(
+    spark: Any, kafka_address: str, ottla_topic_name: Callable[[], str], tmp_path: Path
+) -> PipelineScene:
     return PipelineScene(kafka_address, ottla_topic_name(), tmp_path)
 
 
@@ -107,7 +102,10 @@ def query(spark: Any, stage: SourceStage, tmp_path: Path) -> Query:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("case", "arguments"), list(cases()))
 def test_with_kafka(
-    case: Callable[..., None], arguments: dict[str, Any], request: pytest.FixtureRequest
+    spark: Any,
+    case: Callable[..., None],
+    arguments: dict[str, Any],
+    request: pytest.FixtureRequest,
 ) -> None:
     wanted = [name for name in inspect.signature(case).parameters if name not in arguments]
     case(**arguments, **{name: request.getfixturevalue(name) for name in wanted})
