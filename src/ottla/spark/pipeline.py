@@ -24,6 +24,7 @@ from ottla.spark.supervising import (
     PipelineError,
     PipelineTakenOverError,
     judge,
+    judge_connection,
 )
 
 if TYPE_CHECKING:
@@ -318,7 +319,9 @@ class Supervisor:
                 if self._stop.is_wanted:
                     query.stop()
             self._look(query)
-        except (PySparkException, Py4JError, ConnectionError) as error:
+        except ConnectionError as error:
+            return judge_connection(error)
+        except (PySparkException, Py4JError) as error:
             return judge(type(error).__name__, str(error))
         except BaseException:
             # An error of the listener, a second Ctrl-C: the query must not go on without its pipeline.

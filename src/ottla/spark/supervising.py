@@ -7,8 +7,10 @@ error is only in that text.
 from __future__ import annotations
 
 import re
+import traceback
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Final
 
 from ottla.errors import ErrorCode, OttlaError
@@ -91,10 +93,21 @@ class Failure:
     """One line for people."""
 
 
+JAVA_IS_GONE: Final = Failure(Next.NEW_DRIVER, "Spark's Java process is gone")
+
+
+def judge_connection(error: ConnectionError) -> Failure:
+    """What to do about a connection of this process that broke: that to Spark's Java, or one of the user's."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if any(Path(frame.filename).parent.name == "py4j" for frame in frames):
+        return JAVA_IS_GONE
+    return judge(type(error).__name__, f"{type(error).__name__}: {error}")
+
+
 def judge(kind: str, text: str) -> Failure:
     """What to do about an exception of this class with this text."""
     if _LOST_DRIVER.search(kind) or _LOST_DRIVER.search(text):
-        return Failure(Next.NEW_DRIVER, "Spark's Java process is gone")
+        return JAVA_IS_GONE
     lines = [(found[1], found[2]) for found in _ERROR_LINE.finditer(text)]
     known = [
         (_next_of(name, reason), reason)
