@@ -128,10 +128,9 @@ def _in_kafkas_words(value: Any) -> str:
     return json.dumps(_camel_case(_plain(value)), ensure_ascii=False, separators=(",", ":"))
 
 
-def _read(cls: type, data: Buffer) -> dict[str, Any]:
+def _read(cls: type[Any], data: Buffer) -> dict[str, Any]:
     version = min(stored_version(data), stored_info_of(cls).versions.last)
-    message = decode_stored(cls, data)
-    found = _fields(message, version)
+    found = _fields(decode_stored(cls, data), version)
     if cls is GroupMetadataValue and found["protocol_type"] == _CONSUMER:
         found["members"] = [_member(member) for member in found["members"]]
     return found
@@ -140,7 +139,8 @@ def _read(cls: type, data: Buffer) -> dict[str, Any]:
 def _fields(message: Any, version: int) -> dict[str, Any]:
     """The fields that there are in a version; tagged ones only where they say something, as on the wire."""
     found: dict[str, Any] = {}
-    for field in fields_of(type(message)):
+    cls: type = type(message)
+    for field in fields_of(cls):
         value = getattr(message, field.name)
         if not field.present_in(version):
             continue

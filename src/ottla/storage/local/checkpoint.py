@@ -131,16 +131,21 @@ def read_epochs(path: str) -> list[EpochStart]:
     data = read_small_file(path)
     if data is None:
         return []
-    epochs: list[EpochStart] = []
     try:
-        for line in decode_checkpoint(data):
-            epoch, start_offset = (int(word) for word in line.split())
-            if epochs and (epoch <= epochs[-1].epoch or start_offset < epochs[-1].start_offset):
-                raise ValueError(f"epoch {epoch} at {start_offset} is out of order")
-            epochs.append(EpochStart(epoch, start_offset))
+        return decode_epochs(data)
     except ValueError as error:
         logger.warning("%s is damaged (%s): going on as if there were none", path, error)
         return []
+
+
+def decode_epochs(data: bytes) -> list[EpochStart]:
+    """The entries in the content of a leader-epoch-checkpoint file; ValueError if it is damaged."""
+    epochs: list[EpochStart] = []
+    for line in decode_checkpoint(data):
+        epoch, start_offset = (int(word) for word in line.split())
+        if epochs and (epoch <= epochs[-1].epoch or start_offset < epochs[-1].start_offset):
+            raise ValueError(f"epoch {epoch} at {start_offset} is out of order")
+        epochs.append(EpochStart(epoch, start_offset))
     return epochs
 
 
