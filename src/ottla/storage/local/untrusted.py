@@ -52,6 +52,7 @@ class FoundBatch(NamedTuple):
     last_offset: int
     max_timestamp_ms: int
     magic: int
+    attributes: int
     crc: int
     is_valid: bool
     header: BatchHeader | None
@@ -153,6 +154,7 @@ class SegmentFile:
             header.last_offset,
             header.max_timestamp,
             magic,
+            header.attributes,
             header.crc,
             self._crc_is_right(position, size_bytes, header.crc),
             header,
@@ -160,13 +162,22 @@ class SegmentFile:
 
     def _old_message(self, position: int, size_bytes: int) -> FoundBatch:
         data = self._read(position, size_bytes)
-        offset, _, crc, magic, _ = _OLD_HEAD.unpack_from(data)
+        offset, _, crc, magic, attributes = _OLD_HEAD.unpack_from(data)
         try:
             timestamp_ms, is_valid = read_message(data).timestamp, True
         except CorruptRecordsError:
             timestamp_ms, is_valid = NO_TIMESTAMP, False
         return FoundBatch(
-            position, size_bytes, offset, offset, timestamp_ms, magic, crc, is_valid, None
+            position,
+            size_bytes,
+            offset,
+            offset,
+            timestamp_ms,
+            magic,
+            attributes,
+            crc,
+            is_valid,
+            None,
         )
 
     def _crc_is_right(self, position: int, size_bytes: int, crc: int) -> bool:
@@ -185,7 +196,11 @@ class SegmentFile:
         if position == self.size_bytes:
             return True
         following = self._batch_at(position)
-        return isinstance(following, FoundBatch) and following.base_offset > found.last_offset
+        return (
+            isinstance(following, FoundBatch)
+            and following.magic == found.magic
+            and 0 < following.base_offset - found.last_offset <= layout.MAX_RELATIVE_OFFSET
+        )
 
     def _reaches(self, end: int) -> bool:
         """Whether the file is so long, or is about to be."""
