@@ -139,8 +139,11 @@ class _Call(Generic[T]):
     def _next(self, deadline: float | None) -> _UserCall | None:
         left = None if deadline is None else deadline - time.monotonic()
         for seconds in slices(left):
-            with suppress(Empty):
+            # Not `suppress`: an interrupt in there would be told as one during the handling of Empty.
+            try:
                 return self._told.get(timeout=seconds)
+            except Empty:
+                pass
         raise Empty
 
     def _run_here(self, told: _UserCall) -> None:
