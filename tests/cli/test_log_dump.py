@@ -186,6 +186,18 @@ def test_a_torn_end_is_found(partition: Path, dump: Dump) -> None:
     assert f"{last.size_bytes - 3} invalid bytes at the end" in err
 
 
+@pytest.mark.parametrize("left_bytes", [1, 16, 17, 18, 60])
+def test_a_torn_header_is_found(partition: Path, dump: Dump, left_bytes: int) -> None:
+    path = segments(partition)[0]
+    content = path.read_bytes()
+    position, _ = split_batches(content)[2]
+    path.write_bytes(content[: position + left_bytes])
+    code, found, err = dump(path)
+    assert code == 1
+    assert found[-1]["position"] == position
+    assert f"{left_bytes} invalid bytes at the end" in err
+
+
 def test_offsets_out_of_order_are_found(partition: Path, dump: Dump) -> None:
     path = segments(partition)[1]
     content = bytearray(path.read_bytes())

@@ -131,9 +131,10 @@ class SegmentFile:
         return records
 
     def _batch_at(self, position: int) -> FoundBatch | Flaw:
-        if not self._reaches(position + MAGIC_AT + 1):
-            return Flaw(position, "the last header is incomplete")
+        self._reaches(position + HEADER_BYTES)
         head = self._read(position, min(HEADER_BYTES, self.size_bytes - position))
+        if len(head) < _OLD_HEAD.size:
+            return Flaw(position, "the last header is incomplete")
         magic = head[MAGIC_AT]
         base_offset, length = _OLD_HEAD.unpack_from(head)[:2]
         size_bytes = OVERHEAD_BYTES + length
@@ -144,7 +145,7 @@ class SegmentFile:
             return Flaw(position, f"a batch of {size_bytes} bytes is incomplete")
         if magic < MAGIC:
             return self._old_message(position, size_bytes)
-        header = read_header(self._read(position, HEADER_BYTES), 0)
+        header = read_header(head, 0)
         if header.last_offset_delta < 0 or header.record_count < 0:
             return Flaw(position, "there is no batch header")
         return FoundBatch(
