@@ -19,10 +19,12 @@ PIPE_CLOSED: Final = 141
 COMMANDS: Final = (
     "serve",
     "topics",
+    "transactions",
     "configs",
     "offsets",
     "records",
     "cluster",
+    "log",
     "pipeline",
     "demo",
     "completion",

@@ -147,6 +147,7 @@ def read_listed(
             found.transactional_id,
             found.producer_id,
             word_of(TransactionState, found.transaction_state, TransactionState.UNKNOWN),
+            node,
         )
         for found in response.transaction_states
     ]
