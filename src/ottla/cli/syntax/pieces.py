@@ -91,7 +91,9 @@ def add_watch(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_settings(parser: argparse.ArgumentParser, *flags: str, dest: str, help_text: str) -> None:
+def add_settings(
+    parser: argparse._ActionsContainer, *flags: str, dest: str, help_text: str
+) -> None:
     """A repeatable NAME=VALUE."""
     parser.add_argument(
         *flags,
