@@ -19,6 +19,9 @@ PIPE_CLOSED: Final = 141
 COMMANDS: Final = (
     "serve",
     "topics",
+    "produce",
+    "consume",
+    "groups",
     "transactions",
     "configs",
     "offsets",
