@@ -33,7 +33,7 @@ class _Stopped(BaseException):
     """SIGTERM came."""
 
 
-def run(arguments: argparse.Namespace, of_program: Sequence[str] = ()) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Runs until the pipeline ends or is told to stop; 0 then."""
     logging.basicConfig(
         level=logging.DEBUG if arguments.verbose else logging.WARNING,
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace, of_program: Sequence[str] = ()) -> int:
     signal.signal(signal.SIGTERM, _stop)
     try:
         begin(_run_of(arguments, watch))
-        run_program(arguments.program, of_program)
+        run_program(arguments.program, arguments.of_program)
     except (KeyboardInterrupt, _Stopped):
         watch.say("stopped")
     except DriverLostError as error:

@@ -13,6 +13,7 @@ from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, Final, overload
 
 from ottla.client.model import NO_TIMESTAMP, RecordMetadata
+from ottla.client.slices import slices
 from ottla.errors import IllegalStateError, TimedOutError
 from ottla.records.client_kernel import SentRecord
 
@@ -60,7 +61,7 @@ class Completion:
         if not self.when_done(event.set):
             return True
         try:
-            return event.wait(timeout_seconds)
+            return any(event.wait(seconds) for seconds in slices(timeout_seconds))
         finally:
             self._forget(event.set)
 

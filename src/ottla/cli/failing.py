@@ -1,0 +1,65 @@
+"""What went wrong, in one line that says what to try."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.errors import ErrorCode, KafkaError, OttlaError, TimedOutError
+
+DONE, FAILED, USAGE = 0, 1, 2
+INTERRUPTED: Final = 130
+
+
+class CommandError(OttlaError):
+    """A command failed; `advice` says what to try."""
+
+    def __init__(self, message: str, advice: str = "") -> None:
+        self.message = message
+        self.advice = advice
+        super().__init__(message, advice)
+
+    def __str__(self) -> str:
+        return f"{self.message}: {self.advice}" if self.advice else self.message
+
+
+class UsageError(CommandError):
+    """What was typed makes no sense together."""
+
+
+_PERMISSION: Final = (
+    "ask for the permission, or give the credentials of somebody who has it with --command-config"
+)
+_ADVICE: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`ottla topics list` shows which topics there are",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "`ottla topics describe` shows it; --if-not-exists makes this no error",
+    ErrorCode.GROUP_ID_NOT_FOUND: "`ottla groups list` shows which groups there are",
+    ErrorCode.NON_EMPTY_GROUP: "stop its consumers first; `ottla groups describe --members` shows them",
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "`ottla transactions list` shows which there are",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: _PERMISSION,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: _PERMISSION,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: _PERMISSION,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: _PERMISSION,
+    ErrorCode.SASL_AUTHENTICATION_FAILED: "check user name and password in the file of --command-config",
+    ErrorCode.NETWORK_EXCEPTION: "is the broker there? -b HOST:PORT says where it is",
+    ErrorCode.UNSUPPORTED_VERSION: "the cluster is too old for this; `ottla cluster api-versions` shows what it serves",
+}
+
+
+def line_of(error: BaseException) -> str:
+    """What to print."""
+    if isinstance(error, KafkaError):
+        return _line_of_kafka(error)
+    if isinstance(error, OSError):
+        name = f"{error.filename}: " if error.filename else ""
+        return f"{name}{error.strerror or error}"
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _line_of_kafka(error: KafkaError) -> str:
+    text = error.message.rstrip(".")
+    about = ", ".join(str(value) for key, value in error.context.items() if key != "api")
+    line = f"{text} ({about})" if about and about not in text else text
+    advice = _ADVICE.get(error.code)
+    if advice is None and isinstance(error, TimedOutError):
+        advice = "--timeout SECONDS waits longer, -v shows what happens"
+    return " ".join(f"{line}: {advice}".split() if advice else line.split())
