@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ottla.cli.connecting import consumer_of, inspecting_consumer_of, log_to_stderr
-from ottla.cli.failing import DONE, INTERRUPTED, CommandError, UsageError
+from ottla.cli.ending import code_of, ended_by_signals
+from ottla.cli.failing import DONE, CommandError, UsageError
 from ottla.cli.internal_topics import DECODERS
 from ottla.cli.json_records import JsonLines
 from ottla.cli.output import say
@@ -34,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     wanted = [*arguments.topics, *arguments.more_topics]
     _check(arguments, wanted)
     log_to_stderr(arguments)
-    with _consumer(arguments) as consumer:
+    with ended_by_signals(), _consumer(arguments) as consumer:
         topics = topics_of(consumer, wanted)
         printer = Printer(_writer(arguments, topics), arguments.max_messages)
         partitions = partitions_of(consumer, topics, arguments.partitions)
@@ -44,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
             reading = Assigned(consumer, printer, ranges)
         else:
             reading = Subscribed(consumer, printer, wanted, topics, partitions, arguments.exit)
-        code = _read(reading, printer, arguments.timeout_ms)
+        code = _read(reading, arguments.timeout_ms)
     if not arguments.quiet:
         say(f"Processed a total of {printer.count} messages")
     return code
@@ -275,7 +276,7 @@ class Subscribed:
 Reading = Assigned | Subscribed
 
 
-def _read(reading: Reading, printer: Printer, idle_ms: int | None) -> int:
+def _read(reading: Reading, idle_ms: int | None) -> int:
     """Until the end, or Ctrl-C."""
     last = time.monotonic()
     try:
@@ -287,7 +288,7 @@ def _read(reading: Reading, printer: Printer, idle_ms: int | None) -> int:
                     break
             if reading.poll(wait_seconds):
                 last = time.monotonic()
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         reading.interrupted()
-        return INTERRUPTED
+        return code_of(error)
     return DONE
