@@ -186,13 +186,13 @@ def test_internal_topics_are_decoded(topic: str, cli_broker: Broker, ottla: Ottl
     with Producer(bootstrap_servers=servers, transactional_id=topic) as producer:
         producer.init_transactions()
     lines = ottla("consume", "__consumer_offsets", "--exit").lines
-    (found,) = (r for r in map(json.loads, lines) if r["key"]["group"] == topic)
-    assert found["key"]["type"] == "offset_commit"
-    assert (found["key"]["topic"], found["key"]["partition"]) == (topic, 1)
-    assert found["value"]["offset"] == 0
+    (found,) = (r for r in map(json.loads, lines) if r["key"]["data"]["group"] == topic)
+    assert found["key"]["kind"] == "offset_commit"
+    assert found["key"]["data"] == {"group": topic, "topic": topic, "partition": 1}
+    assert found["value"]["data"]["offset"] == 0
     lines = ottla("consume", "__transaction_state", "--exit", "-o", "json").lines
-    records = [r for r in map(json.loads, lines) if r["key"]["transactional_id"] == topic]
-    assert records[0]["value"]["transaction_status"] == "Empty"
+    records = [r for r in map(json.loads, lines) if r["key"]["data"]["transactional_id"] == topic]
+    assert records[0]["value"]["data"]["state"] == "Empty"
     raw = ottla("consume", "__consumer_offsets", "--exit", "--raw", "-f", r"%K\n")
     assert all(int(size) > 2 for size in raw.lines)
 
@@ -200,7 +200,7 @@ def test_internal_topics_are_decoded(topic: str, cli_broker: Broker, ottla: Ottl
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["no-such-topic"], 1, "topic no-such-topic does not exist: `ottla topics list`"),
+        (["no-such-topic"], 1, "there is no topic no-such-topic: `ottla topics list`"),
         (["^no-such-.*"], 1, "no topic matches ^no-such-.*"),
         (["{topic}", "-p", "7"], 1, "has no partition 7: it has 2"),
         (["{topic}", "--group", "g", "--partition", "0"], 2, "leave out --partition or --group"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ottla.cli import json_records
 from ottla.cli.failing import UsageError
 from ottla.cli.json_records import JsonLines, RecordToSend
-from ottla.cli.record_text import opened_by, plain, written_by
+from ottla.cli.record_text import decoded, decoded_lines, opened_by, plain, written_by
 from ottla.cli.syntax.escapes import unescaped
 from ottla.client.model import ConsumerRecord
 
@@ -110,3 +110,12 @@ def test_a_line_needs_no_more_than_a_value() -> None:
 def test_garbage_is_refused_or_read_but_never_breaks(line: bytes) -> None:
     with contextlib.suppress(ValueError):
         json_records.parse(line)
+
+
+@given(data, data, st.sampled_from(["__consumer_offsets", "__transaction_state"]))
+def test_records_of_internal_topics_are_shown_whatever_they_are(
+    key: bytes | None, value: bytes | None, topic: str
+) -> None:
+    record = decoded(record_of(key, value)._replace(topic=topic))
+    assert json.loads(JsonLines()(record))["key"]["kind"]
+    assert decoded_lines(b"\n", b"null")(record).endswith(b"}\n")
