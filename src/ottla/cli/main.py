@@ -16,7 +16,7 @@ INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
 
 # In the order in which help shows them; each is a module of `ottla.cli.syntax`.
-COMMANDS: Final = ("serve", "topics", "transactions", "log", "pipeline", "demo")
+COMMANDS: Final = ("serve", "topics", "transactions", "log", "perf", "pipeline", "demo")
 
 
 def parser() -> argparse.ArgumentParser:
