@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ottla.client.model import ConsumerRecords
 
 _POLL_SECONDS: Final = 0.1
+_FIRST_JOIN_SECONDS: Final = 30.0
 _RATES: Final = "data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec"
 _JOINING: Final = "rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
 _sizes: Final = attrgetter("serialized_key_size", "serialized_value_size")
@@ -33,12 +34,15 @@ class _Joining(RebalanceListener):
     def __init__(self) -> None:
         self.total_seconds = 0.0
         self._began = time.perf_counter()
+        # Until the group has formed for the first time, no record can come.
+        self.ended = self._began + _FIRST_JOIN_SECONDS
 
     def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
         self._began = time.perf_counter()
 
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        self.total_seconds += time.perf_counter() - self._began
+        self.ended = time.perf_counter()
+        self.total_seconds += self.ended - self._began
 
 
 class _Stretch:
@@ -63,21 +67,28 @@ class _Stretch:
         self.joining_seconds = joined_seconds - self._joined_before
 
     @property
-    def is_over(self) -> float:
+    def age_seconds(self) -> float:
         return time.perf_counter() - self._began
+
+    @property
+    def fetching_seconds(self) -> float:
+        return max(self.seconds - self.joining_seconds, 0.0)
+
+    def _while_fetching(self, amount: float) -> float:
+        """An amount per second of fetching; 0 where joining took all of the time, as in Kafka's tool."""
+        return amount / self.fetching_seconds if self.fetching_seconds else 0.0
 
     def fields(self, records: int, byte_count: int) -> str:
         """The fields of Kafka's line behind the times; totals may be those of the whole run."""
-        fetching = max(self.seconds - self.joining_seconds, 1e-6)
         megabytes = self.byte_count / MEGABYTE
         return (
             f"{byte_count / MEGABYTE:.4f}, {megabytes / self.seconds:.4f}, {records}, "
             f"{self.record_count / self.seconds:.4f}, {round(self.joining_seconds * 1000)}, "
-            f"{round(fetching * 1000)}, {megabytes / fetching:.4f}, {self.record_count / fetching:.4f}"
+            f"{round(self.fetching_seconds * 1000)}, {self._while_fetching(megabytes):.4f}, "
+            f"{self._while_fetching(self.record_count):.4f}"
         )
 
     def data(self) -> dict[str, object]:
-        fetching = max(self.seconds - self.joining_seconds, 1e-6)
         megabytes = self.byte_count / MEGABYTE
         return {
             "start_time_ms": int(self.began_ms),
@@ -88,9 +99,9 @@ class _Stretch:
             "records_per_second": round(self.record_count / self.seconds, 3),
             "megabytes_per_second": round(megabytes / self.seconds, 6),
             "rebalance_ms": round(self.joining_seconds * 1000, 3),
-            "fetch_ms": round(fetching * 1000, 3),
-            "fetch_records_per_second": round(self.record_count / fetching, 3),
-            "fetch_megabytes_per_second": round(megabytes / fetching, 6),
+            "fetch_ms": round(self.fetching_seconds * 1000, 3),
+            "fetch_records_per_second": round(self._while_fetching(self.record_count), 3),
+            "fetch_megabytes_per_second": round(self._while_fetching(megabytes), 6),
         }
 
 
@@ -131,6 +142,7 @@ class _Run:
 
     def read(self, topic: str) -> None:
         arguments = self._arguments
+        self._consumer.partitions_for(topic)
         self._consumer.subscribe([topic], self._joining)
         last_seen = time.perf_counter()
         while not self.is_complete:
@@ -139,13 +151,13 @@ class _Run:
                 last_seen = time.perf_counter()
                 self._whole.take(records)
                 self._interval.take(records)
-            elif time.perf_counter() - last_seen > arguments.idle:
+            elif time.perf_counter() - max(last_seen, self._joining.ended) > arguments.idle:
                 say(
                     f"ottla: no record came for {arguments.idle:g} s: "
                     "--idle SECONDS waits longer, --messages N asks for fewer"
                 )
                 return
-            if self._interval.is_over * 1000 >= arguments.reporting_interval:
+            if self._interval.age_seconds * 1000 >= arguments.reporting_interval:
                 self._tell()
 
     def _tell(self) -> None:

@@ -69,7 +69,7 @@ class _Writer(threading.Thread):
             in_transaction = byte_count = 0
             while left and not self._is_full(in_transaction, began):
                 values = values or next(chunks)
-                room = (self._limit_count or left) - in_transaction
+                room = self._limit_count - in_transaction if self._limit_count else len(values)
                 some, values = values[:room], values[room:]
                 pace.keep(len(some))
                 self._producer.send_many(self._topic, some)
