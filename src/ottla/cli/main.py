@@ -28,6 +28,7 @@ COMMANDS: Final = (
     "records",
     "cluster",
     "log",
+    "perf",
     "pipeline",
     "demo",
     "completion",
