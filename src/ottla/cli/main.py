@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Final
 
+from ottla.cli.syntax.parsing import Parser
 from ottla.version import VERSION
 
 DONE, FAILED, USAGE = 0, 1, 2
@@ -37,9 +38,7 @@ COMMANDS: Final = (
 
 def parser() -> argparse.ArgumentParser:
     """Everything that can be typed."""
-    top = argparse.ArgumentParser(
-        prog="ottla", description="Exactly-once event streaming for Python and Spark."
-    )
+    top = Parser(prog="ottla", description="Exactly-once event streaming for Python and Spark.")
     top.add_argument("--version", action="store_true", help="print the version and exit")
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
     for name in COMMANDS:
