@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -137,3 +138,35 @@ def test_whoever_is_interrupted_stops_the_query() -> None:
     with pytest.raises(KeyboardInterrupt):
         supervise(Program([query]))
     assert query.is_stopped
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_waits_for_the_answer_of_java_and_stops_the_query(
+    number: signal.Signals,
+) -> None:
+    class Stopped(BaseException):
+        """What the handler raises."""
+
+    def raise_it(number: int, frame: object) -> None:
+        raise Stopped
+
+    answered: list[bool] = []
+
+    class Interrupted(Query):
+        def awaitTermination(self, seconds: float) -> bool:  # noqa: N802
+            if not self.looks:
+                signal.raise_signal(number)
+                answered.append(True)
+            return self.is_stopped or super().awaitTermination(seconds)
+
+    query = Interrupted("a", 1000, None)
+    before = signal.signal(number, raise_it)
+    try:
+        with pytest.raises(Stopped):
+            supervise(Program([query]))
+        assert signal.getsignal(number) is raise_it
+    finally:
+        signal.signal(number, before)
+    assert answered == [True]
+    assert query.is_stopped
+    assert query.looks == 1

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.errors import ConfigError
 from ottla.spark import running
 from ottla.spark.formats import Format
+from ottla.spark.interrupting import HeldSignals
 from ottla.spark.reporting import Progress, progress_of
 from ottla.spark.session import is_on_this_machine, start_session
 from ottla.spark.supervising import (
@@ -303,11 +304,14 @@ class Supervisor:
 
         query: StreamingQuery | None = None
         try:
-            query = self._pipeline.start(self._spark)
-            # Its signature says int, and it takes fractions of a second.
-            while not query.awaitTermination(_LOOK_SECONDS):  # type: ignore[arg-type]
+            with HeldSignals() as signals:
+                query = self._pipeline.start(self._spark)
+                # Its signature says int, and it takes fractions of a second.
+                while not query.awaitTermination(_LOOK_SECONDS):  # type: ignore[arg-type]
+                    self._look(query)
+                    if signals.is_noted:
+                        query.stop()
                 self._look(query)
-            self._look(query)
         except (PySparkException, Py4JError, ConnectionError) as error:
             return judge(type(error).__name__, str(error))
         except BaseException:
