@@ -24,14 +24,9 @@ from ottla.spark.progress import marker_group
 pytestmark = pytest.mark.timeout(1500)
 
 ONCE = {CommitPoint.LOOKED, CommitPoint.FENCED, CommitPoint.LOOKED_AGAIN}
-# In every test run one of each kind; the others in the campaign.
-QUICK = {("SENT_MARKER", "die")}
+# In every test run the demo kills a driver in the middle of a transaction: tests/cli/test_demo.py.
 CASES = [
-    pytest.param(
-        *(point.name, deed),
-        marks=[] if (point.name, deed) in QUICK else [pytest.mark.campaign],
-        id=f"{point.name}-{deed}",
-    )
+    pytest.param(point.name, deed, id=f"{point.name}-{deed}")
     for point in CommitPoint
     for deed in ("die", "go on")
 ]
@@ -55,6 +50,7 @@ def scene(
     made.clean_up()
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(("point", "deed"), CASES)
 def test_a_driver_killed_at_any_step_of_a_commit_loses_and_repeats_nothing(
     scene: Scene, point: str, deed: str
