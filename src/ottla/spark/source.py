@@ -55,6 +55,7 @@ from ottla.spark.source_options import (
     read_batch_options,
     read_stream_options,
 )
+from ottla.spark.worker_memory import freeze_what_is_loaded
 
 log = logging.getLogger("ottla.spark")
 
@@ -113,6 +114,7 @@ def _read(partition: InputPartition, options: SourceOptions) -> Iterator[Any]:
     if isinstance(partition, RangePartition):
         schema = SCHEMA if options.include_headers else SCHEMA_WITHOUT_HEADERS
         yield from read_range(partition.wanted, options, schema)
+    freeze_what_is_loaded()
 
 
 class BatchReader(DataSourceReader):
