@@ -51,7 +51,7 @@ LOOK_SECONDS = 0.05
 WAIT_SECONDS = 300.0
 ROWS_PER_TICK = 100
 TICK_SECONDS = 0.1
-WARM_UP_SECONDS = 4.0
+WARM_UP_SECONDS = 3.0
 
 _numbers = count()
 
@@ -159,6 +159,9 @@ class Stage:
         query = self.start(variant, source, sink, "latest", None)
         meter = Meter(self.servers, source, sink)
         with meter.running():
+            # The first micro-batch starts processes.
+            while not meter.measure(1.0):
+                _check_running(query)
             meter.measure(WARM_UP_SECONDS)
             self.tree.look()
             before, began = self.tree.seconds(), time.time()
@@ -229,6 +232,11 @@ class Meter:
                 for record in consumer.poll(0.1):
                     now = time.monotonic_ns()
                     self._waited.append((now - int(record.value[:20])) / 1e9)
+
+
+def _check_running(query: StreamingQuery) -> None:
+    if not query.isActive:
+        raise RefusedError(f"the query ended: {query.exception()}")
 
 
 def _finished(query: StreamingQuery) -> list[dict[str, Any]]:

@@ -48,6 +48,7 @@ from ottla.spark.offsets import (
 )
 from ottla.spark.ranges import OffsetRange, split
 from ottla.spark.reading import read_range, report_loss
+from ottla.spark.renewing import Renewal
 from ottla.spark.source_cluster import SourceCluster
 from ottla.spark.source_options import (
     SourceOptions,
@@ -170,6 +171,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest: SourceOffset | None = None
         self._ends_when_done = False
         self._target: SourceOffset | None = None
+        self._renewal = self._new_renewal()
+
+    def _new_renewal(self) -> Renewal | None:
+        options = self._options
+        if options.pipeline is None:
+            return None
+        return Renewal(options.pipeline, options.renewal, lambda: self._cluster.admin)
 
     # Where it begins
 
@@ -219,6 +227,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = SourceOffset.from_json(start)
         end = self._available(begin)
         if is_same(begin, end) or not self._is_due(offset_count(begin, end), limit):
+            if self._renewal is not None:
+                self._renewal.nothing_to_read()
             return start
         self._batch_at = time.monotonic()
         if isinstance(limit, ReadMaxRows):
