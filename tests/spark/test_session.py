@@ -77,7 +77,8 @@ def test_without_settings_of_the_user_nothing_is_known(tmp_path: Path) -> None:
     [
         ({}, {}, sys.executable),
         ({"PYSPARK_PYTHON": "mine"}, {}, "mine"),
-        ({}, {"spark.pyspark.python": "mine"}, None),
+        ({}, {"spark.pyspark.python": "mine"}, "mine"),
+        ({"PYSPARK_PYTHON": "other"}, {"spark.pyspark.python": "mine"}, "mine"),
         ({}, {"spark.archives": "environment.tar.gz#environment"}, None),
     ],
 )

@@ -12,7 +12,6 @@ import pytest
 pytest.importorskip("pyspark")
 
 from tests.spark.pipelines import Pipe, committed_values, records_of
-from tests.spark.sessions import spark_session
 
 import ottla
 
@@ -27,11 +26,6 @@ ROWS: list[tuple[Any, ...]] = [
     (None, "v3", None, None, 0, AT),
     ("", "", None, None, 1, None),
 ]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Any:
-    return spark_session()
 
 
 def options_of(pipe: Pipe, **more: str) -> dict[str, str]:
@@ -69,6 +63,8 @@ def test_every_column_becomes_what_it_is_called(spark: Any, pipe: Pipe, delivery
 
 def test_rows_name_their_topics(spark: Any, pipe: Pipe) -> None:
     other = f"{pipe.name}-other"
+    with ottla.Admin(bootstrap_servers=pipe.servers) as admin:
+        admin.create_topics([ottla.NewTopic(other, 1)])
     rows = [("a", pipe.sink), ("b", other), ("c", pipe.sink)]
     frame = spark.createDataFrame(rows, "value string, topic string")
     servers = {"kafka.bootstrap.servers": pipe.servers, "delivery": "exactly-once"}

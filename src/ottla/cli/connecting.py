@@ -51,6 +51,17 @@ def consumer_of(arguments: argparse.Namespace, **options: object) -> Consumer:
     return Consumer(merged)
 
 
+def inspecting_consumer_of(
+    arguments: argparse.Namespace, *, shows_control: bool, shows_aborted: bool, **options: object
+) -> Consumer:
+    """A consumer that also gets records that others do not."""
+    merged = options_for(ConsumerConfig, arguments, options)
+    _reach(merged)
+    from ottla.client.blocking.consumer import InspectingConsumer
+
+    return InspectingConsumer(merged, shows_control=shows_control, shows_aborted=shows_aborted)
+
+
 def producer_of(arguments: argparse.Namespace, **options: object) -> Producer:
     """A producer; `options` as for `consumer_of`."""
     merged = options_for(ProducerConfig, arguments, options)

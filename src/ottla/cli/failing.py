@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
-from ottla.errors import ErrorCode, KafkaError, OttlaError, TimedOutError
+from ottla.errors import ErrorCode, KafkaError, OttlaError, PartialFailureError, TimedOutError
 
 DONE, FAILED, USAGE = 0, 1, 2
 INTERRUPTED: Final = 130
@@ -63,3 +65,30 @@ def _line_of_kafka(error: KafkaError) -> str:
     if advice is None and isinstance(error, TimedOutError):
         advice = "--timeout SECONDS waits longer, -v shows what happens"
     return " ".join(f"{line}: {advice}".split() if advice else line.split())
+
+
+def tell_each(errors: Iterable[BaseException]) -> int:
+    """Says of several things what went wrong with each; the exit code."""
+    code = DONE
+    for error in errors:
+        print(f"ottla: {line_of(error)}", file=sys.stderr)
+        code = FAILED
+    return code
+
+
+def attempt(
+    keys: Iterable[Any], call: Callable[[], Mapping[Any, Any] | None]
+) -> tuple[dict[Any, Any], dict[Any, KafkaError]]:
+    """What came of each thing, and what went wrong with the others."""
+    wanted = list(keys)
+    if not wanted:
+        return {}, {}
+    try:
+        results = call()
+    except PartialFailureError as failure:
+        return failure.results, failure.errors
+    except KafkaError as error:
+        if len(wanted) > 1:
+            raise
+        return {}, {wanted[0]: error}
+    return dict(results or dict.fromkeys(wanted)), {}

@@ -16,7 +16,22 @@ INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
 
 # In the order in which help shows them; each is a module of `ottla.cli.syntax`.
-COMMANDS: Final = ("serve", "topics", "pipeline", "demo")
+COMMANDS: Final = (
+    "serve",
+    "topics",
+    "produce",
+    "consume",
+    "groups",
+    "transactions",
+    "configs",
+    "offsets",
+    "records",
+    "cluster",
+    "log",
+    "pipeline",
+    "demo",
+    "completion",
+)
 
 
 def parser() -> argparse.ArgumentParser:

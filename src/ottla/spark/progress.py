@@ -7,7 +7,7 @@ of an offset in a group of its own. So it is the truth about which micro-batch w
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
@@ -93,7 +93,8 @@ class MicroBatch:
 
     query: str
     number: int
-    records: Sequence[Records] = ()
+    records: Iterable[Records] = ()
+    """Taken once, when they are sent."""
     plan: str | None = None
     sources: Sequence[SourceRange] = ()
 

@@ -93,12 +93,14 @@ def _submitted(arguments: str) -> dict[str, str]:
 def set_python(environment: MutableMapping[str, str], settings: Mapping[str, str]) -> None:
     """Make workers run this Python: otherwise they take another one of the PATH, without our packages.
 
-    With an environment that is shipped to the executors, its Python is the user's to name.
+    With an environment that is shipped to the executors, its Python is the user's to name. Only spark-submit looks at
+    the setting spark.pyspark.python; whoever starts Spark from Python has to use the variable.
     """
-    if "spark.pyspark.python" in settings or "spark.archives" in settings:
-        return
-    environment.setdefault("PYSPARK_PYTHON", sys.executable)
     environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if "spark.pyspark.python" in settings:
+        environment["PYSPARK_PYTHON"] = settings["spark.pyspark.python"]
+    elif "spark.archives" not in settings:
+        environment.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 def start_session(

@@ -1,7 +1,8 @@
 """Writes rows to topics: tasks encode them, the driver commits each micro-batch in one transaction.
 
-What tasks encode travels through the driver: a micro-batch has to fit its memory and `spark.driver.maxResultSize`, so
-`maxOffsetsPerTrigger` should bound it. With delivery=at-least-once tasks send by themselves, and nothing does.
+What tasks encode travels to the driver (`handing_over`): on a cluster a micro-batch has to fit its memory and
+`spark.driver.maxResultSize`, so `maxOffsetsPerTrigger` should bound it. With delivery=at-least-once tasks send by
+themselves, and nothing does.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from ottla.client.blocking.producer import Producer
 from ottla.errors import ConfigError, FatalError, KafkaError, OttlaError
 from ottla.records.arrow import ColumnsEncoder, EncodedBatch
 from ottla.spark.committing import Committer, Target, commit_until_answered, sources_of
-from ottla.spark.progress import MicroBatch, Records
+from ottla.spark.handing_over import Parcel, own_folder, packed, sweep
+from ottla.spark.progress import MicroBatch
 from ottla.spark.sink_options import (
     EXACTLY_ONCE,
     SinkSettings,
@@ -44,6 +46,7 @@ QUERY: Final = "sql.streaming.queryId"
 BATCH: Final = "streaming.sql.batchId"
 CHECKPOINT_ROOT: Final = "spark.sql.streaming.checkpointLocation"
 CONTINUOUS: Final = "__is_continuous_processing"
+NOTHING: Final = Parcel()
 
 
 def stream_writer(
@@ -80,13 +83,13 @@ class Written(WriterCommitMessage):
         query: str | None,
         batch: int | None,
         root: str | None,
-        records: Sequence[tuple[str, int, bytes]] = (),
+        parcel: Parcel,
     ) -> None:
         self.task = task
         self.query = query
         self.batch = batch
         self.root = root
-        self.records = records
+        self.parcel = parcel
 
 
 # Tasks
@@ -123,18 +126,39 @@ def encoded(
     yield from encoder.finish()
 
 
-def told(records: Sequence[tuple[str, int, bytes]] = ()) -> Written:
+def told(parcel: Parcel = NOTHING) -> Written:
     """The message of the running task."""
-    context = TaskContext.get()
-    assert context is not None, "write runs in tasks"
+    context = _context()
     batch = context.getLocalProperty(BATCH)
     return Written(
         context.partitionId(),
         context.getLocalProperty(QUERY),
         None if batch is None else int(batch),
         context.getLocalProperty(CHECKPOINT_ROOT),
-        records,
+        parcel,
     )
+
+
+def packed_rows(
+    settings: SinkSettings,
+    counts: Mapping[str, int],
+    batches: Iterable[pa.RecordBatch],
+    drivers_folder: str | None,
+) -> Parcel:
+    """The rows of a task, encoded, for the driver."""
+    context = _context()
+    query, number = context.getLocalProperty(QUERY), context.getLocalProperty(BATCH)
+    return packed(
+        encoded(settings, counts, batches, first_partition()),
+        drivers_folder if drivers_folder == own_folder() else None,
+        (query or "batch", int(number or 0), context.taskAttemptId()),
+    )
+
+
+def _context() -> TaskContext:
+    context = TaskContext.get()
+    assert context is not None, "write runs in tasks"
+    return context
 
 
 def first_partition() -> int:
@@ -183,33 +207,32 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
     def __init__(self, settings: SinkSettings, counts: Mapping[str, int]) -> None:
         self._settings = settings
         self._counts = counts
+        self._drivers_folder = own_folder()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Encode the rows of a task; nothing is sent, so that a task may fail or run twice."""
         check_trigger()
         settings = self._settings
-        records = [
-            (each.topic, each.partition, each.data)
-            for each in encoded(settings, self._counts, iterator, first_partition())
-        ]
-        message = told(records)
-        if settings.commits_source_offsets and settings.location is None and message.root is None:
+        root = _context().getLocalProperty(CHECKPOINT_ROOT)
+        if settings.commits_source_offsets and settings.location is None and root is None:
             raise unknown_place()
-        return message
+        return told(packed_rows(settings, self._counts, iterator, self._drivers_folder))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Write what the tasks encoded, in one transaction, unless that has happened before."""
         written = _all_written(messages, batchId)
         query, root = _query_of(written, batchId)
         plan = plan_of(self._settings, query, root, batchId)
-        records = [Records(*each) for message in written for each in message.records]
+        records = (each for message in written for each in message.parcel.open())
         target = target_of(self._settings, query)
         batch = MicroBatch(query, batchId, records, plan.digest, plan.sources)
         outcome = Committer(target).commit(batch)
+        sweep(query, batchId, self._drivers_folder)
         log.info("%s: micro-batch %d: %s", target.pipeline, batchId, outcome.value)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Nothing to undo: nothing was sent, or `commit` ended what it had begun, or it committed."""
+        _discard(messages)
         for message in messages:
             if isinstance(message, Written) and message.query is not None:
                 Committer(target_of(self._settings, message.query)).forget()
@@ -300,6 +323,13 @@ def _all_written(messages: Sequence[WriterCommitMessage | None], number: int) ->
     return written
 
 
+def _discard(messages: Sequence[WriterCommitMessage | None]) -> None:
+    """What tasks have encoded is not wanted."""
+    for message in messages:
+        if isinstance(message, Written):
+            message.parcel.discard()
+
+
 def _query_of(written: Sequence[Written], number: int) -> tuple[str, str | None]:
     for each in written:
         if each.query is not None:
@@ -319,11 +349,11 @@ class OneTransactionWriter(DataSourceArrowWriter):
     def __init__(self, settings: SinkSettings, counts: Mapping[str, int]) -> None:
         self._settings = settings
         self._counts = counts
+        self._drivers_folder = own_folder()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Encode the rows of a task."""
-        found = encoded(self._settings, self._counts, iterator, first_partition())
-        return told([(each.topic, each.partition, each.data) for each in found])
+        return told(packed_rows(self._settings, self._counts, iterator, self._drivers_folder))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Write everything."""
@@ -336,7 +366,7 @@ class OneTransactionWriter(DataSourceArrowWriter):
             producer.begin_transaction()
             try:
                 for message in written:
-                    for topic, partition, data in message.records:
+                    for topic, partition, data in message.parcel.open():
                         producer.send_encoded(topic, partition, data)
                 commit_until_answered(producer, name)
             except FatalError:
@@ -347,6 +377,7 @@ class OneTransactionWriter(DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Nothing was sent, or `commit` has aborted it."""
+        _discard(messages)
 
 
 class DirectWriter(DataSourceArrowWriter):

@@ -36,6 +36,25 @@ def add_verb(
     return verb
 
 
+def add_examples(parser: argparse.ArgumentParser, *lines: str) -> None:
+    """What one would type, at the end of the help."""
+    head = "example:" if len(lines) == 1 else "examples:"
+    parser.epilog = "\n  ".join([head, *lines])
+
+
+def add_topics(parser: argparse.ArgumentParser, help_text: str) -> None:
+    """Topics by name or pattern, as words or in Kafka's way; both end up in `topics`."""
+    parser.add_argument("topics", metavar="TOPIC", nargs="*", action="extend", help=help_text)
+    parser.add_argument(
+        "-t",
+        "--topic",
+        metavar="TOPIC",
+        action="append",
+        dest="topics",
+        help="the same, as Kafka's tools have it; repeatable",
+    )
+
+
 def sentence(text: str) -> str:
     """A help text as a sentence of its own."""
     return text[:1].upper() + text[1:] + "."
@@ -91,7 +110,9 @@ def add_watch(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_settings(parser: argparse.ArgumentParser, *flags: str, dest: str, help_text: str) -> None:
+def add_settings(
+    parser: argparse._ActionsContainer, *flags: str, dest: str, help_text: str
+) -> None:
     """A repeatable NAME=VALUE."""
     parser.add_argument(
         *flags,

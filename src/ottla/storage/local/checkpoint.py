@@ -131,16 +131,21 @@ def read_epochs(path: str) -> list[EpochStart]:
     data = read_small_file(path)
     if data is None:
         return []
-    epochs: list[EpochStart] = []
     try:
-        for line in decode_checkpoint(data):
-            epoch, start_offset = (int(word) for word in line.split())
-            if epochs and (epoch <= epochs[-1].epoch or start_offset < epochs[-1].start_offset):
-                raise ValueError(f"epoch {epoch} at {start_offset} is out of order")
-            epochs.append(EpochStart(epoch, start_offset))
+        return decode_epochs(data)
     except ValueError as error:
         _tell_damage(path, error)
         return []
+
+
+def decode_epochs(data: bytes) -> list[EpochStart]:
+    """The entries in the content of a leader-epoch-checkpoint file; ValueError if it is damaged."""
+    epochs: list[EpochStart] = []
+    for line in decode_checkpoint(data):
+        epoch, start_offset = (int(word) for word in line.split())
+        if epochs and (epoch <= epochs[-1].epoch or start_offset < epochs[-1].start_offset):
+            raise ValueError(f"epoch {epoch} at {start_offset} is out of order")
+        epochs.append(EpochStart(epoch, start_offset))
     return epochs
 
 
@@ -155,14 +160,20 @@ def read_topic_id(folder: str) -> uuid.UUID | None:
     data = read_small_file(path)
     if data is None:
         return None
+    topic_id = decode_topic_id(data)
+    if topic_id is None:
+        _tell_damage(path, ValueError("it names no topic id, or is of another version"))
+    return topic_id
+
+
+def decode_topic_id(data: bytes) -> uuid.UUID | None:
+    """The topic id in the content of a partition.metadata file; None if it is damaged."""
     fields = dict(
         line.split(": ", 1) for line in data.decode("utf-8", "replace").splitlines() if ": " in line
     )
-    topic_id = layout.decode_id(fields.get("topic_id", "").strip())
-    if topic_id is None or fields.get("version", "").strip() != str(_VERSION):
-        _tell_damage(path, ValueError("it names no topic id, or is of another version"))
+    if fields.get("version", "").strip() != str(_VERSION):
         return None
-    return topic_id
+    return layout.decode_id(fields.get("topic_id", "").strip())
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
