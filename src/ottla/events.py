@@ -40,7 +40,12 @@ class EventLog:
 
     def bug(self, event: str, text: str, error: BaseException, /, **fields: Any) -> None:
         """What cannot happen; it is told with where it happened."""
-        self._logger.error(text, fields, extra={"event": event}, exc_info=error)
+        self._logger.error(text, *_arguments(fields), extra={"event": event}, exc_info=error)
 
     def _tell(self, level: int, event: str, text: str, fields: dict[str, Any]) -> None:
-        self._logger.log(level, text, fields, extra={"event": event})
+        self._logger.log(level, text, *_arguments(fields), extra={"event": event})
+
+
+def _arguments(fields: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    # An empty dict would not stand for itself, but for an argument that the text does not use.
+    return (fields,) if fields else ()

@@ -122,9 +122,9 @@ def _add_requests(page: Page, server: Server) -> None:
     node = str(server.node.node_id)
     # An API that nobody has used has no series: there are forty, and clients use ten.
     for counts in server.api_counts:
-        if counts.begun:
-            page.add(REQUESTS, counts.begun, node=node, api=counts.name)
-            page.add(IN_FLIGHT, counts.begun - counts.ended, node=node, api=counts.name)
+        if counts.received:
+            page.add(REQUESTS, counts.received, node=node, api=counts.name)
+            page.add(IN_FLIGHT, counts.waiting, node=node, api=counts.name)
             page.add(DURATION, counts.seconds, node=node, api=counts.name)
             for code, count in sorted(counts.errors.items()):
                 page.add(ERRORS, count, node=node, api=counts.name, error=ErrorCode(code).name)

@@ -6,14 +6,15 @@ It is done around the handlers, so that a broker whose requests nobody counts ha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections.abc import Mapping
 from time import perf_counter
 from types import CoroutineType
 from typing import Any
 
 from ottla.broker.node import Node
 from ottla.broker.request import Answer, Api, Handler, RequestContext
-from ottla.broker.response_errors import error_counter_of
+from ottla.broker.response_errors import ErrorCounter, error_counter_of
 from ottla.events import EventLog
 from ottla.histogram import Histogram
 
@@ -23,21 +24,19 @@ logger = EventLog(__name__)
 class ApiCounts:
     """What there was of one API; errors are by code, and a response may have several."""
 
-    __slots__ = ("begun", "ended", "errors", "name", "seconds")
+    __slots__ = ("errors", "failed", "name", "seconds", "waiting")
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.begun = 0
-        self.ended = 0
+        self.waiting = 0  # for an answer
+        self.failed = 0  # or were given up: there was no answer
         self.errors: dict[int, int] = {}
-        self.seconds = Histogram()
+        self.seconds = Histogram()  # of those that were answered
 
-    def answered(self, response: Any, began: float) -> None:
-        """A request has its response; None if the protocol has none."""
-        self.ended += 1
-        self.seconds.observe(perf_counter() - began)
-        if response is not None:
-            error_counter_of(type(response))(response, self.errors)
+    @property
+    def received(self) -> int:
+        """How many requests there were."""
+        return self.seconds.count + self.waiting + self.failed
 
 
 def observed(apis: Mapping[int, Api]) -> tuple[dict[int, Api], list[ApiCounts]]:
@@ -49,20 +48,30 @@ def observed(apis: Mapping[int, Api]) -> tuple[dict[int, Api], list[ApiCounts]]:
 
 def _observing(api: Api, counts: ApiCounts) -> Handler:
     handle = _logging(api) if logger.shows_debug else api.handle
+    # This is done for every request: what is here as a name need not be looked for.
+    errors, histogram, now = counts.errors, counts.seconds, perf_counter
+    bounds, buckets = histogram.bounds, histogram.counts
+    counters: dict[type, ErrorCounter] = {type(None): lambda response, errors: None}
 
     def observing(node: Node, request: Any, context: RequestContext) -> Answer:
-        began = perf_counter()
-        counts.begun += 1
+        began = now()
         try:
             answer = handle(node, request, context)
         except BaseException:
-            counts.ended += 1
+            counts.failed += 1
             raise
-        if isinstance(answer, asyncio.Future):
-            return _later(answer, counts, began)
-        if isinstance(answer, CoroutineType):
-            return _run(answer, counts, began)
-        counts.answered(answer, began)
+        kind = type(answer)
+        count_errors = counters.get(kind)
+        if count_errors is None:
+            if isinstance(answer, asyncio.Future):
+                return _later(answer, counts, began)
+            if isinstance(answer, CoroutineType):
+                return _run(answer, counts, began)
+            count_errors = counters[kind] = error_counter_of(kind)
+        seconds = now() - began
+        buckets[bisect_left(bounds, seconds)] += 1
+        histogram.total += seconds
+        count_errors(answer, errors)
         return answer
 
     return observing
@@ -71,20 +80,20 @@ def _observing(api: Api, counts: ApiCounts) -> Handler:
 def _later(answer: asyncio.Future[Any], counts: ApiCounts, began: float) -> asyncio.Future[Any]:
     """As the answer; a response that is made when it is sent is looked at then."""
     outer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    counts.waiting += 1
 
     def forward(done: asyncio.Future[Any]) -> None:
+        counts.waiting -= 1
         error = None if done.cancelled() else done.exception()
         if outer.done() or done.cancelled():
-            counts.ended += 1
+            counts.failed += 1
             outer.cancel()
         elif error is not None:
-            counts.ended += 1
+            counts.failed += 1
             outer.set_exception(error)
-        elif callable(done.result()):
-            outer.set_result(_made_later(done.result(), counts, began))
         else:
-            counts.answered(done.result(), began)
-            outer.set_result(done.result())
+            counts.seconds.observe(perf_counter() - began)
+            outer.set_result(_with_errors_counted(done.result(), counts))
 
     if answer.done():
         forward(answer)
@@ -94,27 +103,26 @@ def _later(answer: asyncio.Future[Any], counts: ApiCounts, began: float) -> asyn
     return outer
 
 
-def _made_later(make: Callable[[], Any], counts: ApiCounts, began: float) -> Callable[[], Any]:
-    seconds = perf_counter() - began
-    counts.ended += 1
-    counts.seconds.observe(seconds)
-
-    def made() -> Any:
-        response = make()
-        error_counter_of(type(response))(response, counts.errors)
-        return response
-
-    return made
+def _with_errors_counted(answer: Any, counts: ApiCounts) -> Any:
+    """The answer, whose errors count now, or when it is made if that is later (see `Answer`)."""
+    if not callable(answer):
+        if answer is not None:
+            error_counter_of(type(answer))(answer, counts.errors)
+        return answer
+    return lambda: _with_errors_counted(answer(), counts)
 
 
 async def _run(coroutine: CoroutineType[Any, Any, Any], counts: ApiCounts, began: float) -> Any:
+    counts.waiting += 1
     try:
         response = await coroutine
     except BaseException:
-        counts.ended += 1
+        counts.failed += 1
         raise
-    counts.answered(response, began)
-    return response
+    finally:
+        counts.waiting -= 1
+    counts.seconds.observe(perf_counter() - began)
+    return _with_errors_counted(response, counts)
 
 
 def _logging(api: Api) -> Handler:
