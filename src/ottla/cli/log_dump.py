@@ -36,6 +36,8 @@ def dump(arguments: argparse.Namespace) -> int:
         raise UsageError("no file to look into", "name files, or the folder of a partition")
     dumping = _Dump(arguments)
     dumping.output.lines(line for path in paths for line in dumping.lines_of(path))
+    if dumping.gone_count:
+        say(f"files that were deleted meanwhile: {dumping.gone_count}")
     if dumping.damaged:
         say(f"ottla: damaged files: {len(dumping.damaged)} of {dumping.file_count}")
         return FAILED
@@ -90,6 +92,7 @@ class _Dump:
         self.output = Output(arguments.form)
         self._arguments = arguments
         self.file_count = 0
+        self.gone_count = 0  # a broker deletes files while we look
         self.damaged: dict[str, int] = {}
         self._segment_ends: dict[str, int] = {}  # by folder: where the segment before ended
 
@@ -108,7 +111,7 @@ class _Dump:
         except FileNotFoundError:
             if path in self._arguments.files:
                 raise
-            say(f"{path} is gone meanwhile")
+            self.gone_count += 1
 
     def _wanted(self, path: str) -> Wanted:
         arguments = self._arguments
