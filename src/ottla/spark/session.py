@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from ottla.config import properties
+from ottla.errors import ConfigError
 from ottla.spark.java import find_java
 from ottla.spark.requirement import require_spark
 
@@ -118,7 +119,7 @@ def start_session(
     if master is not None:
         given["spark.master"] = master
     if SparkContext._active_spark_context is not None:
-        return SparkSession.builder.getOrCreate()
+        return _active(SparkSession.builder.getOrCreate(), given)
     known = _known_to_spark() | given
     chosen = defaults(name, known.get("spark.master", DEFAULT_MASTER), checkpoint) | known
     set_python(os.environ, chosen)
@@ -132,6 +133,21 @@ def start_session(
         _write_no_checksums(session)
     if "spark.log.level" not in chosen:
         session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _active(session: SparkSession, given: Mapping[str, str]) -> SparkSession:
+    """The session that runs, with what can still be set."""
+    for name, value in given.items():
+        found = session.conf.get(name, None)
+        if found == value:
+            continue
+        if not session.conf.isModifiable(name):
+            raise ConfigError(
+                f"Spark runs already, with {name}={found}, so it cannot be {value}: stop that session first, or leave "
+                "it out"
+            )
+        session.conf.set(name, value)
     return session
 
 
