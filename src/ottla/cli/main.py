@@ -35,6 +35,7 @@ COMMANDS: Final = (
     "records",
     "cluster",
     "log",
+    "perf",
     "pipeline",
     "demo",
     "completion",

@@ -11,14 +11,35 @@ from ottla.cli.exit_codes import USAGE
 
 
 class Parser(argparse.ArgumentParser):
-    """The parser of the command, of its commands and of their verbs."""
+    """The parser of the command, of its commands and of their verbs.
+
+    Options and names come in any order: argparse itself gives all names that a list may have to the first that come
+    together, so that `produce TOPIC -l FILE` fails.
+    """
+
+    _is_parsing = False
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Refuses what it does not know at once: a verb knows its flags better than the command above it."""
-        found, unknown = super().parse_known_args(args, namespace)
+        if self._is_parsing:  # argparse itself, which takes the options out first
+            return super().parse_known_args(args, namespace)
+        if self._has_list():
+            self._is_parsing = True
+            try:
+                found, unknown = self.parse_known_intermixed_args(args, namespace)
+            finally:
+                self._is_parsing = False
+        else:
+            found, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(self._unknown(unknown))
         return found, unknown
+
+    def _has_list(self) -> bool:
+        names = self._get_positional_actions()
+        if any(isinstance(action, argparse._SubParsersAction) for action in names):
+            return False
+        return any(action.nargs in ("*", "+", "?") for action in names)
 
     def _unknown(self, unknown: list[str]) -> str:
         flags = [word for word in unknown if word.startswith("-") and word != "-"]
