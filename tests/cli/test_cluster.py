@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -9,6 +12,8 @@ from tests.cli.conftest import Ottla
 
 from ottla import Broker
 from ottla.cli.cluster import usable
+
+WAIT_SECONDS = 30
 
 
 def test_the_cluster_is_described(anywhere: Ottla) -> None:
@@ -75,3 +80,22 @@ def test_the_usable_version_is_the_newest_that_both_know(
     least: int, most: int, ours: tuple[int, int] | None, expected: int | None
 ) -> None:
     assert usable(least, most, ours) == expected
+
+
+def test_watching_shows_it_again_until_ctrl_c(cli_broker: Broker) -> None:
+    command = [sys.executable, "-m", "ottla", "cluster", "brokers", "--watch", "0.05"]
+    with subprocess.Popen(
+        [*command, "-b", cli_broker.bootstrap_servers],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            heads = (line for line in process.stdout if line.startswith("ID"))
+            assert next(heads) == next(heads)
+            process.send_signal(signal.SIGINT)
+            _, remarks = process.communicate(timeout=WAIT_SECONDS)
+            assert (process.returncode, remarks) == (130, "")
+        finally:
+            process.kill()
