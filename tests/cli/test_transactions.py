@@ -10,7 +10,7 @@ from tests.broker.requests import eventually, new_producer_id, session_with
 from tests.broker.test_read_committed import send
 from tests.cli.conftest import Ottla
 
-from ottla import Admin, Broker, NewTopic, Producer
+from ottla import Admin, Broker, NewTopic, Producer, TopicPartition
 
 TOPIC = "in-transactions"
 OPEN_ID, DONE_ID = "cli-open", "cli-done"
@@ -131,7 +131,7 @@ def test_a_hanging_transaction_is_found_and_aborted(
     )
     (state,) = (
         one
-        for one in admin.describe_producers([(topic, 0)])[(topic, 0)]
+        for one in admin.describe_producers([(topic, 0)])[TopicPartition(topic, 0)]
         if one.producer_id == producer_id
     )
     assert state.current_transaction_start_offset is None
@@ -148,7 +148,7 @@ def test_a_transaction_is_aborted_by_its_producer(
     whole = (*who, "--coordinator-epoch", "-1")
     done = ottla("transactions", "abort", "--topic", topic, "--partition", "0", *whole)
     assert done.code == 0, done.err
-    states = admin.describe_producers([(topic, 0)])[(topic, 0)]
+    states = admin.describe_producers([(topic, 0)])[TopicPartition(topic, 0)]
     assert all(one.current_transaction_start_offset is None for one in states)
 
 

@@ -120,7 +120,7 @@ def read(spark: SparkSession, settings: dict[str, Any], topic: str) -> DataFrame
         "kafka.bootstrap.servers": settings["source_servers"],
         "subscribe": topic,
         "startingOffsets": "earliest",
-        "maxOffsetsPerTrigger": "60",
+        "maxOffsetsPerTrigger": "90",
         "pipeline": settings["pipeline"],
         **settings.get("read", {}),
     }.items():
@@ -246,7 +246,7 @@ def run_supervised(spark: SparkSession, settings: dict[str, Any]) -> int:
         bootstrap_servers=settings["servers"],
         kafka=settings.get("kafka", {}),
         checkpoint=settings["checkpoint"],
-        source_options={"maxOffsetsPerTrigger": "60"},
+        source_options={"maxOffsetsPerTrigger": "90"},
     )
     threading.Thread(target=_stop_when, args=[Path(settings["stop"])], daemon=True).start()
     try:

@@ -19,7 +19,7 @@ from tests.spark.program import CRASH
 import ottla
 from ottla.client.admin_model import NewTopic
 
-RUN_SECONDS = 240.0
+RUN_SECONDS = 400.0
 # What Spark says when its own Python processes start too slowly on a busy machine: it waits ten seconds for them.
 SLOW_MACHINE = "failed to connect back"
 
@@ -38,7 +38,7 @@ class Run:
         self.folder = folder
         folder.mkdir(parents=True)
         self.log = folder / "log"
-        settings = {**settings, "stop": str(folder / "stop"), "flags": str(folder)}
+        settings = {"flags": str(folder), **settings, "stop": str(folder / "stop")}
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(sys.path),
@@ -85,16 +85,15 @@ class Run:
 
         wait_until(is_said, repr(text))
 
+    def is_at_step_or_ended(self) -> bool:
+        """Whether the commit has come to the step, and done there what it was told, or never will."""
+        ended = self.process.poll() is not None
+        return (self.folder / "reached").exists() or ended
+
     def wait_at_step(self) -> None:
-        """Until the commit has come to the step, and done there what it was told."""
-
-        def is_reached() -> bool:
-            if (self.folder / "reached").exists():
-                return True
-            assert self.process.poll() is None, f"it ended: {self.said()[-6000:]}"
-            return False
-
-        wait_until(is_reached, "the step")
+        """Until the commit has come to the step."""
+        wait_until(self.is_at_step_or_ended, "the step")
+        assert (self.folder / "reached").exists(), f"it ended: {self.said()[-6000:]}"
 
     @property
     def pids(self) -> dict[str, int]:
@@ -207,10 +206,7 @@ class Scene:
         """Run until that step."""
         for _ in range(3):
             run = self.start((point, visit, deed), **more)
-            wait_until(
-                lambda run=run: (run.folder / "reached").exists() or run.process.poll() is not None,
-                "the step",
-            )
+            wait_until(run.is_at_step_or_ended, "the step")
             if SLOW_MACHINE not in run.said():
                 break
         run.wait_at_step()

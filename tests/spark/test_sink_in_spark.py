@@ -21,7 +21,7 @@ from ottla import Broker
 from ottla.spark.committing import CommitPoint
 from ottla.spark.progress import marker_group
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1500)
 
 ONCE = {CommitPoint.LOOKED, CommitPoint.FENCED, CommitPoint.LOOKED_AGAIN}
 # In every test run the demo kills a driver in the middle of a transaction: tests/cli/test_demo.py.

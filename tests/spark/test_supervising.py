@@ -64,6 +64,18 @@ def test_whoever_was_taken_over_does_not_come_back_whatever_else_failed() -> Non
     assert (found.next, found.reason) == (Next.LEAVE, "Another instance took over pipeline 'fraud'")
 
 
+def test_whoever_finds_another_driver_at_its_checkpoint_does_not_come_back() -> None:
+    text = (
+        "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. Multiple streaming jobs detected for 7.\n"
+        "Please make sure only one streaming job runs on a specific checkpoint location at a time. SQLSTATE: 40000"
+    )
+    found = judge(
+        "StreamingQueryException", failed(f"SparkConcurrentModificationException: {text}")
+    )
+    assert found.next is Next.LEAVE
+    assert "writes to the checkpoint of this pipeline" in found.reason
+
+
 def test_the_users_own_error_is_told_and_not_what_spark_wraps_around_it() -> None:
     text = failed(
         "KeyError: 'amount'",

@@ -289,7 +289,10 @@ def ends_of(servers: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
 def copied(batches: Sequence[Sequence[Input]]) -> list[Values]:
     """Every record, with where it was."""
     return [
-        Counter(b"%s %d %d %s" % (topic.encode(), *more) for topic, *more in batch)
+        Counter(
+            b"%s %d %d %s" % (each.topic.encode(), each.partition, each.offset, each.value)
+            for each in batch
+        )
         for batch in batches
     ]
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from ottla.cli.choosing import is_name
 from ottla.cli.connecting import consumer_of, inspecting_consumer_of, log_to_stderr
-from ottla.cli.failing import DONE, INTERRUPTED, CommandError, UsageError
-from ottla.cli.internal_topics import DECODERS
+from ottla.cli.ending import code_of, ended_by_signals
+from ottla.cli.failing import DONE, CommandError, UsageError
 from ottla.cli.json_records import JsonLines
 from ottla.cli.output import say
 from ottla.cli.ranges import Limits, Range, partitions_of, ranges_of, topics_of
 from ottla.cli.record_text import Opened, decoded, decoded_lines, opened_by, plain, written_by
+from ottla.cli.stored_records import is_decodable
 from ottla.errors import DeserializationError
 from ottla.model import TopicPartition
 
@@ -34,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     wanted = [*arguments.topics, *arguments.more_topics]
     _check(arguments, wanted)
     log_to_stderr(arguments)
-    with _consumer(arguments) as consumer:
+    with ended_by_signals(), _consumer(arguments) as consumer:
         topics = topics_of(consumer, wanted)
         printer = Printer(_writer(arguments, topics), arguments.max_messages)
         partitions = partitions_of(consumer, topics, arguments.partitions)
@@ -44,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
             reading = Assigned(consumer, printer, ranges)
         else:
             reading = Subscribed(consumer, printer, wanted, topics, partitions, arguments.exit)
-        code = _read(reading, printer, arguments.timeout_ms)
+        code = _read(reading, arguments.timeout_ms)
     if not arguments.quiet:
         say(f"Processed a total of {printer.count} messages")
     return code
@@ -101,7 +104,7 @@ def _consumer(arguments: argparse.Namespace) -> Consumer:
 def _writer(arguments: argparse.Namespace, topics: Sequence[str]) -> Callable[[Part], bytes]:
     """What is written for the records of a poll."""
     opened: Opened | None = opened_by(arguments.key_deserializer, arguments.value_deserializer)
-    decodes = opened is None and not arguments.raw and any(topic in DECODERS for topic in topics)
+    decodes = opened is None and not arguments.raw and any(map(is_decodable, topics))
     if decodes:
         opened = decoded
     written: Callable[[ConsumerRecord], bytes]
@@ -231,9 +234,11 @@ class Subscribed:
         self._ends = consumer.end_offsets(partitions) if ends else None
         self._unprinted: ConsumerRecords | None = None
         self._is_at_end = False
-        patterns = [text for text in wanted if text.startswith("^")]
-        # A pattern stands for topics that come later too; a subscription is one or the other.
-        consumer.subscribe(patterns[0] if len(wanted) == len(patterns) == 1 else topics)
+        if len(wanted) == 1 and not is_name(wanted[0]):
+            # A pattern stands for topics that come later too.
+            consumer.subscribe(re.compile(wanted[0]))
+        else:
+            consumer.subscribe(topics)
 
     @property
     def is_done(self) -> bool:
@@ -275,7 +280,7 @@ class Subscribed:
 Reading = Assigned | Subscribed
 
 
-def _read(reading: Reading, printer: Printer, idle_ms: int | None) -> int:
+def _read(reading: Reading, idle_ms: int | None) -> int:
     """Until the end, or Ctrl-C."""
     last = time.monotonic()
     try:
@@ -287,7 +292,7 @@ def _read(reading: Reading, printer: Printer, idle_ms: int | None) -> int:
                     break
             if reading.poll(wait_seconds):
                 last = time.monotonic()
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         reading.interrupted()
-        return INTERRUPTED
+        return code_of(error)
     return DONE

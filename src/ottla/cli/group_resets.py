@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.cli.connecting import admin_of
 from ottla.cli.failing import DONE, FAILED, CommandError, UsageError, line_of
 from ottla.cli.group_names import described, groups_of, partitions_named, tell
+from ottla.cli.moments import date_ms, duration_ms
 from ottla.cli.output import Output, columns, say
 from ottla.client.admin_model import GroupState, OffsetSpec
 from ottla.errors import ErrorCode, KafkaError, PartialFailureError
@@ -108,9 +109,10 @@ class _Planning:
         if arguments.shift_by is not None:
             return self._shifted(partitions, arguments.shift_by)
         if arguments.to_datetime is not None:
-            return self._at(partitions, arguments.to_datetime)
+            return self._at(partitions, date_ms(arguments.to_datetime))
         if arguments.by_duration is not None:
-            return self._at(partitions, time.time_ns() // 1_000_000 - arguments.by_duration)
+            ago_ms = duration_ms(arguments.by_duration)
+            return self._at(partitions, time.time_ns() // 1_000_000 - ago_ms)
         committed = self._committed()
         nowhere = [each for each in partitions if each not in committed]
         there = {each: committed[each] for each in partitions if each in committed}

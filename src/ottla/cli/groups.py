@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.cli.connecting import admin_of
 from ottla.cli.failing import DONE, FAILED, UsageError
 from ottla.cli.group_lag import Span, lags_of
 from ottla.cli.group_names import described, groups_of, tell
-from ottla.cli.output import Output, columns, repeat, say
+from ottla.cli.output import Column, Output, columns, repeat, say
 from ottla.client.admin_model import GroupState, GroupType, IsolationLevel, OffsetSpec
 from ottla.client.aio.admin.words import Word
 from ottla.errors import KafkaError, PartialFailureError
@@ -106,7 +106,7 @@ def describe_groups(arguments: argparse.Namespace) -> int:
             if arguments.what == "members":
                 _show_members(output, found.values(), arguments.verbose)
             elif arguments.what == "state":
-                output.rows(STATE, [_state_row(group) for group in found.values()])
+                _show(output, STATE, [_state_row(group) for group in found.values()])
             else:
                 output.rows(OFFSETS, _offset_rows(admin, found, arguments))
             return FAILED if errors else DONE
@@ -210,14 +210,20 @@ def _show_members(
     output: Output, groups: Iterable[GroupDescription], shows_assignment: bool
 ) -> None:
     rows = [_member_row(group, member) for group in groups for member in group.members]
-    shape = MEMBERS
+    shape: tuple[Column, ...] = MEMBERS
     if any(row["group_instance_id"] for row in rows):
         shape = (*shape[:2], *STATIC, *shape[2:])
     if shows_assignment:
         shape += ASSIGNMENT
+    _show(output, shape, rows)
+
+
+def _show(output: Output, shape: Sequence[Column], rows: Sequence[dict[str, Any]]) -> None:
+    """Rows, in which some things have a text for people beside what is for programs."""
     if not output.is_table:
-        for row in rows:
-            del row["assignment_text"]
+        rows = [
+            {key: value for key, value in row.items() if not key.endswith("_text")} for row in rows
+        ]
     output.rows(shape, rows)
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import time
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.cli.choosing import PartitionRule, choose_topics, no_such_topics, partition_rules
 from ottla.cli.connecting import admin_of
 from ottla.cli.failing import DONE, CommandError, UsageError, attempt, tell_each
-from ottla.cli.moments import moment_ms
 from ottla.cli.output import Output, columns, repeat, say
+from ottla.cli.syntax.times import moment_ms
 from ottla.client.admin_model import IsolationLevel, ListedOffset, OffsetSpec
 from ottla.model import TopicPartition
 
@@ -31,7 +30,7 @@ def offsets(arguments: argparse.Namespace) -> int:
     with admin_of(arguments) as admin:
 
         def show() -> int:
-            spec = spec_of(arguments.time, time.time_ns() // 1_000_000)
+            spec = spec_of(arguments.time)
             wanted = dict.fromkeys(_partitions(admin, rules, arguments), spec)
             if not wanted:
                 if not arguments.topics and arguments.partitions is None:
@@ -54,15 +53,18 @@ _IN_TIME: Final = frozenset({OffsetSpec.MAX_TIMESTAMP})
 _SPECS: Final = {spec.name.lower().replace("_", "-"): spec for spec in OffsetSpec}
 
 
-def spec_of(text: str, now_ms: int) -> int:
-    """A name, the number that stands for it, or a time."""
+def spec_of(text: str) -> int:
+    """A name, the number that stands for it, or a time: how long ago it is counts from now."""
     if text in _SPECS:
         return _SPECS[text]
     if text.startswith("-") and text[1:].isdecimal():
         if int(text) not in [*OffsetSpec]:
             raise UsageError(f"{text} stands for no offset", f"it is one of {', '.join(_SPECS)}")
         return int(text)
-    return moment_ms(text, now_ms)
+    try:
+        return moment_ms(text)
+    except argparse.ArgumentTypeError as error:
+        raise UsageError(f"--time: {error}") from None
 
 
 def row_of(partition: TopicPartition, found: ListedOffset) -> dict[str, Any]:

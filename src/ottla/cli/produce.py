@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from ottla.cli.connecting import log_to_stderr, producer_of
-from ottla.cli.failing import DONE, FAILED, INTERRUPTED, CommandError, UsageError, line_of
+from ottla.cli.ending import code_of, ended_by_signals
+from ottla.cli.failing import DONE, FAILED, CommandError, UsageError, line_of
 from ottla.cli.output import say
 from ottla.cli.record_input import LineReader, Lines, sources_of
 from ottla.cli.terminal import Terminal
@@ -35,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("--transaction-size is for transactions", "give a --transactional-id")
     log_to_stderr(arguments)
     reader = LineReader(arguments)
-    with producer_of(arguments, **_options(arguments)) as producer:
+    with ended_by_signals(), producer_of(arguments, **_options(arguments)) as producer:
         sending = Sending(producer, arguments.topic, reader, _printer(arguments))
         if not arguments.quiet:
             sending.progress = Progress(arguments.topic)
@@ -44,10 +45,10 @@ def run(arguments: argparse.Namespace) -> int:
                 _send_all(sending, arguments)
             else:
                 _send_in_transactions(producer, sending, arguments)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             sending.end_progress()
             say(f"ottla: interrupted: {_told(sending, arguments)}")
-            return INTERRUPTED
+            return code_of(error)
         finally:
             sending.end_progress()
     if sending.failed_count:

@@ -44,6 +44,12 @@ from ottla.spark.progress import (
 log = logging.getLogger("ottla.spark")
 
 _DROP_SECONDS: Final = 0.0
+# How often an idle pipeline's progress is renewed (`renewing`), far below the seven days after which groups forget it.
+RENEW_SECONDS: Final = 6 * 3600.0
+# A session that rested longer is not used again: the source may have fenced it since, to renew its progress.
+REST_SECONDS: Final = 600.0
+# Batches are as large as brokers take them; a request has one of each partition, and a commit waits for fewer answers.
+LARGE_REQUESTS: Final = {"max.request.size": str(16 * 1024 * 1024)}
 _FENCED: Final = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
 
 
@@ -117,9 +123,10 @@ class Session:
         self.last: Marker | None = None
         """What was committed last, as this session knows."""
         self.cluster: str | None = None
+        self.rests_since = time.monotonic()
         self._began = 0.0
         self._producer = Producer(
-            {**target.options, "transactional.id": target.pipeline, "acks": "all"}
+            {**LARGE_REQUESTS, **target.options, "transactional.id": target.pipeline, "acks": "all"}
         )
 
     def fence(self) -> None:
@@ -300,14 +307,16 @@ def _take(target: Target, batch: MicroBatch) -> Session | None:
         session = _sessions.pop(target.key, None)
     if session is None:
         return None
-    last = session.last
-    if last is not None and (last.query, last.batch) == (batch.query, batch.number - 1):
+    last, rested = session.last, time.monotonic() - session.rests_since
+    is_next = last is not None and (last.query, last.batch) == (batch.query, batch.number - 1)
+    if is_next and rested < REST_SECONDS:
         return session
     session.drop()
     return None
 
 
 def _keep(session: Session) -> None:
+    session.rests_since = time.monotonic()
     with _lock:
         before = _sessions.get(session.target.key)
         _sessions[session.target.key] = session

@@ -347,3 +347,9 @@ def admin_options(kafka: Mapping[str, str]) -> dict[str, str]:
     """Those options of a consumer or producer that an admin client has too."""
     known = options_of(AdminConfig)
     return {name: value for name, value in kafka.items() if name in known}
+
+
+def producer_options(kafka: Mapping[str, str]) -> dict[str, str]:
+    """Those options of a consumer that a producer has too."""
+    known = options_of(ProducerConfig)
+    return {name: value for name, value in kafka.items() if name in known}

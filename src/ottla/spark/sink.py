@@ -35,6 +35,7 @@ from ottla.spark.sink_options import (
     read_stream_settings,
 )
 from ottla.spark.source_offsets import NO_PLAN, Plan, find_checkpoint, open_files, unknown_place
+from ottla.spark.worker_memory import freeze_what_is_loaded
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -216,7 +217,9 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
         root = _context().getLocalProperty(CHECKPOINT_ROOT)
         if settings.commits_source_offsets and settings.location is None and root is None:
             raise unknown_place()
-        return told(packed_rows(settings, self._counts, iterator, self._drivers_folder))
+        message = told(packed_rows(settings, self._counts, iterator, self._drivers_folder))
+        freeze_what_is_loaded()
+        return message
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Write what the tasks encoded, in one transaction, unless that has happened before."""
@@ -228,6 +231,7 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
         batch = MicroBatch(query, batchId, records, plan.digest, plan.sources)
         outcome = Committer(target).commit(batch)
         sweep(query, batchId, self._drivers_folder)
+        freeze_what_is_loaded()
         log.info("%s: micro-batch %d: %s", target.pipeline, batchId, outcome.value)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
@@ -250,6 +254,7 @@ class AtLeastOnceWriter(DataSourceStreamArrowWriter):
         """Send the rows of a task."""
         check_trigger()
         send(self._settings, self._counts, iterator)
+        freeze_what_is_loaded()
         return told()
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803

@@ -48,6 +48,7 @@ from ottla.spark.offsets import (
 )
 from ottla.spark.ranges import OffsetRange, split
 from ottla.spark.reading import read_range, report_loss
+from ottla.spark.renewing import Renewal
 from ottla.spark.source_cluster import SourceCluster
 from ottla.spark.source_options import (
     SourceOptions,
@@ -55,6 +56,7 @@ from ottla.spark.source_options import (
     read_batch_options,
     read_stream_options,
 )
+from ottla.spark.worker_memory import freeze_what_is_loaded
 
 log = logging.getLogger("ottla.spark")
 
@@ -113,6 +115,7 @@ def _read(partition: InputPartition, options: SourceOptions) -> Iterator[Any]:
     if isinstance(partition, RangePartition):
         schema = SCHEMA if options.include_headers else SCHEMA_WITHOUT_HEADERS
         yield from read_range(partition.wanted, options, schema)
+    freeze_what_is_loaded()
 
 
 class BatchReader(DataSourceReader):
@@ -168,6 +171,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest: SourceOffset | None = None
         self._ends_when_done = False
         self._target: SourceOffset | None = None
+        self._renewal = self._new_renewal()
+
+    def _new_renewal(self) -> Renewal | None:
+        options = self._options
+        if options.pipeline is None:
+            return None
+        return Renewal(options.pipeline, options.renewal, lambda: self._cluster.admin)
 
     # Where it begins
 
@@ -217,6 +227,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = SourceOffset.from_json(start)
         end = self._available(begin)
         if is_same(begin, end) or not self._is_due(offset_count(begin, end), limit):
+            if self._renewal is not None:
+                self._renewal.nothing_to_read()
             return start
         self._batch_at = time.monotonic()
         if isinstance(limit, ReadMaxRows):

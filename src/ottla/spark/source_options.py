@@ -18,7 +18,15 @@ from ottla.spark.limits import (
     check_batch,
     read_limit,
 )
-from ottla.spark.options import KAFKA_PREFIX, READS, Use, admin_options, kafka_options, values
+from ottla.spark.options import (
+    KAFKA_PREFIX,
+    READS,
+    Use,
+    admin_options,
+    kafka_options,
+    producer_options,
+    values,
+)
 from ottla.spark.partition_maps import read_partitions
 
 
@@ -56,6 +64,8 @@ class SourceOptions:
     consumer: Mapping[str, str] = field(repr=False)
     """The options of the consumers in tasks, by Kafka's names."""
     admin: Mapping[str, str] = field(repr=False)
+    renewal: Mapping[str, str] = field(repr=False)
+    """The options of the producer that renews an idle pipeline's progress."""
 
     @property
     def isolation_level(self) -> str:
@@ -126,6 +136,7 @@ def _options(
         commit_group=_commit_group(kafka, pipeline) if found.get("commitOffsets") else None,
         consumer=consumer,
         admin=admin_options(kafka),
+        renewal=producer_options(kafka),
     )
 
 

@@ -77,6 +77,8 @@ _LOST_PART: Final = re.compile(
 _LOST_DRIVER: Final = re.compile(
     r"Py4JNetworkError|Answer from Java side is empty|Java side is down|error while trying to connect to the Java"
 )
+# What Spark says when another driver writes to the same checkpoint.
+_OTHER_DRIVER: Final = re.compile(r"\[CONCURRENT_STREAM_LOG_UPDATE[\].]|\[CONCURRENT_QUERY\]")
 # As Python, Java and Py4J write it.
 _ERROR_LINE: Final = re.compile(
     r"^(?:: |Caused by: )?(?:[\w.$]+\.)?(\w+(?:Error|Exception)): ?(.*)$", re.MULTILINE
@@ -119,6 +121,12 @@ def judge(kind: str, text: str) -> Failure:
     for following, reason in known:
         if following is Next.LEAVE:
             return Failure(Next.LEAVE, reason)
+    if _OTHER_DRIVER.search(text):
+        return Failure(
+            Next.LEAVE,
+            "Another instance took over: it writes to the checkpoint of this pipeline. Nothing is lost; run one "
+            "instance of a pipeline.",
+        )
     if known:
         return Failure(*known[-1])
     if (lost := _LOST_PART.search(text)) is not None:
