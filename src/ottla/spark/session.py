@@ -28,10 +28,9 @@ FAST_LOCAL_CHECKPOINTS: Final = {
     ),
 }
 FILES_SETTING: Final = "spark.hadoop.fs.file.impl"
-QUIET: Final = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-}
+# Bars between the lines of whoever tells the progress.
+NO_BARS: Final = {"spark.ui.showConsoleProgress": "false"}
+QUIET: Final = {"spark.ui.enabled": "false"}
 # A shuffle of a small stream in Spark's 200 partitions is 200 tasks and 200 state stores on two cores.
 LOCAL: Final = {"spark.sql.shuffle.partitions": "{cores}"}
 
@@ -55,7 +54,7 @@ def defaults(
     name: str, master: str, checkpoint: str | None, cores: int | None = None
 ) -> dict[str, str]:
     """The settings of a session, as far as nobody says otherwise."""
-    found = {"spark.app.name": name, "spark.master": master}
+    found = {"spark.app.name": name, "spark.master": master, **NO_BARS}
     if is_local(master):
         count = cores or os.cpu_count() or 1
         found |= {key: value.format(cores=count) for key, value in LOCAL.items()}
