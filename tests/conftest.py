@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from importlib.metadata import entry_points
 
+import pytest
 from hypothesis import settings
 
 # An installed package has registered its pytest plugin already; a source tree on the path has not.
@@ -16,3 +17,8 @@ if not entry_points(group="pytest11", name="ottla"):
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, database=None, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that share a Spark session come first: xdist then gives them to one worker, and one session is enough."""
+    items.sort(key=lambda item: "spark" not in getattr(item, "fixturenames", ()))

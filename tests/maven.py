@@ -33,11 +33,16 @@ _DEPENDENCY = """\
       <groupId>{group}</groupId>
       <artifactId>{artifact}</artifactId>
       <version>{version}</version>
+{exclusions}
     </dependency>"""
+_EXCLUSION = """\
+      <exclusions><exclusion><groupId>{group}</groupId><artifactId>{artifact}</artifactId></exclusion></exclusions>"""
 
 
-def jars(name: str, artifacts: Mapping[str, str], shared_folder: Path) -> Path:
-    """The folder with the artifacts (group:artifact → version) and all that they need."""
+def jars(
+    name: str, artifacts: Mapping[str, str], shared_folder: Path, without: str | None = None
+) -> Path:
+    """The folder with the artifacts (group:artifact → version) and all that they need, but for one of these."""
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
             pytest.skip(f"{name} needs {program}, which is not installed")
@@ -50,7 +55,7 @@ def jars(name: str, artifacts: Mapping[str, str], shared_folder: Path) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not found.exists():
             if not failure.exists():
-                reason = _download(folder, found, _pom(artifacts))
+                reason = _download(folder, found, _pom(artifacts, without))
                 if reason is not None:
                     failure.write_text(reason, encoding="utf-8")
             if failure.exists():
@@ -58,11 +63,17 @@ def jars(name: str, artifacts: Mapping[str, str], shared_folder: Path) -> Path:
     return found
 
 
-def _pom(artifacts: Mapping[str, str]) -> str:
+def _pom(artifacts: Mapping[str, str], without: str | None) -> str:
     dependencies = []
+    exclusions = ""
+    if without is not None:
+        group, _, name = without.partition(":")
+        exclusions = _EXCLUSION.format(group=group, artifact=name)
     for artifact, version in artifacts.items():
         group, _, name = artifact.partition(":")
-        dependencies.append(_DEPENDENCY.format(group=group, artifact=name, version=version))
+        dependencies.append(
+            _DEPENDENCY.format(group=group, artifact=name, version=version, exclusions=exclusions)
+        )
     return _POM.format(dependencies="\n".join(dependencies))
 
 

@@ -13,7 +13,7 @@ PACKAGE = ROOT / "src" / "ottla"
 
 # Imports point down only: from a later row to an earlier one.
 LAYERS = [
-    ["errors", "version", "event_loop", "names"],
+    ["errors", "version", "event_loop", "events", "histogram", "names"],
     ["model"],
     ["config"],
     ["wire", "records"],
@@ -56,6 +56,7 @@ LONG_MODULES: dict[str, str] = {
 LONG_FUNCTIONS: dict[str, str] = {}
 UPWARD_IMPORTS: dict[tuple[str, str], str] = {}
 MESSAGES_WITHOUT_HANDLER = {
+    "consumer_group_describe": "the client asks it of Kafka; our groups follow the classic protocol",
     "sasl_authenticate": "the client speaks it with other brokers; ours has no SASL listener",
     "sasl_handshake": "the client speaks it with other brokers; ours has no SASL listener",
 }

@@ -18,8 +18,10 @@ from tests.broker.requests import (
     session_with,
 )
 from tests.broker.test_read_committed import end, send
+from tests.cli.log_folders import write_folder
 
 import ottla
+from ottla.cli.main import main
 from ottla.core.producer_state import ProducerStates
 from ottla.errors import ErrorCode
 from ottla.records.batch import read_batch, split_batches
@@ -104,6 +106,25 @@ def test_kafka_finds_nothing_wrong_with_the_indexes(
     assert output.count("Dumping") == len(files)
     if option == "--index-sanity-check":
         assert output.count("passed sanity check") == len(files)
+
+
+def test_our_log_dump_says_what_kafkas_says(
+    dumped: Path, kafka_jars: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = sorted(path for path in dumped.iterdir() if re.match(r"\d{20}\.", path.name))
+    theirs = dump_log(kafka_jars, files, "--print-data-log")
+    assert main(["log", "dump", "--print-data-log", *map(str, files)]) == 0
+    assert capsys.readouterr().out == theirs
+
+
+def test_our_log_dump_decodes_offsets_as_kafka_does(
+    kafka_jars: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_folder(tmp_path)
+    files = sorted(tmp_path.glob("__consumer_offsets-*/*.log"))
+    theirs = dump_log(kafka_jars, files, "--offsets-decoder")
+    assert main(["log", "dump", "--decode", *map(str, files)]) == 0
+    assert capsys.readouterr().out == theirs
 
 
 def check_log(path: Path, lines: list[str]) -> None:

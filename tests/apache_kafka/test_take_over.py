@@ -10,11 +10,12 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.apache_kafka.programs import START_SECONDS, running_kafka
+from tests.apache_kafka.programs import START_SECONDS, dump_log, running_kafka
 from tests.broker.processes import ServeProcess
 from tests.broker.requests import fetch, new_producer_id, produce, records_in, sequenced
 from tests.storage.batches import SteppingClock
 
+from ottla.cli.main import main
 from ottla.client.raw import RawConnection
 from ottla.core.partition import READ_COMMITTED
 from ottla.errors import ErrorCode
@@ -122,6 +123,18 @@ def values(connection: RawConnection, topic: str, partition: int = 0) -> list[by
 
 def files_of(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+@pytest.mark.parametrize("end", ["clean", "crash"])
+def test_our_log_dump_finds_kafkas_folder_good(
+    written: dict[str, Path], kafka_jars: Path, capsys: pytest.CaptureFixture[str], end: str
+) -> None:
+    assert main(["log", "dump", str(written[end]), "--verify-only"]) == 0, capsys.readouterr().err
+    capsys.readouterr()
+    files = sorted(written[end].glob("__transaction_state-*/*.log"))
+    theirs = dump_log(kafka_jars, files, "--transaction-log-decoder")
+    assert main(["log", "dump", "--transaction-log-decoder", *map(str, files)]) == 0
+    assert capsys.readouterr().out == theirs
 
 
 def test_kafkas_folder_is_served(serving: ServeProcess) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -122,3 +124,39 @@ def test_arguments_after_two_dashes_are_the_programs(tmp_path: Path) -> None:
     done = run(tmp_path, "x.py", "--master", "local[2]", "--", "--fast", "1")
     assert done.returncode == 5
     assert done.stdout == "['x.py', '--fast', '1'] __main__\n"
+
+
+LOST = """
+import os
+from ottla.spark.supervising import DriverLostError
+
+if os.environ.get("OTTLA_PIPELINE_DEATHS") == "1":
+    raise SystemExit(7)
+raise DriverLostError("Java is gone")
+"""
+
+
+def test_a_process_without_its_java_begins_again_as_a_new_one(tmp_path: Path) -> None:
+    (tmp_path / "x.py").write_text(LOST, encoding="utf-8")
+    done = run(tmp_path, "x.py", "--", "argument")
+    assert done.returncode == 7, done.stderr
+    assert done.stderr.count("Java is gone; a new driver begins in 1 s") == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
+def test_told_to_stop_before_it_begins_again_it_ends_with_0(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    (tmp_path / "x.py").write_text(LOST, encoding="utf-8")
+    with subprocess.Popen(
+        [sys.executable, "-m", "ottla", "pipeline", "run", "x.py"],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "OTTLA_PIPELINE_DEATHS": "5"},
+    ) as process:
+        assert process.stderr is not None
+        assert "a new driver begins in 32 s" in process.stderr.readline()
+        process.send_signal(number)
+        assert process.wait(RUN_SECONDS) == 0
+        assert process.stderr.read() == "pipeline: stopped\n"

@@ -1,7 +1,7 @@
 """The long runs, which `make campaign` starts; a failure prints the command that repeats it.
 
 CAMPAIGN_SEED       the seed; random, and printed, unless given
-CAMPAIGN_PARTS      which parts to run: wire,batches,disk,torn,sim,scale,groups,faults,kafka,history
+CAMPAIGN_PARTS      which parts to run: wire,batches,disk,torn,sim,scale,groups,faults,spark,kafka,history
 CAMPAIGN_FRAMES     mutated frames (1,000,000)
 CAMPAIGN_BATCHES    mutated record batches (200,000)
 CAMPAIGN_FOLDERS    damaged data folders (1,000)
@@ -110,6 +110,11 @@ def faults(folder: Path, seed: int) -> str:
     return marked("tests/faults", folder, seed)
 
 
+def spark(folder: Path, seed: int) -> str:
+    """Exactly-once pipelines under Spark while drivers, brokers, tasks and other instances die or wake late."""
+    return marked("tests/spark", folder, seed)
+
+
 def kafka(folder: Path, seed: int) -> str:
     """Our client with old releases of Apache Kafka, and with three brokers of the newest."""
     return marked("tests/client/apache_kafka", folder, seed)
@@ -132,6 +137,7 @@ PARTS: dict[str, Callable[[Path, int], str]] = {
     "scale": scale,
     "groups": groups,
     "faults": faults,
+    "spark": spark,
     "kafka": kafka,
     "history": history,
 }

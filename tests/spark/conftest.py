@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.spark.pipelines import Pipe
+from tests.spark.sessions import needs_spark, spark_session
 from tests.spark.source_stage import SourceStage
 
 from ottla import Broker
 from ottla.spark import reading
+
+
+@pytest.fixture(scope="session")
+def spark() -> Any:
+    """This process's Spark session; tests/conftest.py lets tests that use it run first, and on one worker."""
+    needs_spark()
+    return spark_session()
 
 
 @pytest.fixture(scope="session")

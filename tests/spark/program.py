@@ -1,20 +1,25 @@
-"""A Spark program for tests: reads a topic, writes another, and dies where it is told.
+"""A Spark program for tests: reads topics, writes another, and dies or stops where it is told.
 
-The sink's commit runs in a Python process of the driver. At a step that the environment names, that process kills the
-driver's JVM, and dies too or goes on as a zombie.
+The sink's commit runs in a Python process of the driver. At a step that the environment names, that process does what
+its deed says, to the driver's JVM and to itself.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 from pyspark.sql.datasource import DataSourceStreamWriter
 from pyspark.sql.types import StructType
 from tests.spark.sessions import FAST_CHECKPOINTS
@@ -22,37 +27,58 @@ from tests.spark.sessions import FAST_CHECKPOINTS
 from ottla.spark import committing
 from ottla.spark.committing import CommitPoint
 from ottla.spark.datasource import OttlaDataSource
+from ottla.spark.pipeline import Pipeline
+from ottla.spark.supervising import PipelineError
 
 CRASH = "OTTLA_TEST_CRASH"
+FAILED = 5
+LEFT = 6
+COPIED = "concat_ws(' ', topic, partition, offset, cast(value as string)) value"
+
+# What becomes of the JVM, and what of the process that commits.
+DEEDS: dict[str, tuple[int | None, int | None]] = {
+    "die": (signal.SIGKILL, signal.SIGKILL),
+    "go on": (signal.SIGKILL, None),
+    "sleep": (signal.SIGKILL, signal.SIGSTOP),
+    "halt": (None, signal.SIGSTOP),
+    "freeze": (signal.SIGSTOP, signal.SIGSTOP),
+}
 
 
 class CrashingSource(OttlaDataSource):
-    """The same, with steps at which the driver dies."""
+    """The same, with steps at which something happens."""
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         committing.listener = _listener()
         return super().streamWriter(schema, overwrite)
 
 
-def _listener() -> Any:
+def _listener() -> Callable[[CommitPoint], None] | None:
     if CRASH not in os.environ:
         return None
-    point, visit, deed, folder = json.loads(os.environ[CRASH])
-    visits = Path(folder) / "visits"
+    point, visit, deed, place = json.loads(os.environ[CRASH])
+    folder = Path(place)
 
     def listen(reached: CommitPoint) -> None:
         if reached.name != point:
             return
         # In a file, because the process of a later micro-batch may be another one.
-        with visits.open("a") as file:
+        with (folder / "visits").open("a") as file:
             file.write("x")
-        if len(visits.read_text()) != visit:
+        if len((folder / "visits").read_text()) != visit:
             return
-        os.kill(driver_pid(), signal.SIGKILL)
-        (Path(folder) / "died").touch()
-        if deed == "die":
-            os.kill(os.getpid(), signal.SIGKILL)
-        (Path(folder) / "woke").touch()
+        of_driver, of_us = DEEDS[deed]
+        driver = driver_pid()
+        # When the JVM is gone, its daemon hangs up on its workers; a zombie is one that has not heard it.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if of_driver is not None:
+            os.kill(driver, of_driver)
+        written = folder / "written"
+        written.write_text(json.dumps({"driver": driver, "committer": os.getpid()}))
+        written.rename(folder / "reached")
+        if of_us is not None:
+            os.kill(os.getpid(), of_us)
 
     return listen
 
@@ -73,6 +99,8 @@ def session(settings: dict[str, Any]) -> SparkSession:
         **FAST_CHECKPOINTS,
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
+        # The checker wants to see all plans.
+        "spark.sql.streaming.minBatchesToRetain": "10000",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         **settings.get("conf", {}),
     }.items():
@@ -83,35 +111,101 @@ def session(settings: dict[str, Any]) -> SparkSession:
     return spark
 
 
-def source(spark: SparkSession, settings: dict[str, Any]) -> DataFrame:
-    if settings.get("kind") == "rate":
-        rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", "20")
-        return rate.load().selectExpr("cast(value as string) value")
+# Queries
+
+
+def read(spark: SparkSession, settings: dict[str, Any], topic: str) -> DataFrame:
     reader = spark.readStream.format("ottla")
     for name, value in {
-        "kafka.bootstrap.servers": settings["servers"],
-        "subscribe": settings["source"],
+        "kafka.bootstrap.servers": settings["source_servers"],
+        "subscribe": topic,
         "startingOffsets": "earliest",
-        "maxOffsetsPerTrigger": "60",
+        "maxOffsetsPerTrigger": "90",
+        "pipeline": settings["pipeline"],
         **settings.get("read", {}),
     }.items():
         reader = reader.option(name, value)
     return reader.load()
 
 
-def transformed(frame: DataFrame, settings: dict[str, Any]) -> DataFrame:
-    if settings.get("kind") == "stateful":
-        counts = frame.selectExpr("cast(cast(value as string) as int) % 7 k").groupBy("k").count()
-        return counts.selectExpr("cast(k as string) key", "cast(count as string) value")
-    if settings.get("kind") == "rate":
-        return frame
-    return frame.selectExpr("key", "concat('0 ', cast(value as string)) value")
+def copied(spark: SparkSession, settings: dict[str, Any]) -> DataFrame:
+    """All sources in one."""
+    frames = [read(spark, settings, topic) for topic in settings["sources"]]
+    both = frames[0]
+    for each in frames[1:]:
+        both = both.union(each)
+    return both.selectExpr("key", COPIED)
 
 
-def main() -> int:
-    settings = json.loads(sys.argv[1])
-    spark = session(settings)
-    writer = transformed(source(spark, settings), settings).writeStream.format("ottla")
+def counted(spark: SparkSession, settings: dict[str, Any]) -> DataFrame:
+    numbers = read(spark, settings, settings["sources"][0]).selectExpr(
+        "cast(cast(value as string) as int) % 7 k"
+    )
+    return numbers.groupBy("k").count().selectExpr("concat_ws(' ', k, count) value")
+
+
+def distinct(spark: SparkSession, settings: dict[str, Any]) -> DataFrame:
+    numbers = read(spark, settings, settings["sources"][0]).selectExpr(
+        "cast(cast(cast(value as string) as int) % 50 as string) value"
+    )
+    return numbers.dropDuplicates(["value"])
+
+
+def joined(spark: SparkSession, settings: dict[str, Any]) -> DataFrame:
+    left, right = (read(spark, settings, topic) for topic in settings["sources"])
+    left, right = left.alias("l"), right.alias("r")
+    both = left.join(right, f.expr("l.value = r.value"))
+    return both.selectExpr("concat_ws(' ', l.offset, r.offset, cast(l.value as string)) value")
+
+
+def rated(spark: SparkSession, settings: dict[str, Any]) -> DataFrame:
+    kind = "rate" if settings.get("trigger") == "continuous" else "rate-micro-batch"
+    rate = spark.readStream.format(kind)
+    rate = rate.option("rowsPerBatch" if kind == "rate-micro-batch" else "rowsPerSecond", "20")
+    return rate.load().selectExpr("cast(value as string) value")
+
+
+def failing(spark: SparkSession, settings: dict[str, Any]) -> DataFrame:
+    """As `copied`; the first attempts of tasks fail in the middle, some by an error, some by the process's death."""
+    flags = Path(settings["flags"])
+
+    def meet(value: str) -> str:
+        context = TaskContext.get()
+        assert context is not None
+        number = int(value.split()[-1])
+        batch = context.getLocalProperty("streaming.sql.batchId")
+        name = f"{batch}-{context.partitionId()}-{context.attemptNumber()}"
+        if number % 25 == 24 and context.attemptNumber() < 2 and not (flags / name).exists():
+            (flags / name).touch()
+            if number % 2:
+                os._exit(3)
+            raise RuntimeError("the task fails in the middle")
+        return value
+
+    # Not through Arrow, for which Spark wants pandas.
+    met = f.udf(meet, "string", useArrow=False)
+    return copied(spark, settings).select("key", met("value").alias("value"))
+
+
+KINDS = {
+    "copied": copied,
+    "counted": counted,
+    "distinct": distinct,
+    "joined": joined,
+    "rated": rated,
+    "failing": failing,
+}
+TRIGGERS: dict[str, dict[str, Any]] = {
+    "available-now": {"availableNow": True},
+    "always": {"processingTime": "100 milliseconds"},
+    "continuous": {"continuous": "1 second"},
+    "real-time": {"realTime": "5 seconds"},
+}
+
+
+def run_query(spark: SparkSession, settings: dict[str, Any]) -> int:
+    kind = settings.get("kind", "copied")
+    writer = KINDS[kind](spark, settings).writeStream.format("ottla")
     for name, value in {
         "kafka.bootstrap.servers": settings["servers"],
         "topic": settings["sink"],
@@ -123,31 +217,63 @@ def main() -> int:
         writer = writer.option("checkpointLocation", settings["checkpoint"])
     if settings.get("name"):
         writer = writer.queryName(settings["name"])
-    if settings.get("kind") == "stateful":
+    if kind == "counted":
         writer = writer.outputMode("complete")
-    if settings.get("trigger") == "continuous":
-        writer = writer.trigger(continuous="1 second")
-    elif settings.get("kind") == "rate":
-        writer = writer.trigger(processingTime="200 milliseconds")
-    else:
-        writer = writer.trigger(availableNow=True)
+    if settings.get("trigger") == "real-time":
+        writer = writer.outputMode("update")
+    writer = writer.trigger(**TRIGGERS[settings.get("trigger", "available-now")])
     try:
         query = writer.start()
-        if settings.get("seconds"):
-            deadline = time.monotonic() + settings["seconds"]
-            while time.monotonic() < deadline and query.isActive:
-                time.sleep(0.1)
-            query.stop()
-        else:
-            query.awaitTermination()
+        while not query.awaitTermination(1):
+            if Path(settings["stop"]).exists():
+                query.stop()
+                break
     except Exception as error:
         print(f"failed: {error}", flush=True)
-        return 5
-    if query.exception() is not None:
-        print(f"failed: {query.exception()}", flush=True)
-        return 5
-    print("done", flush=True)
+        return FAILED
     return 0
+
+
+def run_supervised(spark: SparkSession, settings: dict[str, Any]) -> int:
+    """As a pipeline, which begins again after failures that may pass."""
+    logging.basicConfig(stream=sys.stdout, format="log: %(message)s")
+    pipeline = Pipeline(
+        settings["pipeline"],
+        source=settings["sources"],
+        sink=settings["sink"],
+        transform=lambda frame: frame.selectExpr("key", COPIED),
+        trigger="100 ms" if settings.get("trigger") == "always" else "available-now",
+        bootstrap_servers=settings["servers"],
+        kafka=settings.get("kafka", {}),
+        checkpoint=settings["checkpoint"],
+        source_options={"maxOffsetsPerTrigger": "90"},
+    )
+    threading.Thread(target=_stop_when, args=[Path(settings["stop"])], daemon=True).start()
+    try:
+        pipeline.run(lambda told: print(f"batch {told.batch} {told.duration_ms}", flush=True))
+    except KeyboardInterrupt:
+        return 0
+    except PipelineError as error:
+        print(f"{type(error).__name__}: {error}", flush=True)
+        return LEFT
+    return 0
+
+
+def _stop_when(file: Path) -> None:
+    while not file.exists():
+        time.sleep(0.1)
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def main() -> int:
+    settings = json.loads(sys.argv[1])
+    spark = session(settings)
+    print("started", flush=True)
+    code = (
+        run_supervised(spark, settings) if "supervised" in settings else run_query(spark, settings)
+    )
+    print(f"ended with {code}", flush=True)
+    return code
 
 
 if __name__ == "__main__":

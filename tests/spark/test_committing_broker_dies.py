@@ -2,36 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from tests.faults.processes import BrokerProcess, fault_rng
+from tests.spark.dying_broker import PLACES, crash_at, revived
 from tests.spark.pipelines import WAIT_SECONDS, Pipe
 
 from ottla.broker.crashpoints import CrashPoint
 
-# Places that a commit of one node passes.
-PLACES = [
-    CrashPoint.BEFORE_EMPTY_APPEND,
-    CrashPoint.AFTER_EMPTY_APPEND,
-    CrashPoint.BEFORE_ONGOING_APPEND,
-    CrashPoint.AFTER_ONGOING_APPEND,
-    CrashPoint.BEFORE_TRANSACTIONAL_APPEND,
-    CrashPoint.AFTER_TRANSACTIONAL_APPEND,
-    CrashPoint.BEFORE_GROUP_APPEND,
-    CrashPoint.AFTER_GROUP_APPEND,
-    CrashPoint.BEFORE_PREPARE_APPEND,
-    CrashPoint.AFTER_PREPARE_APPEND,
-    CrashPoint.BEFORE_MARKERS_SENT,
-    CrashPoint.BEFORE_MARKER_APPEND,
-    CrashPoint.AFTER_MARKER_APPEND,
-    CrashPoint.BEFORE_COMPLETE_APPEND,
-    CrashPoint.AFTER_COMPLETE_APPEND,
-]
 QUICK = {CrashPoint.AFTER_PREPARE_APPEND}
 
 
@@ -53,25 +34,6 @@ def killed_pipe(broker: BrokerProcess, ottla_topic_name: Callable[[], str], tmp_
     return made
 
 
-@contextmanager
-def revived(broker: BrokerProcess) -> Iterator[None]:
-    """Somebody who starts the broker again when it has died."""
-    is_over = threading.Event()
-
-    def watch() -> None:
-        while not is_over.wait(0.05):
-            if broker.has_crashed():
-                broker.start()
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        watcher.join()
-
-
 @pytest.mark.parametrize(
     "place",
     [
@@ -82,10 +44,7 @@ def revived(broker: BrokerProcess) -> Iterator[None]:
 def test_a_broker_that_dies_anywhere_loses_and_repeats_nothing(
     broker: BrokerProcess, killed_pipe: Pipe, place: CrashPoint
 ) -> None:
-    broker.kill()
-    # The first micro-batch begins with a fence, the third is like all that follow; the identity is written once.
-    broker.crash_at = (place, 1 if "EMPTY" in place.name else 3)
-    broker.start()
+    crash_at(broker, place)
     with revived(broker):
         code, said = killed_pipe.run()
     assert code == 0, said

@@ -30,7 +30,7 @@ def kafka_pipe(kafka_address: str, ottla_topic_name: Callable[[], str], tmp_path
     [
         pytest.param(
             point.name,
-            marks=[] if point.name in ("SENT_MARKER", "ENDED") else [pytest.mark.campaign],
+            marks=[] if point.name == "SENT_MARKER" else [pytest.mark.campaign],
         )
         for point in CommitPoint
     ],

@@ -10,19 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.spark.pipeline_scene import WAIT_SECONDS, PipelineScene
 from tests.spark.pipelines import committed_values
-from tests.spark.sessions import needs_spark, spark_session
 
 import ottla
 from ottla import Broker
-from ottla.client.raw import RawConnection
-from ottla.records.batch import split_batches
 from ottla.spark.formats import Json
-from ottla.spark.pipeline import Pipeline
 from ottla.spark.supervising import PipelineError, PipelineTakenOverError
-from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
-WAIT_SECONDS = 100.0
 BAD = [
     b"{",
     b"nonsense",
@@ -40,69 +35,17 @@ BAD = [
 ]
 
 
-class Stage:
-    """Topics and pipelines of a test."""
-
-    def __init__(self, servers: str, name: str, folder: Path) -> None:
-        self.servers, self.name, self.folder = servers, name, folder
-
-    def topic(self, part: str) -> str:
-        return f"{self.name}-{part}"
-
-    def feed(self, *records: tuple[bytes, bytes | None], headers: Any = ()) -> None:
-        with ottla.Producer(bootstrap_servers=self.servers) as producer:
-            for key, value in records:
-                producer.send(self.topic("in"), value, key=key, headers=headers).result(
-                    WAIT_SECONDS
-                )
-
-    def pipeline(self, **options: Any) -> Pipeline:
-        spark_session()
-        chosen = {"trigger": "available-now", **options}
-        return Pipeline(
-            self.name,
-            source=self.topic("in"),
-            sink=self.topic("out"),
-            bootstrap_servers=self.servers,
-            checkpoint=str(self.folder / "checkpoint"),
-            **chosen,
-        )
-
-    def records(self, part: str) -> list[Any]:
-        options = {"bootstrap.servers": self.servers, "isolation.level": "read_committed"}
-        with ottla.Consumer(options) as consumer:
-            place = ottla.TopicPartition(self.topic(part), 0)
-            end = consumer.end_offsets([place])[place]
-            consumer.assign([place])
-            consumer.seek_to_beginning()
-            found: list[Any] = []
-            while consumer.position(place) < end:
-                found += consumer.poll(5.0)
-        return found
-
-    def transactions(self, part: str) -> set[tuple[int, int]]:
-        """The producer ids and epochs in a topic; each transaction has an epoch of its own."""
-        partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-        topic = FetchTopic(topic=self.topic(part), partitions=[partition])
-        with RawConnection(self.servers) as connection:
-            request = FetchRequest(max_wait_ms=0, min_bytes=1, topics=[topic])
-            answer = connection.call(request, FetchResponse, 12)
-        data = answer.responses[0].partitions[0].records
-        return {
-            (header.producer_id, header.producer_epoch)
-            for _, header in split_batches(data)
-            if not header.is_control
-        }
-
-
 @pytest.fixture
-def scene(ottla_broker: Broker, ottla_topic_name: Callable[[], str], tmp_path: Path) -> Stage:
-    needs_spark()
-    return Stage(ottla_broker.bootstrap_servers, ottla_topic_name(), tmp_path)
+def scene(
+    spark: Any, ottla_broker: Broker, ottla_topic_name: Callable[[], str], tmp_path: Path
+) -> PipelineScene:
+    return PipelineScene(ottla_broker.bootstrap_servers, ottla_topic_name(), tmp_path)
 
 
 @pytest.mark.timeout(300)
-def test_what_cannot_be_read_goes_to_the_dead_letters_in_the_same_transaction(scene: Stage) -> None:
+def test_what_cannot_be_read_goes_to_the_dead_letters_in_the_same_transaction(
+    scene: PipelineScene,
+) -> None:
     good = [
         (b"k%d" % number, json.dumps({"id": number, "more": 1}).encode()) for number in range(6)
     ]
@@ -132,7 +75,7 @@ def test_what_cannot_be_read_goes_to_the_dead_letters_in_the_same_transaction(sc
 
 @pytest.mark.timeout(300)
 def test_without_dead_letters_a_bad_record_stops_the_pipeline_before_anything_is_written(
-    scene: Stage,
+    scene: PipelineScene,
 ) -> None:
     scene.feed((b"a", b'{"id": 1}'), (b"b", b"nonsense"))
     made = scene.pipeline(values=Json("id LONG"))
@@ -148,7 +91,7 @@ def test_without_dead_letters_a_bad_record_stops_the_pipeline_before_anything_is
 
 
 @pytest.mark.timeout(300)
-def test_avro_comes_in_and_goes_out(scene: Stage) -> None:
+def test_avro_comes_in_and_goes_out(scene: PipelineScene) -> None:
     fastavro = pytest.importorskip("fastavro")
     from ottla.spark.avro import Avro
 
@@ -180,7 +123,7 @@ def test_avro_comes_in_and_goes_out(scene: Stage) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_a_pipeline_that_was_taken_over_stops_and_says_so(scene: Stage) -> None:
+def test_a_pipeline_that_was_taken_over_stops_and_says_so(scene: PipelineScene) -> None:
     scene.feed((b"k", b"1"))
     first = threading.Event()
     failures: list[BaseException] = []

@@ -10,16 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.spark.sessions import needs_spark, spark_session
 from tests.spark.source_stage import SourceStage
-
-needs_spark()
-
-
-@pytest.fixture(scope="module")
-def spark() -> Any:
-    return spark_session()
-
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "spark-source.md"
 

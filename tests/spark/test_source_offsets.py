@@ -19,6 +19,7 @@ from ottla.spark.source_offsets import (
     CheckpointError,
     FsspecFiles,
     LocalFiles,
+    StoreError,
     find_checkpoint,
     open_files,
     read_storage_options,
@@ -137,6 +138,29 @@ def test_a_store_that_fsspec_opens_is_read(tmp_path: Path) -> None:
     assert files.read("q/nothing") is None
     assert Checkpoint("memory://bucket/q", open_files("memory://bucket/q", {})).query() == "7"
     assert FsspecFiles(memory, "/nowhere").folders() == []
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (OSError("AWS Error NETWORK_CONNECTION during HeadObject\n operation"), StoreError),
+        (OSError("AWS Error SLOW_DOWN during GetObject operation"), StoreError),
+        (OSError("AWS Error ACCESS_DENIED during HeadObject operation"), CheckpointError),
+        (PermissionError("not for you"), CheckpointError),
+    ],
+)
+def test_a_store_that_does_not_answer_is_told_from_one_that_refuses(
+    error: OSError, kind: type[Exception]
+) -> None:
+    def fail(name: str) -> None:
+        raise error
+
+    store = SimpleNamespace(open_input_stream=fail, cat_file=fail, invalidate_cache=lambda: None)
+    for files in (ArrowFiles(store, "bucket"), FsspecFiles(store, "bucket")):
+        with pytest.raises(CheckpointError, match="bucket/metadata cannot be read") as caught:
+            files.read("metadata")
+        assert type(caught.value) is kind
+        assert "\n" not in str(caught.value)
 
 
 def test_s3_gets_its_options(monkeypatch: pytest.MonkeyPatch) -> None:

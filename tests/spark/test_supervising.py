@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
-from ottla.spark.supervising import LONGEST_PAUSE_SECONDS, Next, Pauses, judge
+from ottla.spark.supervising import (
+    JAVA_IS_GONE,
+    LONGEST_PAUSE_SECONDS,
+    Next,
+    Pauses,
+    judge,
+    judge_connection,
+)
 
 SPARK = "[STREAM_FAILED] Query [id = 1] terminated with exception: {} SQLSTATE: XXKST\n=== Streaming Query ===\n"
 TRACEBACK = 'Traceback (most recent call last):\n  File "worker.py", line 1, in main\n{}\n'
@@ -55,6 +64,18 @@ def test_whoever_was_taken_over_does_not_come_back_whatever_else_failed() -> Non
     assert (found.next, found.reason) == (Next.LEAVE, "Another instance took over pipeline 'fraud'")
 
 
+def test_whoever_finds_another_driver_at_its_checkpoint_does_not_come_back() -> None:
+    text = (
+        "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. Multiple streaming jobs detected for 7.\n"
+        "Please make sure only one streaming job runs on a specific checkpoint location at a time. SQLSTATE: 40000"
+    )
+    found = judge(
+        "StreamingQueryException", failed(f"SparkConcurrentModificationException: {text}")
+    )
+    assert found.next is Next.LEAVE
+    assert "writes to the checkpoint of this pipeline" in found.reason
+
+
 def test_the_users_own_error_is_told_and_not_what_spark_wraps_around_it() -> None:
     text = failed(
         "KeyError: 'amount'",
@@ -90,3 +111,54 @@ def test_pauses_grow_to_a_limit_and_begin_anew_after_a_success() -> None:
     assert max(taken) == taken[-1] == LONGEST_PAUSE_SECONDS
     pauses.reset()
     assert pauses.take() == 1.0
+
+
+@pytest.mark.parametrize(
+    ("codes", "following"),
+    [
+        (("REQUEST_TIMED_OUT (7)", "NOT_LEADER_OR_FOLLOWER (6)"), Next.RESTART),
+        (("REQUEST_TIMED_OUT (7)", "TOPIC_AUTHORIZATION_FAILED (29)"), Next.STOP),
+        ((), Next.STOP),
+    ],
+)
+def test_an_error_about_several_partitions_is_judged_by_all_its_codes(
+    codes: tuple[str, ...], following: Next
+) -> None:
+    reason = "; ".join(f"orders-{at}: {code}: gone" for at, code in enumerate(codes))
+    failure = judge("StreamingQueryException", f"ottla.errors.PartialFailureError: {reason}")
+    assert failure.next is following
+    assert failure.reason == reason or not codes
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ottla.spark.source_offsets.StoreError: no answer",
+        "Caused by: java.net.ConnectException: Connection refused",
+        "Caused by: org.apache.hadoop.fs.s3a.AWSStatus500Exception: busy",
+    ],
+)
+def test_a_store_that_is_away_is_waited_for(line: str) -> None:
+    assert judge("StreamingQueryException", f"the query failed\n{line}\n").next is Next.RESTART
+
+
+def test_a_connection_to_java_that_broke_needs_a_new_driver() -> None:
+    py4j = pytest.importorskip("py4j.clientserver")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    places = py4j.JavaParameters(port=port), py4j.PythonParameters(port=0)
+    server = py4j.ClientServer(*places)
+    with pytest.raises(ConnectionError) as caught:
+        py4j.ClientServerConnection(*places, server.gateway_property, None).connect_to_java_server()
+    server.shutdown()
+    assert judge_connection(caught.value) == JAVA_IS_GONE
+
+
+def test_a_connection_of_the_users_code_that_broke_may_work_again() -> None:
+    def transform() -> None:
+        raise ConnectionResetError("the registry is away")
+
+    with pytest.raises(ConnectionError) as caught:
+        transform()
+    found = judge_connection(caught.value)
+    assert (found.next, found.reason) == (Next.RESTART, "the registry is away")

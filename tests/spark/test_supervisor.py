@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from pyspark.errors import StreamingQueryException
 
 from ottla.spark.pipeline import Supervisor
 from ottla.spark.reporting import Progress
+from ottla.spark.stopping import Stop
 from ottla.spark.supervising import DriverLostError, PipelineError, PipelineTakenOverError
 
 RETRIABLE = StreamingQueryException("ottla.errors.RetriableError: NETWORK_EXCEPTION (13): gone")
@@ -34,6 +36,8 @@ class Query:
 
     def awaitTermination(self, seconds: float) -> bool:  # noqa: N802
         self.looks += 1
+        if self.is_stopped and self.failure is None:
+            return True
         if self.looks <= self.batches:
             return False
         if self.failure is not None:
@@ -77,15 +81,19 @@ class Program:
         return found
 
 
-def supervise(program: Program) -> tuple[list[int], list[float]]:
-    """The micro-batches that were told and the pauses that were made."""
+def supervise(program: Program, told_at: int = -1) -> tuple[list[int], list[float]]:
+    """The micro-batches that were told and the pauses that were made; after one of them a signal comes."""
     told: list[int] = []
     pauses: list[float] = []
 
     def report(progress: Progress) -> None:
         told.append(progress.batch)
+        if progress.batch == told_at:
+            signal.raise_signal(signal.SIGTERM)
 
-    Supervisor(program, None, report, pauses.append).run()  # type: ignore[arg-type]
+    with Stop() as stop:
+        Supervisor(program, None, report, stop, pauses.append).run()  # type: ignore[arg-type]
+        assert stop.is_wanted == (told_at >= 0)
     return told, pauses
 
 
@@ -137,3 +145,11 @@ def test_whoever_is_interrupted_stops_the_query() -> None:
     with pytest.raises(KeyboardInterrupt):
         supervise(Program([query]))
     assert query.is_stopped
+
+
+@pytest.mark.parametrize("failure", [None, BUG], ids=["in order", "with an error"])
+def test_a_signal_stops_the_query_and_nothing_begins_again(failure: BaseException | None) -> None:
+    query = Query("a", 2, failure)
+    told, _ = supervise(Program([query, Query("b", 1, None)]), told_at=1)
+    assert query.is_stopped
+    assert told == [0, 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import runpy
@@ -33,13 +34,15 @@ class _Stopped(BaseException):
     """SIGTERM came."""
 
 
-def run(arguments: argparse.Namespace, of_program: Sequence[str] = ()) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Runs until the pipeline ends or is told to stop; 0 then."""
     logging.basicConfig(
         level=logging.DEBUG if arguments.verbose else logging.WARNING,
         format="%(asctime)s %(levelname)s %(message)s",
         stream=sys.stderr,
     )
+    # It tells every word that it exchanges with Java.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     if not arguments.verbose:
         warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
         quieten(os.environ)
@@ -52,12 +55,13 @@ def run(arguments: argparse.Namespace, of_program: Sequence[str] = ()) -> int:
     watch = _Watch()
     signal.signal(signal.SIGTERM, _stop)
     try:
-        begin(_run_of(arguments, watch))
-        run_program(arguments.program, of_program)
+        try:
+            begin(_run_of(arguments, watch))
+            run_program(arguments.program, arguments.of_program)
+        except DriverLostError as error:
+            _begin_again(watch, error)
     except (KeyboardInterrupt, _Stopped):
         watch.say("stopped")
-    except DriverLostError as error:
-        _begin_again(watch, error)
     return 0
 
 
@@ -102,7 +106,11 @@ def run_program(program: str, arguments: Sequence[str] = ()) -> None:
     if path.suffix == ".py" or path.exists():
         if not path.is_file():
             raise ConfigError(f"{place} is not a file")
-        sys.path.insert(0, str(path.resolve().parent))
+        folder = str(path.resolve().parent)
+        sys.path.insert(0, folder)
+        # Where tasks run on this machine, they find the same modules.
+        paths = [folder, os.environ.get("PYTHONPATH", "")]
+        os.environ["PYTHONPATH"] = os.pathsep.join(each for each in paths if each)
         found = runpy.run_path(place, run_name="__main__")
     else:
         sys.path.insert(0, os.getcwd())
@@ -182,9 +190,19 @@ class _Watch:
 
 def _begin_again(watch: _Watch, error: OttlaError) -> None:
     """A process whose Java died cannot start another: a new one takes its place, everything it needs is stored."""
+    # Spark's handler would ask the Java that is gone.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     deaths = int(os.environ.get(_DEATHS, "0"))
     pause = min(2**deaths, _LONGEST_PAUSE_SECONDS)
     watch.say(f"{error}; a new driver begins in {pause} s")
     time.sleep(pause)
     os.environ[_DEATHS] = str(deaths + 1)
+    _bury()
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
+def _bury() -> None:
+    """Ask what became of child processes: those that are dead would stay in the table of processes."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass

@@ -406,6 +406,7 @@ class TransactionListing:
     transactional_id: str
     producer_id: int
     state: TransactionState
+    coordinator_id: int | None = None
 
 
 @dataclass(frozen=True)

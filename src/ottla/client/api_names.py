@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from pkgutil import iter_modules
+
+from ottla.wire import messages
+from ottla.wire.declare import info_of
+
+_UNKNOWN = "Unknown"
+
 # The position is the key.
 _NAMES = (
     "Produce",  # 0
@@ -104,4 +112,22 @@ def api_name(api_key: int) -> str:
     """The name of an API; a newer Kafka may have more of them."""
     if 0 <= api_key < len(_NAMES):
         return _NAMES[api_key]
-    return f"Unknown{api_key}"
+    return f"{_UNKNOWN}{api_key}"
+
+
+def api_key(name: str) -> int:
+    """The key of an API of which `api_name` gave the name."""
+    if name.startswith(_UNKNOWN):
+        return int(name.removeprefix(_UNKNOWN))
+    return _NAMES.index(name)
+
+
+def known_versions() -> dict[int, tuple[int, int]]:
+    """First and last version of each API, by key, that this client can write and read."""
+    found = {}
+    for module in iter_modules(messages.__path__, messages.__name__ + "."):
+        for name, value in vars(import_module(module.name)).items():
+            if name.endswith("Request") and name.removesuffix("Request") in _NAMES:
+                info = info_of(value)
+                found[info.api_key] = (info.versions.first, info.versions.last)
+    return found

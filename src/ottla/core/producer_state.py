@@ -26,12 +26,24 @@ EPOCH_PER_TRANSACTION = 2
 
 SNAPSHOT_VERSION = 1
 _SNAPSHOT_START = struct.Struct(">hIi")
-# producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, transaction's start
 _SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 
 
 class CorruptSnapshotError(Exception):
     """A producer snapshot is damaged; an older one, or the log itself, has to serve."""
+
+
+class SnapshotEntry(NamedTuple):
+    """What a snapshot says of one batch of a producer; of one without batches the offset is -1."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+    coordinator_epoch: int
+    transaction_first_offset: int
 
 
 class Sent(NamedTuple):
@@ -362,39 +374,38 @@ class ProducerStates:
     @classmethod
     def from_snapshot(cls, data: bytes) -> ProducerStates:
         """Reads what `to_snapshot` or Kafka wrote."""
-        if len(data) < _SNAPSHOT_START.size:
-            raise CorruptSnapshotError(f"{len(data)} bytes are too few")
-        version, crc, count = _SNAPSHOT_START.unpack_from(data)
-        if version != SNAPSHOT_VERSION:
-            raise CorruptSnapshotError(f"version {version}")
-        if crc32c(data[6:]) != crc:
-            raise CorruptSnapshotError("the checksum is wrong")
-        if len(data) != _SNAPSHOT_START.size + count * _SNAPSHOT_ENTRY.size:
-            raise CorruptSnapshotError(f"{count} entries do not make {len(data)} bytes")
         states = cls()
-        for entry in _SNAPSHOT_ENTRY.iter_unpack(data[_SNAPSHOT_START.size :]):
-            states._load(*entry)
+        for entry in read_snapshot(data):
+            states._load(entry)
         return states
 
-    def _load(
-        self,
-        producer_id: int,
-        epoch: int,
-        last_sequence: int,
-        last_offset: int,
-        offset_delta: int,
-        timestamp_ms: int,
-        coordinator_epoch: int,
-        transaction_first_offset: int,
-    ) -> None:
-        producer = self._producers.get(producer_id)
+    def _load(self, entry: SnapshotEntry) -> None:
+        producer = self._producers.get(entry.producer_id)
         if producer is None:
-            producer = self._producers[producer_id] = Producer(producer_id)
-        producer.epoch = epoch
-        producer.coordinator_epoch = coordinator_epoch
-        producer.last_write_ms = max(producer.last_write_ms, timestamp_ms)
-        producer.transaction_first_offset = transaction_first_offset
-        if last_offset != NO_OFFSET:
-            producer.sent.append(Sent(last_sequence, last_offset, offset_delta, timestamp_ms))
-        if transaction_first_offset != NO_OFFSET:
-            self._open[transaction_first_offset] = producer_id
+            producer = self._producers[entry.producer_id] = Producer(entry.producer_id)
+        producer.epoch = entry.producer_epoch
+        producer.coordinator_epoch = entry.coordinator_epoch
+        producer.last_write_ms = max(producer.last_write_ms, entry.timestamp_ms)
+        producer.transaction_first_offset = entry.transaction_first_offset
+        if entry.last_offset != NO_OFFSET:
+            producer.sent.append(
+                Sent(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp_ms)
+            )
+        if entry.transaction_first_offset != NO_OFFSET:
+            self._open[entry.transaction_first_offset] = entry.producer_id
+
+
+def read_snapshot(data: bytes) -> list[SnapshotEntry]:
+    """The entries of a snapshot; CorruptSnapshotError if it is damaged."""
+    if len(data) < _SNAPSHOT_START.size:
+        raise CorruptSnapshotError(f"{len(data)} bytes are too few")
+    version, crc, count = _SNAPSHOT_START.unpack_from(data)
+    if version != SNAPSHOT_VERSION:
+        raise CorruptSnapshotError(f"version {version}")
+    if crc32c(data[6:]) != crc:
+        raise CorruptSnapshotError("the checksum is wrong")
+    if len(data) != _SNAPSHOT_START.size + count * _SNAPSHOT_ENTRY.size:
+        raise CorruptSnapshotError(f"{count} entries do not make {len(data)} bytes")
+    return [
+        SnapshotEntry(*each) for each in _SNAPSHOT_ENTRY.iter_unpack(data[_SNAPSHOT_START.size :])
+    ]

@@ -41,14 +41,20 @@ def encode_marker_value(coordinator_epoch: int) -> bytes:
     return _VALUE.pack(_VALUE_VERSION, coordinator_epoch)
 
 
-def parse_marker_type(key: bytes | None) -> MarkerType | None:
-    """What a control record's key says; None for types that end no transaction, to be ignored."""
+def parse_control_type(key: bytes | None) -> int:
+    """The number of a control record's type; those of markers are `MarkerType`."""
     # Later versions only add fields at the end, so they are read as version 0.
     if key is None or len(key) < _KEY.size:
         raise CorruptRecordsError("the key of a control record is too short")
     version, number = _KEY.unpack_from(key)
     if version < 0:
         raise CorruptRecordsError(f"the key of a control record has version {version}")
+    return int(number)
+
+
+def parse_marker_type(key: bytes | None) -> MarkerType | None:
+    """What a control record's key says; None for types that end no transaction, to be ignored."""
+    number = parse_control_type(key)
     if number not in (MarkerType.ABORT, MarkerType.COMMIT):
         return None
     return MarkerType(number)

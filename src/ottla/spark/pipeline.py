@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import re
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -16,6 +15,7 @@ from ottla.spark import running
 from ottla.spark.formats import Format
 from ottla.spark.reporting import Progress, progress_of
 from ottla.spark.session import is_on_this_machine, start_session
+from ottla.spark.stopping import Stop
 from ottla.spark.supervising import (
     DriverLostError,
     Failure,
@@ -24,6 +24,7 @@ from ottla.spark.supervising import (
     PipelineError,
     PipelineTakenOverError,
     judge,
+    judge_connection,
 )
 
 if TYPE_CHECKING:
@@ -221,8 +222,14 @@ class Pipeline:
         checkpoint = self.checkpoint
         if master is not None:
             checkpoint = self.checkpoint_location(master)
-        spark = start_session(self.name, master=master, checkpoint=checkpoint, settings=settings)
-        Supervisor(self, spark, report or _ignore).run()
+        with Stop() as stop:
+            spark = start_session(
+                self.name, master=master, checkpoint=checkpoint, settings=settings
+            )
+            # Spark has a handler of its own for Ctrl-C.
+            stop.listen()
+            Supervisor(self, spark, report or _ignore, stop).run()
+            stop.obey()
 
 
 def trigger_ms(text: str) -> int:
@@ -264,21 +271,23 @@ class Supervisor:
         pipeline: Pipeline,
         spark: SparkSession,
         report: Callable[[Progress], None],
-        sleep: Callable[[float], None] = time.sleep,
+        stop: Stop,
+        sleep: Callable[[float], None] | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._spark = spark
         self._report = report
-        self._sleep = sleep
+        self._stop = stop
+        self._sleep = sleep or stop.sleep
         self._pauses = Pauses()
         self._restarts = 0
         self._seen: tuple[str, int, str] | None = None
 
     def run(self) -> None:
-        """Until the query ends by itself, or fails for good."""
-        while True:
+        """Until the query ends by itself, fails for good, or somebody wants it to stop."""
+        while not self._stop.is_wanted:
             failure = self._run_once()
-            if failure is None:
+            if failure is None or self._stop.is_wanted:
                 return
             if failure.next is Next.LEAVE:
                 raise PipelineTakenOverError(failure.reason)
@@ -307,11 +316,15 @@ class Supervisor:
             # Its signature says int, and it takes fractions of a second.
             while not query.awaitTermination(_LOOK_SECONDS):  # type: ignore[arg-type]
                 self._look(query)
+                if self._stop.is_wanted:
+                    query.stop()
             self._look(query)
-        except (PySparkException, Py4JError, ConnectionError) as error:
+        except ConnectionError as error:
+            return judge_connection(error)
+        except (PySparkException, Py4JError) as error:
             return judge(type(error).__name__, str(error))
         except BaseException:
-            # Ctrl-C, SIGTERM, an error of the listener: the query must not go on without its pipeline.
+            # An error of the listener, a second Ctrl-C: the query must not go on without its pipeline.
             if query is not None:
                 query.stop()
             raise

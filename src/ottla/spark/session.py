@@ -20,17 +20,13 @@ if TYPE_CHECKING:
 
 DEFAULT_MASTER: Final = "local[*]"
 
-# Without these every small file of a checkpoint costs a second one with its checksum, and a micro-batch takes twice as
-# long. The file system keeps checksums of its own.
-FAST_LOCAL_FILES: Final = {
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-}
 # Only for checkpoints on local files: elsewhere Spark's own choice renames atomically.
 FAST_LOCAL_CHECKPOINTS: Final = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
+FILES_SETTING: Final = "spark.hadoop.fs.file.impl"
 QUIET: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -63,7 +59,7 @@ def defaults(
         count = cores or os.cpu_count() or 1
         found |= {key: value.format(cores=count) for key, value in LOCAL.items()}
     if is_on_this_machine(master):
-        found |= QUIET | FAST_LOCAL_FILES
+        found |= QUIET
         if checkpoint is None or is_local_path(checkpoint):
             found |= FAST_LOCAL_CHECKPOINTS
     return found
@@ -93,12 +89,14 @@ def _submitted(arguments: str) -> dict[str, str]:
 def set_python(environment: MutableMapping[str, str], settings: Mapping[str, str]) -> None:
     """Make workers run this Python: otherwise they take another one of the PATH, without our packages.
 
-    With an environment that is shipped to the executors, its Python is the user's to name.
+    With an environment that is shipped to the executors, its Python is the user's to name. Only spark-submit looks at
+    the setting spark.pyspark.python; whoever starts Spark from Python has to use the variable.
     """
-    if "spark.pyspark.python" in settings or "spark.archives" in settings:
-        return
-    environment.setdefault("PYSPARK_PYTHON", sys.executable)
     environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if "spark.pyspark.python" in settings:
+        environment["PYSPARK_PYTHON"] = settings["spark.pyspark.python"]
+    elif "spark.archives" not in settings:
+        environment.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 def start_session(
@@ -130,9 +128,22 @@ def start_session(
     for key, value in chosen.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
+    if is_on_this_machine(chosen["spark.master"]) and FILES_SETTING not in chosen:
+        _write_no_checksums(session)
     if "spark.log.level" not in chosen:
         session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def _write_no_checksums(session: SparkSession) -> None:
+    """Local files without a second one for the checksum: with it, a small micro-batch takes twice as long.
+
+    Not by another class for local files, which has none: S3A and others insist on Hadoop's own.
+    """
+    gateway, context = session.sparkContext._gateway, session.sparkContext._jsc
+    assert gateway is not None
+    local = gateway.jvm.org.apache.hadoop.fs.FileSystem.getLocal(context.hadoopConfiguration())
+    local.setWriteChecksum(False)
 
 
 def _java_runs() -> bool:

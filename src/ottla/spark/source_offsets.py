@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
@@ -26,6 +27,10 @@ _S3: Final = ("s3", "s3a", "s3n")
 
 class CheckpointError(OttlaError):
     """The checkpoint cannot be read, or is not as Spark writes it."""
+
+
+class StoreError(CheckpointError):
+    """The store that has the checkpoint did not answer, and may do so later."""
 
 
 class Plan(NamedTuple):
@@ -81,6 +86,8 @@ class ArrowFiles:
                 return bytes(stream.read())
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise _trouble(f"{self._folder}/{name}", error) from error
 
     def folders(self) -> list[str]:
         from pyarrow import fs
@@ -104,6 +111,8 @@ class FsspecFiles:
             return bytes(self._filesystem.cat_file(f"{self._folder}/{name}"))
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise _trouble(f"{self._folder}/{name}", error) from error
 
     def folders(self) -> list[str]:
         try:
@@ -112,6 +121,19 @@ class FsspecFiles:
             return []
         names = [each["name"] for each in found if each["type"] == "directory"]
         return sorted(name.rstrip("/").rsplit("/", 1)[-1] for name in names)
+
+
+# What does not pass by itself, as pyarrow writes it.
+_REFUSED: Final = re.compile(
+    r"ACCESS_DENIED|INVALID_ACCESS_KEY|SIGNATURE|UNRECOGNIZED_CLIENT|Forbidden"
+)
+
+
+def _trouble(name: str, error: OSError) -> CheckpointError:
+    text = f"The checkpoint's file {name} cannot be read: {' '.join(str(error).split())}"
+    if isinstance(error, PermissionError) or _REFUSED.search(text):
+        return CheckpointError(f"{text}. {STORAGE_OPTION} or the environment has to give the keys.")
+    return StoreError(text)
 
 
 def open_files(location: str, storage: Mapping[str, Any]) -> Files:

@@ -7,11 +7,13 @@ error is only in that text.
 from __future__ import annotations
 
 import re
+import traceback
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Final
 
-from ottla.errors import OttlaError
+from ottla.errors import ErrorCode, OttlaError
 
 FIRST_PAUSE_SECONDS: Final = 1.0
 LONGEST_PAUSE_SECONDS: Final = 60.0
@@ -53,7 +55,20 @@ BY_CLASS: Final = {
     "ConnectionResetError": Next.RESTART,
     "ConnectionRefusedError": Next.RESTART,
     "BrokenPipeError": Next.RESTART,
+    "StoreError": Next.RESTART,
+    # Of the store that has the checkpoint, as Spark's Java sees it.
+    "ConnectException": Next.RESTART,
+    "ConnectTimeoutException": Next.RESTART,
+    "NoRouteToHostException": Next.RESTART,
+    "SocketException": Next.RESTART,
+    "SocketTimeoutException": Next.RESTART,
+    "UnknownHostException": Next.RESTART,
+    "AWSServiceThrottledException": Next.RESTART,
+    "AWSStatus500Exception": Next.RESTART,
 }
+# An error about several partitions or groups tells the codes of all.
+_SEVERAL: Final = "PartialFailureError"
+_CODE: Final = re.compile(r"\b([A-Z][A-Z_]+) \(-?\d+\)")
 # What Spark says when a process or a machine is gone.
 _LOST_PART: Final = re.compile(
     r"ExecutorLostFailure|Python worker exited unexpectedly|Python worker failed to connect back|"
@@ -62,6 +77,8 @@ _LOST_PART: Final = re.compile(
 _LOST_DRIVER: Final = re.compile(
     r"Py4JNetworkError|Answer from Java side is empty|Java side is down|error while trying to connect to the Java"
 )
+# What Spark says when another driver writes to the same checkpoint.
+_OTHER_DRIVER: Final = re.compile(r"\[CONCURRENT_STREAM_LOG_UPDATE[\].]|\[CONCURRENT_QUERY\]")
 # As Python, Java and Py4J write it.
 _ERROR_LINE: Final = re.compile(
     r"^(?:: |Caused by: )?(?:[\w.$]+\.)?(\w+(?:Error|Exception)): ?(.*)$", re.MULTILINE
@@ -78,23 +95,53 @@ class Failure:
     """One line for people."""
 
 
+JAVA_IS_GONE: Final = Failure(Next.NEW_DRIVER, "Spark's Java process is gone")
+
+
+def judge_connection(error: ConnectionError) -> Failure:
+    """What to do about a connection of this process that broke: that to Spark's Java, or one of the user's."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if any(Path(frame.filename).parent.name == "py4j" for frame in frames):
+        return JAVA_IS_GONE
+    return judge(type(error).__name__, f"{type(error).__name__}: {error}")
+
+
 def judge(kind: str, text: str) -> Failure:
     """What to do about an exception of this class with this text."""
     if _LOST_DRIVER.search(kind) or _LOST_DRIVER.search(text):
-        return Failure(Next.NEW_DRIVER, "Spark's Java process is gone")
+        return JAVA_IS_GONE
     lines = [(found[1], found[2]) for found in _ERROR_LINE.finditer(text)]
-    known = [each for each in lines if each[0] in BY_CLASS]
+    known = [
+        (_next_of(name, reason), reason)
+        for name, reason in lines
+        if name in BY_CLASS or name == _SEVERAL
+    ]
     # An error of ours may have been caused by another one of ours: the one that was raised last says it best. What
     # another instance did outweighs all: its effects look like failures of the network too.
-    for name, reason in known:
-        if BY_CLASS[name] is Next.LEAVE:
+    for following, reason in known:
+        if following is Next.LEAVE:
             return Failure(Next.LEAVE, reason)
+    if _OTHER_DRIVER.search(text):
+        return Failure(
+            Next.LEAVE,
+            "Another instance took over: it writes to the checkpoint of this pipeline. Nothing is lost; run one "
+            "instance of a pipeline.",
+        )
     if known:
-        name, reason = known[-1]
-        return Failure(BY_CLASS[name], reason)
+        return Failure(*known[-1])
     if (lost := _LOST_PART.search(text)) is not None:
         return Failure(Next.RESTART, f"a part of Spark is gone: {lost[0]}")
     return Failure(Next.STOP, _reason(kind, text, lines))
+
+
+def _next_of(name: str, reason: str) -> Next:
+    if name != _SEVERAL:
+        return BY_CLASS[name]
+    codes = _CODE.findall(reason)
+    may_pass = bool(codes) and all(
+        code in ErrorCode.__members__ and ErrorCode[code].retriable for code in codes
+    )
+    return Next.RESTART if may_pass else Next.STOP
 
 
 def _reason(kind: str, text: str, lines: list[tuple[str, str]]) -> str:

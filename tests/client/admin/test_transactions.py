@@ -47,6 +47,8 @@ def test_transactions_are_listed_by_state_producer_duration_and_pattern(stage: S
     assert listed() == both
     found = stage.admin.list_transactions()[open_id]
     assert (found.producer_id, found.state) == (who.producer_id, ONGOING)
+    description = stage.admin.describe_transactions([open_id])[open_id]
+    assert found.coordinator_id == description.coordinator_id
     assert listed(states=[ONGOING]) == {open_id}
     assert listed(states=["CompleteCommit", "Ongoing"]) == both
     assert listed(producer_ids=[who.producer_id]) == {open_id}

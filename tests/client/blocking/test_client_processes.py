@@ -123,6 +123,38 @@ while True:
     assert members(broker, "g-" + topic) == 0
 
 
+@pytest.mark.parametrize(
+    "waits",
+    [
+        "consumer.poll(60)",
+        "producer.send(topic, b'x').result(60)",
+    ],
+    ids=["poll", "result"],
+)
+def test_ctrl_c_ends_a_wait_although_another_thread_took_the_signal(
+    broker: Broker, fill: Fill, waits: str
+) -> None:
+    program = f"""
+import signal
+
+def interrupt():
+    time.sleep(1)
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+consumer = member()
+threading.Thread(target=interrupt, daemon=True).start()
+producer = Producer(bootstrap_servers=servers, linger_ms=60_000)
+started = time.monotonic()
+try:
+    {waits}
+except KeyboardInterrupt:
+    say(time.monotonic() - started < 4)
+os._exit(0)
+"""
+    topic = fill(0)
+    assert run_program(IMPORTS + program, broker.bootstrap_servers, topic, "g-" + topic) == ["True"]
+
+
 def test_a_program_that_closes_nothing_ends_quietly_and_sends_what_it_can(
     broker: Broker, fill: Fill
 ) -> None:

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.skipif(
 
 RECORDS = 300
 WAIT_SECONDS = 20.0
+WAITING = ("wait", "_next", "slices")
 
 
 @contextmanager
@@ -33,7 +34,7 @@ def interrupts(seed: int) -> Iterator[Callable[[], int]]:
         nonlocal raised
         signal.setitimer(signal.ITIMER_REAL, chosen.uniform(0.0005, 0.004))
         # Not in the program's own code: what it loses there is not the client's fault.
-        if frame is not None and frame.f_code.co_name == "wait":
+        if frame is not None and frame.f_code.co_name in WAITING:
             raised += 1
             raise KeyboardInterrupt
 

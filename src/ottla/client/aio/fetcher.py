@@ -100,6 +100,12 @@ class Fetcher:
         """Why the last fetch of a partition brought nothing, for those who look for reasons."""
         self._closed = False
 
+    def show_marked(self, *, shows_control: bool, shows_aborted: bool) -> None:
+        """Give the user also records that others do not get, before anything is fetched."""
+        self._reading = self._reading._replace(
+            shows_control=shows_control, shows_aborted=shows_aborted
+        )
+
     def raise_error(self) -> None:
         """Raises what keeps fetches from being sent at all, once."""
         error, self._error = self._error, None

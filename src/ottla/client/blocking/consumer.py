@@ -45,6 +45,10 @@ class _OnLoop(AsyncConsumer):
         if result[1] is not None:
             self._fetcher.give_back(result[1])
 
+    def show_marked(self, *, shows_control: bool, shows_aborted: bool) -> None:
+        """As the fetcher's, before anything is read."""
+        self._fetcher.show_marked(shows_control=shows_control, shows_aborted=shows_aborted)
+
     def stop_auto_commit(self) -> None:
         """Commit nothing without being asked any more; on any thread."""
         self._group.stop_auto_commit()
@@ -181,3 +185,16 @@ class Consumer(BlockingFace[_OnLoop]):
             # What was read last may not have been worked on.
             self._client.stop_auto_commit()
         self.close()
+
+
+class InspectingConsumer(Consumer):
+    """A consumer for tools: it also gets what others do not, as MarkedRecord.
+
+    Which transactions were aborted is only known with isolation.level read_committed.
+    """
+
+    def __init__(
+        self, config: Mapping[str, object], *, shows_control: bool, shows_aborted: bool
+    ) -> None:
+        super().__init__(config)
+        self._client.show_marked(shows_control=shows_control, shows_aborted=shows_aborted)

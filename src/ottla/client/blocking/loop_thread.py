@@ -23,6 +23,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ottla.client.aio import single_user, user_code
+from ottla.client.slices import slices
 from ottla.errors import IllegalStateError, TimedOutError
 from ottla.event_loop import new_event_loop
 
@@ -111,11 +112,7 @@ class _Call(Generic[T]):
         """On the calling thread: runs user code until the coroutine is done."""
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         try:
-            while True:
-                left = None if deadline is None else max(0.0, deadline - time.monotonic())
-                told = self._told.get(timeout=left)
-                if told is None:
-                    break
+            while (told := self._next(deadline)) is not None:
                 self._run_here(told)
             task = self._task
             assert task is not None
@@ -138,6 +135,16 @@ class _Call(Generic[T]):
             raise failure
         finally:
             del failure
+
+    def _next(self, deadline: float | None) -> _UserCall | None:
+        left = None if deadline is None else deadline - time.monotonic()
+        for seconds in slices(left):
+            # Not `suppress`: an interrupt in there would be told as one during the handling of Empty.
+            try:
+                return self._told.get(timeout=seconds)
+            except Empty:
+                pass
+        raise Empty
 
     def _run_here(self, told: _UserCall) -> None:
         try:

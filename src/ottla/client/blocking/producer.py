@@ -23,6 +23,7 @@ from ottla.client.blocking.face import BlockingFace
 from ottla.client.blocking.loop_thread import FORKED
 from ottla.client.delivery import RecordFuture, SentRecords
 from ottla.client.model import ProducerRecord
+from ottla.client.slices import slices
 from ottla.client.state.accumulator import Accumulator
 from ottla.client.state.memory import Reservation
 from ottla.client.state.partition_queue import out_of_memory
@@ -156,7 +157,7 @@ class Producer(BlockingFace[AsyncProducer]):
             return
         # A callback on the producer's own thread would wait for itself.
         left_seconds = 0.0 if self._is_own_thread() else max(0.0, deadline - time.monotonic())
-        if not granted.wait(left_seconds):
+        if not any(granted.wait(seconds) for seconds in slices(left_seconds)):
             raise out_of_memory(self._accumulator.settings, self.config.max_block_ms)
 
     def _is_own_thread(self) -> bool:

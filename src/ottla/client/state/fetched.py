@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.client.model import ConsumerRecord, Headers
+from ottla.client.state.marked import MarkedRecord
 from ottla.errors import AbortableError, DeserializationError, ErrorCode
 from ottla.model import TopicPartition
 from ottla.records.batch import (
@@ -36,12 +37,14 @@ Deserialize = Callable[[str, Headers, bytes], object]
 
 
 class ReadSettings(NamedTuple):
-    """How records are read: check.crcs, isolation.level, and what makes objects of bytes."""
+    """How records are read: check.crcs, isolation.level, what makes objects of bytes, and what tools see besides."""
 
     check_crcs: bool = True
     read_committed: bool = False
     key_of: Deserialize | None = None
     value_of: Deserialize | None = None
+    shows_control: bool = False
+    shows_aborted: bool = False
 
 
 class Fetched:
@@ -69,6 +72,7 @@ class Fetched:
         self._batches, self._broken = _split(partition, fetch_offset, data)
         self._index = 0
         self._reader: RecordsReader[ConsumerRecord] | None = None
+        self._is_marked = False
         self._deserializes = settings.key_of is not None or settings.value_of is not None
         # Read, and not deserialized yet.
         self._raw: list[ConsumerRecord] = []
@@ -176,7 +180,10 @@ class Fetched:
         if reader is None:
             return None
         part = reader.read(max_records)
-        if part and self._deserializes:
+        if self._is_marked:
+            header = self._batches[self._index][1]
+            part = [MarkedRecord.of(record, header) for record in part]
+        elif part and self._deserializes:
             self._raw = part
             if reader.done:
                 self._reader = None
@@ -239,7 +246,9 @@ class Fetched:
             position, header = self._batches[self._index]
             self._check(position, header)
             self.last_epoch = header.partition_leader_epoch
-            if self._is_aborted(position, header) or header.is_control:
+            # Whether it is aborted is asked of markers too: they are what ends the transaction.
+            self._is_marked = self._is_aborted(position, header) or header.is_control
+            if self._is_marked and not self._shows(header):
                 self._finish_batch()
                 continue
             self._reader = self._read(position, header)
@@ -247,6 +256,11 @@ class Fetched:
         if self._broken is not None:
             raise self._broken
         return None
+
+    def _shows(self, header: BatchHeader) -> bool:
+        """Whether somebody wants to see a batch that consumers do not get."""
+        settings = self._settings
+        return settings.shows_control if header.is_control else settings.shows_aborted
 
     def _check(self, position: int, header: BatchHeader) -> None:
         assert self.data.records is not None

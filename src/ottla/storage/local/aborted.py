@@ -14,7 +14,7 @@ from typing import Final
 from ottla.core.aborted import AbortedSpan
 from ottla.storage.local import checkpoint, layout
 
-_VERSION: Final = 0
+VERSION: Final = 0
 _ENTRY: Final = struct.Struct(">hqqqq")
 ENTRY_BYTES: Final = _ENTRY.size
 _FILES_LOADED: Final = 16
@@ -26,13 +26,19 @@ def sound_bytes(data: bytes, base_offset: int, end_offset: int) -> int:
     position = 0
     while position + ENTRY_BYTES <= len(data):
         version, _, first_offset, last_offset, _ = _ENTRY.unpack_from(data, position)
-        if version != _VERSION or not last_marker < last_offset < end_offset:
+        if version != VERSION or not last_marker < last_offset < end_offset:
             break
         if not 0 <= first_offset < last_offset:
             break
         last_marker = last_offset
         position += ENTRY_BYTES
     return position
+
+
+def read_entry(data: bytes, position: int) -> tuple[int, AbortedSpan]:
+    """The version of the entry at a position, and what it says."""
+    version, *span = _ENTRY.unpack_from(data, position)
+    return version, AbortedSpan(*span)
 
 
 class AbortedSpans:
@@ -60,7 +66,7 @@ class AbortedSpans:
         entries = self._load(base_offset)
         if entries and span.last_offset <= _last_offset(entries, len(entries) - ENTRY_BYTES):
             return []
-        entry = _ENTRY.pack(_VERSION, *span)
+        entry = _ENTRY.pack(VERSION, *span)
         path = self.path(base_offset)
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:

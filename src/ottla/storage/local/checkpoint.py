@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from ottla.events import EventLog
 from ottla.ports import EpochStart
 from ottla.storage.local import layout
 
-logger = logging.getLogger(__name__)
+logger = EventLog(__name__)
 
 _VERSION: Final = 0
 
@@ -116,7 +116,7 @@ def read_offsets(path: str) -> dict[tuple[str, int], int]:
                 raise ValueError(f"offset {offset} is negative")
             offsets[topic, int(partition)] = int(offset)
     except ValueError as error:
-        logger.warning("%s is damaged (%s): going on as if there were none", path, error)
+        _tell_damage(path, error)
         return {}
     return offsets
 
@@ -131,16 +131,21 @@ def read_epochs(path: str) -> list[EpochStart]:
     data = read_small_file(path)
     if data is None:
         return []
-    epochs: list[EpochStart] = []
     try:
-        for line in decode_checkpoint(data):
-            epoch, start_offset = (int(word) for word in line.split())
-            if epochs and (epoch <= epochs[-1].epoch or start_offset < epochs[-1].start_offset):
-                raise ValueError(f"epoch {epoch} at {start_offset} is out of order")
-            epochs.append(EpochStart(epoch, start_offset))
+        return decode_epochs(data)
     except ValueError as error:
-        logger.warning("%s is damaged (%s): going on as if there were none", path, error)
+        _tell_damage(path, error)
         return []
+
+
+def decode_epochs(data: bytes) -> list[EpochStart]:
+    """The entries in the content of a leader-epoch-checkpoint file; ValueError if it is damaged."""
+    epochs: list[EpochStart] = []
+    for line in decode_checkpoint(data):
+        epoch, start_offset = (int(word) for word in line.split())
+        if epochs and (epoch <= epochs[-1].epoch or start_offset < epochs[-1].start_offset):
+            raise ValueError(f"epoch {epoch} at {start_offset} is out of order")
+        epochs.append(EpochStart(epoch, start_offset))
     return epochs
 
 
@@ -155,14 +160,20 @@ def read_topic_id(folder: str) -> uuid.UUID | None:
     data = read_small_file(path)
     if data is None:
         return None
+    topic_id = decode_topic_id(data)
+    if topic_id is None:
+        _tell_damage(path, ValueError("it names no topic id, or is of another version"))
+    return topic_id
+
+
+def decode_topic_id(data: bytes) -> uuid.UUID | None:
+    """The topic id in the content of a partition.metadata file; None if it is damaged."""
     fields = dict(
         line.split(": ", 1) for line in data.decode("utf-8", "replace").splitlines() if ": " in line
     )
-    topic_id = layout.decode_id(fields.get("topic_id", "").strip())
-    if topic_id is None or fields.get("version", "").strip() != str(_VERSION):
-        logger.warning("%s is damaged: going on as if there were none", path)
+    if fields.get("version", "").strip() != str(_VERSION):
         return None
-    return topic_id
+    return layout.decode_id(fields.get("topic_id", "").strip())
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
@@ -179,3 +190,8 @@ def decode_properties(data: bytes) -> dict[str, str]:
             key, _, value = text.partition("=")
             properties[key.strip()] = value.strip()
     return properties
+
+
+def _tell_damage(path: str, error: ValueError) -> None:
+    text = "%(path)s is damaged (%(reason)s): going on as if there were none"
+    logger.warning("checkpoint_damaged", text, path=path, reason=str(error))

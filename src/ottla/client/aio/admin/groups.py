@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
-from enum import Enum
-from typing import TypeVar
 
 from ottla.client.admin_model import (
     GroupDescription,
@@ -19,12 +17,15 @@ from ottla.client.aio.admin.answers import Answers, results_or_raise, unsupporte
 from ottla.client.aio.admin.asking import Question, name_of
 from ottla.client.aio.admin.cluster import ClusterCalls
 from ottla.client.aio.admin.describing_topics import operations
+from ottla.client.aio.admin.new_groups import CONSUMER_PROTOCOL, read_new_groups
 from ottla.client.aio.admin.places import GivenNodes, group_coordinators
 from ottla.client.aio.admin.topics import named
+from ottla.client.aio.admin.words import word_of
 from ottla.client.model import Node
 from ottla.core.assignors.protocol import decode_assignment
 from ottla.errors import ErrorCode, KafkaError, PartialFailureError
 from ottla.model import TopicPartition
+from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.wire.messages.describe_groups import (
     DescribedGroup,
@@ -36,12 +37,11 @@ from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupRespons
 from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.wire.types import MalformedMessageError
 
-CONSUMER_PROTOCOL = "consumer"
 # What a broker accepts (KIP-800), and what Kafka's tool says where nobody gives a reason.
 _REASON_CHARS = 255
 _DEFAULT_REASON = "member was removed by an admin"
-
-Word = TypeVar("Word", bound=Enum)
+# Answers to the question for a new group that say no more than that there is none.
+_NO_NEW = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 
 
 class GroupCalls(ClusterCalls):
@@ -106,9 +106,10 @@ class GroupCalls(ClusterCalls):
         timeout_ms: int | None = None,
     ) -> dict[str, GroupDescription]:
         """The state and the members of classic groups, whatever protocol they use."""
-        return await self._describe_groups(
-            group_ids, include_authorized_operations, timeout_ms, _any
+        found = await self._describe_classic(
+            named(group_ids), include_authorized_operations, timeout_ms, _any
         )
+        return results_or_raise(found.results, found.errors, "groups")
 
     async def describe_consumer_groups(
         self,
@@ -117,18 +118,35 @@ class GroupCalls(ClusterCalls):
         include_authorized_operations: bool = False,
         timeout_ms: int | None = None,
     ) -> dict[str, GroupDescription]:
-        """As `describe_groups`, for groups of consumers; one of another kind is an error."""
-        return await self._describe_groups(
-            group_ids, include_authorized_operations, timeout_ms, not_of_consumers
+        """As `describe_groups`, for groups of consumers, the new ones too (KIP-848); another kind is an error."""
+        wanted = named(group_ids)
+        found = await self._describe_classic(
+            wanted, include_authorized_operations, timeout_ms, not_of_consumers
         )
+        # A classic group costs one request; whether a group is new shows when it is none of those.
+        others = [
+            group
+            for group, error in found.errors.items()
+            if error.code is ErrorCode.GROUP_ID_NOT_FOUND
+        ]
+        if others:
+            new = await self._describe_new(others, include_authorized_operations, timeout_ms)
+            for group in new.results:
+                del found.errors[group]
+            found.results |= new.results
+            found.errors |= {
+                group: error for group, error in new.errors.items() if error.code not in _NO_NEW
+            }
+        ordered = {group: found.results[group] for group in wanted if group in found.results}
+        return results_or_raise(ordered, found.errors, "groups")
 
-    async def _describe_groups(
+    async def _describe_classic(
         self,
         group_ids: Iterable[str],
         include_authorized_operations: bool,
         timeout_ms: int | None,
         refuse: Callable[[DescribedGroup], str | None],
-    ) -> dict[str, GroupDescription]:
+    ) -> Answers[str, GroupDescription]:
         async def ask(
             node: int, some: list[str], limit_ms: float, answers: Answers[str, GroupDescription]
         ) -> None:
@@ -138,17 +156,32 @@ class GroupCalls(ClusterCalls):
                 lambda version: describing(version, some, include_authorized_operations),
                 limit_ms,
             )
-            # It may have left the cluster while it answered.
-            coordinator = self._network.cluster.nodes.get(node) or Node(node, "", -1)
-            read_described(response, coordinator, answers, refuse)
+            read_described(response, self._node(node), answers, refuse)
 
-        return await self.ask_by(
-            named(group_ids),
-            group_coordinators(),
-            name_of(DescribeGroupsRequest),
-            ask,
-            timeout_ms,
-        )
+        api = name_of(DescribeGroupsRequest)
+        return await self.gather(group_ids, group_coordinators(), api, ask, timeout_ms)
+
+    async def _describe_new(
+        self,
+        group_ids: Iterable[str],
+        include_authorized_operations: bool,
+        timeout_ms: int | None,
+    ) -> Answers[str, GroupDescription]:
+        async def ask(
+            node: int, some: list[str], limit_ms: float, answers: Answers[str, GroupDescription]
+        ) -> None:
+            request = ConsumerGroupDescribeRequest(
+                group_ids=some, include_authorized_operations=include_authorized_operations
+            )
+            response = await self.call_with(node, request, limit_ms)
+            read_new_groups(response, self._node(node), answers)
+
+        api = name_of(ConsumerGroupDescribeRequest)
+        return await self.gather(group_ids, group_coordinators(), api, ask, timeout_ms)
+
+    def _node(self, node_id: int) -> Node:
+        # It may have left the cluster while it answered.
+        return self._network.cluster.nodes.get(node_id) or Node(node_id, "", -1)
 
     async def delete_consumer_groups(
         self, group_ids: Iterable[str], *, timeout_ms: int | None = None
@@ -192,11 +225,6 @@ class GroupCalls(ClusterCalls):
             else:
                 errors[member] = error
         results_or_raise(done, errors, "members")
-
-
-def word_of(words: type[Word], text: str, unknown: Word) -> Word:
-    """A state or type by the word that brokers write, whatever its case; a newer Kafka may have more."""
-    return next((word for word in words if str(word.value).lower() == text.lower()), unknown)
 
 
 def listing(version: int, states: Sequence[str], types: Sequence[str]) -> ListGroupsRequest:

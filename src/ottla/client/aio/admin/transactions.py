@@ -13,9 +13,9 @@ from ottla.client.admin_model import (
 from ottla.client.aio.admin.answers import Answers, unsupported
 from ottla.client.aio.admin.asking import Question, name_of
 from ottla.client.aio.admin.cluster import ClusterCalls
-from ottla.client.aio.admin.groups import word_of
 from ottla.client.aio.admin.places import GivenNodes, Leaders, transaction_coordinators
 from ottla.client.aio.admin.topics import named
+from ottla.client.aio.admin.words import word_of
 from ottla.errors import KafkaError, PartialFailureError
 from ottla.model import TopicPartition
 from ottla.wire.messages.describe_transactions import (
@@ -147,6 +147,7 @@ def read_listed(
             found.transactional_id,
             found.producer_id,
             word_of(TransactionState, found.transaction_state, TransactionState.UNKNOWN),
+            node,
         )
         for found in response.transaction_states
     ]

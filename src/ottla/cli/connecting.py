@@ -1,0 +1,135 @@
+"""From the arguments of a command to a client."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ottla.cli.failing import CommandError
+from ottla.cli.syntax.pieces import servers_of
+from ottla.config import properties
+from ottla.config.admin import AdminConfig
+from ottla.config.client import ClientConfig
+from ottla.config.consumer import ConsumerConfig
+from ottla.config.options import options_of
+from ottla.config.producer import ProducerConfig
+from ottla.errors import ConfigError
+from ottla.model import Endpoint
+
+if TYPE_CHECKING:
+    from ottla.client.blocking.admin import Admin
+    from ottla.client.blocking.consumer import Consumer
+    from ottla.client.blocking.producer import Producer
+
+_PATIENCE_SECONDS: Final = 10.0
+_REACH_SECONDS: Final = 3.0
+# How long clients try before they give up; a producer has a limit of its own.
+_LIMITS: Final = frozenset({"default.api.timeout.ms", "max.block.ms"})
+_KINDS: Final = (AdminConfig, ConsumerConfig, ProducerConfig)
+
+
+def admin_of(arguments: argparse.Namespace) -> Admin:
+    """An admin client for the cluster that the arguments name."""
+    options = options_for(AdminConfig, arguments)
+    _reach(options)
+    from ottla.client.blocking.admin import Admin
+
+    return Admin(options)
+
+
+def consumer_of(arguments: argparse.Namespace, **options: object) -> Consumer:
+    """A consumer; `options` are the command's own, with Kafka's names and underscores, and win."""
+    merged = options_for(ConsumerConfig, arguments, options)
+    _reach(merged)
+    from ottla.client.blocking.consumer import Consumer
+
+    return Consumer(merged)
+
+
+def inspecting_consumer_of(
+    arguments: argparse.Namespace, *, shows_control: bool, shows_aborted: bool, **options: object
+) -> Consumer:
+    """A consumer that also gets records that others do not."""
+    merged = options_for(ConsumerConfig, arguments, options)
+    _reach(merged)
+    from ottla.client.blocking.consumer import InspectingConsumer
+
+    return InspectingConsumer(merged, shows_control=shows_control, shows_aborted=shows_aborted)
+
+
+def producer_of(arguments: argparse.Namespace, **options: object) -> Producer:
+    """A producer; `options` as for `consumer_of`."""
+    merged = options_for(ProducerConfig, arguments, options)
+    _reach(merged)
+    from ottla.client.blocking.producer import Producer
+
+    return Producer(merged)
+
+
+def options_for(
+    kind: type[ClientConfig], arguments: argparse.Namespace, own: Mapping[str, object] | None = None
+) -> dict[str, object]:
+    """Kafka's options of one kind of client, from the file, from -X, and the command's own.
+
+    A file and -X may have options of other kinds of clients, which are left out; what no client knows is an error.
+    """
+    given: dict[str, str] = {}
+    if arguments.command_config is not None:
+        given.update(properties.load(Path(arguments.command_config)))
+    for text in arguments.client_options:
+        name, separator, value = text.partition("=")
+        if not separator:
+            raise ConfigError(f"-X {text} has no value: write -X NAME=VALUE")
+        given[name.strip()] = value
+    options: dict[str, object] = {
+        name: value for name, value in given.items() if _is_for(kind, name)
+    }
+    if arguments.bootstrap_server is not None or "bootstrap.servers" not in options:
+        options["bootstrap.servers"] = servers_of(arguments)
+    if arguments.timeout is not None or not options.keys() & _LIMITS:
+        limit_ms = int((arguments.timeout or _PATIENCE_SECONDS) * 1000)
+        options |= {name: limit_ms for name in _LIMITS if _has(kind, name)}
+        options.setdefault("request.timeout.ms", min(30_000, limit_ms))
+    options.update({name.replace("_", "."): value for name, value in (own or {}).items()})
+    return options
+
+
+def _is_for(kind: type[ClientConfig], name: str) -> bool:
+    # What nobody knows goes to the client, which says what is wrong with it.
+    return _has(kind, name) or not any(_has(other, name) for other in _KINDS)
+
+
+def _has(kind: type[ClientConfig], name: str) -> bool:
+    options = options_of(kind)
+    return name in options or any(name in each.aliases for each in options.values())
+
+
+def _reach(options: Mapping[str, object]) -> None:
+    """Say at once that nobody listens; the client itself would try on, since brokers come back."""
+    reasons = []
+    for server in str(options["bootstrap.servers"]).split(","):
+        endpoint = Endpoint.parse(server.strip())
+        try:
+            with socket.create_connection((endpoint.host, endpoint.port), timeout=_REACH_SECONDS):
+                return
+        except OSError as error:
+            reasons.append(f"{endpoint}: {error.strerror or error}")
+    raise CommandError(
+        f"no broker can be reached ({'; '.join(reasons)})",
+        "is one running there? `ottla serve` starts one, and -b HOST:PORT says where it is",
+    )
+
+
+def log_to_stderr(arguments: argparse.Namespace) -> None:
+    """What the client has to say; only what is wrong, unless -v asks for more."""
+    logging.basicConfig(
+        level=logging.DEBUG if arguments.verbose else logging.ERROR,
+        format="%(asctime)s %(levelname)s %(message)s",
+        stream=sys.stderr,
+    )
+    logging.getLogger("asyncio").setLevel(logging.WARNING)

@@ -1,0 +1,298 @@
+"""`ottla consume`."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from ottla.cli.choosing import is_name
+from ottla.cli.connecting import consumer_of, inspecting_consumer_of, log_to_stderr
+from ottla.cli.ending import code_of, ended_by_signals
+from ottla.cli.failing import DONE, CommandError, UsageError
+from ottla.cli.json_records import JsonLines
+from ottla.cli.output import say
+from ottla.cli.ranges import Limits, Range, partitions_of, ranges_of, topics_of
+from ottla.cli.record_text import Opened, decoded, decoded_lines, opened_by, plain, written_by
+from ottla.cli.stored_records import is_decodable
+from ottla.errors import DeserializationError
+from ottla.model import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.client.blocking.consumer import Consumer
+    from ottla.client.model import ConsumerRecord, ConsumerRecords
+
+_POLL_SECONDS: Final = 1.0
+# As many as a poll may bring: what is written at once should be much when much is read.
+_POLL_RECORDS: Final = 10_000
+
+Part = Sequence["ConsumerRecord"]
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints records until there is an end."""
+    wanted = [*arguments.topics, *arguments.more_topics]
+    _check(arguments, wanted)
+    log_to_stderr(arguments)
+    with ended_by_signals(), _consumer(arguments) as consumer:
+        topics = topics_of(consumer, wanted)
+        printer = Printer(_writer(arguments, topics), arguments.max_messages)
+        partitions = partitions_of(consumer, topics, arguments.partitions)
+        reading: Reading
+        if arguments.group is None:
+            ranges = ranges_of(consumer, partitions, Limits.of(arguments))
+            reading = Assigned(consumer, printer, ranges)
+        else:
+            reading = Subscribed(consumer, printer, wanted, topics, partitions, arguments.exit)
+        code = _read(reading, arguments.timeout_ms)
+    if not arguments.quiet:
+        say(f"Processed a total of {printer.count} messages")
+    return code
+
+
+def _check(arguments: argparse.Namespace, wanted: Sequence[str]) -> None:
+    if not wanted:
+        raise UsageError("no topic is given", "write `ottla consume TOPIC`")
+    if arguments.format is not None and arguments.form == "json":
+        raise UsageError("-f and -o json are two forms", "give one of them")
+    if arguments.group is None:
+        return
+    if arguments.partitions:
+        raise UsageError(
+            "a group shares partitions among its members", "leave out --partition or --group"
+        )
+    if arguments.since is not None or arguments.until or isinstance(arguments.start, int):
+        raise UsageError(
+            "a group goes on where it is",
+            "leave out --group, or use `ottla groups reset-offsets` first",
+        )
+
+
+def _consumer(arguments: argparse.Namespace) -> Consumer:
+    options: dict[str, object] = {
+        # A topic that was mistyped should not come into being.
+        "allow_auto_create_topics": False,
+        "max_poll_records": min(_POLL_RECORDS, arguments.max_messages or _POLL_RECORDS),
+    }
+    if arguments.group is not None:
+        options["group_id"] = arguments.group
+        # What a group has never read is read from where the others would begin.
+        begins_first = arguments.start == "earliest" or (arguments.exit and arguments.start is None)
+        options["auto_offset_reset"] = "earliest" if begins_first else "latest"
+    else:
+        options["enable_auto_commit"] = False
+    # Which transactions were aborted is told to those who read what is committed.
+    isolation = "read_committed" if arguments.show_aborted else arguments.isolation
+    if isolation is not None:
+        options["isolation_level"] = isolation
+    if not (arguments.show_control or arguments.show_aborted):
+        return consumer_of(arguments, **options)
+    return inspecting_consumer_of(
+        arguments,
+        shows_control=arguments.show_control,
+        shows_aborted=arguments.show_aborted,
+        **options,
+    )
+
+
+# What is printed
+
+
+def _writer(arguments: argparse.Namespace, topics: Sequence[str]) -> Callable[[Part], bytes]:
+    """What is written for the records of a poll."""
+    opened: Opened | None = opened_by(arguments.key_deserializer, arguments.value_deserializer)
+    decodes = opened is None and not arguments.raw and any(map(is_decodable, topics))
+    if decodes:
+        opened = decoded
+    written: Callable[[ConsumerRecord], bytes]
+    has_marks = arguments.show_control or arguments.show_aborted
+    if arguments.form == "json":
+        written = JsonLines()
+    elif arguments.format is not None:
+        written = written_by(arguments.format, arguments.null_marker)
+    elif decodes and arguments.key_separator is None:
+        written = decoded_lines(arguments.delimiter, arguments.null_marker)
+    elif opened is None and arguments.key_separator is None and not has_marks:
+        return _values(arguments.delimiter, arguments.null_marker)
+    else:
+        written = plain(arguments.key_separator, arguments.delimiter, arguments.null_marker)
+    if opened is None:
+        return lambda records: b"".join(map(written, records))
+    return lambda records: b"".join(written(each) for each in _opened(opened, records))
+
+
+def _values(delimiter: bytes, null: bytes) -> Callable[[Part], bytes]:
+    """The values alone, which is what most want, quickly."""
+
+    def written(records: Part) -> bytes:
+        values = [null if record.value is None else record.value for record in records]
+        values.append(b"")
+        return delimiter.join(values)
+
+    return written
+
+
+def _opened(opened: Opened, records: Part) -> Iterator[ConsumerRecord]:
+    for record in records:
+        try:
+            yield opened(record)
+        except DeserializationError as error:
+            place = f"{record.topic}-{record.partition} at offset {record.offset}"
+            raise CommandError(
+                f"the record of {place} cannot be deserialized: {error}",
+                "give another --key-deserializer or --value-deserializer",
+            ) from error
+
+
+class Printer:
+    """Writes to stdout, and counts; what was read is written at once, so that nobody waits for it."""
+
+    def __init__(self, written: Callable[[Part], bytes], most: int | None) -> None:
+        self._written = written
+        self._left = most
+        self._stream = sys.stdout.buffer
+        self.count = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether everything was printed that was asked for."""
+        return self._left == 0
+
+    def write(self, records: Part) -> int:
+        """How many of the records were printed."""
+        if self._left is not None:
+            records = records[: self._left]
+            self._left -= len(records)
+        if records:
+            self._stream.write(self._written(records))
+            self.count += len(records)
+        return len(records)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+
+# What is read
+
+
+class Assigned:
+    """Partitions that are read from where to where, without a group."""
+
+    def __init__(
+        self, consumer: Consumer, printer: Printer, ranges: dict[TopicPartition, Range]
+    ) -> None:
+        self._consumer = consumer
+        self._printer = printer
+        self._open = {each: limits for each, limits in ranges.items() if not limits.is_empty}
+        consumer.assign(self._open)
+        for partition, limits in self._open.items():
+            consumer.seek(partition, limits.start_offset)
+
+    @property
+    def is_done(self) -> bool:
+        return not self._open or self._printer.is_full
+
+    def poll(self, timeout_seconds: float) -> int:
+        """Print what there is: how many records."""
+        records = self._consumer.poll(timeout_seconds)
+        count = 0
+        for partition in records.partitions():
+            found: Part = records.records(partition)
+            end = self._open[partition].end_offset
+            if end is not None and found[-1].offset >= end:
+                found = [record for record in found if record.offset < end]
+            count += self._printer.write(found)
+        for partition, next_offset in records.next_offsets.items():
+            end = self._open[partition].end_offset
+            if end is not None and next_offset.offset >= end:
+                del self._open[partition]
+                self._consumer.pause([partition])
+        self._printer.flush()
+        return count
+
+    def interrupted(self) -> None:
+        """There is nothing to put right."""
+
+
+class Subscribed:
+    """Topics that are shared with a group, whose offsets are committed behind what was printed."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        printer: Printer,
+        wanted: Sequence[str],
+        topics: Sequence[str],
+        partitions: Sequence[TopicPartition],
+        ends: bool,
+    ) -> None:
+        self._consumer = consumer
+        self._printer = printer
+        self._ends = consumer.end_offsets(partitions) if ends else None
+        self._unprinted: ConsumerRecords | None = None
+        self._is_at_end = False
+        if len(wanted) == 1 and not is_name(wanted[0]):
+            # A pattern stands for topics that come later too.
+            consumer.subscribe(re.compile(wanted[0]))
+        else:
+            consumer.subscribe(topics)
+
+    @property
+    def is_done(self) -> bool:
+        return self._is_at_end or self._printer.is_full
+
+    def poll(self, timeout_seconds: float) -> int:
+        """Print what there is: how many records."""
+        self._unprinted = records = self._consumer.poll(timeout_seconds)
+        count = 0
+        for partition in records.partitions():
+            found = records.records(partition)
+            printed = self._printer.write(found)
+            count += printed
+            if printed < len(found):
+                # It counts as not read, or the group would never see it.
+                self._consumer.seek(partition, found[printed].offset)
+        self._printer.flush()
+        self._unprinted = None
+        self._is_at_end = self._ends is not None and self._has_reached(self._ends)
+        return count
+
+    def _has_reached(self, ends: dict[TopicPartition, int]) -> bool:
+        """Whether all partitions that the group gave us were read up to what was the end."""
+        assigned = self._consumer.assignment()
+        return bool(assigned) and all(
+            self._consumer.position(partition) >= ends.get(partition, 0) for partition in assigned
+        )
+
+    def interrupted(self) -> None:
+        """What was read and perhaps not printed counts as not read."""
+        if self._unprinted is None:
+            return
+        assigned = self._consumer.assignment()
+        for partition in self._unprinted.partitions():
+            if partition in assigned:
+                self._consumer.seek(partition, self._unprinted.records(partition)[0].offset)
+
+
+Reading = Assigned | Subscribed
+
+
+def _read(reading: Reading, idle_ms: int | None) -> int:
+    """Until the end, or Ctrl-C."""
+    last = time.monotonic()
+    try:
+        while not reading.is_done:
+            wait_seconds = _POLL_SECONDS
+            if idle_ms is not None:
+                wait_seconds = min(wait_seconds, last + idle_ms / 1000 - time.monotonic())
+                if wait_seconds <= 0:
+                    break
+            if reading.poll(wait_seconds):
+                last = time.monotonic()
+    except KeyboardInterrupt as error:
+        reading.interrupted()
+        return code_of(error)
+    return DONE

@@ -1,0 +1,115 @@
+"""`ottla offsets`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.cli.choosing import PartitionRule, choose_topics, no_such_topics, partition_rules
+from ottla.cli.connecting import admin_of
+from ottla.cli.failing import DONE, CommandError, UsageError, attempt, tell_each
+from ottla.cli.output import Output, columns, repeat, say
+from ottla.cli.syntax.times import moment_ms
+from ottla.client.admin_model import IsolationLevel, ListedOffset, OffsetSpec
+from ottla.model import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.client.blocking.admin import Admin
+
+SHAPE: Final = columns(topic="TOPIC", partition="PARTITION", offset="OFFSET")
+SHAPE_IN_TIME: Final = (*SHAPE, *columns(timestamp="TIMESTAMP"))
+
+_NONE: Final = -1
+
+
+def offsets(arguments: argparse.Namespace) -> int:
+    """An offset of each partition."""
+    output = Output(arguments.form)
+    rules = _rules(arguments)
+    isolation = IsolationLevel[arguments.isolation.upper()]
+    with admin_of(arguments) as admin:
+
+        def show() -> int:
+            spec = spec_of(arguments.time)
+            wanted = dict.fromkeys(_partitions(admin, rules, arguments), spec)
+            if not wanted:
+                if not arguments.topics and arguments.partitions is None:
+                    say("there are no topics")
+                    output.rows(SHAPE, [])
+                    return DONE
+                raise CommandError("no topic has such partitions", "`ottla topics list` shows them")
+            found, errors = attempt(
+                wanted, lambda: admin.list_offsets(wanted, isolation_level=isolation)
+            )
+            shape = SHAPE_IN_TIME if spec in _IN_TIME or spec >= 0 else SHAPE
+            output.rows(shape, [row_of(each, found[each]) for each in sorted(found)])
+            return tell_each(errors.values())
+
+        return repeat(arguments.watch, show)
+
+
+# Of these a record is meant, which has a time.
+_IN_TIME: Final = frozenset({OffsetSpec.MAX_TIMESTAMP})
+_SPECS: Final = {spec.name.lower().replace("_", "-"): spec for spec in OffsetSpec}
+
+
+def spec_of(text: str) -> int:
+    """A name, the number that stands for it, or a time: how long ago it is counts from now."""
+    if text in _SPECS:
+        return _SPECS[text]
+    if text.startswith("-") and text[1:].isdecimal():
+        if int(text) not in [*OffsetSpec]:
+            raise UsageError(f"{text} stands for no offset", f"it is one of {', '.join(_SPECS)}")
+        return int(text)
+    try:
+        return moment_ms(text)
+    except argparse.ArgumentTypeError as error:
+        raise UsageError(f"--time: {error}") from None
+
+
+def row_of(partition: TopicPartition, found: ListedOffset) -> dict[str, Any]:
+    """A partition; where there is no such record, there is no offset."""
+    return {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "offset": None if found.offset == _NONE else found.offset,
+        "timestamp": None if found.timestamp == _NONE else found.timestamp,
+        "leader_epoch": found.leader_epoch,
+    }
+
+
+def _rules(arguments: argparse.Namespace) -> list[PartitionRule]:
+    """Which partitions of which topics; none is all."""
+    if arguments.topic_partitions is not None:
+        if arguments.topics or arguments.partitions is not None:
+            raise UsageError("--topic-partitions says it all: leave out topics and --partitions")
+        return partition_rules(arguments.topic_partitions)
+    topics = arguments.topics or [".*"]
+    if arguments.partitions is None:
+        return [PartitionRule(topic) for topic in topics]
+    try:
+        numbers = [int(text) for text in arguments.partitions.split(",")]
+    except ValueError:
+        raise UsageError(f"--partitions {arguments.partitions} are no numbers") from None
+    return [PartitionRule(topic, number, number + 1) for topic in topics for number in numbers]
+
+
+def _partitions(
+    admin: Admin, rules: list[PartitionRule], arguments: argparse.Namespace
+) -> list[TopicPartition]:
+    names = admin.list_topics(list_internal=not arguments.exclude_internal)
+    by_rule = {}
+    for rule in rules:
+        by_rule[rule], missing = choose_topics([rule.topic], names)
+        if missing and rule.topic != ".*":
+            raise no_such_topics(missing)
+    wanted = sorted({name for chosen in by_rule.values() for name in chosen})
+    described = admin.describe_topics(wanted) if wanted else {}
+    found = dict.fromkeys(
+        TopicPartition(name, each.partition)
+        for rule, chosen in by_rule.items()
+        for name in chosen
+        for each in described[name].partitions
+        if rule.has(each.partition)
+    )
+    return [*found]

@@ -1,0 +1,146 @@
+"""What commands print: a table for people, JSON or YAML for programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TextIO
+
+Row = Mapping[str, Any]
+
+ABSENT: Final = "-"
+_CLEAR: Final = "\x1b[H\x1b[2J\x1b[3J"
+_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+
+
+class Column(NamedTuple):
+    """A column of a table: what is above it, and which part of a row is in it."""
+
+    title: str
+    key: str
+
+
+def columns(**titles: str) -> tuple[Column, ...]:
+    """Columns by key, as `columns(group="GROUP", lag="LAG")`."""
+    return tuple(Column(title, key) for key, title in titles.items())
+
+
+class Output:
+    """Where a command's results go, and in which form."""
+
+    def __init__(self, form: str, stream: TextIO | None = None) -> None:
+        self.form = form
+        self._stream = sys.stdout if stream is None else stream
+        self._has_colours = has_colours(self._stream)
+
+    @property
+    def is_table(self) -> bool:
+        """Whether people read it."""
+        return self.form == "table"
+
+    def rows(self, shape: Sequence[Column], rows: Sequence[Row]) -> None:
+        """A list of things of one kind; programs get all of each row, people the columns."""
+        if self.is_table:
+            self.lines(table(shape, rows, is_bold=self._has_colours) if rows else [])
+        else:
+            self.data(list(rows))
+
+    def data(self, value: Any) -> None:
+        """A value for programs."""
+        if self.form == "yaml":
+            self.lines(yaml_lines(value))
+        else:
+            self.lines([json.dumps(value, indent=2, ensure_ascii=False, default=str)])
+
+    def lines(self, lines: Iterable[str]) -> None:
+        """Text as it stands."""
+        for line in lines:
+            self._stream.write(line + "\n")
+        self._stream.flush()
+
+
+def has_colours(stream: TextIO) -> bool:
+    """Whether a person looks at it on a terminal that has colours (https://no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def say(text: str) -> None:
+    """A remark for the person at the terminal, apart from the results."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def cell(value: Any) -> str:
+    """A value in a table."""
+    if value is None or value == "":
+        return ABSENT
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(str, value)) or ABSENT
+    return str(value)
+
+
+def table(shape: Sequence[Column], rows: Sequence[Row], *, is_bold: bool = False) -> list[str]:
+    """Lines with aligned columns."""
+    cells = [[cell(row.get(column.key)) for column in shape] for row in rows]
+    titles = [column.title for column in shape]
+    widths = [max(map(len, each)) for each in zip(titles, *cells, strict=True)]
+    lines = [
+        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
+        for line in [titles, *cells]
+    ]
+    if is_bold:
+        lines[0] = f"{_BOLD}{lines[0]}{_PLAIN}"
+    return lines
+
+
+def yaml_lines(value: Any, indent: str = "") -> list[str]:
+    """Block style; scalars as JSON writes them where YAML could misread them."""
+    if isinstance(value, Mapping):
+        items = [(f"{_scalar(str(key))}:", each) for key, each in value.items()]
+    elif isinstance(value, (list, tuple)):
+        items = [("-", each) for each in value]
+    else:
+        return [indent + _scalar(value)]
+    if not items:
+        return [indent + ("{}" if isinstance(value, Mapping) else "[]")]
+    lines = []
+    for head, each in items:
+        if isinstance(each, (Mapping, list, tuple)) and each:
+            inner = yaml_lines(each, indent + "  ")
+            if head == "-":
+                lines.append(f"{indent}- {inner[0].lstrip()}")
+                lines += inner[1:]
+            else:
+                lines += [indent + head, *inner]
+        else:
+            lines.append(f"{indent}{head} {yaml_lines(each)[0]}")
+    return lines
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, str) and _is_plain(value):
+        return value
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _is_plain(text: str) -> bool:
+    """Whether YAML reads it as a string without quotes."""
+    if not text or text.lower() in ("null", "true", "false", "yes", "no", "on", "off", "y", "n"):
+        return False
+    inner = text.replace("-", "").replace("_", "").replace(".", "").replace("/", "")
+    return text[0].isalpha() and inner.isascii() and inner.isalnum()
+
+
+def repeat(again_seconds: float | None, show: Callable[[], int]) -> int:
+    """Shows something once, or again and again until Ctrl-C, on a clean screen each time."""
+    if again_seconds is None:
+        return show()
+    while True:
+        if sys.stdout.isatty():
+            sys.stdout.write(_CLEAR)
+        show()
+        time.sleep(again_seconds)

@@ -1,0 +1,296 @@
+"""`ottla produce`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from ottla.cli.connecting import log_to_stderr, producer_of
+from ottla.cli.ending import code_of, ended_by_signals
+from ottla.cli.failing import DONE, FAILED, CommandError, UsageError, line_of
+from ottla.cli.output import say
+from ottla.cli.record_input import LineReader, Lines, sources_of
+from ottla.cli.terminal import Terminal
+from ottla.errors import KafkaError, OttlaError
+
+if TYPE_CHECKING:
+    from ottla.client.blocking.producer import Producer
+    from ottla.client.delivery import RecordFuture, SentRecords
+    from ottla.client.model import RecordMetadata
+
+# How many records may be under way before the oldest are waited for; the producer bounds their bytes.
+_UNDER_WAY: Final = 200_000
+# Failures that are told one by one; the rest is only counted.
+_FAILURES_TOLD: Final = 5
+_PROGRESS_AFTER_SECONDS: Final = 2.0
+_PROGRESS_EVERY_SECONDS: Final = 0.5
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Sends what is read; 1 if any record was not written."""
+    if arguments.transaction_size is not None and arguments.transactional_id is None:
+        raise UsageError("--transaction-size is for transactions", "give a --transactional-id")
+    log_to_stderr(arguments)
+    reader = LineReader(arguments)
+    with ended_by_signals(), producer_of(arguments, **_options(arguments)) as producer:
+        sending = Sending(producer, arguments.topic, reader, _printer(arguments))
+        if not arguments.quiet:
+            sending.progress = Progress(arguments.topic)
+        try:
+            if arguments.transactional_id is None:
+                _send_all(sending, arguments)
+            else:
+                _send_in_transactions(producer, sending, arguments)
+        except KeyboardInterrupt as error:
+            sending.end_progress()
+            say(f"ottla: interrupted: {_told(sending, arguments)}")
+            return code_of(error)
+        finally:
+            sending.end_progress()
+    if sending.failed_count:
+        what = "record was" if sending.failed_count == 1 else "records were"
+        say(f"ottla: {sending.failed_count} {what} not written; {_told(sending, arguments)}")
+        return FAILED
+    if not arguments.quiet:
+        say(_told(sending, arguments))
+    return DONE
+
+
+def _options(arguments: argparse.Namespace) -> dict[str, object]:
+    options: dict[str, object] = {}
+    if arguments.compression is not None:
+        options["compression_type"] = arguments.compression
+    if arguments.acks is not None:
+        options["acks"] = arguments.acks
+    if arguments.transactional_id is not None:
+        options["transactional_id"] = arguments.transactional_id
+    return options
+
+
+def _told(sending: Sending, arguments: argparse.Namespace) -> str:
+    records = "1 record" if sending.written_count == 1 else f"{sending.written_count} records"
+    line = f"{records} written to {arguments.topic}"
+    if arguments.transactional_id is None:
+        return line
+    count = sending.transaction_count
+    return f"{line} in {count} transaction{'' if count == 1 else 's'}"
+
+
+def _printer(arguments: argparse.Namespace) -> Callable[[RecordMetadata], None] | None:
+    if not arguments.print_offsets:
+        return None
+
+    def written(where: RecordMetadata) -> None:
+        sys.stdout.write(f"{where.topic}\t{where.partition}\t{where.offset}\n")
+
+    return written
+
+
+class Progress:
+    """How far it is, for input that takes its time."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._terminal = Terminal()
+        self._began = time.monotonic()
+        self._next = self._began + _PROGRESS_AFTER_SECONDS
+
+    def show(self, count: int) -> None:
+        """So many records were sent."""
+        now = time.monotonic()
+        if now >= self._next and not sys.stdin.isatty():
+            self._next = now + _PROGRESS_EVERY_SECONDS
+            rate = count / (now - self._began)
+            self._terminal.show(f"{count:,} records sent to {self._topic}, {rate:,.0f} per second")
+
+    def done(self) -> None:
+        self._terminal.done()
+
+
+class Sending:
+    """Sends lines and keeps count of what became of them."""
+
+    def __init__(
+        self,
+        producer: Producer,
+        topic: str,
+        reader: LineReader,
+        on_written: Callable[[RecordMetadata], None] | None,
+    ) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._reader = reader
+        self._on_written = on_written
+        self._under_way: deque[SentRecords | list[RecordFuture]] = deque()
+        self._count_under_way = 0
+        self.sent_count = 0
+        self.written_count = 0
+        self.failed_count = 0
+        self.transaction_count = 0
+        self._committed_count = 0
+        self.progress: Progress | None = None
+
+    def send(self, some: Lines) -> None:
+        """Send these lines; what cannot be read ends it."""
+        if self._reader.is_uniform:
+            try:
+                values, keys = self._reader.columns(some.lines)
+            except ValueError:
+                # It takes a look at each of them to say which one is wrong.
+                self._send_each(some)
+                return
+            sent = self._producer.send_many(
+                self._topic,
+                values,
+                keys=keys,
+                partition=self._reader.partition,
+                headers=self._reader.headers,
+            )
+            self._note(sent)
+        else:
+            self._send_each(some)
+
+    def _send_each(self, some: Lines) -> None:
+        futures: list[RecordFuture] = []
+        try:
+            for number, line in enumerate(some.lines, some.first_number):
+                try:
+                    record = self._reader.record(line)
+                except ValueError as error:
+                    raise CommandError(f"{some.source}, line {number}: {error}") from error
+                futures.append(
+                    self._producer.send(
+                        self._topic,
+                        record.value,
+                        record.key,
+                        partition=record.partition,
+                        headers=record.headers,
+                        timestamp_ms=record.timestamp_ms,
+                    )
+                )
+        finally:
+            self._note(futures)
+
+    def _note(self, sent: SentRecords | list[RecordFuture]) -> None:
+        self._under_way.append(sent)
+        self._count_under_way += len(sent)
+        self.sent_count += len(sent)
+        while self._count_under_way > _UNDER_WAY:
+            self._settle(self._under_way.popleft())
+        if self._on_written is not None and self._count_under_way == len(sent):
+            # Whoever types a line wants to see at once where it went.
+            self.settle_all()
+        if self.progress is not None:
+            self.progress.show(self.sent_count)
+
+    def settle_all(self) -> None:
+        """Wait for everything that was sent."""
+        while self._under_way:
+            self._settle(self._under_way.popleft())
+
+    def committed(self) -> None:
+        """A transaction has everything that was sent."""
+        self.settle_all()
+        self.transaction_count += 1
+        self._committed_count = self.written_count
+
+    def aborted(self) -> None:
+        """Nothing counts that was sent since the last commit."""
+        self._under_way.clear()
+        self._count_under_way = 0
+        self.written_count = self._committed_count
+
+    def _settle(self, sent: SentRecords | list[RecordFuture]) -> None:
+        self._count_under_way -= len(sent)
+        for where in _written(sent, self._failed):
+            self.written_count += 1
+            if self._on_written is not None:
+                self._on_written(where)
+        if self._on_written is not None:
+            sys.stdout.flush()
+
+    def _failed(self, error: Exception) -> None:
+        self.failed_count += 1
+        if self.failed_count <= _FAILURES_TOLD:
+            self.end_progress()
+            say(f"ottla: a record was not written: {line_of(error)}")
+
+    def end_progress(self) -> None:
+        """Make room for a line that stays."""
+        if self.progress is not None:
+            self.progress.done()
+
+
+def _written(
+    sent: SentRecords | list[RecordFuture], on_failure: Callable[[Exception], None]
+) -> Iterator[RecordMetadata]:
+    """Where records are; what failed is told."""
+    if not isinstance(sent, list):
+        try:
+            yield from sent.result()
+            return
+        except OttlaError:
+            # Some were not written: which ones, each has to say for itself.
+            pass
+    for future in sent:
+        error = future.exception()
+        if error is None:
+            yield future.result()
+        else:
+            on_failure(error)
+
+
+def _send_all(sending: Sending, arguments: argparse.Namespace) -> None:
+    try:
+        for some in sources_of(arguments):
+            sending.send(some)
+    finally:
+        # What was sent before something went wrong counts, and its own trouble is told.
+        sending.settle_all()
+
+
+def _send_in_transactions(
+    producer: Producer, sending: Sending, arguments: argparse.Namespace
+) -> None:
+    """One transaction for all, or one for so many lines each; whatever goes wrong aborts the one that is open."""
+    producer.init_transactions()
+    producer.begin_transaction()
+    size = arguments.transaction_size
+    in_transaction = 0
+    try:
+        for some in sources_of(arguments):
+            lines, number = some.lines, some.first_number
+            while lines:
+                part = lines if size is None else lines[: size - in_transaction]
+                sending.send(Lines(some.source, number, part))
+                lines = lines[len(part) :]
+                number += len(part)
+                in_transaction += len(part)
+                if in_transaction == size:
+                    producer.commit_transaction()
+                    sending.committed()
+                    producer.begin_transaction()
+                    in_transaction = 0
+        if in_transaction:
+            producer.commit_transaction()
+            sending.committed()
+        else:
+            producer.abort_transaction()
+    except (OttlaError, OSError, KeyboardInterrupt) as error:
+        _abort(producer)
+        sending.aborted()
+        if isinstance(error, KafkaError):
+            raise CommandError(f"{line_of(error)}: the transaction was aborted") from error
+        raise
+
+
+def _abort(producer: Producer) -> None:
+    try:
+        producer.abort_transaction()
+    except KafkaError as error:
+        # The coordinator does it when the transaction times out, or the next producer of this name.
+        say(f"ottla: the transaction could not be aborted: {line_of(error)}")

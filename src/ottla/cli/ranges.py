@@ -1,0 +1,123 @@
+"""From where to where partitions are read."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.cli.choosing import choose_topics, no_such_topics
+from ottla.cli.failing import CommandError
+from ottla.cli.moments import moment_ms
+from ottla.cli.output import say
+from ottla.model import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.client.blocking.consumer import Consumer
+
+
+class Range(NamedTuple):
+    """Offsets from the first (included) to the end (excluded); None: there is no end."""
+
+    start_offset: int
+    end_offset: int | None
+
+    @property
+    def is_empty(self) -> bool:
+        return self.end_offset is not None and self.start_offset >= self.end_offset
+
+
+class Limits(NamedTuple):
+    """What was asked for: where to begin (a name, an offset, -N or a time) and where to end."""
+
+    start: str | int | None
+    since_ms: int | None
+    until_ms: int | None
+    ends: bool
+
+    @classmethod
+    def of(cls, arguments: argparse.Namespace) -> Limits:
+        """What the arguments of `consume` say."""
+        ends = arguments.exit or arguments.until is not None
+        now_ms = time.time_ns() // 1_000_000
+        since_ms, until_ms = (
+            None if text is None else max(0, moment_ms(text, now_ms))
+            for text in (arguments.since, arguments.until)
+        )
+        return cls(arguments.start, since_ms, until_ms, ends)
+
+
+def topics_of(consumer: Consumer, wanted: Sequence[str]) -> list[str]:
+    """The topics that are meant, of which all exist: clients wait for one that does not, as long as they are let."""
+    found, missing = choose_topics(wanted, consumer.list_topics())
+    if missing:
+        raise no_such_topics(missing)
+    return found
+
+
+def partitions_of(
+    consumer: Consumer, topics: Iterable[str], numbers: Sequence[int]
+) -> list[TopicPartition]:
+    """The partitions of topics, or those of these numbers."""
+    found = []
+    for topic in topics:
+        there = [info.partition for info in consumer.partitions_for(topic)]
+        for number in numbers:
+            if number not in there:
+                raise CommandError(
+                    f"topic {topic} has no partition {number}", f"it has {len(there)}"
+                )
+        found += [TopicPartition(topic, number) for number in numbers or sorted(there)]
+    return found
+
+
+def ranges_of(
+    consumer: Consumer, partitions: Sequence[TopicPartition], limits: Limits
+) -> dict[TopicPartition, Range]:
+    """What is to be read of each partition."""
+    ends = consumer.end_offsets(partitions)
+    starts = _starts(consumer, partitions, limits, ends)
+    if not limits.ends:
+        return {each: Range(starts[each], None) for each in partitions}
+    if limits.until_ms is not None:
+        found = consumer.offsets_for_times(dict.fromkeys(partitions, limits.until_ms))
+        for partition, first in found.items():
+            if first is not None:
+                ends[partition] = min(ends[partition], first.offset)
+    return {each: Range(starts[each], ends[each]) for each in partitions}
+
+
+def _starts(
+    consumer: Consumer,
+    partitions: Sequence[TopicPartition],
+    limits: Limits,
+    ends: Mapping[TopicPartition, int],
+) -> Mapping[TopicPartition, int]:
+    if limits.since_ms is not None:
+        found = consumer.offsets_for_times(dict.fromkeys(partitions, limits.since_ms))
+        return {
+            partition: ends[partition] if first is None else first.offset
+            for partition, first in found.items()
+        }
+    # Whoever stops at the end wants to see something.
+    start = limits.start or ("earliest" if limits.ends else "latest")
+    if limits.start == 0:
+        start = 0
+    if start == "latest":
+        return ends
+    begins = consumer.beginning_offsets(partitions)
+    if start == "earliest":
+        return begins
+    assert isinstance(start, int)
+    return {each: _clipped(each, start, begins[each], ends[each]) for each in partitions}
+
+
+def _clipped(partition: TopicPartition, start: int, first: int, end: int) -> int:
+    """An offset that is there, or the nearest; less than 0 counts from the end."""
+    if start < 0:
+        return max(first, end + start)
+    found = min(max(start, first), end)
+    if found != start:
+        say(f"ottla: offset {start} of {partition} is out of range: begins at {found}")
+    return found

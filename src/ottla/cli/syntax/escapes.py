@@ -1,0 +1,34 @@
+"""Characters that are hard to type, in separators and formats."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import Final
+
+_NAMED: Final = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
+_ESCAPE: Final = re.compile(r"\\(?:x([0-9a-fA-F]{2})|(.))", re.DOTALL)
+
+
+def unescaped(text: str) -> bytes:
+    r"""The bytes of a text, with \n, \r, \t, \0, \\ and \xNN as what they stand for; other escapes stay."""
+    found = bytearray()
+    at = 0
+    for match in _ESCAPE.finditer(text):
+        code, name = match.groups()
+        found += text[at : match.start()].encode()
+        if code is not None:
+            found.append(int(code, 16))
+        else:
+            found += _NAMED.get(name, match.group().encode())
+        at = match.end()
+    found += text[at:].encode()
+    return bytes(found)
+
+
+def separator(text: str) -> bytes:
+    """A separator, which cannot be empty."""
+    found = unescaped(text)
+    if not found:
+        raise argparse.ArgumentTypeError("a separator has at least one character")
+    return found

@@ -1,0 +1,25 @@
+"""Waits of threads that Ctrl-C can end.
+
+A signal that arrives after the interpreter's last look and before the operating system's wait begins wakes nobody, and
+neither does one that the kernel hands to another thread: the handler would run when the wait is over, perhaps never.
+So whoever waits wakes now and then, and the interpreter looks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Final
+
+LOOK_SECONDS: Final = 0.25
+
+
+def slices(timeout_seconds: float | None) -> Iterator[float]:
+    """How long to wait, again and again until the time is over; at least once, and for ever without a timeout."""
+    if timeout_seconds is None:
+        while True:
+            yield LOOK_SECONDS
+    deadline = time.monotonic() + timeout_seconds
+    yield min(LOOK_SECONDS, max(0.0, timeout_seconds))
+    while (left := deadline - time.monotonic()) > 0:
+        yield min(LOOK_SECONDS, left)
