@@ -52,9 +52,7 @@ class Json:
                 StructField(_CORRUPT, StringType()),
             ]
         )
-        text = f.concat(
-            f.lit(f'{{"{_OBJECT}":'), value.cast("string"), f.lit(f',"{_END}":true}}')
-        )
+        text = f.concat(f.lit(f'{{"{_OBJECT}":'), value.cast("string"), f.lit(f',"{_END}":true}}'))
         read = f.from_json(
             text, schema, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
         )
