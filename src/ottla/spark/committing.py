@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from ottla.client.admin_model import TransactionState
 from ottla.client.blocking.admin import Admin
 from ottla.client.blocking.producer import Producer
 from ottla.client.model import OffsetAndMetadata
@@ -59,6 +60,12 @@ REST_SECONDS: Final = 600.0
 # Batches are as large as brokers take them; a request has one of each partition, and a commit waits for fewer answers.
 LARGE_REQUESTS: Final = {"max.request.size": str(16 * 1024 * 1024)}
 _FENCED: Final = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
+# What a transaction that timed out leaves; whoever took over has gone on from there.
+_ABORTED: Final = (
+    TransactionState.PREPARE_EPOCH_FENCE,
+    TransactionState.PREPARE_ABORT,
+    TransactionState.COMPLETE_ABORT,
+)
 
 
 class CommitPoint(Enum):
@@ -230,15 +237,20 @@ class Session:
         reach(CommitPoint.SENT_MARKER)
 
     def _timed_out(self, batch: MicroBatch) -> bool:
-        """Whether the coordinator has ended the transaction because it took too long, and nobody else did."""
+        """Whether the coordinator has ended the transaction because it took too long, and nobody took over since."""
         limit_ms = self._producer.config.transaction_timeout_ms
         if (time.monotonic() - self._began) * 1000 < limit_ms:
             return False
-        # Whoever took over while this one slept has left a marker: to begin again would fence him in return.
+        pipeline = self.target.pipeline
         try:
+            found = self._admin.describe_transactions([pipeline])[pipeline]
+            if found.state not in _ABORTED:
+                return False
+            # Whoever took over meanwhile may have been aborted as well; what he committed before is there.
             marker = look(self._admin, self.target, (), is_stable=True).marker
         except OttlaError as error:
-            log.warning("%s: nobody said who ended it: %s", self.target.pipeline, error)
+            # Who may not ask begins again: he who took over is told so, and nothing is lost.
+            log.warning("%s: who fenced this instance is not known: %s", pipeline, error)
             return True
         return marker is None or (marker.query == batch.query and marker.batch < batch.number)
 
