@@ -35,14 +35,15 @@ _ASYNC_PROGRESS: Final = "asyncprogresstracking"
 class SinkSettings:
     """Everything that tasks and the driver have to know; it travels to the tasks."""
 
-    kafka: Mapping[str, str]
+    # Both may have passwords in them.
+    kafka: Mapping[str, str] = field(repr=False)
     topic: str | None
     delivery: str
     pipeline: str | None = None
     marker_topic: str | None = None
     location: str | None = None
     query_name: str | None = None
-    storage: Mapping[str, Any] = field(default_factory=dict)
+    storage: Mapping[str, Any] = field(default_factory=dict, repr=False)
     commits_source_offsets: bool = True
     fails_on_unknown: bool = True
 
