@@ -15,7 +15,7 @@ from tests.cli.conftest import Ottla
 from tests.cli.running import running
 
 from ottla import Admin, Broker, Consumer, NewTopic
-from ottla.cli.record_input import _split
+from ottla.cli.record_input import _no_prompt, _split
 from ottla.client.model import ConsumerRecord
 
 
@@ -159,7 +159,7 @@ def test_lines_are_the_same_however_they_come(pieces: list[bytes], delimiter: by
         def read1(self, size: int | None = -1) -> bytes:
             return waiting.pop(0) if waiting else b""
 
-    came = [*_split(Slow(), "stdin", delimiter, lambda: None)]
+    came = [*_split(Slow(), "stdin", delimiter, _no_prompt)]
     lines = [line for some in came for line in some.lines]
     # As with other tools, a delimiter at the end begins no further record.
     assert lines == b"".join(pieces).removesuffix(delimiter).split(delimiter) or not any(pieces)

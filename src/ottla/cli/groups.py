@@ -109,7 +109,10 @@ def describe_groups(arguments: argparse.Namespace) -> int:
             elif arguments.what == "state":
                 _show(output, STATE, [_state_row(group) for group in found.values()])
             else:
-                output.rows(OFFSETS, _offset_rows(admin, found, arguments))
+                rows = _offset_rows(admin, found, arguments)
+                output.rows(OFFSETS, rows)
+                if found and not rows and output.is_table:
+                    say("Nothing is committed or assigned.")
             return FAILED if errors else DONE
 
         return repeat(arguments.watch, show)
@@ -219,6 +222,8 @@ def _show_members(
     if shows_assignment:
         shape += ASSIGNMENT
     _show(output, shape, rows)
+    if not rows and output.is_table:
+        say("There are no members.")
 
 
 def _show(output: Output, shape: Sequence[Column], rows: Sequence[dict[str, Any]]) -> None:

@@ -209,8 +209,8 @@ class Sending:
             self._count_under_way > _UNDER_WAY_RECORDS or self._bytes_under_way > _UNDER_WAY_BYTES
         ):
             self._settle(self._under_way.popleft())
-        if self._on_written is not None and len(self._under_way) == 1:
-            # Whoever types a line wants to see at once where it went.
+        if self._on_written is not None:
+            # Whoever wants to see where a line went wants to see it at once.
             self.settle_all()
         if self.progress is not None:
             self.progress.show(self.sent_count)
@@ -321,6 +321,6 @@ def _send_in_transactions(
 def _abort(producer: Producer) -> None:
     try:
         producer.abort_transaction()
-    except KafkaError as error:
+    except OttlaError as error:
         # The coordinator does it when the transaction times out, or the next producer of this name.
         say(f"ottla: the transaction could not be aborted: {line_of(error)}")

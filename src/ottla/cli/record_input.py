@@ -11,6 +11,7 @@ from typing import BinaryIO, Final, NamedTuple
 from ottla.cli import json_records
 from ottla.cli.failing import CommandError, UsageError
 from ottla.cli.json_records import RecordToSend
+from ottla.cli.output import say
 from ottla.client.model import Headers
 
 READ_BYTES: Final = 1 << 16
@@ -79,6 +80,8 @@ def _split(
         rest = bytearray(last)
         yield Lines(source, number, lines)
         number += len(lines)
+    if prompt is not _no_prompt:
+        say("")  # what follows has a line of its own
     if rest:
         yield Lines(source, number, [bytes(rest)])
 
