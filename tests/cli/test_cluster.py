@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 
 import pytest
-from tests.cli.conftest import Ottla
+from tests.cli.conftest import Ottla, soon
 
 from ottla import Broker
 from ottla.cli.cluster import usable
@@ -41,11 +41,15 @@ def test_log_directories_show_the_sizes_of_partitions(
 ) -> None:
     name = ottla_topic_name()
     assert anywhere("topics", "create", name, "-p", "2").code == 0
-    rows = anywhere("cluster", "log-dirs", "--topic", name).table
-    assert [(row["TOPIC"], row["PARTITION"], row["SIZE"]) for row in rows] == [
-        (name, "0", "0"),
-        (name, "1", "0"),
-    ]
+
+    def partitions_are_there() -> None:
+        rows = anywhere("cluster", "log-dirs", "--topic", name).table
+        assert [(row["TOPIC"], row["PARTITION"], row["SIZE"]) for row in rows] == [
+            (name, "0", "0"),
+            (name, "1", "0"),
+        ]
+
+    soon(partitions_are_there)
     (broker,) = anywhere("cluster", "log-dirs", "--topic-list", name, "-o", "json").data["brokers"]
     (log_dir,) = broker["log_dirs"]
     assert (broker["broker"], log_dir["error"]) == (1, None)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from ottla.client.admin_model import TransactionState
 from ottla.client.blocking.admin import Admin
 from ottla.client.blocking.producer import Producer
 from ottla.errors import (
@@ -51,6 +52,12 @@ REST_SECONDS: Final = 600.0
 # Batches are as large as brokers take them; a request has one of each partition, and a commit waits for fewer answers.
 LARGE_REQUESTS: Final = {"max.request.size": str(16 * 1024 * 1024)}
 _FENCED: Final = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
+# What a transaction that timed out leaves; whoever took over has gone on from there.
+_ABORTED: Final = (
+    TransactionState.PREPARE_EPOCH_FENCE,
+    TransactionState.PREPARE_ABORT,
+    TransactionState.COMPLETE_ABORT,
+)
 
 
 class CommitPoint(Enum):
@@ -188,9 +195,18 @@ class Session:
             log.warning("%s: the abort failed: %s", self.target.pipeline, error)
 
     def _timed_out(self) -> bool:
-        """Whether the coordinator may have ended the transaction because it took too long."""
+        """Whether the coordinator has ended the transaction because it took too long, and nobody took over since."""
         limit_ms = self._producer.config.transaction_timeout_ms
-        return (time.monotonic() - self._began) * 1000 >= limit_ms
+        if (time.monotonic() - self._began) * 1000 < limit_ms:
+            return False
+        pipeline = self.target.pipeline
+        try:
+            with Admin(dict(self.target.admin_options)) as admin:
+                return admin.describe_transactions([pipeline])[pipeline].state in _ABORTED
+        except (KafkaError, OttlaError) as error:
+            # Who may not ask begins again: he who took over is told so, and nothing is lost.
+            log.warning("%s: who fenced this instance is not known: %s", pipeline, error)
+            return True
 
     def drop(self) -> None:
         """Let go of it, without another word about an open transaction."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
@@ -60,6 +61,16 @@ class SourceOffset:
         if self.group is not None:
             found["group"] = self.group
         return found
+
+    @classmethod
+    def from_spark(cls, found: object) -> SourceOffset:
+        """As `from_json`, for what Spark reports, where an offset is an object or its text."""
+        if isinstance(found, str):
+            try:
+                found = json.loads(found)
+            except ValueError:
+                found = None
+        return cls.from_json(found)
 
     @classmethod
     def from_json(cls, found: object) -> SourceOffset:

@@ -74,8 +74,10 @@ class SinkSettings:
 
     @property
     def batch_size_bytes(self) -> int:
-        """How large a record batch of a task may be."""
-        return min(MOST_BATCH_BYTES, self.config.max_request_size)
+        """How large a record batch of a task may be: as batch.size says, or large, since none waits to be filled."""
+        config = self.config
+        most = config.batch_size if "batch.size" in self.kafka else MOST_BATCH_BYTES
+        return max(1, min(most, config.max_request_size))
 
 
 def read_stream_settings(given: Mapping[str, str], schema: StructType) -> SinkSettings:
