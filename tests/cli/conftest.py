@@ -7,10 +7,11 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 from tests.apache_kafka.conftest import kafka_address, kafka_jars
@@ -19,7 +20,10 @@ from ottla import Broker
 
 __all__ = ["kafka_address", "kafka_jars"]
 
+T = TypeVar("T")
+
 RUN_SECONDS = 60
+SOON_SECONDS = 15
 
 
 class Result(NamedTuple):
@@ -109,3 +113,15 @@ def anywhere(request: pytest.FixtureRequest) -> Ottla:
         return run
     inside: Ottla = request.getfixturevalue("inside")
     return partial(inside, OTTLA_BOOTSTRAP_SERVER=request.getfixturevalue("kafka_address"))
+
+
+def soon(check: Callable[[], T]) -> T:
+    """Asserts what a cluster may need a moment for: Kafka's brokers learn of a change after it is answered."""
+    until = time.monotonic() + SOON_SECONDS
+    while True:
+        try:
+            return check()
+        except (AssertionError, ValueError):
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.05)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
-from tests.cli.conftest import Ottla
+from tests.cli.conftest import Ottla, soon
 
 from ottla import Broker
 from ottla.cli.cluster import usable
+
+WAIT_SECONDS = 30
 
 
 def test_the_cluster_is_described(anywhere: Ottla) -> None:
@@ -36,11 +41,15 @@ def test_log_directories_show_the_sizes_of_partitions(
 ) -> None:
     name = ottla_topic_name()
     assert anywhere("topics", "create", name, "-p", "2").code == 0
-    rows = anywhere("cluster", "log-dirs", "--topic", name).table
-    assert [(row["TOPIC"], row["PARTITION"], row["SIZE"]) for row in rows] == [
-        (name, "0", "0"),
-        (name, "1", "0"),
-    ]
+
+    def partitions_are_there() -> None:
+        rows = anywhere("cluster", "log-dirs", "--topic", name).table
+        assert [(row["TOPIC"], row["PARTITION"], row["SIZE"]) for row in rows] == [
+            (name, "0", "0"),
+            (name, "1", "0"),
+        ]
+
+    soon(partitions_are_there)
     (broker,) = anywhere("cluster", "log-dirs", "--topic-list", name, "-o", "json").data["brokers"]
     (log_dir,) = broker["log_dirs"]
     assert (broker["broker"], log_dir["error"]) == (1, None)
@@ -75,3 +84,22 @@ def test_the_usable_version_is_the_newest_that_both_know(
     least: int, most: int, ours: tuple[int, int] | None, expected: int | None
 ) -> None:
     assert usable(least, most, ours) == expected
+
+
+def test_watching_shows_it_again_until_ctrl_c(cli_broker: Broker) -> None:
+    command = [sys.executable, "-m", "ottla", "cluster", "brokers", "--watch", "0.05"]
+    with subprocess.Popen(
+        [*command, "-b", cli_broker.bootstrap_servers],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            heads = (line for line in process.stdout if line.startswith("ID"))
+            assert next(heads) == next(heads)
+            process.send_signal(signal.SIGINT)
+            _, remarks = process.communicate(timeout=WAIT_SECONDS)
+            assert (process.returncode, remarks) == (130, "")
+        finally:
+            process.kill()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -106,6 +107,15 @@ def test_names_are_those_of_the_broker(inside: Ottla, cli_broker: Broker) -> Non
     nobody = ("-b", "127.0.0.1:1")
     none = inside("completion", "candidates", "ottla", "topics", "describe", *nobody, "complete")
     assert (none.code, none.out, none.err) == (0, "", "")
+
+
+def test_a_broker_that_does_not_answer_is_not_waited_for(ottla: Ottla) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        where = f"127.0.0.1:{silent.getsockname()[1]}"
+        began = time.monotonic()
+        done = ottla("completion", "candidates", "ottla", "topics", "describe", "-b", where, "x")
+        assert (done.code, done.out, done.err) == (0, "", "")
+        assert time.monotonic() - began < ANSWER_SECONDS / 3
 
 
 # -- in shells

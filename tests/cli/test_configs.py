@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.cli.conftest import Ottla
+from tests.cli.conftest import Ottla, Result, soon
 
 from ottla.cli.configs import bracketed
 from ottla.cli.failing import UsageError
+
+
+def there(done: Result) -> None:
+    assert done.code == 0, done.err
+
+
+def two_of(done: Result) -> tuple[dict[str, str], dict[str, str]]:
+    one, two = done.table
+    return one, two
 
 
 def test_configs_are_set_shown_and_deleted(
@@ -17,6 +27,7 @@ def test_configs_are_set_shown_and_deleted(
 ) -> None:
     name = ottla_topic_name()
     assert anywhere("topics", "create", name).code == 0
+    soon(lambda: there(anywhere("topics", "describe", name)))
     changed = anywhere(
         *("configs", "alter", "--entity-type", "topics", "--entity-name", name),
         *("--add-config", "cleanup.policy=[compact,delete],retention.ms=77000"),
@@ -24,7 +35,7 @@ def test_configs_are_set_shown_and_deleted(
     assert changed.lines == [
         f"topic {name} changed: cleanup.policy=compact,delete, retention.ms=77000"
     ], changed.err
-    policy, retention = anywhere("configs", "describe", "--topic", name).table
+    policy, retention = soon(lambda: two_of(anywhere("configs", "describe", "--topic", name)))
     assert policy["NAME"] == "cleanup.policy"
     assert policy["VALUE"] == "compact,delete"
     assert policy["SYNONYMS"] == "DEFAULT_CONFIG:log.cleanup.policy=delete"
@@ -35,8 +46,13 @@ def test_configs_are_set_shown_and_deleted(
         *("--delete-config", "cleanup.policy", "--set", "retention.ms=78000"),
     )
     assert deleted.code == 0, deleted.err
-    (left,) = anywhere("configs", "describe", "--topic", name, "-o", "json").data
-    assert (left["name"], left["value"], left["entity_name"]) == ("retention.ms", "78000", name)
+
+    def is_left() -> dict[str, Any]:
+        (left,) = anywhere("configs", "describe", "--topic", name, "-o", "json").data
+        assert (left["name"], left["value"], left["entity_name"]) == ("retention.ms", "78000", name)
+        return dict(left)
+
+    left = soon(is_left)
     assert left["synonyms"][0] == {
         "name": "retention.ms",
         "value": "78000",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -180,14 +181,21 @@ def test_lag_does_not_count_markers(groups: Groups, servers: str, topic: str, gr
     assert offsets_of(groups("describe", group))["1"] == ["0", "8", "4"]
     committed = groups("describe", group, "--isolation", "read_committed", "-o", "json").data[1]
     assert (committed["lag"], committed["offset_lag"]) == (3, 8)
+    other = f"other-{group}"
     with Admin(bootstrap_servers=servers) as admin:
         # Behind the last record, before its marker: where a consumer is that has read everything.
         admin.alter_consumer_group_offsets(group, {(topic, 1): 7})
-    assert offsets_of(groups("describe", group))["1"] == ["7", "8", "0"]
+        admin.alter_consumer_group_offsets(other, {(topic, 1): 2, (topic, 0): 2})
+    rows = groups("describe", group, other).table
+    lags = {(row["GROUP"], row["PARTITION"]): row["LAG"] for row in rows}
+    assert lags[group, "1"] == "0"
+    assert (lags[other, "0"], lags[other, "1"]) == ("2", "3")
 
 
 @pytest.mark.parametrize("servers", ["kafka"], indirect=True)
-def test_groups_of_the_new_protocol_are_described(groups: Groups, servers: str, topic: str) -> None:
+def test_groups_of_the_new_protocol_are_described(
+    groups: Groups, servers: str, topic: str, ottla: Ottla
+) -> None:
     confluent = pytest.importorskip("confluent_kafka")
     group = f"new-{topic}"
     consumer = confluent.Consumer(
@@ -208,6 +216,9 @@ def test_groups_of_the_new_protocol_are_described(groups: Groups, servers: str, 
         assert [(r["partition"], r["lag"]) for r in rows] == [(0, 3), (1, None)]
         (row,) = groups("describe", group, "--members").table
         assert row["#PARTITIONS"] == "2"
+        lines = ottla("consume", "__consumer_offsets", "-e", "-b", servers).lines
+        kinds = {json.loads(line)["key"]["kind"] for line in lines}
+        assert {"offset_commit", "consumer_group_member_metadata"} <= kinds
     finally:
         consumer.close()
 

@@ -86,6 +86,13 @@ def test_records_are_printed_for_people(data: Path, ottla: Ottla) -> None:
     )
 
 
+def test_a_terminal_without_the_letters_gets_escapes(data: Path, ottla: Ottla) -> None:
+    first = str(segments(data / f"{TOPIC}-0")[0])
+    done = ottla("log", "dump", first, "--records", PYTHONIOENCODING="ascii")
+    assert done.code == 0, done.err
+    assert "\\ufffd value" in done.out
+
+
 def test_programs_get_batches_and_records(data: Path, dump: Dump) -> None:
     code, found, _ = dump(data / f"{TOPIC}-0", "--records")
     assert code == 0

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Ottla
+from tests.cli.conftest import Ottla, soon
 
 from ottla import Broker, Producer
 from ottla.cli.failing import UsageError
@@ -44,8 +44,11 @@ def test_offsets_are_found_by_name_and_time_and_records_deleted(
         request.getfixturevalue("kafka_address") if is_kafka else cli_broker.bootstrap_servers, name
     )
 
-    latest = anywhere("offsets", name)
-    assert by_partition(latest.table) == {0: "10", 1: "3", 2: "0"}, latest.err
+    def all_are_there() -> None:
+        latest = anywhere("offsets", name)
+        assert by_partition(latest.table) == {0: "10", 1: "3", 2: "0"}, latest.err
+
+    soon(all_are_there)
     earliest = anywhere("offsets", "-t", name, "--time", "earliest", "--partitions", "0,2")
     assert by_partition(earliest.table) == {0: "0", 2: "0"}
     since = anywhere("offsets", name, "--time", str(FIRST_MS + 1500), "-o", "json").data

@@ -41,7 +41,7 @@ def count(broker: Broker, topic: str, isolation: str = "read_uncommitted") -> in
     return found
 
 
-def test_sending_and_reading_are_measured(cli_broker: Broker, ottla: Ottla) -> None:
+def test_sending_and_reading_are_measured(cli_broker: Broker, ottla: Ottla, inside: Ottla) -> None:
     make(cli_broker, "perf-both")
     small = ("--num-records", "3000", "--record-size", "100")
     done = ottla("perf", "produce", "perf-both", *small, "--warmup", "500")
@@ -51,7 +51,7 @@ def test_sending_and_reading_are_measured(cli_broker: Broker, ottla: Ottla) -> N
     assert found[1] == "3000"
     kafkas = ("--topic", "perf-both", "--num-records", "200", "--throughput", "2000")
     props = ("--producer-props", "acks=1", "linger.ms=0")
-    data = ottla("perf", "produce", *kafkas, *props, "--print-metrics", "-o", "json").data
+    data = inside("perf", "produce", *kafkas, *props, "--print-metrics", "-o", "json").data
     assert (data["records"], data["failed"], data["bytes"]) == (200, 0, 20_000)
     assert 0 < data["records_per_second"] < 2500
     latency = data["latency_ms"]
@@ -66,20 +66,22 @@ def test_sending_and_reading_are_measured(cli_broker: Broker, ottla: Ottla) -> N
     read = CONSUMED.fullmatch(line)
     assert read is not None, line
     assert (read[1], read[2]) == (f"{370_000 / 1024 / 1024:.4f}", "3700")
-    few = ottla("perf", "consume", "perf-both", "--messages", "9999", "--idle", "0.5", "-o", "json")
+    few = inside(
+        "perf", "consume", "perf-both", "--messages", "9999", "--idle", "0.5", "-o", "json"
+    )
     assert few.code == 1
     assert (few.data["records"], few.data["bytes"]) == (3700, 370_000)
     assert "--idle" in few.err
     detailed = ("--show-detailed-stats", "--reporting-interval", "1", "--hide-header")
-    done = ottla("perf", "consume", "perf-both", "--messages", "3700", *detailed)
+    done = inside("perf", "consume", "perf-both", "--messages", "3700", *detailed)
     assert len(done.lines) >= 1
     assert all(re.match(rf"{MOMENT}, 0, ", line) for line in done.lines)
 
 
-def test_values_come_from_a_file(cli_broker: Broker, ottla: Ottla, tmp_path: Path) -> None:
+def test_values_come_from_a_file(cli_broker: Broker, inside: Ottla, tmp_path: Path) -> None:
     make(cli_broker, "perf-file")
     (tmp_path / "values.txt").write_text("tea\ncake\n")
-    done = ottla(
+    done = inside(
         *("perf", "produce", "perf-file", "--num-records", "50", "--payload-file", "values.txt")
     )
     assert done.code == 0, done.err
@@ -90,18 +92,18 @@ def test_values_come_from_a_file(cli_broker: Broker, ottla: Ottla, tmp_path: Pat
     assert set(values) == {b"tea", b"cake"}
 
 
-def test_records_that_are_refused_are_told(cli_broker: Broker, ottla: Ottla) -> None:
+def test_records_that_are_refused_are_told(cli_broker: Broker, inside: Ottla) -> None:
     with Admin(bootstrap_servers=cli_broker.bootstrap_servers) as admin:
         admin.create_topics(
             [NewTopic("perf-refused", num_partitions=1, configs={"max.message.bytes": "100"})]
         )
-    done = ottla("perf", "produce", "perf-refused", "--num-records", "5", "--record-size", "500")
+    done = inside("perf", "produce", "perf-refused", "--num-records", "5", "--record-size", "500")
     assert done.code == 1
     assert done.out.startswith("0 records sent, ")
     assert "records that were not written: 5: " in done.err
 
 
-def test_the_way_there_and_back_is_measured(ottla: Ottla) -> None:
+def test_the_way_there_and_back_is_measured(ottla: Ottla, inside: Ottla) -> None:
     small = ("--num-records", "30", "--warmup", "3")
     done = ottla("perf", "latency", "perf-latency", *small)
     assert done.code == 0, done.err
@@ -109,12 +111,12 @@ def test_the_way_there_and_back_is_measured(ottla: Ottla) -> None:
     first, second = done.lines
     assert re.fullmatch(r"Avg latency: \d+\.\d{4} ms", first)
     assert re.fullmatch(r"Percentiles: 50th = \d+, 99th = \d+, 99\.9th = \d+", second)
-    data = ottla("perf", "latency", "perf-latency", *small, "-o", "json").data
+    data = inside("perf", "latency", "perf-latency", *small, "-o", "json").data
     assert data["records"] == 30
     assert 0 < data["latency_ms"]["p50"] <= data["latency_ms"]["max"]
 
 
-def test_transactions_are_measured(cli_broker: Broker, ottla: Ottla) -> None:
+def test_transactions_are_measured(cli_broker: Broker, ottla: Ottla, inside: Ottla) -> None:
     make(cli_broker, "perf-transactions")
     small = ("perf-transactions", "--num-records", "205", "--producers", "2")
     done = ottla("perf", "transactions", *small, "--transaction-size", "20", "-o", "json")
@@ -130,7 +132,7 @@ def test_transactions_are_measured(cli_broker: Broker, ottla: Ottla) -> None:
         "--transactional-id",
         "perf",
     )
-    done = ottla("perf", "transactions", *small, *timed)
+    done = inside("perf", "transactions", *small, *timed)
     assert done.code == 0, done.err
     found = re.match(r"(\d+) transactions committed, .* 205 records sent, .*99\.9th\.\n", done.out)
     assert found is not None, done.out

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import uuid
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.broker.requests import eventually
 from tests.cli.conftest import Ottla
 from tests.cli.running import running
 
 from ottla import Admin, Broker, Consumer, NewTopic
+from ottla.cli.record_input import _no_prompt, _split
 from ottla.client.model import ConsumerRecord
 
 
@@ -136,13 +140,31 @@ def _uncommitted(servers: str, topic: str) -> int:
 
 
 def test_records_that_are_refused_are_counted(topic: str, cli_broker: Broker, ottla: Ottla) -> None:
-    lines = "\n".join(["small", "x" * 3000, "small too"])
+    # One is too large for the topic, another for the producer itself.
+    lines = "\n".join(["small", "x" * 3000, "y" * 9000, "small too"])
     # Each in a batch of its own: one that is too large should not take others with it.
-    done = ottla("produce", topic, "-p", "0", "-X", "batch.size=1", stdin=lines)
+    options = ("-X", "batch.size=1", "-X", "max.request.size=8000")
+    done = ottla("produce", topic, "-p", "0", *options, stdin=lines)
     assert done.code == 1
-    assert "ottla: a record was not written: " in done.err
-    assert "ottla: 1 record was not written; 2 records written to" in done.err
+    assert done.err.count("ottla: a record was not written: ") == 2
+    assert "ottla: 2 records were not written; 2 records written to" in done.err
     assert [r.value for r in read(cli_broker, topic)] == [b"small", b"small too"]
+
+
+@given(st.lists(st.binary(max_size=9)), st.sampled_from([b"\n", b"ab", b"aab"]))
+def test_lines_are_the_same_however_they_come(pieces: list[bytes], delimiter: bytes) -> None:
+    waiting = [piece for piece in pieces if piece]
+
+    class Slow(io.BytesIO):
+        def read1(self, size: int | None = -1) -> bytes:
+            return waiting.pop(0) if waiting else b""
+
+    came = [*_split(Slow(), "stdin", delimiter, _no_prompt)]
+    lines = [line for some in came for line in some.lines]
+    # As with other tools, a delimiter at the end begins no further record.
+    assert lines == b"".join(pieces).removesuffix(delimiter).split(delimiter) or not any(pieces)
+    numbers = [some.first_number for some in came]
+    assert numbers == [1 + sum(len(some.lines) for some in came[:i]) for i in range(len(came))]
 
 
 def test_mistakes_are_said_in_one_line(topic: str, ottla: Ottla) -> None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 
 import pytest
-from tests.cli.conftest import Ottla
+from tests.cli.conftest import Ottla, soon
 
 from ottla import Admin, Broker, NewTopic
 from ottla.cli.topics import lines_of
@@ -52,6 +52,21 @@ def test_nobody_there_is_one_line_that_says_what_to_try(ottla: Ottla) -> None:
     assert "ottla serve" in line
 
 
+def described(run: Ottla, name: str, partitions: int) -> list[str]:
+    """Sees that a topic is described as by Kafka's own tool; its configs."""
+    head, *lines = run("topics", "describe", "--topic", name).lines
+    pattern = (
+        r"Topic: {}\tTopicId: [\w-]{{22}}\tPartitionCount: {}\tReplicationFactor: 1\tConfigs: (.*)"
+    )
+    found = re.fullmatch(pattern.format(name, partitions), head)
+    assert found is not None, head
+    assert len(lines) == partitions
+    for number, line in enumerate(lines):
+        pattern = rf"\tTopic: {name}\tPartition: {number}\tLeader: 1\tReplicas: 1\tIsr: 1\tElr: .*"
+        assert re.fullmatch(pattern, line), line
+    return found[1].split(",")
+
+
 def test_a_topic_lives_from_create_to_delete(
     anywhere: Ottla, ottla_topic_name: Callable[[], str]
 ) -> None:
@@ -69,6 +84,8 @@ def test_a_topic_lives_from_create_to_delete(
     assert refused.code == 1
     assert "--if-not-exists" in refused.err
 
+    soon(lambda: described(anywhere, one, partitions=2))
+
     changed = anywhere(
         *("topics", "alter", one, "--partitions", "3"),
         *("--config", "cleanup.policy=compact", "--delete-config", "retention.ms"),
@@ -78,27 +95,24 @@ def test_a_topic_lives_from_create_to_delete(
         f"topic {one} changed: cleanup.policy=compact, retention.ms deleted",
     ], changed.err
 
-    head, *partitions = anywhere("topics", "describe", "--topic", one).lines
-    words = (
-        r"Topic: {}\tTopicId: [\w-]{{22}}\tPartitionCount: 3\tReplicationFactor: 1\tConfigs: (.*)"
-    )
-    found = re.fullmatch(words.format(one), head)
-    assert found is not None, head
-    configs = found[1].split(",")
-    assert "cleanup.policy=compact" in configs
-    assert not any(each.startswith("retention.ms") for each in configs)
-    assert len(partitions) == 3
-    for number, line in enumerate(partitions):
-        pattern = rf"\tTopic: {one}\tPartition: {number}\tLeader: 1\tReplicas: 1\tIsr: 1\tElr: .*"
-        assert re.fullmatch(pattern, line), line
+    def is_described() -> None:
+        configs = described(anywhere, one, partitions=3)
+        assert "cleanup.policy=compact" in configs
+        assert not any(each.startswith("retention.ms") for each in configs)
+
+    soon(is_described)
 
     would = anywhere("topics", "delete", f"({one}|{two})", "--dry-run")
     assert would.lines == [f"topic {name} would be deleted" for name in sorted((one, two))]
     gone = anywhere("topics", "delete", one, two, "--timeout", "30")
     assert sorted(gone.lines) == sorted(f"topic {name} deleted" for name in (one, two)), gone.err
-    missing = anywhere("topics", "delete", one)
-    assert (missing.code, missing.out) == (1, "")
-    assert one in missing.err
+
+    def is_gone() -> None:
+        missing = anywhere("topics", "delete", one)
+        assert (missing.code, missing.out) == (1, "")
+        assert one in missing.err
+
+    soon(is_gone)
     assert anywhere("topics", "delete", one, "--if-exists").code == 0
 
 

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -162,7 +163,7 @@ def test_an_instance_with_another_checkpoint_does_not_repeat_what_was_written_me
     living = stop_at(pipe, "ENDED", visit=2)
     code, said = wake(late)
     assert code == REFUSED
-    assert "nothing shows that micro-batch 0" in said
+    assert "does not begin where the committed output ends" in said
     code, said = wake(living)
     assert code == 0, said
     pipe.check_done()
@@ -215,7 +216,8 @@ def test_an_expired_marker_is_an_error_that_names_the_option(pipe: Pipe) -> None
 
 @pytest.fixture(scope="module")
 def meddled() -> Iterator[tuple[ottla.Broker, Meddler]]:
-    with meddled_broker(**{"num.partitions": 2}) as pair:
+    sweep = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 100}
+    with meddled_broker(**{"num.partitions": 2, **sweep}) as pair:
         yield pair
 
 
@@ -331,26 +333,56 @@ def test_a_batch_that_is_refused_leaves_no_open_transaction(target: Target) -> N
     assert values_of(target) == [b"b"]
 
 
+@pytest.fixture
+def short(target: Target) -> Target:
+    """As `target`, with transactions that time out after a second."""
+    options = {**target.options, "transaction.timeout.ms": "1000"}
+    return Target(target.pipeline, target.marker_topic, options, target.admin_options)
+
+
+def wait_for_timeout(target: Target) -> None:
+    """Until the coordinator has aborted the transaction."""
+    with ottla.Admin(dict(target.admin_options)) as admin:
+        deadline = time.monotonic() + WAIT_SECONDS
+        while admin.list_transactions()[target.pipeline].state != "CompleteAbort":
+            assert time.monotonic() < deadline
+            threading.Event().wait(0.05)
+
+
 def test_a_transaction_that_took_too_long_is_not_called_a_takeover(
-    target: Target, monkeypatch: pytest.MonkeyPatch
+    short: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    short = Target(
-        target.pipeline,
-        target.marker_topic,
-        {**target.options, "transaction.timeout.ms": "1000"},
-        target.admin_options,
-    )
-
-    def fence(point: CommitPoint) -> None:
-        # What the coordinator does to a transaction that is too old.
+    def wait(point: CommitPoint) -> None:
         if point is CommitPoint.SENT_MARKER:
-            threading.Event().wait(1.1)
-            with ottla.Producer({**target.options, "transactional.id": target.pipeline}) as other:
-                other.init_transactions()
+            wait_for_timeout(short)
 
-    monkeypatch.setattr(committing, "listener", fence)
+    monkeypatch.setattr(committing, "listener", wait)
     with pytest.raises(AbortableError, match=r"transaction\.timeout\.ms"):
         Committer(short).commit(batch_of(short, 0, b"a"))
+    monkeypatch.setattr(committing, "listener", None)
+    assert Committer(short).commit(batch_of(short, 0, b"a")) is Outcome.COMMITTED
+    assert values_of(short) == [b"a"]
+
+
+@pytest.mark.parametrize("successor", ["begins", "commits"])
+def test_whoever_slept_longer_than_the_timeout_is_told_of_a_takeover(
+    short: Target, monkeypatch: pytest.MonkeyPatch, successor: str
+) -> None:
+    def sleep(point: CommitPoint) -> None:
+        if point is not CommitPoint.SENT_MARKER:
+            return
+        wait_for_timeout(short)
+        other = {**short.options, "transactional.id": short.pipeline}
+        with ottla.Producer(other) as producer:
+            producer.init_transactions()
+            if successor == "commits":
+                with producer.transaction():
+                    producer.send(short.marker_topic, b"b", partition=0)
+
+    monkeypatch.setattr(committing, "listener", sleep)
+    with pytest.raises(TakenOverError, match="Another instance took over"):
+        Committer(short).commit(batch_of(short, 0, b"a"))
+    assert values_of(short) == ([b"b"] if successor == "commits" else [])
 
 
 def test_offsets_of_another_clusters_source_are_not_committed(target: Target) -> None:

@@ -194,7 +194,6 @@ def test_source_and_sink_may_be_on_two_clusters(
 
 @pytest.mark.campaign
 def test_an_expired_marker_is_an_error_that_names_the_option(scene: Scene) -> None:
-    scene.crash("LOOKED", 1, "die")
     scene.crash("BEGUN", 2, "die")
     assert scene.check_whole() == 1
     with ottla.Admin(bootstrap_servers=scene.servers) as admin:

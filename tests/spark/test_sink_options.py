@@ -138,3 +138,21 @@ def test_tasks_compress_as_the_producer_would() -> None:
     )
     assert (found.codec, found.level) == (Codec.ZSTD, 7)
     assert stream(topic="out", **{"kafka.max.request.size": "5000"}).batch_size_bytes == 5000
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "kafka.linger.ms",
+        "kafka.partitioner.class",
+        "kafka.partitioner.ignore.keys",
+        "includeHeaders",
+    ],
+)
+def test_what_would_do_nothing_is_refused(option: str) -> None:
+    with pytest.raises(ConfigError, match=option):
+        stream(topic="out", **{option: "true"})
+
+
+def test_a_batch_size_that_was_given_counts() -> None:
+    assert stream(topic="out", **{"kafka.batch.size": "5000"}).batch_size_bytes == 5000

@@ -6,7 +6,7 @@ import argparse
 import csv
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -37,12 +37,28 @@ def reset_offsets(arguments: argparse.Namespace) -> int:
         for group in inactive:
             plan = _Planning(admin, group, len(groups)).plan(arguments)
             if arguments.execute and plan:
-                admin.alter_consumer_group_offsets(group, plan)
+                refused = _execute(admin, group, plan)
+                is_failed |= bool(refused)
+                plan = {each: offset for each, offset in plan.items() if each not in refused}
             plans[group] = plan
     _show(plans, arguments, len(groups))
     if not arguments.execute:
         say("dry run: nothing was changed; --execute does it")
     return FAILED if is_failed else DONE
+
+
+def _execute(admin: Admin, group: str, plan: Plan) -> Collection[TopicPartition]:
+    """Commit the new offsets; those that were refused are told, and returned."""
+    try:
+        admin.alter_consumer_group_offsets(group, plan)
+        return ()
+    except PartialFailureError as error:
+        errors: Mapping[TopicPartition, KafkaError] = error.errors
+    except KafkaError as error:
+        errors = dict.fromkeys(plan, error)
+    for partition, trouble in errors.items():
+        say(f"ottla: group '{group}', {partition}: {line_of(trouble)}")
+    return errors.keys()
 
 
 def _inactive(admin: Admin, groups: list[str]) -> tuple[list[str], bool]:

@@ -160,7 +160,7 @@ class _Dump:
     def _data_lines(self, data: dict[str, object]) -> list[str]:
         if self.output.form == "yaml":
             return yaml_lines([data])
-        return [json.dumps(data, ensure_ascii=False)]
+        return [json.dumps(data, ensure_ascii=self.output.is_ascii)]
 
     def _tell(self, path: str, flaw: Flaw) -> None:
         count = self.damaged[path] = self.damaged.get(path, 0) + 1

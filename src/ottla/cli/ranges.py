@@ -31,7 +31,7 @@ class Range(NamedTuple):
 class Limits(NamedTuple):
     """What was asked for: where to begin (a name, an offset, -N or a time) and where to end."""
 
-    start: str | int | None
+    start: str | int
     since_ms: int | None
     until_ms: int | None
     ends: bool
@@ -39,13 +39,22 @@ class Limits(NamedTuple):
     @classmethod
     def of(cls, arguments: argparse.Namespace) -> Limits:
         """What the arguments of `consume` say."""
-        ends = arguments.exit or arguments.until is not None
+        ends = bool(arguments.exit) or arguments.until is not None
         now_ms = time.time_ns() // 1_000_000
         since_ms, until_ms = (
             None if text is None else max(0, moment_ms(text, now_ms))
             for text in (arguments.since, arguments.until)
         )
-        return cls(arguments.start, since_ms, until_ms, ends)
+        start = arguments.start
+        if start is None:
+            # Whoever stops at the end wants to see something.
+            start = "earliest" if ends else "latest"
+        return cls(start, since_ms, until_ms, ends)
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether there is nothing to read until something new comes."""
+        return self.start == "latest" and self.since_ms is None and not self.ends
 
 
 def topics_of(consumer: Consumer, wanted: Sequence[str]) -> list[str]:
@@ -100,17 +109,12 @@ def _starts(
             partition: ends[partition] if first is None else first.offset
             for partition, first in found.items()
         }
-    # Whoever stops at the end wants to see something.
-    start = limits.start or ("earliest" if limits.ends else "latest")
-    if limits.start == 0:
-        start = 0
-    if start == "latest":
+    if limits.start == "latest":
         return ends
     begins = consumer.beginning_offsets(partitions)
-    if start == "earliest":
+    if not isinstance(limits.start, int):
         return begins
-    assert isinstance(start, int)
-    return {each: _clipped(each, start, begins[each], ends[each]) for each in partitions}
+    return {each: _clipped(each, limits.start, begins[each], ends[each]) for each in partitions}
 
 
 def _clipped(partition: TopicPartition, start: int, first: int, end: int) -> int:

@@ -123,14 +123,6 @@ def _stop(stopping: asyncio.Future[str], signal_name: str) -> None:
 
 
 async def _start(settings: BrokerSettings) -> RunningBroker:
-    where = "memory" if settings.data_dir is None else settings.data_dir
-    logger.info(
-        "broker_starting",
-        "Ottla %(version)s starts as node %(node)d, data in %(data)s",
-        version=VERSION,
-        node=settings.config.node_id,
-        data=where,
-    )
     began = time.monotonic()
     try:
         broker = await start_broker(settings)
@@ -143,11 +135,13 @@ async def _start(settings: BrokerSettings) -> RunningBroker:
     topics = broker.cluster.catalog.topics.values()
     logger.info(
         "broker_started",
-        "serving cluster %(cluster)s with %(topics)d topic(s) and %(partitions)d partition(s), "
-        "ready in %(seconds).3f s",
-        cluster=broker.cluster.cluster_id,
+        "Ottla %(version)s serves as node %(node)d of cluster %(cluster)s, data in %(data)s, "
+        "%(topics)d topic(s), ready in %(seconds).3f s",
+        version=VERSION,
         node=settings.config.node_id,
+        cluster=broker.cluster.cluster_id,
         listen=str(broker.endpoint),
+        data="memory" if settings.data_dir is None else settings.data_dir,
         topics=len(topics),
         partitions=sum(topic.partition_count for topic in topics),
         seconds=round(time.monotonic() - began, 3),

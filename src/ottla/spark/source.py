@@ -38,6 +38,7 @@ from ottla.spark.offsets import (
     SourceOffset,
     available,
     continued,
+    gone,
     is_same,
     limited,
     new_partitions,
@@ -47,7 +48,7 @@ from ottla.spark.offsets import (
     up_to,
 )
 from ottla.spark.ranges import OffsetRange, split
-from ottla.spark.reading import read_range, report_loss
+from ottla.spark.reading import read_range, report_gap, report_loss
 from ottla.spark.renewing import Renewal
 from ottla.spark.source_cluster import SourceCluster
 from ottla.spark.source_options import (
@@ -149,7 +150,7 @@ class BatchReader(DataSourceReader):
                 starts[each] = first[each]
         for each in sorted(last):
             if stops[each] > last[each]:
-                report_loss(options, f"{each} ends at {last[each]}, not at {stops[each]}")
+                report_gap(options, f"{each} ends at {last[each]}, not at {stops[each]}")
                 stops[each] = last[each]
         return [OffsetRange(each, starts[each], stops[each]) for each in found.partitions]
 
@@ -171,6 +172,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest: SourceOffset | None = None
         self._ends_when_done = False
         self._target: SourceOffset | None = None
+        self._told: tuple[str, ...] = ()
         self._renewal = self._new_renewal()
 
     def _new_renewal(self) -> Renewal | None:
@@ -252,8 +254,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._target is not None:
             return up_to(start, self._target)
         end, losses = self._looked_up(start)
+        # What is gone stays so; to say it once is enough.
         for each in losses:
-            report_loss(self._options, each)
+            if each not in self._told:
+                report_loss(self._options, each)
+        self._told = losses
         end = replace(end, group=self._options.pipeline)
         self._latest = end
         if self._ends_when_done:
@@ -261,7 +266,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end
 
     def _looked_up(self, start: SourceOffset) -> Available:
-        """The end of everything; asked for again if a leader seems to be behind, or a topic went meanwhile."""
+        """The end of everything; asked for again if a leader seems to be behind, or a topic is not there."""
         attempt = 1
         while True:
             is_last = attempt >= self._options.lookup_attempts
@@ -269,7 +274,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 latest = self._cluster.ends(found.partitions, LATEST)
                 earliest = self._cluster.ends(new_partitions(start, found), EARLIEST)
-                if is_last or not shrunk(start, found, latest):
+                if is_last or not (gone(start, found) or shrunk(start, found, latest)):
                     return available(start, found, latest, earliest)
             except RetriableError:
                 if is_last:

@@ -95,13 +95,14 @@ def _add_range(verb: argparse.ArgumentParser) -> None:
         "--follow",
         action="store_false",
         dest="exit",
-        default=False,
+        default=None,
         help="wait for more records until Ctrl-C; this is the default",
     )
     ends.add_argument(
         "-e",
         "--exit",
         action="store_true",
+        default=None,
         help="stop at the end as it is now; begins at the start unless told otherwise",
     )
     where.add_argument(
@@ -133,7 +134,6 @@ def _add_forms(verb: argparse.ArgumentParser) -> None:
     forms.add_argument(
         *("-D", "--delimiter"),
         type=unescaped,
-        default=b"\n",
         metavar="TEXT",
         help=r"what follows each record; default: \n",
     )

@@ -124,7 +124,7 @@ def _add_reset(verbs: Commands) -> None:
     where.add_argument(
         "--to-current", action="store_true", help="where it is; the end where it is nowhere"
     )
-    where.add_argument("--to-offset", type=count_from(0), metavar="N")
+    where.add_argument("--to-offset", type=count_from(0), metavar="N", help="this offset")
     where.add_argument("--shift-by", type=int, metavar="N", help="forward, or back if below 0")
     where.add_argument(
         "--to-datetime",

@@ -168,6 +168,8 @@ class LocalStore:
         began = self._clock.monotonic_seconds()
         checked = 0
         for key, path in self._partition_folders():
+            if not checked:
+                telling.tell_recovering(self._path)
             telling.tell_checking(path)
             checked += 1
             self._suspects[key] = Suspicion()

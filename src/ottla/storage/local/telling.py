@@ -10,6 +10,12 @@ from ottla.ports import PartitionRef
 logger = EventLog(__name__)
 
 
+def tell_recovering(path: str) -> None:
+    """A start will take as long as that does."""
+    text = "the last stop was unclean: checking the partitions in %(path)s"
+    logger.info("recovery_begun", text, path=path)
+
+
 def tell_checking(path: str) -> None:
     """A partition is looked at after an unclean stop."""
     text = "checking %(path)s after an unclean stop"
