@@ -15,7 +15,7 @@ from ottla.cli.perf_produce import summary
 
 
 def options(**more: object) -> argparse.Namespace:
-    given = {"payload_file": None, "payload_monotonic": False, "payload_delimiter": "\\n"}
+    given = {"payload_file": None, "payload_monotonic": False, "payload_delimiter": None}
     return argparse.Namespace(**{**given, "record_size": 10, "throughput": -1, **more})
 
 
@@ -85,6 +85,8 @@ def test_payloads_come_from_a_file(tmp_path: Path) -> None:
     file.write_bytes(b"\n")
     with pytest.raises(CommandError, match="is empty"):
         Payloads(options(payload_file=str(file)))
+    with pytest.raises(UsageError, match="needs --payload-file"):
+        Payloads(options(payload_delimiter=";"))
     with pytest.raises(UsageError, match="delimiter"):
         Payloads(options(payload_file=str(file), payload_delimiter=""))
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
+from typing import Any
 
 from tests.cli.conftest import Ottla
 
@@ -138,3 +140,17 @@ def test_transactions_are_measured(cli_broker: Broker, ottla: Ottla, inside: Ott
     assert found is not None, done.out
     assert 2 <= int(found[1]) < 20
     assert count(cli_broker, "perf-transactions", "read_committed") == 410
+
+
+def test_kafka_is_measured(kafka_address: str, inside: Ottla) -> None:
+    topic = f"measured-{time.monotonic_ns()}"
+
+    def run(verb: str, *arguments: str) -> Any:
+        done = inside("perf", verb, topic, *arguments, "-b", kafka_address, "-o", "json")
+        assert done.code == 0, done.err
+        return done.data
+
+    assert run("latency", "--num-records", "5")["records"] == 5
+    assert run("produce", "--num-records", "95")["records"] == 95
+    assert run("transactions", "--num-records", "20", "--transaction-size", "10")["records"] == 20
+    assert run("consume", "--messages", "120")["records"] == 120

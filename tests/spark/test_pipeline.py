@@ -24,6 +24,7 @@ JSON = Json("id LONG")
         ({"trigger": "soon"}, "available-now"),
         ({"trigger": "5"}, "10 seconds"),
         ({"trigger": "5 moons"}, "10 seconds"),
+        ({"engine": "fast"}, "standard or low-latency"),
         ({"dead_letter": "dead"}, "give values too"),
         ({"dead_letter": "out", "values": JSON}, "same topic"),
         ({"source": lambda spark: spark, "values": JSON}, "source is a function"),

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from ottla.cli.failing import CommandError, UsageError
+from ottla.cli.syntax.perf import RECORD_BYTES
 
 MEGABYTE: Final = 1024 * 1024
 INTERVAL_SECONDS: Final = 5.0
@@ -145,10 +146,15 @@ class Payloads:
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._random = random.Random(_SEED)
         self._is_monotonic = arguments.payload_monotonic
+        delimiter = arguments.payload_delimiter
         if arguments.payload_file is not None:
-            self._pool = _from_file(arguments.payload_file, arguments.payload_delimiter)
+            self._pool = _from_file(
+                arguments.payload_file, "\\n" if delimiter is None else delimiter
+            )
+        elif delimiter is not None:
+            raise UsageError("--payload-delimiter needs --payload-file", "leave it out")
         else:
-            self._pool = _made_up(self._random, arguments.record_size)
+            self._pool = _made_up(self._random, arguments.record_size or RECORD_BYTES)
         largest = max(map(len, self._pool))
         self._chunk = max(1, min(_CHUNK_MAX, _CHUNK_BYTES // max(largest, 1)))
         if arguments.throughput > 0:

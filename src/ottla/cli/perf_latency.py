@@ -11,6 +11,7 @@ from ottla.cli.connecting import admin_of, consumer_of, producer_of
 from ottla.cli.failing import DONE, CommandError
 from ottla.cli.measuring import INTERVAL_SECONDS, Latencies, topic_of
 from ottla.cli.output import Output, say
+from ottla.cli.syntax.perf import RECORD_BYTES
 from ottla.client.admin_model import NewTopic
 from ottla.model import TopicPartition
 
@@ -36,7 +37,7 @@ def latency(arguments: argparse.Namespace) -> int:
         consumer.seek_to_end(found)
         for partition in found:
             consumer.position(partition)
-        trips = _Trips(producer, consumer, topic, arguments.record_size)
+        trips = _Trips(producer, consumer, topic, arguments.record_size or RECORD_BYTES)
         trips.make(arguments.warmup, Latencies())
         latencies = Latencies()
         try:

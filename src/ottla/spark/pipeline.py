@@ -31,6 +31,7 @@ from ottla.spark.supervising import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 log = logging.getLogger("ottla.spark")
 
@@ -38,6 +39,8 @@ Source = str | Sequence[str] | re.Pattern[str] | Callable[["SparkSession"], "Dat
 
 AVAILABLE_NOW: Final = "available-now"
 MOST_OFFSETS: Final = 1_000_000
+STANDARD: Final = "standard"
+LOW_LATENCY: Final = "low-latency"
 CHECKPOINTS: Final = "ottla-checkpoints"
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _LOOK_SECONDS: Final = 0.1
@@ -80,6 +83,8 @@ class Pipeline:
     output_mode: str = "append"
     settings: Mapping[str, str] = field(default_factory=dict)
     """Of the Spark session; those of `ottla pipeline run` win."""
+    engine: str = STANDARD
+    """standard, or low-latency: the driver itself encodes and commits, which suits small micro-batches."""
     max_restarts: int | None = None
     """How often to begin again after failures that may pass, without a micro-batch in between; None is always."""
 
@@ -90,6 +95,10 @@ class Pipeline:
             )
         if self.trigger != AVAILABLE_NOW:
             trigger_ms(self.trigger)
+        if self.engine not in (STANDARD, LOW_LATENCY):
+            raise ConfigError(
+                f"engine={self.engine!r} is not valid: it is {STANDARD} or {LOW_LATENCY}"
+            )
         if self.dead_letter is not None and self.values is None:
             raise ConfigError(
                 "dead_letter is for values that cannot be read: give values too, as in Json(…)"
@@ -202,11 +211,18 @@ class Pipeline:
         options = _without(options, self.sink_options) | dict(self.sink_options)
         # Makes the session that of this thread: without one, Spark knows no sinks that are written in Python.
         spark.createDataFrame([], "nothing INT")
-        writer = self.rows(spark).writeStream.format("ottla").queryName(self.name)
+        writer = self._writer(self.rows(spark), options).queryName(self.name)
         writer = writer.options(**options).outputMode(self.output_mode)
         if self.trigger == AVAILABLE_NOW:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=f"{trigger_ms(self.trigger)} milliseconds").start()
+
+    def _writer(self, rows: DataFrame, options: Mapping[str, str]) -> DataStreamWriter:
+        if self.engine == STANDARD:
+            return rows.writeStream.format("ottla")
+        from ottla.spark.driver_sink import DriverSink
+
+        return rows.writeStream.foreachBatch(DriverSink(options, rows.schema))
 
     # Running
 

@@ -27,6 +27,10 @@ class PipelineTakenOverError(PipelineError):
     """Another instance of the pipeline runs now."""
 
 
+class MicroBatchLostError(OttlaError):
+    """A micro-batch failed for a reason that may pass."""
+
+
 class DriverLostError(PipelineError):
     """Spark's Java is gone, and this process cannot have another: start a new one, if `max_restarts` allows it."""
 
@@ -60,6 +64,7 @@ BY_CLASS: Final = {
     "RetriableError": Next.RESTART,
     "TimedOutError": Next.RESTART,
     "AbortableError": Next.RESTART,
+    "MicroBatchLostError": Next.RESTART,
     "ConnectionResetError": Next.RESTART,
     "ConnectionRefusedError": Next.RESTART,
     "BrokenPipeError": Next.RESTART,

@@ -10,6 +10,7 @@ from ottla.cli.syntax.pieces import add_form, add_group, add_verb, count_from, s
 if TYPE_CHECKING:
     from ottla.cli.syntax.pieces import Commands
 
+RECORD_BYTES: Final = 100
 _PRODUCE: Final = """\
 Sends records and prints the summary line of kafka-producer-perf-test. The latency of a record is the time from the call
 that sends it to its acknowledgement. Options of the producer go with -X, as -X acks=1 -X linger.ms=0."""
@@ -36,7 +37,7 @@ def _add_produce(verbs: Commands) -> None:
     produce = add_verb(verbs, "produce", "measure sending", "perf_produce:produce", _PRODUCE)
     produce.epilog = "example: ottla perf produce orders --num-records 1000000 --record-size 100"
     _add_topic(produce)
-    _add_records(produce, default_count=1_000_000, default_bytes=100)
+    _add_count(produce, 1_000_000)
     _add_payloads(produce)
     _add_throughput(produce)
     _add_warmup(produce)
@@ -102,7 +103,8 @@ def _add_latency(verbs: Commands) -> None:
     )
     latency.epilog = "example: ottla perf latency orders --num-records 10000 --record-size 100"
     _add_topic(latency)
-    _add_records(latency, default_count=10_000, default_bytes=100)
+    _add_count(latency, 10_000)
+    _add_size(latency)
     latency.add_argument("--acks", choices=("1", "all"), default="all", help="default: %(default)s")
     _add_warmup(latency)
     add_form(latency)
@@ -120,7 +122,7 @@ def _add_transactions(verbs: Commands) -> None:
         "example: ottla perf transactions orders --num-records 100000 --transaction-size 100"
     )
     _add_topic(transactions)
-    _add_records(transactions, default_count=100_000, default_bytes=100)
+    _add_count(transactions, 100_000)
     _add_payloads(transactions)
     transactions.add_argument(
         "--transaction-size",
@@ -153,27 +155,28 @@ def _add_topic(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--topic", metavar="TOPIC", help="the same")
 
 
-def _add_records(
-    parser: argparse.ArgumentParser, *, default_count: int, default_bytes: int
-) -> None:
+def _add_count(parser: argparse.ArgumentParser, default: int) -> None:
     parser.add_argument(
         "--num-records",
         metavar="N",
         type=count_from(1),
-        default=default_count,
+        default=default,
         help="how many records to send; default: %(default)s",
     )
+
+
+def _add_size(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--record-size",
         metavar="BYTES",
         type=count_from(1),
-        default=default_bytes,
-        help="the size of their values; default: %(default)s",
+        help=f"the size of their values; default: {RECORD_BYTES}",
     )
 
 
 def _add_payloads(parser: argparse.ArgumentParser) -> None:
     payloads = parser.add_mutually_exclusive_group()
+    _add_size(payloads)
     payloads.add_argument(
         "--payload-file", metavar="FILE", help="take values from a file, in any order"
     )
@@ -183,8 +186,7 @@ def _add_payloads(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--payload-delimiter",
         metavar="TEXT",
-        default="\\n",
-        help="what stands between the values of the file; default: %(default)s",
+        help="what stands between the values of the file; default: \\n",
     )
 
 
