@@ -33,7 +33,10 @@ SCHEMA = StructType().add("value", "binary")
 class Stage:
     """A checkpoint, a source's topic and an output, and instances that write to it."""
 
-    def __init__(self, broker: Broker, name: str, folder: Path) -> None:
+    def __init__(
+        self, broker: Broker, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self._monkeypatch = monkeypatch
         self.servers = broker.bootstrap_servers
         self.name = name
         self.source, self.output = TopicPartition(f"{name}-in", 0), f"{name}-out"
@@ -71,7 +74,8 @@ class Stage:
         rows = [b"%d" % value for value in values]
         for task, part in enumerate((rows[:4], rows[4:])):
             context = Context(task, number)
-            sink.TaskContext = SimpleNamespace(get=lambda context=context: context)  # type: ignore[misc, assignment]
+            told = SimpleNamespace(get=lambda context=context: context)
+            self._monkeypatch.setattr(sink, "TaskContext", told)
             sent = pickle.loads(pickle.dumps(planned))
             batch = pa.RecordBatch.from_arrays([pa.array(part, pa.binary())], names=["value"])
             found.append(pickle.loads(pickle.dumps(sent.write(iter([batch])))))
@@ -115,9 +119,8 @@ def stage(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Stage]:
-    monkeypatch.setattr(sink, "TaskContext", sink.TaskContext)
     monkeypatch.setattr(sink, "_closed", set())
-    made = Stage(spark_broker, ottla_topic_name(), tmp_path)
+    made = Stage(spark_broker, ottla_topic_name(), tmp_path, monkeypatch)
     yield made
     made.forget(made.writer())
 

@@ -24,8 +24,8 @@ _POLL_SECONDS: Final = 1.0
 _MOST_IDLE: Final = 4
 
 GAP_HINT: Final = (
-    "endingOffsets names records that are not there: they are not written yet, or an open transaction holds them back, "
-    "or they were deleted. Set failOnDataLoss=false to read up to the end"
+    "endingOffsets names records that are not there: they are not written yet, or an open transaction holds them back. "
+    "Set failOnDataLoss=false to read up to the end"
 )
 LOSS_HINT: Final = (
     "Records that this query has not seen are gone: they were deleted by retention, or with their topic. "
