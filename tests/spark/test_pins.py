@@ -23,6 +23,9 @@ from ottla import Broker
 from ottla.model import TopicPartition
 from ottla.spark import committing, sink
 from ottla.spark.committing import CommitPoint, Committer
+from ottla.spark.datasource import OttlaDataSource
+from ottla.spark.handing_over import FOLDERS
+from ottla.spark.offsets import SourceOffset
 from ottla.spark.progress import ProgressError, TakenOverError
 from ottla.spark.sink import stream_writer
 
@@ -49,13 +52,14 @@ class Stage:
             )
             self.cluster = admin.describe_cluster().cluster_id
 
+    def position(self, number: int, end: int) -> dict[str, Any]:
+        """Where a micro-batch of the source ends."""
+        begin = {self.source: 0} if number == 0 else {}
+        return SourceOffset({self.source: end}, cluster=self.cluster, begin=begin).to_json()
+
     def plan(self, number: int, end: int) -> None:
         """As Spark writes it, or as another instance writes it again."""
-        topic = self.source.topic
-        line = {"version": 1, "topics": {topic: {"0": end}}, "cluster": self.cluster}
-        if number == 0:
-            line["begin"] = {topic: {"0": 0}}
-        text = "\n".join(["v1", "{}", json.dumps(line)])
+        text = "\n".join(["v1", "{}", json.dumps(self.position(number, end))])
         (self.folder / "offsets" / str(number)).write_text(text)
 
     def writer(self, **more: str) -> Any:
@@ -158,6 +162,32 @@ def test_a_plan_that_is_replaced_during_the_commit_changes_nothing_of_it(
     with pytest.raises(ProgressError, match="with another plan"):
         stage.writer().commit(theirs, 0)
     assert (stage.committed(), len(stage.values())) == (10, 10)
+
+
+def test_a_plan_that_was_replaced_before_it_was_pinned_is_told_from_what_was_read(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark looks for offsets/N and moves the file there later: mostly before the tasks are planned."""
+    (tmp_path / "driver").mkdir()
+    monkeypatch.setenv(FOLDERS, str(tmp_path / "driver"))
+    source = OttlaDataSource(
+        {"kafka.bootstrap.servers": stage.servers, "subscribe": stage.source.topic}
+    )
+    reader = source.streamReader(source.schema())
+    stage.plan(0, 10)
+    reader.partitions(stage.position(0, 0), stage.position(0, 10))
+    stage.plan(0, 20)
+    mixed = stage.messages(stage.writer(), 0, range(10))
+    with pytest.raises(TakenOverError, match="another instance uses it too"):
+        stage.writer().commit(mixed, 0)
+    assert stage.values() == []
+    stage.plan(0, 10)
+    stage.writer().commit(stage.messages(stage.writer(), 0, range(10)), 0)
+    # The next one begins where this one ended.
+    stage.plan(1, 15)
+    reader.partitions(stage.position(0, 10), stage.position(1, 15))
+    stage.writer().commit(stage.messages(stage.writer(), 1, range(10, 15)), 1)
+    assert (stage.committed(), len(stage.values())) == (15, 15)
 
 
 def test_an_instance_that_finds_later_plans_stops(stage: Stage) -> None:
