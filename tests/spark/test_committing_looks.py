@@ -177,10 +177,10 @@ def test_a_topic_that_one_answer_lacks_is_not_gone() -> None:
                 raise unknown[names[0]]
             raise PartialFailureError(dict.fromkeys(known, object()), unknown)
 
-    assert asking.gone(Forgetful({"a"}, {"a", "b"}), ["a", "b"]) == []  # type: ignore[arg-type]
+    assert asking.absent(Forgetful({"a"}, {"a", "b"}), ["a", "b"]) == []  # type: ignore[arg-type]
     three = [{"a"}, set[str](), set[str]()]
-    assert asking.gone(Forgetful(*three), ["b", "a", "b"]) == ["b"]  # type: ignore[arg-type]
-    assert asking.gone(Forgetful(), []) == []  # type: ignore[arg-type]
+    assert asking.absent(Forgetful(*three), ["b", "a", "b"]) == ["b"]  # type: ignore[arg-type]
+    assert asking.absent(Forgetful(), []) == []  # type: ignore[arg-type]
 
 
 def test_an_answer_that_lacks_parts_is_as_retriable_as_they_are() -> None:
