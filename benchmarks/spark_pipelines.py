@@ -41,7 +41,8 @@ CONNECTOR = {
 EXACTLY_ONCE = "exactly-once"
 AT_LEAST_ONCE = "at-least-once"
 SPARK_CONNECTOR = "spark-sql-kafka"
-VARIANTS = (EXACTLY_ONCE, AT_LEAST_ONCE, SPARK_CONNECTOR)
+LOW_LATENCY = "exactly-once, low-latency"
+VARIANTS = (EXACTLY_ONCE, LOW_LATENCY, AT_LEAST_ONCE, SPARK_CONNECTOR)
 
 VALUE_BYTES = 100
 KEYS = [b"%08d" % number for number in range(1000)]
@@ -124,11 +125,21 @@ class Stage:
         if limit is not None:
             reader = reader.option("maxOffsetsPerTrigger", str(limit))
         rows = reader.load().selectExpr("key", "substring(value, 2) AS value")
-        writer = rows.writeStream.format(name).option("kafka.bootstrap.servers", self.servers)
-        writer = writer.option("topic", sink)
-        writer = writer.option("checkpointLocation", tempfile.mkdtemp(dir=self.peer.folder))
+        options = {
+            "kafka.bootstrap.servers": self.servers,
+            "topic": sink,
+            "checkpointLocation": tempfile.mkdtemp(dir=self.peer.folder),
+        }
         if name == "ottla":
-            writer = writer.option("pipeline", sink).option("delivery", variant)
+            delivery = AT_LEAST_ONCE if variant == AT_LEAST_ONCE else EXACTLY_ONCE
+            options |= {"pipeline": sink, "delivery": delivery}
+        if variant == LOW_LATENCY:
+            from ottla.spark.driver_sink import DriverSink
+
+            writer = rows.writeStream.foreachBatch(DriverSink(options, rows.schema))
+        else:
+            writer = rows.writeStream.format(name)
+        writer = writer.options(**options)
         if limit is None:
             return writer.trigger(processingTime="0 seconds").start()
         return writer.trigger(availableNow=True).start()
@@ -303,6 +314,8 @@ def staged() -> Iterator[tuple[Stage, dict[str, str]]]:
         try:
             # Makes the session that of this thread.
             spark.createDataFrame([], "nothing INT")
+            # A query that is stopped within a micro-batch says so at length.
+            spark.sparkContext.setLogLevel("OFF")
             yield Stage(peer, spark), {} if reason is None else {SPARK_CONNECTOR: reason}
         finally:
             spark.stop()

@@ -71,13 +71,13 @@ def test_records_are_printed_in_the_form_that_is_asked_for(
 
 
 def test_reading_begins_and_ends_where_it_is_told(
-    topic: str, producer: Producer, ottla: Ottla
+    topic: str, producer: Producer, inside: Ottla
 ) -> None:
     fill(producer, topic, 6)
     fill(producer, topic, 3, partition=1)
 
     def read(*arguments: str) -> list[str]:
-        done = ottla("consume", topic, "-q", "-f", r"%p.%s\n", *arguments)
+        done = inside("consume", topic, "-q", "-f", r"%p.%s\n", *arguments)
         assert done.code == 0, done.err
         return sorted(done.lines)
 
@@ -87,6 +87,8 @@ def test_reading_begins_and_ends_where_it_is_told(
     assert read(*times) == ["0.2", "0.3", "1.2"]
     assert len(read("--from-beginning", "--max-messages", "7")) == 7
     assert read("--timeout-ms", "50") == []
+    both = inside("consume", f"{topic},{topic}", "--group", topic, "--exit", "-q")
+    assert len(both.lines) == 9
 
 
 def test_a_group_goes_on_behind_what_was_printed(
@@ -209,10 +211,10 @@ def test_internal_topics_are_decoded(topic: str, cli_broker: Broker, ottla: Ottl
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(
-    topic: str, producer: Producer, ottla: Ottla, arguments: list[str], code: int, says: str
+    topic: str, producer: Producer, inside: Ottla, arguments: list[str], code: int, says: str
 ) -> None:
     producer.send(topic, b"tea", partition=0).result()
-    done = ottla("consume", *(each.format(topic=topic) for each in arguments))
+    done = inside("consume", *(each.format(topic=topic) for each in arguments))
     (line,) = done.err.splitlines()
     assert (done.code, done.out) == (code, "")
     assert says in line

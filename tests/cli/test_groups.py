@@ -36,6 +36,12 @@ def groups(servers: str, ottla: Ottla) -> Groups:
 
 
 @pytest.fixture
+def groups_inside(servers: str, inside: Ottla) -> Groups:
+    """The same, in this process."""
+    return lambda *arguments: inside("groups", *arguments, OTTLA_BOOTSTRAP_SERVER=servers)
+
+
+@pytest.fixture
 def topic(servers: str) -> str:
     """A topic with two partitions: four records in the first, none in the second."""
     name = f"of-groups-{uuid.uuid4().hex[:8]}"
@@ -122,10 +128,10 @@ def test_members_are_described_in_kafkas_columns(
 
 @pytest.mark.parametrize("servers", ["ottla"], indirect=True)
 def test_offsets_are_reset_in_every_way(
-    groups: Groups, group: str, topic: str, tmp_path: Path
+    groups_inside: Groups, group: str, topic: str, tmp_path: Path
 ) -> None:
     def planned(*arguments: str) -> list[str]:
-        done = groups("reset-offsets", group, "--topic", f"{topic}:0", *arguments)
+        done = groups_inside("reset-offsets", group, "--topic", f"{topic}:0", *arguments)
         assert done.code == 0, done.err
         return [row["NEW-OFFSET"] for row in done.table]
 
@@ -136,13 +142,13 @@ def test_offsets_are_reset_in_every_way(
     assert planned("--shift-by", "-9") == ["0"]
     assert planned("--to-datetime", "2023-11-14T22:13:22.000") == ["2"]
     assert planned("--by-duration", "PT1S") == ["4"]
-    too_far = groups("reset-offsets", group, "--topic", topic, "--to-offset", "9")
+    too_far = groups_inside("reset-offsets", group, "--topic", topic, "--to-offset", "9")
     assert [row["NEW-OFFSET"] for row in too_far.table] == ["4", "0"]
     assert f"new offset (9) is higher than the latest offset of {topic}-0" in too_far.err
     assert "dry run" in too_far.err
     bad = tmp_path / "bad.csv"
     bad.write_text("nonsense\n", encoding="utf-8")
-    done = groups("reset-offsets", group, "--from-file", "bad.csv")
+    done = groups_inside("reset-offsets", group, "--from-file", "bad.csv")
     assert (done.code, done.err) == (
         1,
         "ottla: bad.csv, line 1: it is not topic,partition,offset\n",
@@ -168,7 +174,9 @@ def test_offsets_are_exported_imported_and_deleted(
     assert groups("describe", group).code == 1
 
 
-def test_lag_does_not_count_markers(groups: Groups, servers: str, topic: str, group: str) -> None:
+def test_lag_does_not_count_markers(
+    groups_inside: Groups, servers: str, topic: str, group: str
+) -> None:
     with Producer(bootstrap_servers=servers, transactional_id=topic) as producer:
         producer.init_transactions()
         for number in range(3):
@@ -178,15 +186,17 @@ def test_lag_does_not_count_markers(groups: Groups, servers: str, topic: str, gr
         producer.send(topic, b"never", partition=1)
         producer.flush()
         producer.abort_transaction()
-    assert offsets_of(groups("describe", group))["1"] == ["0", "8", "4"]
-    committed = groups("describe", group, "--isolation", "read_committed", "-o", "json").data[1]
+    assert offsets_of(groups_inside("describe", group))["1"] == ["0", "8", "4"]
+    committed = groups_inside(
+        "describe", group, "--isolation", "read_committed", "-o", "json"
+    ).data[1]
     assert (committed["lag"], committed["offset_lag"]) == (3, 8)
     other = f"other-{group}"
     with Admin(bootstrap_servers=servers) as admin:
         # Behind the last record, before its marker: where a consumer is that has read everything.
         admin.alter_consumer_group_offsets(group, {(topic, 1): 7})
         admin.alter_consumer_group_offsets(other, {(topic, 1): 2, (topic, 0): 2})
-    rows = groups("describe", group, other).table
+    rows = groups_inside("describe", group, other).table
     lags = {(row["GROUP"], row["PARTITION"]): row["LAG"] for row in rows}
     assert lags[group, "1"] == "0"
     assert (lags[other, "0"], lags[other, "1"]) == ("2", "3")
@@ -224,14 +234,14 @@ def test_groups_of_the_new_protocol_are_described(
 
 
 @pytest.mark.parametrize("servers", ["ottla"], indirect=True)
-def test_mistakes_are_said_in_one_line(groups: Groups, topic: str) -> None:
+def test_mistakes_are_said_in_one_line(groups_inside: Groups, topic: str) -> None:
     for arguments, code, says in (
         (["describe", "never-was"], 1, "'never-was' does not exist: `ottla groups list`"),
         (["describe"], 2, "name one, or give --all-groups"),
         (["list", "--state", "tired"], 2, "tired is no state of groups: there are Unknown, "),
         (["reset-offsets", "g", "--to-latest"], 2, "give --topic TOPIC or --all-topics"),
     ):
-        done = groups(*arguments)
+        done = groups_inside(*arguments)
         assert (done.code, done.out) == (code, ""), done
         assert says in done.err
         assert done.err.count("\n") == 1

@@ -72,8 +72,10 @@ def _listener() -> Callable[[CommitPoint], None] | None:
         of_driver, of_us = DEEDS[deed]
         driver = driver_pid()
         # When the JVM is gone, its daemon hangs up on its workers; a zombie is one that has not heard it.
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        # Where the driver itself commits, nobody hangs up on it.
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if of_driver is not None:
             os.kill(driver, of_driver)
         written = folder / "written"

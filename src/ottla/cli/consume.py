@@ -7,9 +7,9 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
-from ottla.cli.choosing import is_name
+from ottla.cli.choosing import is_name, split_words
 from ottla.cli.connecting import consumer_of, inspecting_consumer_of, log_to_stderr
 from ottla.cli.ending import Ending
 from ottla.cli.failing import DONE, CommandError, UsageError
@@ -35,7 +35,7 @@ Part = Sequence["ConsumerRecord"]
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints records until there is an end."""
-    wanted = [*arguments.topics, *arguments.more_topics]
+    wanted = split_words([*arguments.topics, *arguments.more_topics])
     _check(arguments, wanted)
     log_to_stderr(arguments)
     if arguments.delimiter is None:
@@ -170,14 +170,23 @@ def _opened(opened: Opened, records: Part) -> Iterator[ConsumerRecord]:
             raise UnreadableRecordError(record, index, error) from error
 
 
+def _stdout() -> BinaryIO:
+    """Where bytes go, in pieces of their own size."""
+    try:
+        number = sys.stdout.fileno()
+    except OSError:
+        return sys.stdout.buffer  # it is not a file, in a notebook say
+    # With PYTHONUNBUFFERED the other writes what the pipe takes, and no more.
+    return open(number, "wb", closefd=False)
+
+
 class Printer:
     """Writes to stdout, and counts; what was read is written at once, so that nobody waits for it."""
 
     def __init__(self, written: Callable[[Part], bytes], most: int | None) -> None:
         self._written = written
         self._left = most
-        # Not sys.stdout.buffer: with PYTHONUNBUFFERED that writes what the pipe takes, and no more.
-        self._stream = open(sys.stdout.fileno(), "wb", closefd=False)  # noqa: SIM115
+        self._stream = _stdout()
         self.count = 0
 
     @property
