@@ -54,6 +54,10 @@ def test_a_pipeline_goes_on_after_a_stop_with_either_engine(scene: Scene) -> Non
         ).run()
         scene.check_done()
         scene.feed(40)
+    # Sources and sinks see the same folder, in which the ones leave notes for the others.
+    java = spark_session()._jvm.org.apache.spark.SparkEnv.get().blockManager()
+    (folder,) = java.diskBlockManager().localDirsString()
+    assert list(Path(folder).glob("ottla-plans/*-*"))
 
 
 @pytest.mark.campaign
