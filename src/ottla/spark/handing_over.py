@@ -32,7 +32,9 @@ class HandoverError(OttlaError):
 
 def own_folder() -> str | None:
     """The folder of this process's Java; None if Spark did not say."""
-    return os.environ.get(FOLDERS, "").split(",")[0] or None
+    folder = os.environ.get(FOLDERS, "").split(",")[0]
+    # A user may have set the same variable, on all machines alike: what Spark makes has a random name.
+    return folder if Path(folder).name.startswith("blockmgr-") else None
 
 
 @dataclass(frozen=True)
