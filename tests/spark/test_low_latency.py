@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark")
 
 from tests.spark.scenes import Scene
-from tests.spark.sessions import needs_spark, spark_session
+from tests.spark.sessions import needs_spark
 
 from ottla import Broker
 from ottla.errors import ConfigError
@@ -38,8 +39,7 @@ def scene(
     made.clean_up()
 
 
-def test_a_pipeline_goes_on_after_a_stop_with_either_engine(scene: Scene) -> None:
-    spark_session()
+def test_a_pipeline_goes_on_after_a_stop_with_either_engine(spark: Any, scene: Scene) -> None:
     for engine in (LOW_LATENCY, "standard", LOW_LATENCY):
         Pipeline(
             scene.name,

@@ -2,7 +2,7 @@
 
 Usually in the task's message, through Spark's Java: its memory, its collector and `spark.driver.maxResultSize`. Where
 driver and task are one Java process (master `local[…]`), both see the same folder, so what is large goes through a file
-there, and half of the time of a large micro-batch is saved. Spark removes that folder when it ends.
+there, which takes a third off the time of a large micro-batch. Spark removes that folder when it ends.
 """
 
 from __future__ import annotations
