@@ -57,7 +57,7 @@ def test_a_pipeline_goes_on_after_a_stop_with_either_engine(spark: Any, scene: S
         scene.check_done()
         scene.feed(40)
     # Sources and sinks see the same folder, in which the ones leave notes for the others.
-    names = spark_session().sparkContext.parallelize([FOLDERS], 1)
+    names = spark.sparkContext.parallelize([FOLDERS], 1)
     told = names.map(lambda name: os.environ[name]).first()
     assert list(Path(told.split(",")[0]).glob("ottla-plans/*-*"))
 
