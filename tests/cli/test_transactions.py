@@ -128,6 +128,12 @@ def test_a_hanging_transaction_is_found_and_aborted(
     assert (young.code, young.out) == (0, "")
     assert "no transaction hangs" in young.err
 
+    # Everywhere, as in the topic of committed offsets.
+    topics = admin.describe_topics(list(admin.list_topics(list_internal=True))).values()
+    assert any(each.is_internal for each in topics)
+    count = sum(len(each.partitions) for each in topics)
+    assert f"looked at: {count}\n" in inside("transactions", "find-hanging").err
+
     wrong = inside("transactions", "abort", topic, "0", "--start-offset", "0")
     assert wrong.code == 1
     assert "no transaction that starts at offset 0 is open" in wrong.err
@@ -167,8 +173,10 @@ def test_no_half_of_a_transaction_is_aborted_while_its_coordinator_knows_it(
         if each.current_transaction_start_offset is not None
     )
     by_offset = ("--start-offset", str(state.current_transaction_start_offset))
-    by_producer = ("--producer-id", str(state.producer_id))
-    by_producer += ("--producer-epoch", str(state.producer_epoch), "--coordinator-epoch", "0")
+    by_producer = (
+        *("--producer-id", str(state.producer_id), "--producer-epoch", str(state.producer_epoch)),
+        *("--coordinator-epoch", "0"),
+    )
     for named in (by_offset, by_producer):
         refused = inside("transactions", "abort", TOPIC, "0", *named)
         assert (refused.code, refused.out) == (1, "")

@@ -227,7 +227,10 @@ def find_hanging(arguments: argparse.Namespace) -> int:
 def _partitions(admin: Admin, arguments: argparse.Namespace) -> list[TopicPartition]:
     if arguments.partition is not None:
         return [TopicPartition(arguments.topic, arguments.partition)]
-    topics = [arguments.topic] if arguments.topic is not None else sorted(admin.list_topics())
+    topics = [arguments.topic]
+    if arguments.topic is None:
+        # Offsets that were committed in a transaction wait for its marker as well.
+        topics = sorted(admin.list_topics(list_internal=True))
     described = admin.describe_topics(topics) if topics else {}
     broker_id = arguments.broker_id
     return [
