@@ -79,8 +79,6 @@ class _Writer(threading.Thread):
                 in_transaction += len(some)
                 byte_count += sum(map(len, some))
                 left -= len(some)
-                if self.is_stopped:
-                    break
             ending = time.perf_counter()
             self._producer.commit_transaction()
             now = time.perf_counter()
@@ -89,7 +87,7 @@ class _Writer(threading.Thread):
             self.record_count += in_transaction
 
     def _is_full(self, count: int, began: float) -> bool:
-        if self._limit_count and count >= self._limit_count:
+        if (count and self.is_stopped) or (self._limit_count and count >= self._limit_count):
             return True
         age = time.perf_counter() - began
         return bool(count and self._limit_seconds and age >= self._limit_seconds)
