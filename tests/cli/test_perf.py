@@ -88,9 +88,10 @@ def test_sending_and_reading_are_measured(cli_broker: Broker, ottla: Ottla, insi
 
 def test_values_come_from_a_file(cli_broker: Broker, inside: Ottla, tmp_path: Path) -> None:
     make(cli_broker, "perf-file")
-    (tmp_path / "values.txt").write_text("tea\ncake\n")
+    (tmp_path / "values.txt").write_bytes(b"tea\r\ncake\r\n")
     done = inside(
-        *("perf", "produce", "perf-file", "--num-records", "50", "--payload-file", "values.txt")
+        *("perf", "produce", "perf-file", "--num-records", "50", "--payload-file", "values.txt"),
+        *("--payload-delimiter", r"\r\n"),
     )
     assert done.code == 0, done.err
     with Consumer({"bootstrap.servers": cli_broker.bootstrap_servers}) as consumer:
