@@ -125,6 +125,13 @@ def test_what_fails_for_one_topic_is_told_and_the_others_are_done(
     assert made.lines == [f"topic {good} created: 1 partition, replication factor 1"]
     (line,) = made.err.splitlines()
     assert "not/good" in line
+    other = ottla_topic_name()
+    inside("topics", "create", other, "--config", "retention.ms=5")
+    changed = inside("topics", "alter", good, other, "--delete-config", "retention.ms")
+    assert (changed.code, changed.lines) == (1, [f"topic {other} changed: retention.ms deleted"])
+    assert changed.err.startswith(f"ottla: retention.ms is not set for topic {good}: ")
+    misspelt = inside("topics", "alter", good, "--delete-config", "nosuch.config")
+    assert (misspelt.code, misspelt.out) == (1, "")
     # Before anything is deleted, all words must choose something.
     assert inside("topics", "delete", good, "nothing").code == 1
     assert inside("topics", "list", good, "--names").lines == [good]
