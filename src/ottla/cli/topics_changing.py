@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from ottla.cli.choosing import choose_topics, is_name, no_such_topics, split_words
+from ottla.cli.choosing import check_patterns, choose_topics, is_name, no_such_topics, split_words
 from ottla.cli.configs import change, changes_text
 from ottla.cli.connecting import admin_of
 from ottla.cli.failing import DONE, UsageError, attempt, tell_each
@@ -139,6 +139,7 @@ def _chosen(admin: Admin, arguments: argparse.Namespace) -> list[str]:
     """The topics to change: internal ones must be named, since no pattern means them."""
     if not arguments.topics:
         raise UsageError("no topic is named", "write their names, or a pattern such as 'test-.*'")
+    check_patterns(arguments.topics)
     listed = admin.list_topics(list_internal=True)
     words = split_words(arguments.topics)
     names = [name for name, topic in listed.items() if not topic.is_internal or name in words]
