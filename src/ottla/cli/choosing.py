@@ -53,7 +53,7 @@ def matching(word: str, names: Collection[str]) -> list[str]:
 
 
 def check_patterns(words: Iterable[str]) -> None:
-    """Refuses what looks like a shell's pattern, before topics are changed: `orders-*` means `orders`, not `orders-1`."""
+    """Refuses what looks like a shell's pattern: `orders-*` would change `orders`, and not `orders-1`."""
     for word in split_words(words):
         if _WILD.search(word) is not None:
             meant = _WILD.sub(lambda found: found[1] + {"*": ".*", "?": "."}[found[2]], word)
