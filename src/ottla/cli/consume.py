@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from ottla.cli.choosing import is_name, split_words
-from ottla.cli.connecting import consumer_of, inspecting_consumer_of, log_to_stderr
+from ottla.cli.connecting import consumer_of, inspecting_consumer_of
 from ottla.cli.ending import Ending
 from ottla.cli.failing import DONE, CommandError, UsageError
 from ottla.cli.json_records import JsonLines
@@ -37,7 +37,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Prints records until there is an end."""
     wanted = split_words([*arguments.topics, *arguments.more_topics])
     _check(arguments, wanted)
-    log_to_stderr(arguments)
     if arguments.delimiter is None:
         arguments.delimiter = b"\n"
     with _consumer(arguments) as consumer:

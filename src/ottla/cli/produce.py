@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.cli.connecting import log_to_stderr, producer_of
+from ottla.cli.connecting import producer_of
 from ottla.cli.ending import code_of, ended_by_signals
 from ottla.cli.failing import DONE, FAILED, CommandError, UsageError, line_of
 from ottla.cli.output import say
@@ -37,7 +37,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.transaction_size is not None and arguments.transactional_id is None:
         raise UsageError("--transaction-size is for transactions", "give a --transactional-id")
     check_input(arguments)
-    log_to_stderr(arguments)
     reader = LineReader(arguments)
     with ended_by_signals(), producer_of(arguments, **_options(arguments)) as producer:
         sending = Sending(producer, arguments.topic, reader, _printer(arguments))
