@@ -110,6 +110,9 @@ def test_the_producers_of_a_partition_are_listed(
     half = inside("transactions", "producers", TOPIC)
     assert half.code == 2
     assert "the partition is missing" in half.err
+    twice = inside("transactions", "producers", TOPIC, "0", "--topic", TOPIC)
+    assert twice.code == 2
+    assert "named twice" in twice.err
 
 
 def test_a_hanging_transaction_is_found_and_aborted(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.config.broker import BrokerConfig
+from ottla.config.kafka_only import BROKER_OPTIONS_NOT_SERVED
 from ottla.config.server_file import ServerFile
 from ottla.errors import ConfigError
 from ottla.model import Endpoint
@@ -170,6 +171,16 @@ def test_two_data_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"names 2 folders.*--data DIR"):
         file_of(tmp_path, "log.dirs=/a,/b").data_dir()
     assert file_of(tmp_path, "log.dir=/a").data_dir() == "/a"
+
+
+@pytest.mark.parametrize("name", BROKER_OPTIONS_NOT_SERVED)
+def test_no_option_of_kafkas_is_left_out_silently(tmp_path: Path, name: str) -> None:
+    name = f"{name}x" if name.endswith(".") else name
+    try:
+        told = ", ".join(file_of(tmp_path, f"{name}=1").without_effect)
+    except ConfigError as error:
+        told = str(error)
+    assert name in told or name in ("listeners", "advertised.listeners", "log.dirs", "log.dir")
 
 
 def test_security_options_of_a_plain_listener_mean_nothing_in_kafka_either(tmp_path: Path) -> None:

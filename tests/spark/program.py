@@ -71,11 +71,11 @@ def _listener() -> Callable[[CommitPoint], None] | None:
             return
         of_driver, of_us = DEEDS[deed]
         driver = driver_pid()
-        # When the JVM is gone, its daemon hangs up on its workers; a zombie is one that has not heard it.
+        # When the JVM is gone, its daemon hangs up on its workers, and the kernel wakes those that are stopped: an
+        # orphaned process group gets SIGHUP and SIGCONT. A zombie is one that is in no such group any more.
         # Where the driver itself commits, nobody hangs up on it.
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            os.setsid()
         if of_driver is not None:
             os.kill(driver, of_driver)
         written = folder / "written"

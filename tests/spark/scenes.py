@@ -103,14 +103,16 @@ class Run:
 
     def wake(self) -> None:
         """Let those go on that were stopped."""
+        assert _state(self.pids["committer"]) == "T", "it slept all the time"
         for pid in self.pids.values():
-            if Path(f"/proc/{pid}").exists():
+            if _state(pid) == "T":
                 os.kill(pid, signal.SIGCONT)
 
     def wait_for_committer(self) -> None:
         """Until the process that commits is gone."""
-        place = Path("/proc") / str(self.pids["committer"])
-        wait_until(lambda: not place.exists(), "the end of the committer")
+        wait_until(
+            lambda: _state(self.pids["committer"]) in (None, "Z"), "the end of the committer"
+        )
 
     def clean_up(self) -> None:
         """Leave nothing behind, stopped or not."""
@@ -121,6 +123,14 @@ class Run:
             if "python" in _command(pid) or "java" in _command(pid):
                 os.kill(pid, signal.SIGKILL)
         self.process.wait()
+
+
+def _state(pid: int) -> str | None:
+    """What the kernel says of a process: T is stopped."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return None
 
 
 def _command(pid: int) -> str:

@@ -101,3 +101,5 @@ def test_the_folder_is_the_first_that_spark_names(monkeypatch: pytest.MonkeyPatc
     assert own_folder() is None
     monkeypatch.setenv(handing_over.FOLDERS, "/a/blockmgr-1,/b/blockmgr-2")
     assert own_folder() == "/a/blockmgr-1"
+    monkeypatch.setenv(handing_over.FOLDERS, "/scratch")
+    assert own_folder() is None

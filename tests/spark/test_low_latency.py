@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from ottla import Broker
 from ottla.errors import ConfigError
 from ottla.spark.committing import CommitPoint
 from ottla.spark.driver_sink import DriverSink
+from ottla.spark.handing_over import FOLDERS
 from ottla.spark.pipeline import LOW_LATENCY, Pipeline
 
 pytestmark = pytest.mark.timeout(900)
@@ -54,6 +56,10 @@ def test_a_pipeline_goes_on_after_a_stop_with_either_engine(spark: Any, scene: S
         ).run()
         scene.check_done()
         scene.feed(40)
+    # Sources and sinks see the same folder, in which the ones leave notes for the others.
+    names = spark.sparkContext.parallelize([FOLDERS], 1)
+    told = names.map(lambda name: os.environ[name]).first()
+    assert list(Path(told.split(",")[0]).glob("ottla-plans/*-*"))
 
 
 @pytest.mark.campaign

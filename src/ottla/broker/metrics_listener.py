@@ -19,6 +19,7 @@ MAX_CONNECTIONS: Final = 16
 MAX_HEAD_BYTES: Final = 8192
 HEAD_SECONDS: Final = 5.0
 SEND_SECONDS: Final = 10.0
+HEALTHY: Final = "ok"
 PLAIN: Final = "text/plain; charset=utf-8"
 
 
@@ -39,7 +40,7 @@ class MetricsListener:
         self._collecting = asyncio.Lock()
         self._server: asyncio.Server | None = None
         self._tasks: dict[asyncio.Task[None], None] = {}
-        self._is_stopping = False
+        self._state = "starting"
 
     async def start(self) -> None:
         """Listens; `endpoint` then has the port that was picked."""
@@ -52,9 +53,13 @@ class MetricsListener:
             raise ListenError(self.endpoint, error, " for metrics") from error
         self.endpoint = Endpoint(host, int(self._server.sockets[0].getsockname()[1]))
 
-    def drain(self) -> None:
-        """From now on the broker is not healthy: it takes no more requests."""
-        self._is_stopping = True
+    def serving(self) -> None:
+        """From now on the broker is healthy."""
+        self._state = HEALTHY
+
+    def stopping(self) -> None:
+        """From now on it is not: it takes no more requests."""
+        self._state = "stopping"
 
     async def stop(self) -> None:
         """Closes everything."""
@@ -107,9 +112,9 @@ class MetricsListener:
                 page = await self._collect()
             return Reply(HTTPStatus.OK, CONTENT_TYPE, page.render())
         if path == "/healthz":
-            if self._is_stopping:
-                return _text(HTTPStatus.SERVICE_UNAVAILABLE, "stopping")
-            return _text(HTTPStatus.OK, "ok")
+            is_healthy = self._state == HEALTHY
+            status = HTTPStatus.OK if is_healthy else HTTPStatus.SERVICE_UNAVAILABLE
+            return _text(status, self._state)
         return _text(HTTPStatus.NOT_FOUND, "there are /metrics and /healthz")
 
 

@@ -131,6 +131,8 @@ class RunningBroker:
         for server in self.servers.values():
             server.node.find_offline()
             await server.serve()
+        if self._metrics is not None:
+            self._metrics.serving()
 
     async def _start_metrics(self) -> None:
         if self._settings.metrics is not None:
@@ -193,7 +195,7 @@ class RunningBroker:
 
     async def _stop(self) -> None:
         if self._metrics is not None:
-            self._metrics.drain()
+            self._metrics.stopping()
         await self.stop_listening()
         for server in self.servers.values():
             server.node.close()

@@ -54,7 +54,7 @@ def existing(admin: Admin, names: Iterable[str]) -> Mapping[str, TopicDescriptio
         return {}
 
 
-def gone(admin: Admin, names: Iterable[str]) -> list[str]:
+def absent(admin: Admin, names: Iterable[str]) -> list[str]:
     """Those of the topics that do not exist, as several answers say."""
     left = sorted(set(names))
     for look in range(LOOKS):

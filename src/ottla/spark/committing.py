@@ -33,7 +33,7 @@ from ottla.errors import (
     TimedOutError,
 )
 from ottla.model import TopicPartition
-from ottla.spark.asking import gone, whole
+from ottla.spark.asking import absent, whole
 from ottla.spark.progress import (
     DIFFERING,
     SETTLED,
@@ -207,7 +207,7 @@ class Session:
         them is its own to report.
         """
         offsets = group_offsets(sources)
-        lost = gone(self._admin, [each.topic for each in offsets])
+        lost = absent(self._admin, [each.topic for each in offsets])
         if lost:
             log.warning(
                 "%s: %s exist no longer: the group keeps no offsets of them",

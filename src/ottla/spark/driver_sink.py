@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.errors import ConfigError, OttlaError
 from ottla.spark.committing import Committer
 from ottla.spark.progress import MicroBatch, Records, TakenOverError
-from ottla.spark.sink import QUERY, encoded, pinned_counts, plan_of, target_of
+from ottla.spark.sink import QUERY, encoded, newest_plan, pinned_counts, plan_of, target_of
 from ottla.spark.sink_options import EXACTLY_ONCE, read_stream_settings
 from ottla.spark.supervising import (
     BY_CLASS,
@@ -46,7 +46,8 @@ class DriverSink:
             raise ConfigError(
                 f"engine='low-latency' is exactly-once, and delivery is {self._settings.delivery}: remove one of them"
             )
-        self._counts = pinned_counts(self._settings)
+        # What is wrong with the topics shows at the start.
+        pinned_counts(self._settings)
 
     def __call__(self, rows: DataFrame, number: int) -> None:
         """Commit a micro-batch, unless that has happened before."""
@@ -62,12 +63,15 @@ class DriverSink:
         query = rows.sparkSession.sparkContext.getLocalProperty(QUERY)
         if query is None:
             raise OttlaError(f"Spark does not tell to which query micro-batch {number} belongs")
+        # Before the rows are made: later it may be the plan of another instance.
+        pin = newest_plan(settings)
+        counts = pinned_counts(settings)
         columns = rows.toArrow().to_batches()
         records = (
             Records(each.topic, each.partition, each.data)
-            for each in encoded(settings, self._counts, columns, number)
+            for each in encoded(settings, counts, columns, number)
         )
-        plan = plan_of(settings, query, None, number)
+        plan = plan_of(settings, query, None, number, pin)
         batch = MicroBatch(query, number, records, plan.digest, plan.sources)
         Committer(target_of(settings, query)).commit(batch)
 

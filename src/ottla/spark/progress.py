@@ -85,6 +85,8 @@ class SourceRange(NamedTuple):
     cluster: str | None
     start: Mapping[TopicPartition, int]
     end: Mapping[TopicPartition, int]
+    group: str | None = None
+    """The group that the source was given, if it is that of a pipeline."""
 
 
 def group_offsets(sources: Sequence[SourceRange]) -> dict[TopicPartition, OffsetAndMetadata]:

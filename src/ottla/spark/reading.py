@@ -11,7 +11,7 @@ from ottla.client.arguments import Partition
 from ottla.client.blocking.admin import Admin
 from ottla.client.blocking.consumer import Consumer
 from ottla.errors import OffsetOutOfRangeError, TimedOutError
-from ottla.spark.asking import gone
+from ottla.spark.asking import absent
 from ottla.spark.offsets import DataLossError
 from ottla.spark.ranges import OffsetRange
 from ottla.spark.source_options import SourceOptions
@@ -24,8 +24,8 @@ _POLL_SECONDS: Final = 1.0
 _MOST_IDLE: Final = 4
 
 GAP_HINT: Final = (
-    "endingOffsets names records that are not there: they are not written yet, or an open transaction holds them back, "
-    "or they were deleted. Set failOnDataLoss=false to read up to the end"
+    "endingOffsets names records that are not there: they are not written yet, or an open transaction holds them back. "
+    "Set failOnDataLoss=false to read up to the end"
 )
 LOSS_HINT: Final = (
     "Records that this query has not seen are gone: they were deleted by retention, or with their topic. "
@@ -120,7 +120,7 @@ class _RangeReader:
     def _stalled(self) -> None:
         """Nothing came for kafkaConsumer.pollTimeoutMs: say why."""
         with Admin(dict(self._options.admin)) as admin:
-            is_gone = bool(gone(admin, [self._partition.topic]))
+            is_gone = bool(absent(admin, [self._partition.topic]))
         if is_gone:
             self._lose(
                 f"{self._partition} is gone, and was to be read from {self._position} to {self._end}",

@@ -17,7 +17,7 @@ from typing import Final
 from ottla.client.blocking.admin import Admin
 from ottla.client.blocking.producer import Producer
 from ottla.client.model import OffsetAndMetadata
-from ottla.errors import KafkaError, OttlaError
+from ottla.errors import OttlaError
 from ottla.model import TopicPartition
 from ottla.spark.committing import RENEW_SECONDS, commit_until_answered
 from ottla.spark.progress import marker_group
@@ -57,7 +57,7 @@ class Renewal:
             if any(found.values()) and found == self._seen:
                 self._renew(found)
             self._seen = found
-        except (KafkaError, OttlaError) as error:
+        except OttlaError as error:
             log.warning("%s: its progress was not renewed: %s", self._pipeline, error)
 
     def _renew(self, expected: Kept) -> None:

@@ -28,6 +28,7 @@ from ottla.records.arrow import ColumnsEncoder, EncodedBatch
 from ottla.spark.asking import existing
 from ottla.spark.committing import Committer, Target, one_transaction, sources_of
 from ottla.spark.handing_over import Parcel, own_folder, packed, sweep
+from ottla.spark.noting import is_contradicted
 from ottla.spark.progress import MicroBatch, group_offsets
 from ottla.spark.sink_options import (
     EXACTLY_ONCE,
@@ -364,9 +365,13 @@ def plan_of(
         )
         # Without a pin of this micro-batch there is nothing to compare. A later one is another instance's.
         if pin is None or pin.number < number:
-            return _plan_in(found, settings, number)
-        check_unchanged(found, pin, number)
-        return pin.plan
+            plan = _plan_in(found, settings, number)
+        else:
+            check_unchanged(found, pin, number)
+            plan = pin.plan
+        if is_contradicted(plan.sources, own_folder()):
+            raise found.is_anothers(number)
+        return plan
     except CheckpointError as error:
         if settings.commits_source_offsets:
             raise

@@ -30,7 +30,9 @@ from pyspark.sql.types import (
 from ottla.errors import ConfigError, RetriableError
 from ottla.model import TopicPartition
 from ottla.records.arrow import SCHEMA, SCHEMA_WITHOUT_HEADERS
+from ottla.spark.handing_over import own_folder
 from ottla.spark.limits import EARLIEST, LATEST, AtOffsets
+from ottla.spark.noting import Notes
 from ottla.spark.offsets import (
     Available,
     Found,
@@ -51,6 +53,7 @@ from ottla.spark.ranges import OffsetRange, split
 from ottla.spark.reading import read_range, report_gap, report_loss
 from ottla.spark.renewing import Renewal
 from ottla.spark.source_cluster import SourceCluster
+from ottla.spark.source_offsets import range_of
 from ottla.spark.source_options import (
     SourceOptions,
     includes_headers,
@@ -173,6 +176,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._ends_when_done = False
         self._target: SourceOffset | None = None
         self._told: tuple[str, ...] = ()
+        self._notes = Notes(own_folder())
         self._renewal = self._new_renewal()
 
     def _new_renewal(self) -> Renewal | None:
@@ -299,6 +303,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of one micro-batch."""
         begin, stop = SourceOffset.from_json(start), SourceOffset.from_json(end)
+        # The first one begins where its end says: the start is asked for anew if it is repeated.
+        self._notes.leave(range_of(None if stop.begin else begin, stop))
         return _planned(ranges(begin, stop), self._options)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

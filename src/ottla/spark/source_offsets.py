@@ -256,6 +256,13 @@ class Checkpoint:
         """What tells the plan of a micro-batch from others of the same number."""
         return _digest(self._planned(number))
 
+    def is_anothers(self, number: int) -> TakenOverError:
+        """The plan in the checkpoint is not the one that ran."""
+        return TakenOverError(
+            f"The checkpoint {self.location} has another plan than micro-batch {number}, which ran: another instance "
+            "uses it too and has planned since. Nothing of this one is written; run one instance of a pipeline."
+        )
+
     def _planned(self, number: int) -> bytes:
         planned = self._files.read(f"offsets/{number}")
         if planned is None:
@@ -271,10 +278,7 @@ class Checkpoint:
         ends = self._positions(planned)
         before = self._files.read(f"offsets/{number - 1}") if number else None
         starts = self._positions(before) if before is not None else {}
-        sources = [
-            SourceRange(end.cluster, _starts(starts.get(place), end), end.offsets)
-            for place, end in ends.items()
-        ]
+        sources = [range_of(starts.get(place), end) for place, end in ends.items()]
         return Plan(_digest(planned), sources)
 
     def _positions(self, planned: bytes) -> dict[int, SourceOffset]:
@@ -314,11 +318,12 @@ def _position_in(line: str) -> SourceOffset | None:
         return None
 
 
-def _starts(before: SourceOffset | None, end: SourceOffset) -> dict[Any, int]:
-    """Where partitions begin, as far as the checkpoint has it."""
-    if before is None:
-        return {**end.begin, **end.new}
-    return {each: begin_of(before, end, each) for each in end.offsets}
+def range_of(before: SourceOffset | None, end: SourceOffset) -> SourceRange:
+    """What is between two positions; where partitions begin as far as it is known."""
+    start = {**end.begin, **end.new}
+    if before is not None:
+        start = {each: begin_of(before, end, each) for each in end.offsets}
+    return SourceRange(end.cluster, start, end.offsets, end.group)
 
 
 def _query_in(files: Files, name: str) -> str | None:
@@ -381,7 +386,4 @@ def check_unchanged(checkpoint: Checkpoint, pin: Pin, number: int) -> None:
     """
     if pin.number == number and checkpoint.digest(number) == pin.plan.digest:
         return
-    raise TakenOverError(
-        f"The checkpoint {checkpoint.location} has another plan than micro-batch {number}, which ran: another instance "
-        "uses it too and has planned since. Nothing of this one is written; run one instance of a pipeline."
-    )
+    raise checkpoint.is_anothers(number)

@@ -110,6 +110,8 @@ def _options(
     pipeline = found.get("pipeline")
     consumer = {
         "isolation.level": "read_committed",
+        # A consumer that waits for its next task stalls nothing; while it reads, pollTimeoutMs watches it.
+        "stall.timeout.ms": "0",
         **kafka,
         # A task reads exactly what was planned, and nothing makes up for what is not there.
         "auto.offset.reset": "none",

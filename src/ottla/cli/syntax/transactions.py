@@ -164,8 +164,11 @@ def _add_abort(verbs: Commands) -> None:
 
 def _add_partition(parser: argparse.ArgumentParser) -> None:
     """A topic and a partition, as words or as Kafka's tools have them."""
-    parser.add_argument("words", metavar="TOPIC PARTITION", nargs="*", help="the partition")
-    parser.add_argument("--topic", metavar="TOPIC", help="the same")
+    parser.add_argument("named_topic", metavar="TOPIC", nargs="?", help="the topic")
+    parser.add_argument(
+        "named_partition", metavar="PARTITION", nargs="?", type=count_from(0), help="the partition"
+    )
+    parser.add_argument("--topic", metavar="TOPIC", help="the same, as Kafka's tools have it")
     parser.add_argument("--partition", metavar="N", type=count_from(0), help="the same")
 
 
