@@ -159,9 +159,9 @@ def joined(spark: SparkSession, settings: dict[str, Any]) -> DataFrame:
 
 
 def rated(spark: SparkSession, settings: dict[str, Any]) -> DataFrame:
-    kind = "rate" if settings.get("trigger") == "continuous" else "rate-micro-batch"
-    rate = spark.readStream.format(kind)
-    rate = rate.option("rowsPerBatch" if kind == "rate-micro-batch" else "rowsPerSecond", "20")
+    rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", "20")
+    if "rows_per_second" in settings:
+        rate = spark.readStream.format("rate").option("rowsPerSecond", settings["rows_per_second"])
     return rate.load().selectExpr("cast(value as string) value")
 
 

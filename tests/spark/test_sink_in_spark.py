@@ -213,11 +213,21 @@ def test_an_expired_marker_is_an_error_that_names_the_option(scene: Scene) -> No
 # Refusals
 
 
+CONTINUOUS = "format('ottla') writes micro-batches, and this query is processed continuously"
+
+
+@pytest.mark.campaign
+def test_continuous_processing_of_few_rows_is_told_in_the_log(scene: Scene) -> None:
+    run = scene.start(kind="rated", trigger="continuous", rows_per_second="20")
+    run.wait_for(CONTINUOUS)
+    assert scene.output_count() == 0
+
+
 @pytest.mark.campaign
 @pytest.mark.parametrize(
     ("kind", "more", "why"),
     [
-        ("rated", {"trigger": "continuous"}, "writes micro-batches, and this query is processed"),
+        ("rated", {"trigger": "continuous", "rows_per_second": "100000"}, CONTINUOUS),
         ("copied", {"trigger": "continuous"}, "ottla does not support Continuous processing"),
         ("copied", {"write": {"asyncProgressTrackingEnabled": "true"}}, "is refused: with it"),
         ("copied", {"trigger": "real-time"}, "STREAMING_REAL_TIME_MODE"),

@@ -280,10 +280,14 @@ def check_trigger() -> None:
     """Refuse what has no micro-batches."""
     context = TaskContext.get()
     if context is not None and context.getLocalProperty(CONTINUOUS) == "true":
-        raise ConfigError(
-            "format('ottla') writes micro-batches, and this query is processed continuously: use "
-            "trigger(processingTime=...) or trigger(availableNow=True)"
-        )
+        raise _continuous()
+
+
+def _continuous() -> ConfigError:
+    return ConfigError(
+        "format('ottla') writes micro-batches, and this query is processed continuously: use "
+        "trigger(processingTime=...) or trigger(availableNow=True)"
+    )
 
 
 def plan_of(settings: SinkSettings, query: str, root: str | None, number: int) -> Plan:
@@ -309,6 +313,9 @@ def target_of(settings: SinkSettings, query: str) -> Target:
 def _all_written(messages: Sequence[WriterCommitMessage | None], number: int) -> list[Written]:
     """The messages in the order of tasks; each task has one, of this micro-batch."""
     written = [each for each in messages if isinstance(each, Written)]
+    if messages and not written:
+        # Epochs end without tasks having ended. Spark only logs this; a task's refusal shows when it has 10,000 rows.
+        raise _continuous()
     if len(written) < len(messages):
         raise OttlaError(
             f"{len(messages) - len(written)} tasks of micro-batch {number} left no message"
