@@ -199,7 +199,6 @@ TRIGGERS: dict[str, dict[str, Any]] = {
     "available-now": {"availableNow": True},
     "always": {"processingTime": "100 milliseconds"},
     "continuous": {"continuous": "1 second"},
-    "real-time": {"realTime": "5 seconds"},
 }
 
 
@@ -219,8 +218,6 @@ def run_query(spark: SparkSession, settings: dict[str, Any]) -> int:
         writer = writer.queryName(settings["name"])
     if kind == "counted":
         writer = writer.outputMode("complete")
-    if settings.get("trigger") == "real-time":
-        writer = writer.outputMode("update")
     writer = writer.trigger(**TRIGGERS[settings.get("trigger", "available-now")])
     try:
         query = writer.start()
