@@ -15,6 +15,8 @@ from tests.spark.pipelines import Pipe, committed_values, records_of
 
 import ottla
 
+pytestmark = pytest.mark.timeout(300)
+
 COLUMNS = (
     "key string, value string, headers array<struct<key:string,value:binary>>, topic string, "
     "partition int, timestamp timestamp"
