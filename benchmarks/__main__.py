@@ -15,6 +15,7 @@ from benchmarks import (
     bench_latency,
     bench_offset_commit,
     bench_produce,
+    bench_spark_pipeline,
     bench_start,
     bench_transactional_produce,
     bench_transactions,
@@ -37,3 +38,4 @@ if __name__ == "__main__":
     # Here the clients are compared, each in a process of its own.
     run_question(bench_client_produce.QUESTION)
     run_question(bench_client_consume.QUESTION)
+    bench_spark_pipeline.run()

@@ -1,17 +1,20 @@
-"""Apache Kafka's jars, downloaded by Maven once per user."""
+"""Jars of Apache Kafka, and of what runs with it, downloaded by Maven once per user."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 KAFKA_VERSION = "4.1.0"
 DOWNLOAD_SECONDS = 180
 PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
 
-POM = f"""\
+KAFKA = {"org.apache.kafka:kafka_2.13": KAFKA_VERSION, "org.slf4j:slf4j-nop": "1.7.36"}
+
+_POM = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>ottla</groupId>
@@ -19,19 +22,18 @@ POM = f"""\
   <version>1</version>
   <packaging>pom</packaging>
   <dependencies>
-    <dependency>
-      <groupId>org.apache.kafka</groupId>
-      <artifactId>kafka_2.13</artifactId>
-      <version>{KAFKA_VERSION}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.slf4j</groupId>
-      <artifactId>slf4j-nop</artifactId>
-      <version>1.7.36</version>
-    </dependency>
+{dependencies}
   </dependencies>
 </project>
 """
+_DEPENDENCY = """\
+    <dependency>
+      <groupId>{group}</groupId>
+      <artifactId>{artifact}</artifactId>
+      <version>{version}</version>{more}
+    </dependency>"""
+_WITHOUT_OTHERS = """
+      <exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"""
 
 
 class UnavailableError(Exception):
@@ -40,20 +42,40 @@ class UnavailableError(Exception):
 
 def kafka_jars() -> Path:
     """The folder with the broker and what it needs."""
+    return jars_of(f"kafka-{KAFKA_VERSION}", _pom(KAFKA, ""))
+
+
+def jars_of_only(name: str, artifacts: Mapping[str, str]) -> Path:
+    """The folder with these artifacts (group:artifact → version), and nothing that they need."""
+    return jars_of(name, _pom(artifacts, _WITHOUT_OTHERS))
+
+
+def jars_of(name: str, pom: str) -> Path:
+    """The folder with the jars of a pom."""
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
             raise UnavailableError(f"{program} is not installed")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = cache / "ottla-benchmarks" / f"kafka-{KAFKA_VERSION}"
+    folder = cache / "ottla-benchmarks" / name
     jars = folder / "jars"
     if not jars.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        _download(folder, jars)
+        _download(folder, jars, pom)
     return jars
 
 
-def _download(folder: Path, jars: Path) -> None:
-    (folder / "pom.xml").write_text(POM, encoding="utf-8")
+def _pom(artifacts: Mapping[str, str], more: str) -> str:
+    dependencies = []
+    for artifact, version in artifacts.items():
+        group, _, name = artifact.partition(":")
+        dependencies.append(
+            _DEPENDENCY.format(group=group, artifact=name, version=version, more=more)
+        )
+    return _POM.format(dependencies="\n".join(dependencies))
+
+
+def _download(folder: Path, jars: Path, pom: str) -> None:
+    (folder / "pom.xml").write_text(pom, encoding="utf-8")
     partial = folder / "partial"
     shutil.rmtree(partial, ignore_errors=True)
     command = [

@@ -15,6 +15,7 @@ import pytest
 import ottla
 from ottla.cli.broker_demo import Verdict, judge
 from ottla.cli.main import main, parser
+from ottla.cli.serve import settings_of
 from ottla.client.raw import RawConnection
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
@@ -157,8 +158,9 @@ def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_defaults_are_local() -> None:
     arguments = parser().parse_args(["serve"])
-    assert (arguments.listen, arguments.data) == ("127.0.0.1:9092", "./ottla-data")
-    assert not arguments.ephemeral
+    settings = settings_of(arguments)
+    assert (str(settings.listen), settings.data_dir) == ("127.0.0.1:9092", "./ottla-data")
+    assert settings.advertise is None
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ PACKAGE = ROOT / "src" / "ottla"
 
 # Imports point down only: from a later row to an earlier one.
 LAYERS = [
-    ["errors", "version", "event_loop", "names"],
+    ["errors", "version", "event_loop", "events", "histogram", "names"],
     ["model"],
     ["config"],
     ["wire", "records"],

@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 from ottla.config.topic import TopicConfig
 from ottla.core.aborted import AbortedSpan
 from ottla.errors import OttlaError
+from ottla.histogram import Histogram
 
 Buffer = bytes | bytearray | memoryview
 JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
@@ -72,10 +73,15 @@ class SegmentInfo(NamedTuple):
 
 
 class IdleLog(NamedTuple):
-    """What can be said of a partition without claiming it; the timestamp is -1 where it is not known."""
+    """What can be said of a partition without claiming it.
+
+    The timestamp is -1 where it is not known; the end offset is then what is known to be there.
+    """
 
     size_bytes: int
     first_segment_max_timestamp_ms: int
+    start_offset: int
+    end_offset: int
 
 
 class EpochStart(NamedTuple):
@@ -94,6 +100,10 @@ class Snapshot(NamedTuple):
 
 class StorageError(OttlaError):
     """The engine could not do what was asked; the partition has to be claimed anew."""
+
+
+class InUseError(StorageError):
+    """Another process has the data."""
 
 
 class StorageFullError(StorageError):
@@ -324,6 +334,11 @@ class LogStore(Protocol):
         ...
 
     def log_dirs(self) -> Sequence[LogDir]: ...
+
+    @property
+    def syncs(self) -> Histogram:
+        """How long it took, each time, to make durable what was appended."""
+        ...
 
     def tick(self, now_ms: int) -> None:
         """Does what is due (timed flushes, checkpoints, delayed deletions); to be called about once a second."""

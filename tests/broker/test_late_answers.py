@@ -11,6 +11,7 @@ import pytest
 from ottla.broker.buffers import Buffers
 from ottla.broker.connection import Connection
 from ottla.broker.request import Api, CloseConnectionError, RequestContext
+from ottla.broker.traffic import Traffic
 from ottla.wire.compile import decode_message
 from ottla.wire.framing import SIZE_BYTES, frame_request, read_size
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -50,6 +51,7 @@ class LateHost:
         self.receive_buffer = memoryview(bytearray(1 << 16))
         self.buffers = Buffers()
         self.max_frame_bytes = 1 << 20
+        self.traffic = Traffic()
         self.answers: list[asyncio.Future[Any]] = []
         api = Api("Heartbeat", 12, HeartbeatRequest, 0, 0, 4, 4, self.handle)
         self.apis: Mapping[int, Api] = {12: api}

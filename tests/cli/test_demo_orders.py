@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from ottla.cli.demo_driver import descendants
 from ottla.cli.demo_orders import Verdict, judge, order, receipt
 
 
@@ -37,8 +36,3 @@ def test_the_verdict_counts_losses_duplicates_and_wrong_receipts(
 def test_an_order_has_what_its_receipt_needs() -> None:
     ordered = json.loads(order(7))
     assert ordered["cups"] * ordered["price"] == receipt(7)["total"]
-
-
-def test_all_descendants_of_a_process_are_found() -> None:
-    parents: list[tuple[int, ...]] = [(5, 2), (2, 1), (3, 1), (4, 9), (6, 5)]
-    assert sorted(descendants(1, parents)) == [1, 2, 3, 5, 6]

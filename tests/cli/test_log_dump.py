@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Ottla
 from tests.cli.log_folders import CODECS, TOPIC, write_folder
+from tests.records.test_legacy import built, numbered
 
 from ottla import Broker, Producer
 from ottla.cli.main import main
 from ottla.records.batch import build_batch, read_batch, split_batches
+from ottla.records.compression import Codec
 from ottla.records.crc import crc32c
 from ottla.records.record import Record
 
@@ -86,6 +88,13 @@ def test_records_are_printed_for_people(data: Path, ottla: Ottla) -> None:
     )
 
 
+def test_a_terminal_without_the_letters_gets_escapes(data: Path, ottla: Ottla) -> None:
+    first = str(segments(data / f"{TOPIC}-0")[0])
+    done = ottla("log", "dump", first, "--records", PYTHONIOENCODING="ascii")
+    assert done.code == 0, done.err
+    assert "\\ufffd value" in done.out
+
+
 def test_programs_get_batches_and_records(data: Path, dump: Dump) -> None:
     code, found, _ = dump(data / f"{TOPIC}-0", "--records")
     assert code == 0
@@ -126,6 +135,33 @@ def test_internal_topics_are_decoded(data: Path, dump: Dump) -> None:
     states = [one["value"]["data"]["state"] for one in decoded if one["kind"] == "transaction"]
     assert states[0] == "Empty"
     assert states[-1] == "CompleteAbort"
+
+
+def old_segment(folder: Path) -> Path:
+    """Messages of magic 0 and 1, then a batch."""
+    records = numbered(9)
+    content = built(0, Codec.NONE, records[:2]) + built(1, Codec.GZIP, records[2:6])
+    content += built(1, Codec.NONE, records[6:8]) + build_batch(records[8:], base_offset=8)
+    path = folder / f"{0:020d}.log"
+    path.write_bytes(content)
+    return path
+
+
+def test_formats_from_before_kafka_0_11_are_read(tmp_path: Path, dump: Dump) -> None:
+    path = old_segment(tmp_path)
+    code, found, err = dump(path, "--records")
+    assert code == 0, err
+    batches = [one for one in found if one["type"] == "batch"]
+    assert [one["magic"] for one in batches] == [0, 0, 1, 1, 1, 2]
+    assert [one["last_offset"] for one in batches] == [0, 1, 5, 6, 7, 8]
+    assert [one["compression"] for one in batches] == ["none", "none", "gzip"] + ["none"] * 3
+    assert [one["offset"] for one in found if one["type"] == "record"] == list(range(9))
+    content = bytearray(path.read_bytes())
+    content[30] ^= 1
+    path.write_bytes(content)
+    code, found, err = dump(path, "--records")
+    assert code == 1
+    assert [one["is_valid"] for one in found if one["type"] == "batch"] == [False] + [True] * 5
 
 
 def test_a_part_of_a_segment_can_be_read(data: Path, dump: Dump) -> None:

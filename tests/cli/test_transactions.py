@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from tests.broker.requests import eventually, new_producer_id, session_with
 from tests.broker.test_read_committed import send
 from tests.cli.conftest import Ottla
 
-from ottla import Admin, Broker, NewTopic, Producer
+from ottla import Admin, Broker, NewTopic, Producer, TopicPartition
 
 TOPIC = "in-transactions"
 OPEN_ID, DONE_ID = "cli-open", "cli-done"
@@ -55,28 +56,28 @@ def hanging(cli_broker: Broker, admin: Admin) -> tuple[str, int]:
     return topic, producer_id
 
 
-def test_transactional_ids_are_listed(open_one: Producer, ottla: Ottla) -> None:
+def test_transactional_ids_are_listed(open_one: Producer, ottla: Ottla, inside: Ottla) -> None:
     rows = {row["TransactionalId"]: row for row in ottla("transactions", "list").table}
     assert rows[OPEN_ID]["TransactionState"] == "Ongoing"
     assert rows[DONE_ID]["TransactionState"] == "CompleteCommit"
     assert rows[OPEN_ID]["Coordinator"] == "1"
     filters = ["--state", "ongoing", "--pattern", "cli-.*", "--duration", "0"]
-    (found,) = ottla("transactions", "list", *filters, "-o", "json").data
+    (found,) = inside("transactions", "list", *filters, "-o", "json").data
     assert found == {
         "transactional_id": OPEN_ID,
         "coordinator_id": 1,
         "producer_id": int(rows[OPEN_ID]["ProducerId"]),
         "state": "Ongoing",
     }
-    none = ottla("transactions", "list", "--producer-id", "123456789")
+    none = inside("transactions", "list", "--producer-id", "123456789")
     assert (none.code, none.out) == (0, "")
     assert none.err == "there are no such transactional ids\n"
-    wrong = ottla("transactions", "list", "--state", "Sleeping")
+    wrong = inside("transactions", "list", "--state", "Sleeping")
     assert wrong.code == 2
     assert "'Sleeping' is none of Empty, Ongoing" in wrong.err
 
 
-def test_a_transactional_id_is_described(open_one: Producer, ottla: Ottla) -> None:
+def test_a_transactional_id_is_described(open_one: Producer, ottla: Ottla, inside: Ottla) -> None:
     done = ottla("transactions", "describe", OPEN_ID, "--transactional-id", DONE_ID)
     row, other = done.table
     assert list(row) == [
@@ -86,7 +87,7 @@ def test_a_transactional_id_is_described(open_one: Producer, ottla: Ottla) -> No
     ]
     assert (row["TransactionState"], row["TopicPartitions"]) == ("Ongoing", f"{TOPIC}-0")
     assert other["TopicPartitions"] == "-"
-    missing = ottla("transactions", "describe", OPEN_ID, "nobody", "-o", "json")
+    missing = inside("transactions", "describe", OPEN_ID, "nobody", "-o", "json")
     assert missing.code == 1
     assert [found["transactional_id"] for found in missing.data] == [OPEN_ID]
     assert missing.data[0]["partitions"] == [f"{TOPIC}-0"]
@@ -96,21 +97,26 @@ def test_a_transactional_id_is_described(open_one: Producer, ottla: Ottla) -> No
     assert "ottla transactions list" in line
 
 
-def test_the_producers_of_a_partition_are_listed(open_one: Producer, ottla: Ottla) -> None:
+def test_the_producers_of_a_partition_are_listed(
+    open_one: Producer, ottla: Ottla, inside: Ottla
+) -> None:
     rows = ottla("transactions", "producers", TOPIC, "0").table
     starts = {row["CurrentTransactionStartOffset"] for row in rows}
     assert starts == {"-", "2"}
     assert {row["LatestCoordinatorEpoch"] for row in rows} == {"-", "1"}
     given = ("--topic", TOPIC, "--partition", "0", "--broker-id", "1", "-o", "json")
-    found = ottla("transactions", "describe-producers", *given).data
+    found = inside("transactions", "describe-producers", *given).data
     assert {each["current_transaction_start_offset"] for each in found} == {None, 2}
-    half = ottla("transactions", "producers", TOPIC)
+    half = inside("transactions", "producers", TOPIC)
     assert half.code == 2
     assert "the partition is missing" in half.err
+    twice = inside("transactions", "producers", TOPIC, "0", "--topic", TOPIC)
+    assert twice.code == 2
+    assert "named twice" in twice.err
 
 
 def test_a_hanging_transaction_is_found_and_aborted(
-    open_one: Producer, hanging: tuple[str, int], admin: Admin, ottla: Ottla
+    open_one: Producer, hanging: tuple[str, int], admin: Admin, ottla: Ottla, inside: Ottla
 ) -> None:
     topic, producer_id = hanging
     # The open transaction of the other test is the coordinator's to end, so it does not hang.
@@ -118,11 +124,11 @@ def test_a_hanging_transaction_is_found_and_aborted(
     (row,) = (row for row in found if row["Topic"] in (topic, TOPIC))
     assert (row["Topic"], row["Partition"], row["StartOffset"]) == (topic, "0", "1")
     assert (row["ProducerId"], row["Duration(min)"]) == (str(producer_id), "0")
-    young = ottla("transactions", "find-hanging", "--topic", topic, "--broker-id", "1")
+    young = inside("transactions", "find-hanging", "--topic", topic, "--broker-id", "1")
     assert (young.code, young.out) == (0, "")
     assert "no transaction hangs" in young.err
 
-    wrong = ottla("transactions", "abort", topic, "0", "--start-offset", "0")
+    wrong = inside("transactions", "abort", topic, "0", "--start-offset", "0")
     assert wrong.code == 1
     assert "no transaction that starts at offset 0 is open" in wrong.err
     done = ottla("transactions", "abort", topic, "0", "--start-offset", "1")
@@ -131,39 +137,69 @@ def test_a_hanging_transaction_is_found_and_aborted(
     )
     (state,) = (
         one
-        for one in admin.describe_producers([(topic, 0)])[(topic, 0)]
+        for one in admin.describe_producers([(topic, 0)])[TopicPartition(topic, 0)]
         if one.producer_id == producer_id
     )
     assert state.current_transaction_start_offset is None
 
 
 def test_a_transaction_is_aborted_by_its_producer(
-    hanging: tuple[str, int], admin: Admin, ottla: Ottla
+    hanging: tuple[str, int], admin: Admin, inside: Ottla
 ) -> None:
     topic, producer_id = hanging
     who = ("--producer-id", str(producer_id), "--producer-epoch", "0")
-    half = ottla("transactions", "abort", "--topic", topic, "--partition", "0", *who)
+    half = inside("transactions", "abort", "--topic", topic, "--partition", "0", *who)
     assert half.code == 2
     assert "--coordinator-epoch" in half.err
     whole = (*who, "--coordinator-epoch", "-1")
-    done = ottla("transactions", "abort", "--topic", topic, "--partition", "0", *whole)
+    done = inside("transactions", "abort", "--topic", topic, "--partition", "0", *whole)
     assert done.code == 0, done.err
-    states = admin.describe_producers([(topic, 0)])[(topic, 0)]
+    states = admin.describe_producers([(topic, 0)])[TopicPartition(topic, 0)]
     assert all(one.current_transaction_start_offset is None for one in states)
 
 
-def test_a_slow_transaction_is_aborted_by_its_id(cli_broker: Broker, ottla: Ottla) -> None:
+def test_a_slow_transaction_is_aborted_by_its_id(
+    admin: Admin, cli_broker: Broker, inside: Ottla
+) -> None:
     servers = cli_broker.bootstrap_servers
     producer = Producer(bootstrap_servers=servers, transactional_id="cli-slow")
     producer.init_transactions()
     producer.begin_transaction()
     producer.send(TOPIC, b"slow", partition=1).result()
-    done = ottla("transactions", "abort", "--transactional-id", "cli-slow")
+    done = inside("transactions", "abort", "--transactional-id", "cli-slow")
     assert done.code == 0, done.err
     assert done.out.startswith("transaction of cli-slow aborted: producer id ")
     with pytest.raises(Exception, match=r"[Ff]enced|newer|epoch"):
         producer.commit_transaction()
     producer.close(0)
-    missing = ottla("transactions", "abort", "--transactional-id", "nobody")
+    missing = inside("transactions", "abort", "--transactional-id", "nobody")
     assert missing.code == 1
     assert "ottla transactions list" in missing.err
+
+
+def test_transactions_of_kafka_are_inspected(kafka_address: str, inside: Ottla) -> None:
+    def run(*arguments: str) -> Any:
+        return inside("transactions", *arguments, "-b", kafka_address, "-o", "json").data
+
+    topic = name = f"inspected-{time.monotonic_ns()}"
+    with Admin(bootstrap_servers=kafka_address) as admin:
+        admin.create_topics([NewTopic(topic, num_partitions=1)])
+    with Producer(bootstrap_servers=kafka_address, transactional_id=name) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"open").result()
+        (listed,) = run("list", "--pattern", f"{name}.*")
+        assert (listed["transactional_id"], listed["state"]) == (name, "Ongoing")
+        (described,) = run("describe", name)
+        assert described["partitions"] == [f"{topic}-0"]
+        assert described["producer_id"] == listed["producer_id"]
+        (remembered,) = run("producers", topic, "0")
+        assert remembered["producer_id"] == listed["producer_id"]
+        assert remembered["current_transaction_start_offset"] == 0
+        hanging = ("--topic", topic, "--max-transaction-timeout", "0")
+        assert run("find-hanging", *hanging) == []
+        given = ("abort", topic, "0", "--start-offset", "0", "-b", kafka_address)
+        assert inside("transactions", *given).code == 0
+        (remembered,) = run("producers", topic, "0")
+        assert remembered["current_transaction_start_offset"] is None
+        producer.abort_transaction()

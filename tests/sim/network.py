@@ -24,6 +24,7 @@ from ottla.broker.apis import SERVED
 from ottla.broker.buffers import Buffers
 from ottla.broker.connection import Connection
 from ottla.broker.node import Node
+from ottla.broker.traffic import Traffic
 from ottla.model import Endpoint
 from ottla.wire.compile import decode_message
 from ottla.wire.declare import info_of
@@ -77,6 +78,7 @@ class Host:
         self.apis = SERVED
         self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self.buffers = Buffers()
+        self.traffic = Traffic()
         self._loop = loop
         self.ends: dict[_ServerEnd, None] = {}
 

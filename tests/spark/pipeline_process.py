@@ -15,7 +15,6 @@ from pathlib import Path
 from tests.spark.pipelines import committed_values
 
 import ottla
-from ottla.cli.demo_driver import descendants
 from ottla.client.admin_model import NewTopic
 
 WAIT_SECONDS = 180.0
@@ -190,3 +189,11 @@ class PipelineProcess:
     def check_nothing_twice(self) -> None:
         """What is there so far is right."""
         assert self.values() <= self.expected()
+
+
+def descendants(root: int, parents: list[tuple[int, ...]]) -> list[int]:
+    """A process and all that it and its children started, of pairs (process, parent)."""
+    found = [root]
+    for pid in found:
+        found.extend(child for child, parent in parents if parent == pid)
+    return found

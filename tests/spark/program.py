@@ -21,13 +21,15 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.datasource import DataSourceStreamWriter
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 from tests.spark.sessions import FAST_CHECKPOINTS
 
 from ottla.spark import committing
 from ottla.spark.committing import CommitPoint
 from ottla.spark.datasource import OttlaDataSource
-from ottla.spark.pipeline import Pipeline
+from ottla.spark.driver_sink import DriverSink
+from ottla.spark.pipeline import LOW_LATENCY, STANDARD, Pipeline
 from ottla.spark.supervising import PipelineError
 
 CRASH = "OTTLA_TEST_CRASH"
@@ -71,7 +73,9 @@ def _listener() -> Callable[[CommitPoint], None] | None:
         driver = driver_pid()
         # When the JVM is gone, its daemon hangs up on its workers, and the kernel wakes those that are stopped: an
         # orphaned process group gets SIGHUP and SIGCONT. A zombie is one that is in no such group any more.
-        os.setsid()
+        # Where the driver itself commits, nobody hangs up on it.
+        if threading.current_thread() is threading.main_thread():
+            os.setsid()
         if of_driver is not None:
             os.kill(driver, of_driver)
         written = folder / "written"
@@ -84,7 +88,14 @@ def _listener() -> Callable[[CommitPoint], None] | None:
 
 
 def driver_pid() -> int:
-    """The JVM: the first Java process above this one."""
+    """The JVM: the first Java process above this one, or the one that it has started."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            front, _, back = (folder / "stat").read_text().rpartition(")")
+        except OSError:
+            continue
+        if int(back.split()[1]) == os.getpid() and front.endswith("(java"):
+            return int(folder.name)
     pid = os.getppid()
     while pid > 1:
         if Path(f"/proc/{pid}/comm").read_text().strip() == "java":
@@ -202,18 +213,26 @@ TRIGGERS: dict[str, dict[str, Any]] = {
 }
 
 
-def run_query(spark: SparkSession, settings: dict[str, Any]) -> int:
-    kind = settings.get("kind", "copied")
-    writer = KINDS[kind](spark, settings).writeStream.format("ottla")
-    for name, value in {
+def writer_of(rows: DataFrame, settings: dict[str, Any]) -> DataStreamWriter:
+    options = {
         "kafka.bootstrap.servers": settings["servers"],
         "topic": settings["sink"],
         "pipeline": settings["pipeline"],
         **settings.get("write", {}),
-    }.items():
-        writer = writer.option(name, value)
+    }
     if settings.get("checkpoint"):
-        writer = writer.option("checkpointLocation", settings["checkpoint"])
+        options["checkpointLocation"] = settings["checkpoint"]
+    if settings.get("engine") == LOW_LATENCY:
+        committing.listener = _listener()
+        writer = rows.writeStream.foreachBatch(DriverSink(options, rows.schema))
+    else:
+        writer = rows.writeStream.format("ottla")
+    return writer.options(**options)
+
+
+def run_query(spark: SparkSession, settings: dict[str, Any]) -> int:
+    kind = settings.get("kind", "copied")
+    writer = writer_of(KINDS[kind](spark, settings), settings)
     if settings.get("name"):
         writer = writer.queryName(settings["name"])
     if kind == "counted":
@@ -244,6 +263,7 @@ def run_supervised(spark: SparkSession, settings: dict[str, Any]) -> int:
         kafka=settings.get("kafka", {}),
         checkpoint=settings["checkpoint"],
         source_options={"maxOffsetsPerTrigger": "90"},
+        engine=settings.get("engine", STANDARD),
     )
     threading.Thread(target=_stop_when, args=[Path(settings["stop"])], daemon=True).start()
     try:

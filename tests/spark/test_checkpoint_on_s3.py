@@ -60,8 +60,11 @@ class StoredScene(Scene):
         return super().checked
 
     def settings(self) -> dict[str, Any]:
-        # That of the other tests is for local files.
-        manager = {"spark.sql.streaming.checkpointFileManagerClass": FILE_MANAGER}
+        # Those of the other tests are for local files.
+        manager = {
+            "spark.sql.streaming.checkpointFileManagerClass": FILE_MANAGER,
+            "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
+        }
         return {
             "checkpoint": f"s3a://{BUCKET}/{self.name}",
             "conf": {**manager, **self.store.spark_settings},

@@ -118,38 +118,43 @@ def standalone(folder: Path, **variables: str) -> Iterator[str]:
         yield address
 
 
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a cluster for all tests that need nothing special."""
+    needs_spark()
+    with standalone(tmp_path_factory.mktemp("cluster")) as address:
+        yield address
+
+
 def test_a_cluster_of_processes_on_this_machine(pipeline: PipelineProcess) -> None:
     run_with_ottla(pipeline, "local-cluster[2,1,1024]")
 
 
-def test_a_standalone_master_with_two_workers(pipeline: PipelineProcess, tmp_path: Path) -> None:
-    with standalone(tmp_path) as master:
-        run_with_ottla(pipeline, master)
+def test_a_standalone_master_with_two_workers(pipeline: PipelineProcess, master: str) -> None:
+    run_with_ottla(pipeline, master)
 
 
-def test_spark_submit_runs_the_same_program(pipeline: PipelineProcess, tmp_path: Path) -> None:
-    with standalone(tmp_path) as master:
-        submit = [script("spark-submit"), "--master", master]
-        run(pipeline, *submit, str(pipeline.file), *pipeline.arguments("available-now"))
+def test_spark_submit_runs_the_same_program(pipeline: PipelineProcess, master: str) -> None:
+    submit = [script("spark-submit"), "--master", master]
+    run(pipeline, *submit, str(pipeline.file), *pipeline.arguments("available-now"))
 
 
 def test_a_driver_that_is_killed_on_a_cluster_loses_and_repeats_nothing(
-    pipeline: PipelineProcess, tmp_path: Path
+    pipeline: PipelineProcess, master: str
 ) -> None:
-    with standalone(tmp_path) as master:
-        for _ in range(2):
-            before = pipeline.values().total()
-            pipeline.feed(600)
-            pipeline.start("--master", master)
-            # In the middle: there are some micro-batches to go.
-            pipeline.until_out(before + 60)
-            pipeline.kill()
-            assert pipeline.values().total() < pipeline.expected().total()
-            pipeline.check_nothing_twice()
+    for _ in range(2):
+        before = pipeline.values().total()
+        pipeline.feed(600)
         pipeline.start("--master", master)
-        pipeline.check_exactly_once()
-        pipeline.send(signal.SIGTERM)
-        assert pipeline.wait() == 0, pipeline.said()
+        # In the middle: there are some micro-batches to go.
+        pipeline.until_out(before + 60)
+        pipeline.kill()
+        assert pipeline.values().total() < pipeline.expected().total()
+        pipeline.check_nothing_twice()
+    pipeline.start("--master", master)
+    pipeline.check_exactly_once()
+    pipeline.send(signal.SIGTERM)
+    assert pipeline.wait() == 0, pipeline.said()
 
 
 # What goes along: modules, and whole environments.
@@ -240,16 +245,15 @@ def test_on_this_machine_tasks_find_modules_beside_the_program(
 
 
 @pytest.mark.parametrize("how", ["ottla pipeline run", "spark-submit"])
-def test_modules_go_along(going: Going, tmp_path: Path, how: str) -> None:
+def test_modules_go_along(going: Going, master: str, tmp_path: Path, how: str) -> None:
     module = str(going.folder / "rules.py")
-    with standalone(tmp_path) as master:
-        if how == "spark-submit":
-            submit = [script("spark-submit"), "--master", master, "--py-files", module]
-            command = [*submit, str(going.file)]
-        else:
-            files = ["--conf", f"spark.submit.pyFiles={module}"]
-            command = [*OTTLA_RUN, str(going.file), "--master", master, *files]
-        found, _ = going.run(*command, cwd=tmp_path)
+    if how == "spark-submit":
+        submit = [script("spark-submit"), "--master", master, "--py-files", module]
+        command = [*submit, str(going.file)]
+    else:
+        files = ["--conf", f"spark.submit.pyFiles={module}"]
+        command = [*OTTLA_RUN, str(going.file), "--master", master, *files]
+    found, _ = going.run(*command, cwd=tmp_path)
     assert "/work-" in found, "it came from the folder of a worker"
 
 

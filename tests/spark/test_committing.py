@@ -163,7 +163,7 @@ def test_an_instance_with_another_checkpoint_does_not_repeat_what_was_written_me
     living = stop_at(pipe, "ENDED", visit=2)
     code, said = wake(late)
     assert code == REFUSED
-    assert "nothing shows that micro-batch 0" in said
+    assert "does not begin where the committed output ends" in said
     code, said = wake(living)
     assert code == 0, said
     pipe.check_done()

@@ -15,6 +15,7 @@ from ottla.spark.offsets import (
     available,
     begin_of,
     continued,
+    gone,
     is_same,
     lag,
     limited,
@@ -116,11 +117,32 @@ def test_a_new_partition_that_lost_records_already_is_reported() -> None:
     assert begin_of(start, end, T1) == 4
 
 
-def test_a_partition_that_is_gone_is_reported_and_left_out() -> None:
+def test_a_partition_that_is_gone_is_reported_and_read_on_when_it_comes_back() -> None:
     start = SourceOffset({T0: 5, U0: 1}, IDS)
-    end, losses = available(start, Found((T0,), {"t": "id-t"}), {T0: 7}, {})
+    lacking = Found((T0,), {"t": "id-t"})
+    assert gone(start, lacking) == [U0]
+    end, losses = available(start, lacking, {T0: 7}, {})
     assert losses == ("u-0 is gone",)
-    assert end.offsets == {T0: 7}
+    assert end.offsets == {T0: 7, U0: 1}
+    assert ranges(start, end) == [(T0, 5, 7)]
+    assert is_same(end, available(end, lacking, {T0: 7}, {}).end)
+    # The same topic, and another one of its name.
+    back = Found((T0, U0), IDS)
+    assert new_partitions(end, back) == []
+    again, losses = available(end, back, {T0: 7, U0: 4}, {})
+    assert losses == ()
+    assert ranges(end, again) == [(U0, 1, 4)]
+    other = Found((T0, U0), {**IDS, "u": "other"})
+    assert gone(end, other) == []
+    again, losses = available(end, other, {T0: 7, U0: 4}, {U0: 0})
+    assert losses == ("topic u was deleted and made again",)
+    assert ranges(end, again) == [(U0, 0, 4)]
+
+
+def test_a_query_that_begins_behind_the_end_is_not_told_that_it_has_read() -> None:
+    at = {T0: 9}
+    losses = available(SourceOffset(at, begin=at), Found((T0,), {}), {T0: 3}, {}).losses
+    assert losses == ("t-0 ends at 3, and startingOffsets say 9",)
 
 
 def test_a_topic_that_was_made_again_is_reported_and_read_from_its_begin() -> None:
@@ -139,7 +161,7 @@ def test_a_partition_that_ends_before_what_was_read_is_reported() -> None:
     found = Found((T0,), {"t": "id-t"})
     assert shrunk(start, found, {T0: 4}) == [T0]
     end, losses = available(start, found, {T0: 4}, {})
-    assert losses == ("t-0 ends at 4, and was read up to 5 before",)
+    assert losses == ("t-0 ends at 4, and it was read up to 5",)
     assert ranges(start, end) == []
 
 
@@ -168,7 +190,6 @@ def test_a_micro_batch_waits_for_enough_records_or_long_enough() -> None:
 
 def test_a_pipeline_goes_on_where_its_group_is() -> None:
     assert continued({T0: 7, T1: None}, {T0: 0, T1: 3}) == {T0: 7, T1: 3}
-    assert continued({T0: None, T1: None}, {T0: 0, T1: 0}) is None
 
 
 def test_the_lag_is_what_is_behind_each_position() -> None:

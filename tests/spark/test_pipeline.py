@@ -24,6 +24,7 @@ JSON = Json("id LONG")
         ({"trigger": "soon"}, "available-now"),
         ({"trigger": "5"}, "10 seconds"),
         ({"trigger": "5 moons"}, "10 seconds"),
+        ({"engine": "fast"}, "standard or low-latency"),
         ({"dead_letter": "dead"}, "give values too"),
         ({"dead_letter": "out", "values": JSON}, "same topic"),
         ({"source": lambda spark: spark, "values": JSON}, "source is a function"),
@@ -89,3 +90,14 @@ def test_where_the_broker_is(
     if environment is not None:
         monkeypatch.setenv("OTTLA_BOOTSTRAP_SERVERS", environment)
     assert Pipeline("x", source="a", sink="b", bootstrap_servers=given).servers == servers
+
+
+def test_secrets_are_not_shown() -> None:
+    pipeline = Pipeline(
+        "fraud",
+        "payments",
+        "alerts",
+        kafka={"sasl.password": "secret"},
+        sink_options={"a": "secret"},
+    )
+    assert "secret" not in repr(pipeline)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ottla.client.model import OffsetAndMetadata
 from ottla.model import TopicPartition
 from ottla.spark.progress import (
+    DIFFERING,
     VERDICTS,
     Found,
     Marker,
@@ -19,6 +20,7 @@ from ottla.spark.progress import (
     TakenOverError,
     Verdict,
     check,
+    group_offsets,
     marker_group,
     standing,
 )
@@ -77,7 +79,9 @@ def test_where_the_marker_stands(marker: Marker | None, number: int, expected: S
 def test_another_query_is_continued_only_where_its_output_ends(
     number: int, offsets: dict[TopicPartition, int], is_continued: bool
 ) -> None:
-    expected = Standing.OTHER_QUERY_WE_CONTINUE if is_continued else Standing.OTHER_QUERY
+    expected = Standing.OTHER_QUERY_WE_CONTINUE if is_continued else Standing.ELSEWHERE
+    if not offsets:
+        expected = Standing.OTHER_QUERY
     assert place(Marker("theirs", 9), number, offsets) is expected
 
 
@@ -105,6 +109,7 @@ def test_every_standing_has_its_verdict() -> None:
         Standing.FAR_BEHIND: Verdict.ASK,
         Standing.OTHER_QUERY_WE_CONTINUE: Verdict.WRITE,
         Standing.OTHER_QUERY: Verdict.ASK,
+        Standing.ELSEWHERE: Verdict.FAIL,
     }
     assert set(VERDICTS) == set(Standing)
 
@@ -144,6 +149,50 @@ def test_the_user_may_accept_what_is_not_known_but_not_a_loss() -> None:
     for known in (Marker("mine", 9), Marker("mine", 7, "q")):
         with pytest.raises((ProgressError, TakenOverError)):
             verdict(known, 7, fails_on_unknown=False)
+
+
+@pytest.mark.parametrize("marker", [None, Marker("mine", 2), Marker("theirs", 2)])
+def test_what_is_known_to_be_written_is_not_accepted_as_unknown(marker: Marker | None) -> None:
+    """The group's offsets prove that records of the micro-batch are there."""
+    batch = batch_of(7)
+    for written in ({ZERO: 15, ONE: 20}, {ZERO: 11}, {ONE: 21}):
+        with pytest.raises(ProgressError, match="does not begin where") as caught:
+            check("fraud", Found(marker, written), batch, batch.sources, fails_on_unknown=False)
+        assert "failOnUnknownProgress" not in str(caught.value)
+
+
+@pytest.mark.parametrize("marker", [None, Marker("mine", 2)])
+def test_what_lies_between_may_have_been_written_by_others(marker: Marker | None) -> None:
+    batch = batch_of(7)
+    found = Found(marker, {ZERO: 9, ONE: 20})
+    with pytest.raises(ProgressError, match="failOnUnknownProgress=false"):
+        check("fraud", found, batch, batch.sources, fails_on_unknown=True)
+    assert check("fraud", found, batch, batch.sources, fails_on_unknown=False) is Verdict.WRITE
+
+
+def test_the_group_has_the_least_end_of_several_sources_and_says_that_they_differ() -> None:
+    behind = SourceRange("c", {ZERO: 0}, {ZERO: 5})
+    ahead = SourceRange("c", {ZERO: 0}, {ZERO: 10, ONE: 2})
+    for sources in ([behind, ahead], [ahead, behind]):
+        kept = group_offsets(sources)
+        assert {each: (at.offset, at.metadata) for each, at in kept.items()} == {
+            ZERO: (5, DIFFERING),
+            ONE: (2, ""),
+        }
+
+
+def test_sources_that_do_not_begin_together_continue_nothing() -> None:
+    def place_of(committed: Found, *starts: int) -> Standing:
+        sources = [SourceRange("c", {ZERO: at}, {ZERO: 20}) for at in starts]
+        return standing(committed, MicroBatch("mine", 0, sources=sources), sources)
+
+    found = Found(Marker("theirs", 9), {ZERO: 5})
+    assert place_of(found, 5, 5) is Standing.OTHER_QUERY_WE_CONTINUE
+    assert place_of(found, 5, 10) is Standing.ELSEWHERE
+    assert place_of(found, 10, 5) is Standing.ELSEWHERE
+    # One of the sources before had read further: to begin at the least repeats what it read.
+    differing = Found(Marker("theirs", 9), {ZERO: 5}, [ZERO])
+    assert place_of(differing, 5, 5) is Standing.OTHER_QUERY
 
 
 @given(st.text(), st.integers(0, 2**63 - 1), st.none() | st.text())

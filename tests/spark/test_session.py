@@ -9,7 +9,6 @@ import pytest
 
 from ottla.spark.session import (
     FAST_LOCAL_CHECKPOINTS,
-    FAST_LOCAL_FILES,
     defaults,
     is_local,
     is_on_this_machine,
@@ -36,7 +35,6 @@ def test_which_masters_are_on_this_machine(master: str, local: bool, here: bool)
 def test_checkpoints_on_local_files_are_written_the_fast_way() -> None:
     for checkpoint in ("checkpoint", "/data/checkpoint", "file:///data/checkpoint", None):
         found = defaults("fraud", "local[2]", checkpoint)
-        assert FAST_LOCAL_FILES.items() <= found.items()
         assert FAST_LOCAL_CHECKPOINTS.items() <= found.items()
 
 

@@ -145,3 +145,21 @@ def test_epochs_that_end_without_their_tasks_are_told_to_be_continuous_processin
     writer = ExactlyOnceWriter(stream(topic="out"), {})
     with pytest.raises(ConfigError, match="this query is processed continuously"):
         writer.commit([None, None], 0)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "kafka.linger.ms",
+        "kafka.partitioner.class",
+        "kafka.partitioner.ignore.keys",
+        "includeHeaders",
+    ],
+)
+def test_what_would_do_nothing_is_refused(option: str) -> None:
+    with pytest.raises(ConfigError, match=option):
+        stream(topic="out", **{option: "true"})
+
+
+def test_a_batch_size_that_was_given_counts() -> None:
+    assert stream(topic="out", **{"kafka.batch.size": "5000"}).batch_size_bytes == 5000

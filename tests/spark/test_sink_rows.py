@@ -14,6 +14,7 @@ pytest.importorskip("pyspark")
 from tests.spark.pipelines import Pipe, committed_values, records_of
 
 import ottla
+from ottla.spark.handing_over import own_folder
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -177,3 +178,18 @@ def test_a_task_that_fails_and_is_tried_again_writes_its_rows_once(
     values = Counter(int(value.split()[1]) for value in pipe.output())
     assert values == Counter(range(pipe.count))
     assert failures == len(list(tmp_path.glob("failed-*"))) >= 1
+
+
+def test_rows_that_are_too_many_for_a_message_arrive_and_leave_no_file(
+    spark: Any, pipe: Pipe
+) -> None:
+    rows = spark.range(0, 24_000, 1, 2).selectExpr(
+        "cast(id as string) key", "repeat('x', 100) value"
+    )
+    options = options_of(pipe, delivery="exactly-once")
+    rows.write.format("ottla").options(**options).mode("append").save()
+    found = [int(record.key) for record in read(pipe, pipe.sink)]
+    assert sorted(found) == list(range(24_000))
+    (folder,) = spark.sparkContext.parallelize([0], 1).map(lambda _: own_folder()).collect()
+    # It was made for files, and they are gone.
+    assert list((Path(folder) / "ottla").iterdir()) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,9 @@ pytest.importorskip("pyspark")
 
 from tests.spark.source_stage import SourceStage, everything, values
 
+from ottla.errors import ConfigError
+from ottla.spark import asking, source, source_cluster
+from ottla.spark.asking import existing
 from ottla.spark.offsets import DataLossError
 
 
@@ -37,8 +41,6 @@ def test_records_that_were_deleted_fail_the_query_or_are_skipped(stage: SourceSt
 def test_a_topic_that_is_gone_fails_the_query_or_is_left_out(
     stage: SourceStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ottla.spark import source
-
     monkeypatch.setattr(source, "DISCOVERY_SECONDS", 0.0)
     other = f"{stage.topic}-other"
     stage.create(1)
@@ -52,14 +54,14 @@ def test_a_topic_that_is_gone_fails_the_query_or_is_left_out(
         strict.latestOffset(start, everything())
     end = patient.latestOffset(start, everything())
     assert values(patient, patient.partitions(start, end)) == [b"0:0", b"0:1"]
-    assert list(end["topics"]) == [stage.topic]
+    # It is kept where it was, should it come back.
+    assert end["topics"] == {stage.topic: {"0": 2}, other: {"0": 0}}
+    assert patient.latestOffset(end, everything()) == end
 
 
 def test_a_topic_that_was_made_again_is_not_mistaken_for_the_former(
     stage: SourceStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ottla.spark import source
-
     monkeypatch.setattr(source, "DISCOVERY_SECONDS", 0.0)
     stage.create(1)
     stage.fill(2)
@@ -81,7 +83,7 @@ def test_a_log_that_ends_before_what_was_read_fails_the_query(stage: SourceStage
     reader = stage.stream(startingOffsets="earliest")
     start = reader.initialOffset()
     start["topics"][stage.topic]["0"] = 7
-    with pytest.raises(DataLossError, match="ends at 2, and was read up to 7"):
+    with pytest.raises(DataLossError, match="ends at 2, and it was read up to 7"):
         reader.latestOffset(start, everything())
 
 
@@ -96,3 +98,102 @@ def test_a_task_whose_records_do_not_come_says_so(stage: SourceStage) -> None:
     assert time.monotonic() - began < 20
     patient = stage.stream(**{"kafkaConsumer.pollTimeoutMs": 100, "failOnDataLoss": "false"})
     assert values(patient, patient.partitions(start, end)) == [b"0:0", b"0:1"]
+
+
+def lacking_at_first(
+    reader: Any, topic: str, monkeypatch: pytest.MonkeyPatch, *, times: int = 1
+) -> None:
+    """The first answers are of a broker that does not know the topic yet."""
+    left = times
+
+    def describe(admin: Any, names: Any) -> Any:
+        nonlocal left
+        found = dict(existing(admin, names))
+        if left and topic in found:
+            left -= 1
+            del found[topic]
+        return found
+
+    monkeypatch.setattr(source_cluster, "existing", describe)
+    reader._found = None
+
+
+def test_a_topic_that_one_answer_lacks_is_neither_lost_nor_read_again(
+    stage: SourceStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = f"{stage.topic}-other"
+    stage.create(1)
+    stage.create(1, other)
+    stage.fill(3)
+    stage.fill(3, topic=other)
+    options = {"startingOffsets": "earliest", "subscribe": f"{stage.topic},{other}"}
+    for more in ({}, {"failOnDataLoss": "false"}):
+        reader = stage.stream(**options, **more)
+        end = reader.latestOffset(reader.initialOffset(), everything())
+        lacking_at_first(reader, other, monkeypatch)
+        assert reader.latestOffset(end, everything()) == end
+
+
+def test_a_topic_that_comes_back_is_read_on(
+    stage: SourceStage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(source, "DISCOVERY_SECONDS", 0.0)
+    other = f"{stage.topic}-other"
+    stage.create(1)
+    stage.create(1, other)
+    stage.fill(3)
+    stage.fill(3, topic=other)
+    subscribed = f"{stage.topic},{other}"
+    reader = stage.stream(startingOffsets="earliest", subscribe=subscribed, failOnDataLoss="false")
+    end = reader.latestOffset(reader.initialOffset(), everything())
+    # As often as it is asked for, in two looks.
+    lacking_at_first(reader, other, monkeypatch, times=6)
+    for _ in range(2):
+        assert reader.latestOffset(end, everything()) == end
+    assert sum(f"{other}-0 is gone" in each for each in caplog.messages) == 1
+    stage.fill(1, topic=other)
+    last = reader.latestOffset(end, everything())
+    assert values(reader, reader.partitions(end, last)) == [b"0:0"]
+
+
+def test_a_topic_that_goes_between_two_questions_is_a_loss(stage: SourceStage) -> None:
+    """Of two partitions two errors come as one."""
+    stage.create(2)
+    stage.fill(2, 2)
+    reader = stage.stream(startingOffsets="earliest")
+    end = reader.latestOffset(reader.initialOffset(), everything())
+    stage.admin.delete_topics([stage.topic])
+    with pytest.raises(DataLossError, match=f"{stage.topic}-0 is gone"):
+        reader.latestOffset(end, everything())
+
+
+def test_a_topic_that_goes_before_its_tasks_run_is_a_loss(
+    stage: SourceStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "LOOK_PAUSE_SECONDS", 0.0)
+    stage.create(1)
+    stage.fill(3)
+    quick = {"kafkaConsumer.pollTimeoutMs": 100, "startingOffsets": "earliest"}
+    strict, patient = stage.stream(**quick), stage.stream(**quick, failOnDataLoss="false")
+    start = strict.initialOffset()
+    parts = strict.partitions(start, strict.latestOffset(start, everything()))
+    stage.admin.delete_topics([stage.topic])
+    with pytest.raises(DataLossError, match="is gone, and was to be read from 0 to 3"):
+        values(strict, parts)
+    assert values(patient, parts) == []
+
+
+def test_options_that_name_what_is_not_there_are_not_called_losses_of_records(
+    stage: SourceStage,
+) -> None:
+    stage.create(2)
+    stage.fill(3, 3)
+    t = stage.topic
+    reader = stage.stream(startingOffsets=f'{{"{t}":{{"0":9,"1":0}}}}')
+    with pytest.raises(DataLossError, match="ends at 3, and startingOffsets say 9"):
+        reader.latestOffset(reader.initialOffset(), everything())
+    with pytest.raises(DataLossError, match="not written yet, or an open transaction"):
+        stage.batch(endingOffsets=f'{{"{t}":{{"0":9,"1":-1}}}}').partitions()
+    for option in ("startingOffsets", "endingOffsetsByTimestamp"):
+        with pytest.raises(ConfigError, match=f"{option} must name exactly the partitions"):
+            stage.batch(**{option: f'{{"{t}":{{"0":1}}}}'}).partitions()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import traceback
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -115,6 +116,44 @@ def test_the_checkpoint_is_found_by_its_option_or_below_the_sessions_root(tmp_pa
         find_checkpoint("2", None, None, None, {})
 
 
+def test_a_checkpoint_below_a_root_is_looked_for_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(tmp_path / "a", "once")
+    assert find_checkpoint("once", None, str(tmp_path), None, {}).location == f"{tmp_path}/a"
+    monkeypatch.setattr(LocalFiles, "folders", lambda self: pytest.fail("it is known"))
+    assert find_checkpoint("once", None, str(tmp_path), None, {}).location == f"{tmp_path}/a"
+
+
+def test_names_mean_what_they_mean_to_spark(tmp_path: Path) -> None:
+    """Hadoop unquotes nothing: Spark makes folders of these names."""
+    for name in ("a%20b", "a b", "a?b#c"):
+        begin(tmp_path / name, name)
+        for location in (
+            f"{tmp_path}/{name}",
+            f"file://{tmp_path}/{name}",
+            f"file:{tmp_path}/{name}",
+        ):
+            assert find_checkpoint("any", location, None, None, {}).query() == name
+
+
+def test_the_newest_plan_is_found(tmp_path: Path) -> None:
+    assert checkpoint(tmp_path).newest() is None
+    for number in (9, 10, 2):
+        note(tmp_path, number, position({ZERO: number}))
+    (tmp_path / "offsets" / ".11.crc").write_text("")
+    (tmp_path / "offsets" / "12.tmp").write_text("")
+    fs = pytest.importorskip("pyarrow.fs")
+    fsspec = pytest.importorskip("fsspec")
+    for files in (
+        LocalFiles(tmp_path),
+        ArrowFiles(fs.LocalFileSystem(), str(tmp_path)),
+        FsspecFiles(fsspec.filesystem("file"), str(tmp_path)),
+    ):
+        assert Checkpoint("q", files).newest() == 10
+        assert files.names("nowhere") == []
+
+
 def test_a_store_that_pyarrow_opens_is_read(tmp_path: Path) -> None:
     fs = pytest.importorskip("pyarrow.fs")
     begin(tmp_path / "q", "7")
@@ -178,7 +217,9 @@ def test_s3_gets_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_store_that_nothing_opens_says_what_to_do() -> None:
     with pytest.raises(CheckpointError, match="commitSourceOffsets=false"):
         open_files("nosuchstore://bucket/q", {})
-    for wrong in ("[1]", "{", "x"):
-        with pytest.raises(ConfigError, match="checkpointStorageOptions"):
+    for wrong in ("[1]", "{", "x", '{"secret_key":"hushed"', '["hushed"]'):
+        with pytest.raises(ConfigError, match="checkpointStorageOptions") as caught:
             read_storage_options(wrong)
+        shown = "".join(traceback.format_exception(caught.value))
+        assert "hushed" not in shown
     assert read_storage_options(None) == {}

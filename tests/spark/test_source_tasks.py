@@ -10,8 +10,10 @@ pytest.importorskip("pyspark")
 
 from tests.spark.source_stage import SourceStage, everything, values
 
+from ottla.config.consumer import ConsumerConfig
 from ottla.spark import reading
 from ottla.spark.offsets import DataLossError
+from ottla.spark.source_options import read_stream_options
 
 
 def test_a_batch_reads_what_the_options_say(stage: SourceStage) -> None:
@@ -91,3 +93,8 @@ def test_a_process_keeps_its_consumer_for_the_next_task(stage: SourceStage) -> N
     unfinished.close()
     assert {id(consumer) for _, consumer in reading._idle} == kept
     assert len(values(reader, reader.partitions())) == 40
+
+
+def test_a_consumer_that_waits_for_its_next_task_warns_of_nothing(stage: SourceStage) -> None:
+    options = read_stream_options({name.lower(): value for name, value in stage.options().items()})
+    assert ConsumerConfig.read(dict(options.consumer)).stall_timeout_ms == 0

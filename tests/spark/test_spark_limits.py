@@ -59,12 +59,12 @@ def test_an_offset_zero_is_an_offset() -> None:
 
 def test_offsets_name_exactly_what_is_read() -> None:
     for limit in (AtOffsets({P0: 5}), AtTimes({P0: 5})):
-        check_partitions("startingOffsets", limit, [P0])
+        check_partitions("starting", limit, [P0])
         with pytest.raises(ConfigError, match="t-1 must be named too"):
-            check_partitions("startingOffsets", limit, [P0, P1])
+            check_partitions("starting", limit, [P0, P1])
         with pytest.raises(ConfigError, match="t-0 are not read"):
-            check_partitions("startingOffsets", limit, [P1])
-    check_partitions("startingOffsets", Everywhere(LATEST), [P0, P1])
+            check_partitions("starting", limit, [P1])
+    check_partitions("starting", Everywhere(LATEST), [P0, P1])
 
 
 def test_a_time_without_records_behind_it_is_told() -> None:

@@ -53,7 +53,7 @@ GUIDE: dict[str, tuple[str, tuple[Use, ...]]] = {
     "minPartitions": ("10", READS),
     "maxRecordsPerPartition": ("10", READS),
     "groupIdPrefix": ("mine", READS),
-    "includeHeaders": ("true", tuple(Use)),
+    "includeHeaders": ("true", READS),
     "startingOffsetsByTimestampStrategy": ("latest", READS),
     "topic": ("t", WRITES),
     # Of DataStreamWriter, which hands them to sinks among the options.

@@ -6,6 +6,7 @@ import socket
 
 import pytest
 
+from ottla.errors import ErrorCode, exception_for
 from ottla.spark.supervising import (
     JAVA_IS_GONE,
     LONGEST_PAUSE_SECONDS,
@@ -162,3 +163,32 @@ def test_a_connection_of_the_users_code_that_broke_may_work_again() -> None:
         transform()
     found = judge_connection(caught.value)
     assert (found.next, found.reason) == (Next.RESTART, "the registry is away")
+
+
+@pytest.mark.parametrize(
+    ("code", "following"),
+    [
+        ("MESSAGE_TOO_LARGE", Next.STOP),
+        ("TOPIC_AUTHORIZATION_FAILED", Next.STOP),
+        ("INVALID_TIMESTAMP", Next.STOP),
+        ("POLICY_VIOLATION", Next.STOP),
+        ("CORRUPT_MESSAGE", Next.STOP),
+        ("NOT_ENOUGH_REPLICAS", Next.RESTART),
+        ("COORDINATOR_NOT_AVAILABLE", Next.RESTART),
+        ("INVALID_PRODUCER_EPOCH", Next.RESTART),
+    ],
+)
+def test_what_only_people_can_mend_does_not_begin_again(code: str, following: Next) -> None:
+    error = exception_for(ErrorCode[code])
+    text = f"Traceback\nottla.errors.{type(error).__name__}: {error}\n"
+    assert judge("StreamingQueryException", text).next is following
+
+
+def test_a_micro_batch_that_is_too_large_says_what_to_set() -> None:
+    text = (
+        "org.apache.spark.SparkException: Job aborted due to stage failure: Total size of serialized results of 2 "
+        "tasks (2.0 MiB) is bigger than spark.driver.maxResultSize (1024.0 KiB)"
+    )
+    failure = judge("StreamingQueryException", text)
+    assert failure.next is Next.STOP
+    assert "maxOffsetsPerTrigger" in failure.reason

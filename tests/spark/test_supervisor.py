@@ -61,6 +61,10 @@ class Query:
             for number in range(min(self.looks, self.batches))
         ]
 
+    @property
+    def lastProgress(self) -> Any:  # noqa: N802
+        return (self.recentProgress or [None])[-1]
+
     def stop(self) -> None:
         self.is_stopped = True
 
@@ -153,3 +157,37 @@ def test_a_signal_stops_the_query_and_nothing_begins_again(failure: BaseExceptio
     told, _ = supervise(Program([query, Query("b", 1, None)]), told_at=1)
     assert query.is_stopped
     assert told == [0, 1]
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError("of a metrics server"), BUG, ValueError()])
+def test_an_error_of_whoever_is_told_of_progress_stops_the_query_whatever_its_class(
+    error: Exception,
+) -> None:
+    def fail(progress: Progress) -> None:
+        raise error
+
+    query = Query("a", 3, None)
+    program = Program([query, Query("b", 0, None)])
+    with pytest.raises(type(error)), Stop() as stop:
+        Supervisor(program, None, fail, stop, lambda seconds: None).run()  # type: ignore[arg-type]
+    assert query.is_stopped
+    assert len(program.queries) == 1, "it did not begin again"
+
+
+def test_a_death_of_java_tells_how_many_the_pipeline_may_have() -> None:
+    program = Program([ConnectionRefusedError("Java side is down")], most=3)
+    with pytest.raises(DriverLostError) as caught:
+        supervise(program)
+    assert caught.value.max_restarts == 3
+
+
+class Skipping(Query):
+    """Does three micro-batches between two looks."""
+
+    @property
+    def recentProgress(self) -> list[Any]:  # noqa: N802
+        return super().recentProgress[: self.looks // 3 * 3]
+
+
+def test_micro_batches_between_two_looks_are_told_too() -> None:
+    assert supervise(Program([Skipping("a", 9, None)]))[0] == list(range(9))

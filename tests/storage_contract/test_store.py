@@ -159,12 +159,12 @@ def test_a_partition_that_is_not_claimed_tells_its_size_and_age(store: LogStore)
     fill(log, 2)
     assert store.idle_log(ref_of()) is None
     log.close()
-    assert store.idle_log(ref_of()) == IdleLog(500, 1020)
+    assert store.idle_log(ref_of()) == IdleLog(500, 1020, 0, 5)
     log = store.claim(ref_of(), CONFIG)
     assert store.idle_log(ref_of()) is None
     log.trim(5)
     log.close()
-    assert store.idle_log(ref_of()) == IdleLog(200, 1040)
+    assert store.idle_log(ref_of()) == IdleLog(200, 1040, 5, 5)
     store.delete(ref_of())
     assert store.idle_log(ref_of()) is None
 

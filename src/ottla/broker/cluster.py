@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,13 +11,14 @@ from ottla.broker.together import together
 from ottla.core.catalog import Catalog, Changes, Deleted, Topic
 from ottla.core.leadership import Leadership
 from ottla.errors import ErrorCode, IllegalStateError, OttlaError
+from ottla.events import EventLog
 from ottla.model import NO_LEADER
 from ottla.ports import Clock, Ids, LogStore, PartitionRef, StorageError
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
 
-logger = logging.getLogger(__name__)
+logger = EventLog(__name__)
 
 
 class Placement(NamedTuple):
@@ -82,7 +82,10 @@ class Cluster:
                     self.store.delete(PartitionRef(deleted.name, partition, topic_id))
             except StorageError as error:
                 logger.error(
-                    "the data of the deleted topic %s is still there: %s", deleted.name, error
+                    "topic_data_not_deleted",
+                    "the data of the deleted topic %(topic)s is still there: %(reason)s",
+                    topic=deleted.name,
+                    reason=str(error),
                 )
                 continue
             # Before the nodes have joined, nobody knows what groups have committed.
@@ -99,7 +102,12 @@ class Cluster:
             try:
                 self.commit(self.catalog.deleted(topic_id))
             except StorageError as error:
-                logger.error("the end of topic %s was not noted: %s", deleted.name, error)
+                logger.error(
+                    "topic_end_not_noted",
+                    "the end of topic %(topic)s was not noted: %(reason)s",
+                    topic=deleted.name,
+                    reason=str(error),
+                )
 
         self._forgetting[topic_id] = None
         parts = [
@@ -122,16 +130,18 @@ class Cluster:
             return
         adopted = self.catalog.adopt(self.store.partitions(), self.clock.now_ms())
         for problem in adopted.problems:
-            logger.error("not taken over: %s", problem)
+            logger.error("topic_not_adopted", "not taken over: %(reason)s", reason=problem)
         if not adopted.changes:
             return
         self.commit(adopted.changes)
         for topic in adopted.topics:
             logger.warning(
-                "took over topic %s with %d partition(s): %s until it is configured otherwise",
-                topic.name,
-                topic.partition_count,
-                ", ".join(f"{name}={value}" for name, value in topic.config.items()),
+                "topic_adopted",
+                "took over topic %(topic)s with %(partitions)d partition(s): "
+                "%(config)s until it is configured otherwise",
+                topic=topic.name,
+                partitions=topic.partition_count,
+                config=", ".join(f"{name}={value}" for name, value in topic.config.items()),
             )
 
     def next_producer_id(self) -> int:
@@ -262,15 +272,20 @@ class Cluster:
             try:
                 self.store.raise_epoch()
             except StorageError as error:
-                logger.error("clients may not learn of new leaders soon: %s", error)
+                logger.error(
+                    "leader_epoch_not_raised",
+                    "clients may not learn of new leaders soon: %(reason)s",
+                    reason=str(error),
+                )
         for led in moved:
             leader_id = self.leader_of(led.topic, led.partition)
             logger.info(
-                "partition %s-%d: leader %d after %d",
-                led.topic.name,
-                led.partition,
-                leader_id,
-                led.leader_id,
+                "leader_changed",
+                "partition %(topic)s-%(partition)d: node %(leader)d leads it after %(leader_before)d",
+                topic=led.topic.name,
+                partition=led.partition,
+                leader=leader_id,
+                leader_before=led.leader_id,
             )
             if leader_id in self.nodes and self._has_old_epoch(led):
                 self.nodes[leader_id].shard(led.topic.name, led.partition)

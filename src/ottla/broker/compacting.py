@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -21,6 +20,7 @@ from ottla.core.compaction import (
     is_overdue,
     last_of_producers,
 )
+from ottla.events import EventLog
 from ottla.ports import (
     Clock,
     DamagedError,
@@ -33,7 +33,7 @@ from ottla.ports import (
 )
 from ottla.records.batch import crc_matches, read_header, split_batches
 
-logger = logging.getLogger(__name__)
+logger = EventLog(__name__)
 
 REST_SECONDS: Final = 15.0
 
@@ -88,8 +88,8 @@ class Compactor:
             try:
                 while await self.clean_dirtiest():
                     pass
-            except Exception:
-                logger.exception("compaction failed")
+            except Exception as error:
+                logger.bug("compaction_failed", "compaction failed: this is a bug", error)
 
     async def clean_dirtiest(self) -> bool:
         """Cleans the log with the largest dirty share; False if there was none to clean."""
@@ -112,17 +112,34 @@ class Compactor:
             return await self._clean(dirtiest)
         except FencedError:
             # It is led elsewhere now, or was claimed anew: then it is another shard that is looked at next.
-            logger.info("%s-%d: the cleaning was given up", ref.topic, ref.partition)
+            logger.info(
+                "compaction_given_up",
+                "partition %(topic)s-%(partition)d: the compaction was given up",
+                topic=ref.topic,
+                partition=ref.partition,
+            )
             assert self._node.shard(ref.topic, ref.partition) is not dirtiest.shard
         except StorageFullError as error:
-            logger.warning("%s-%d is not compacted now: %s", ref.topic, ref.partition, error)
+            logger.warning(
+                "compaction_postponed",
+                "partition %(topic)s-%(partition)d is not compacted now: %(reason)s",
+                topic=ref.topic,
+                partition=ref.partition,
+                reason=str(error),
+            )
             self._resting[ref] = self._clock.monotonic_seconds() + REST_SECONDS
         except StorageError as error:
             dirtiest.shard.fail(error)
             self._resting[ref] = self._clock.monotonic_seconds() + REST_SECONDS
-        except Exception:
+        except Exception as error:
             # It would be the dirtiest again and again, and no other log would ever be cleaned.
-            logger.exception("%s-%d cannot be compacted", ref.topic, ref.partition)
+            logger.bug(
+                "compaction_impossible",
+                "partition %(topic)s-%(partition)d cannot be compacted",
+                error,
+                topic=ref.topic,
+                partition=ref.partition,
+            )
             self._uncleanable[ref] = None
         # There may be others, which it must not hold up.
         return True
@@ -186,14 +203,16 @@ class Compactor:
                 return False
         log.keep_cleaned_offset(offsets.end_offset)
         logger.info(
-            "partition %s-%d: compacted up to %d in %.3f s, %d keys were dirty, %d bytes are now %d",
-            log.ref.topic,
-            log.ref.partition,
-            offsets.end_offset,
-            self._clock.monotonic_seconds() - began,
-            len(offsets.by_key),
-            size_bytes,
-            log.size_bytes,
+            "partition_compacted",
+            "partition %(topic)s-%(partition)d: compacted up to %(offset)d in %(seconds).3f s, "
+            "%(keys)d keys were dirty, %(bytes_before)d bytes are now %(bytes)d",
+            topic=log.ref.topic,
+            partition=log.ref.partition,
+            offset=offsets.end_offset,
+            seconds=round(self._clock.monotonic_seconds() - began, 3),
+            keys=len(offsets.by_key),
+            bytes_before=size_bytes,
+            bytes=log.size_bytes,
         )
         return True
 

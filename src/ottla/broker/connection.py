@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 from collections import deque
 from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol, cast
@@ -16,6 +15,8 @@ from typing import Any, Protocol, cast
 from ottla.broker.buffers import Buffers
 from ottla.broker.node import Node
 from ottla.broker.request import Api, CloseConnectionError, RequestContext
+from ottla.broker.traffic import Traffic
+from ottla.events import EventLog
 from ottla.model import Endpoint
 from ottla.ports import Buffer
 from ottla.wire.compile import decode_message
@@ -29,7 +30,7 @@ from ottla.wire.framing import (
 )
 from ottla.wire.types import MalformedMessageError
 
-logger = logging.getLogger(__name__)
+logger = EventLog(__name__)
 
 SMALLEST_FRAME_BYTES = 8
 KEPT_BUFFER_BYTES = 65536
@@ -63,6 +64,9 @@ class Host(Protocol):
 
     @property
     def buffers(self) -> Buffers: ...
+
+    @property
+    def traffic(self) -> Traffic: ...
 
     @property
     def max_frame_bytes(self) -> int: ...
@@ -103,6 +107,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, host: Host) -> None:
         self._host = host
+        self._traffic = host.traffic
         self._transport: asyncio.Transport | None = None
         self.peer = Endpoint("", 0)
         self._local = Endpoint("", 0)
@@ -130,15 +135,22 @@ class Connection(asyncio.BufferedProtocol):
         self.last_active = self._host.now()
         refusal = self._host.admit(self)
         if refusal is not None:
-            logger.warning("connection from %s refused: %s", self.peer, refusal)
+            self._traffic.refused += 1
+            logger.warning(
+                "connection_refused",
+                "connection from %(peer)s refused: %(reason)s",
+                peer=str(self.peer),
+                reason=refusal,
+            )
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._kept_filled and not self._draining:
             logger.info(
-                "connection from %s ended in the middle of a request, after %d bytes of it",
-                self.peer,
-                self._kept_filled,
+                "connection_broken",
+                "connection from %(peer)s ended in the middle of a request, after %(bytes)d bytes of it",
+                peer=str(self.peer),
+                bytes=self._kept_filled,
             )
         self._transport = None
         self._give_up()
@@ -153,6 +165,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.last_active = self._host.now()
+        self._traffic.received_bytes += nbytes
         if self._kept_filled:
             self._kept_filled += nbytes
             self._handle_kept()
@@ -288,8 +301,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._answer(answer, version, correlation_id)
         except (MalformedMessageError, CloseConnectionError) as error:
             self._close(str(error))
-        except Exception:
-            logger.exception("a request from %s failed: this is a bug", self.peer)
+        except Exception as error:
+            self._tell_bug(error)
             self._close("an internal error")
 
     # Answers out.
@@ -331,7 +344,7 @@ class Connection(asyncio.BufferedProtocol):
         error = done.exception()
         if error is not None:
             if not isinstance(error, CloseConnectionError):
-                logger.error("a request from %s failed: this is a bug", self.peer, exc_info=error)
+                self._tell_bug(error)
             self._close(str(error) or "an internal error")
             return
         pending.future, pending.answer = None, done.result()
@@ -353,8 +366,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._queue(pending.framed())
                 if self._unsent_bytes > MAX_UNSENT_BYTES:
                     self._send()
-        except Exception:
-            logger.exception("an answer to %s failed: this is a bug", self.peer)
+        except Exception as error:
+            self._tell_bug(error)
             self._close("an internal error")
         if not self._batching and not self._more_is_ready:
             self._send()
@@ -381,6 +394,7 @@ class Connection(asyncio.BufferedProtocol):
     def _send(self) -> None:
         if self._unsent and self._transport is not None:
             unsent = self._unsent
+            self._traffic.sent_bytes += self._unsent_bytes
             self._unsent, self._unsent_bytes = [], 0
             if len(unsent) == 1:
                 self._transport.write(unsent[0])
@@ -419,8 +433,22 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self.close()
 
+    def _tell_bug(self, error: BaseException) -> None:
+        logger.bug(
+            "request_failed",
+            "a request from %(peer)s failed: this is a bug",
+            error,
+            peer=str(self.peer),
+        )
+
     def _close(self, reason: str) -> None:
-        logger.warning("connection from %s closed: %s", self.peer, reason)
+        self._traffic.faulted += 1
+        logger.warning(
+            "connection_closed",
+            "connection from %(peer)s closed: %(reason)s",
+            peer=str(self.peer),
+            reason=reason,
+        )
         self._draining = True
         self._give_up()
         self._send()

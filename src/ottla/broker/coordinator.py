@@ -8,7 +8,6 @@ fails, the coordinator is thrown away, and the next request has another one repl
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import groupby
@@ -21,6 +20,7 @@ from ottla.broker.shard import AlreadySo, Appended, Shard, is_durable
 from ottla.broker.uptime import Uptime
 from ottla.core.turn import Producer, Ticket, Turn
 from ottla.errors import ErrorCode
+from ottla.events import EventLog
 from ottla.ports import Clock, DamagedError, StorageError
 from ottla.records.batch import BatchFlag, BatchHeader, build_batch, read_batch, split_batches
 from ottla.records.compression import Codec
@@ -29,7 +29,7 @@ from ottla.records.errors import CorruptRecordsError
 from ottla.records.record import Record
 from ottla.wire.types import MalformedMessageError
 
-logger = logging.getLogger(__name__)
+logger = EventLog(__name__)
 
 # How much a replay does before others have their turn (a few milliseconds); the first slice is part of the request that
 # caused it, and most partitions need no other.
@@ -227,12 +227,12 @@ class Coordinator(Generic[M]):
             at_fault = [request for request, _ in queue]
             self.machine.wake(turn)
             for note in turn.notes:
-                logger.info(*note)
+                logger.info(note.event, note.text, **note.fields)
             self._finish(turn, list(batches_of(turn, self._settings.codec)))
-        except Exception:
+        except Exception as error:
             # Half a decision may have been applied, or what it wrote cannot be said in a record: only the log knows
             # what is true.
-            logger.exception("%s: a decision failed", self)
+            self._tell_bug("decision_failed", error)
             failed = ErrorCode.UNKNOWN_SERVER_ERROR
             self._release([(request, failed) for request in at_fault], [])
             # The others did nothing wrong: their clients look for the coordinator again.
@@ -310,7 +310,13 @@ class Coordinator(Generic[M]):
 
     def _time_out(self, answers: list[tuple[Ticket, Any]]) -> None:
         """The disk is too slow: whether it was written is not known, and the client may ask again."""
-        logger.warning("%s: a write took longer than offsets.commit.timeout.ms", self)
+        ref = self.shard.log.ref
+        logger.warning(
+            "coordinator_slow",
+            "coordinator of %(topic)s-%(partition)d: a write took longer than offsets.commit.timeout.ms",
+            topic=ref.topic,
+            partition=ref.partition,
+        )
         unknown = ErrorCode.COORDINATOR_NOT_AVAILABLE
         self._release([(request, unknown) for request, _ in answers], [])
 
@@ -380,7 +386,7 @@ class Coordinator(Generic[M]):
             settled = self._flush_replayed()
         except Exception as error:
             if not isinstance(error, StorageError | CorruptRecordsError):
-                logger.exception("%s: the replay failed", self)
+                self._tell_bug("replay_failed", error)
             self._settings.rest(self)
             self.shard.fail(error)
             return
@@ -458,9 +464,10 @@ class Coordinator(Generic[M]):
         waiting = [request for request in self._waiting if request not in settling]
         self._release([(request, error) for request in waiting], [])
 
-    def __str__(self) -> str:
+    def _tell_bug(self, event: str, error: BaseException) -> None:
         ref = self.shard.log.ref
-        return f"coordinator of {ref.topic}-{ref.partition}"
+        text = "coordinator of %(topic)s-%(partition)d failed: this is a bug"
+        logger.bug(event, text, error, topic=ref.topic, partition=ref.partition)
 
 
 def batches_of(turn: Turn, codec: EventCodec) -> Iterator[bytes]:

@@ -154,6 +154,10 @@ class Coordinators(Generic[M]):
         """The coordinator of a partition, if it is there already."""
         return self._loaded.get(partition)
 
+    def machines(self) -> list[M]:
+        """What is loaded."""
+        return [loaded.machine for loaded in self._loaded.values() if loaded.is_loaded]
+
     def load_soon(self) -> None:
         """Loads what this node leads and nobody has asked for yet, one after the other between requests.
 

@@ -47,6 +47,8 @@ class Broker:
     Options have Kafka's names, as a dict with dots or as keywords with underscores: `Broker(num_partitions=3)`.
     Without `data_dir` the data is in a temporary folder that goes when the broker stops.
 
+    With `metrics="127.0.0.1:0"` it has metrics for Prometheus at `metrics_url`.
+
     With `nodes` it is a cluster of that many brokers in this process, each with an address of its own, to test what a
     program does when leaders move (`move_leader`) and brokers go (`kill_node`) and come back (`start_node`):
 
@@ -67,6 +69,7 @@ class Broker:
         listen: str = "127.0.0.1:0",
         advertise: str | None = None,
         nodes: int = 1,
+        metrics: str | None = None,
         **keywords: Any,
     ) -> None:
         if options is not None and not isinstance(options, Mapping):
@@ -89,6 +92,7 @@ class Broker:
             None if advertise is None else Endpoint.parse(advertise),
             None,
             nodes,
+            None if metrics is None else Endpoint.parse(metrics),
         )
         self._settings.validate()
         self._data_dir = None if data_dir is None else os.fspath(data_dir)
@@ -106,6 +110,16 @@ class Broker:
         if not self._addresses:
             raise IllegalStateError("every node was killed: call start_node()")
         return ",".join(map(str, self._addresses.values()))
+
+    @property
+    def metrics_url(self) -> str:
+        """Where Prometheus finds the metrics, if the broker was made with `metrics="HOST:PORT"`."""
+        endpoint = self._running_broker()[0].metrics_endpoint
+        if endpoint is None:
+            raise IllegalStateError(
+                'there are no metrics: make the broker with metrics="HOST:PORT"'
+            )
+        return f"http://{_reachable(endpoint)}/metrics"
 
     @property
     def node_ids(self) -> list[int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -15,6 +14,7 @@ from ottla.core.txn.machine import TransactionMachine
 from ottla.core.txn.requests import SendMarkers
 from ottla.core.txn.states import Result
 from ottla.errors import ErrorCode
+from ottla.events import EventLog
 from ottla.model import NO_LEADER, TopicPartition
 from ottla.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -26,7 +26,7 @@ from ottla.wire.messages.write_txn_markers import (
 if TYPE_CHECKING:
     from ottla.broker.node import Node
 
-logger = logging.getLogger(__name__)
+logger = EventLog(__name__)
 
 VERSION: Final = 2
 # A partition whose leader cannot take its marker now is asked again; the others do not wait for it.
@@ -130,10 +130,13 @@ class MarkerSender:
                 done.append(partition)
             elif error in GIVE_UP:
                 logger.warning(
-                    "the marker of %s for %s was refused with %s",
-                    errand.wanted.transactional_id,
-                    partition,
-                    ErrorCode(error).name,
+                    "marker_refused",
+                    "the marker of transactional id %(transactional_id)s for partition "
+                    "%(topic)s-%(partition)d was refused with %(error)s",
+                    transactional_id=errand.wanted.transactional_id,
+                    topic=partition.topic,
+                    partition=partition.partition,
+                    error=ErrorCode(error).name,
                 )
             else:
                 again.append(partition)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -31,11 +30,12 @@ from ottla.core.catalog import (
 from ottla.core.fetch_session import FetchSessions
 from ottla.core.retention import may_be_due
 from ottla.errors import ConfigError, ErrorCode
+from ottla.events import EventLog
 from ottla.model import Endpoint
 from ottla.ports import PartitionRef, StorageError, StorageFullError
 from ottla.records.errors import CorruptRecordsError
 
-logger = logging.getLogger(__name__)
+logger = EventLog(__name__)
 
 # How long a partition that could not be opened is left alone; the time doubles with every failure.
 FIRST_RETRY_MS = 1000
@@ -120,12 +120,18 @@ class Node:
                 raise ConfigError(f"topic '{topic.name}': {error}") from error
 
     def configure_topic(self, topic: Topic, config: Mapping[str, str]) -> None:
+        changed = _changes(topic.config, config)
         self.cluster.commit(self.cluster.catalog.configure(topic, config))
         self.cluster.reconfigure()
+        text = "topic %(topic)s configured: %(changes)s"
+        logger.info("topic_configured", text, topic=topic.name, changes=changed)
 
     def configure_broker(self, name: str, altered: Mapping[str, str]) -> None:
+        changed = _changes(self.cluster.catalog.broker_configs.get(name, {}), altered)
         self.cluster.commit(self.cluster.catalog.configure_broker(name, altered))
         self.cluster.reconfigure()
+        text = "broker %(broker)s configured: %(changes)s"
+        logger.info("broker_configured", text, broker=name or "(all)", changes=changed)
 
     def reconfigure(self) -> None:
         """Takes what is in the catalog now, and gives every open partition its options again."""
@@ -177,7 +183,12 @@ class Node:
     def _created(self, name: str) -> Topic:
         topic = self.cluster.catalog.topics[name]
         self.cluster.place_new(topic)
-        logger.info("topic %s created with %d partition(s)", name, topic.partition_count)
+        logger.info(
+            "topic_created",
+            "topic %(topic)s created with %(partitions)d partition(s)",
+            topic=name,
+            partitions=topic.partition_count,
+        )
         return topic
 
     def create_on_first_use(self, names: Iterable[str]) -> dict[str, Refused]:
@@ -205,7 +216,7 @@ class Node:
 
     def delete_topic(self, topic: Topic) -> None:
         self.cluster.delete_topic(topic)
-        logger.info("topic %s deleted", topic.name)
+        logger.info("topic_deleted", "topic %(topic)s deleted", topic=topic.name)
 
     def forget_topic(self, topic: Topic) -> None:
         """Lets go of everything of a topic that is about to be deleted."""
@@ -221,6 +232,10 @@ class Node:
         """The partition, claimed now if it has not been used yet, or why it cannot be used here."""
         found = self._shards.get((topic, partition))
         return found if found is not None else self._claim(topic, partition)
+
+    def open_shard(self, topic: str, partition: int) -> Shard | None:
+        """The partition, if it is in use here."""
+        return self._shards.get((topic, partition))
 
     def leads_records_of(self, topic: Topic, partition: int) -> bool:
         """Whether this node leads the partition and may find something in it; it is not opened for that."""
@@ -248,7 +263,12 @@ class Node:
             self._take_offline(ref, error)
             return ErrorCode.KAFKA_STORAGE_ERROR
         if self._offline.pop(ref, None) is not None:
-            logger.info("partition %s-%d is online again", name, partition)
+            logger.info(
+                "partition_online",
+                "partition %(topic)s-%(partition)d is online again",
+                topic=name,
+                partition=partition,
+            )
         self._shards[name, partition] = shard
         return shard
 
@@ -282,7 +302,7 @@ class Node:
         known = self._offline.get(ref)
         wait_ms = FIRST_RETRY_MS if known is None else min(2 * known.wait_ms, LAST_RETRY_MS)
         self._offline[ref] = Offline(self._monotonic_ms() + wait_ms, wait_ms)
-        logger.error("partition %s-%d is offline: %s", ref.topic, ref.partition, error)
+        _tell_trouble("partition_offline", ref, "is offline", error)
 
     def find_offline(self) -> None:
         """Takes note of what the engine could not put in order at its start, so that clients are told."""
@@ -336,7 +356,13 @@ class Node:
                         try:
                             shard.apply_retention(now_ms)
                         except StorageFullError as error:
-                            logger.warning("%s-%d: %s", topic.name, partition, error)
+                            logger.warning(
+                                "storage_full",
+                                "partition %(topic)s-%(partition)d: %(reason)s",
+                                topic=topic.name,
+                                partition=partition,
+                                reason=str(error),
+                            )
                         except StorageError as error:
                             shard.fail(error)
                 await asyncio.sleep(0)
@@ -351,15 +377,22 @@ class Node:
         if not self._leads(topic, partition):
             return False
         config = self.topic_config(topic)
+        ref = PartitionRef(topic.name, partition, topic.topic_id)
         try:
-            idle = self.cluster.store.idle_log(PartitionRef(topic.name, partition, topic.topic_id))
+            idle = self.cluster.store.idle_log(ref)
         except StorageError as error:
-            logger.error("partition %s-%d: %s", topic.name, partition, error)
+            _tell_trouble("partition_unreadable", ref, "cannot be looked at", error)
             return False
         return (
             "delete" in config.cleanup_policy
             and idle is not None
-            and may_be_due(*idle, now_ms, config.retention_ms, config.retention_bytes)
+            and may_be_due(
+                idle.size_bytes,
+                idle.first_segment_max_timestamp_ms,
+                now_ms,
+                config.retention_ms,
+                config.retention_bytes,
+            )
         )
 
     def expire_producers(self) -> None:
@@ -385,5 +418,15 @@ def _save(shard: Shard) -> None:
     try:
         shard.save()
     except StorageError as error:
-        ref = shard.log.ref
-        logger.error("partition %s-%d was not saved: %s", ref.topic, ref.partition, error)
+        _tell_trouble("partition_not_saved", shard.log.ref, "was not saved", error)
+
+
+def _tell_trouble(event: str, ref: PartitionRef, what: str, error: Exception) -> None:
+    text = f"partition %(topic)s-%(partition)d {what}: %(reason)s"
+    logger.error(event, text, topic=ref.topic, partition=ref.partition, reason=str(error))
+
+
+def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    """What was set and what was removed, for the log."""
+    made = [f"{name}={value}" for name, value in after.items() if before.get(name) != value]
+    return ", ".join(made + [f"{name} removed" for name in before if name not in after])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
 
+from ottla.broker import observing
 from ottla.broker.clock import SystemClock, SystemIds
 from ottla.broker.cluster import Cluster
 from ottla.broker.node import Node
@@ -16,14 +18,15 @@ from ottla.errors import ConfigError, IllegalStateError, OttlaError
 from ottla.model import Endpoint
 from ottla.ports import Clock, LogStore
 
-logger = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from ottla.broker.metrics_listener import MetricsListener
 
 MAX_PORT = 65535
 
 
 @dataclass(frozen=True)
 class BrokerSettings:
-    """What a broker is started with; `data_dir` None keeps everything in memory.
+    """What a broker is started with; `data_dir` None keeps everything in memory, `metrics` is for Prometheus.
 
     Several nodes have the ids `node.id`, `node.id` + 1 and so on, and ports that follow each other likewise, unless
     the port is 0.
@@ -34,6 +37,7 @@ class BrokerSettings:
     advertise: Endpoint | None = None
     data_dir: str | None = None
     nodes: int = 1
+    metrics: Endpoint | None = None
 
     @property
     def node_ids(self) -> range:
@@ -90,6 +94,7 @@ class RunningBroker:
         self._listen = {node_id: settings.listen_of(node_id) for node_id in settings.node_ids}
         self._reserved: dict[int, list[socket.socket]] = {}
         self._changing = asyncio.Lock()  # one node at a time comes or goes
+        self._metrics: MetricsListener | None = None
 
     @property
     def server(self) -> Server:
@@ -111,8 +116,14 @@ class RunningBroker:
         """Where clients connect to each live node."""
         return [self.servers[node_id].endpoint for node_id in sorted(self.servers)]
 
+    @property
+    def metrics_endpoint(self) -> Endpoint | None:
+        """Where Prometheus finds the metrics."""
+        return None if self._metrics is None else self._metrics.endpoint
+
     async def start_all(self) -> None:
         """Starts every node; all join before any of them serves, so that none leads more than its share."""
+        await self._start_metrics()
         for node_id in self._settings.node_ids:
             await self._bind(node_id)
         for server in self.servers.values():
@@ -120,6 +131,17 @@ class RunningBroker:
         for server in self.servers.values():
             server.node.find_offline()
             await server.serve()
+        if self._metrics is not None:
+            self._metrics.serving()
+
+    async def _start_metrics(self) -> None:
+        if self._settings.metrics is not None:
+            from ottla.broker.metrics import page_of
+            from ottla.broker.metrics_listener import MetricsListener
+
+            collect = partial(page_of, self.cluster, self.servers)
+            self._metrics = MetricsListener(self._settings.metrics, collect)
+            await self._metrics.start()
 
     async def start_node(self, node_id: int) -> None:
         """Starts a node that was killed, on the port that it had."""
@@ -144,6 +166,8 @@ class RunningBroker:
         node = Node(self.cluster, self._settings.config_of(node_id))
         node.advertised = self._settings.advertise_of(node_id)
         server = Server(node, self._listen[node_id])
+        if self._settings.metrics is not None or observing.logger.shows_debug:
+            server.observe_requests()
         await server.bind()
         self.servers[node_id] = server
         self._listen[node_id] = server.endpoint
@@ -170,12 +194,20 @@ class RunningBroker:
             await self._stop()
 
     async def _stop(self) -> None:
-        await asyncio.gather(*(server.stop() for server in self.servers.values()))
+        if self._metrics is not None:
+            self._metrics.stopping()
+        await self.stop_listening()
         for server in self.servers.values():
             server.node.close()
         for node_id in list(self._reserved):
             self._release_port(node_id)
         self.cluster.store.close()
+
+    async def stop_listening(self) -> None:
+        """Answers what was taken, and takes no more."""
+        await asyncio.gather(*(server.stop() for server in self.servers.values()))
+        if self._metrics is not None:
+            await self._metrics.stop()
 
 
 async def start_broker(settings: BrokerSettings) -> RunningBroker:
@@ -192,7 +224,7 @@ async def start_broker(settings: BrokerSettings) -> RunningBroker:
         await broker.start_all()
     except BaseException:
         if broker is not None:
-            await asyncio.gather(*(server.stop() for server in broker.servers.values()))
+            await broker.stop_listening()
         store.close()
         raise
     return broker

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import errno
-import logging
-import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -15,13 +13,16 @@ from ottla.broker.apis import SERVED
 from ottla.broker.buffers import Buffers
 from ottla.broker.compacting import Compactor
 from ottla.broker.connection import Connection
+from ottla.broker.listening import ListenError
 from ottla.broker.node import Node
+from ottla.broker.observing import ApiCounts, observed
 from ottla.broker.request import Api
-from ottla.errors import OttlaError
+from ottla.broker.traffic import Traffic
 from ottla.event_loop import addresses_of
+from ottla.events import EventLog
 from ottla.model import Endpoint
 
-logger = logging.getLogger(__name__)
+logger = EventLog(__name__)
 
 RECEIVE_BUFFER_BYTES = 1 << 20
 BACKLOG = 1024
@@ -37,6 +38,8 @@ class Server:
     def __init__(self, node: Node, listen: Endpoint) -> None:
         self.node = node
         self.apis: Mapping[int, Api] = SERVED
+        self.api_counts: list[ApiCounts] = []
+        self.traffic = Traffic()
         self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self.buffers = Buffers()
         self.endpoint = listen
@@ -56,13 +59,17 @@ class Server:
     def now(self) -> float:
         return self._loop.time()
 
+    def observe_requests(self) -> None:
+        """Counts requests from now on; to be called before there are any."""
+        self.apis, self.api_counts = observed(SERVED)
+
     async def bind(self) -> None:
         """Takes its port; `endpoint` then has the one that was picked, and the node knows it."""
         try:
             await self._open_listeners()
         except OSError as error:
             await self._stop_listening()
-            raise self._cannot_listen(error) from error
+            raise ListenError(self._listen, error) from error
         self.node.endpoint = self.endpoint
 
     async def serve(self) -> None:
@@ -72,7 +79,7 @@ class Server:
                 await listener.start_serving()
         except OSError as error:
             await self._stop_listening()
-            raise self._cannot_listen(error) from error
+            raise ListenError(self._listen, error) from error
         self.node.uptime.watch()
         # What was interrupted goes on: members have their sessions, prepared transactions their markers.
         self._loop.call_soon(self.node.tick)
@@ -84,10 +91,6 @@ class Server:
             self._tasks.append(self._loop.create_task(Compactor(self.node).run()))
         if config.connections_max_idle_ms >= 0:
             self._every(max(10, min(config.connections_max_idle_ms // 4, 10_000)), self._close_idle)
-
-    def _cannot_listen(self, error: OSError) -> OttlaError:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        return OttlaError(f"cannot listen on {self._listen}: {reason}")
 
     async def _open_listeners(self) -> None:
         """Listens on every address that the host name has, on one port; `::` is every interface of either family."""
@@ -124,8 +127,8 @@ class Server:
             await asyncio.sleep(interval_seconds)
             try:
                 await work()
-            except Exception:
-                logger.exception("periodic work failed")
+            except Exception as error:
+                logger.bug("work_failed", "periodic work failed: this is a bug", error)
 
     async def _expire_producers(self) -> None:
         self.node.expire_producers()
@@ -143,9 +146,10 @@ class Server:
         for connection in list(self._connections):
             if connection.last_active < oldest and connection.is_idle:
                 logger.info(
-                    "connection from %s closed: idle for connections.max.idle.ms=%d",
-                    connection.peer,
-                    idle_ms,
+                    "connection_idle",
+                    "connection from %(peer)s closed: idle for connections.max.idle.ms=%(idle_ms)d",
+                    peer=str(connection.peer),
+                    idle_ms=idle_ms,
                 )
                 connection.expire()
 
@@ -161,6 +165,7 @@ class Server:
             return f"max.connections.per.ip={config.max_connections_per_ip} is reached"
         self._connections[connection] = None
         self._per_host[host] = here + 1
+        self.traffic.accepted += 1
         return None
 
     def forget(self, connection: Connection) -> None:

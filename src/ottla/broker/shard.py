@@ -7,7 +7,6 @@ is thrown away: the next use claims the log anew and replays it, so there is no 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -21,6 +20,7 @@ from ottla.core.partition import Partition
 from ottla.core.producer_state import CorruptSnapshotError, ProducerStates, Verification
 from ottla.core.retention import even_last_goes, retained_from
 from ottla.errors import ErrorCode
+from ottla.events import EventLog
 from ottla.ports import (
     Buffer,
     DamagedError,
@@ -35,7 +35,7 @@ from ottla.records.batch import BatchHeader, TimestampType
 from ottla.records.control import MarkerType, build_marker_batch
 from ottla.records.errors import CorruptRecordsError
 
-logger = logging.getLogger(__name__)
+logger = EventLog(__name__)
 
 REPLAY_BYTES = 4 << 20
 
@@ -174,7 +174,13 @@ class Shard:
                 self.log.note_aborted(partition.aborted_span(ended))
         except StorageFullError as error:
             ref = self.log.ref
-            logger.warning("partition %s-%d: %s", ref.topic, ref.partition, error)
+            logger.warning(
+                "storage_full",
+                "partition %(topic)s-%(partition)d: %(reason)s",
+                topic=ref.topic,
+                partition=ref.partition,
+                reason=str(error),
+            )
             return ErrorCode.KAFKA_STORAGE_ERROR
         except StorageError as error:
             self.fail(error)
@@ -219,7 +225,13 @@ class Shard:
     def fail(self, error: BaseException) -> None:
         """Gives the partition up until it is claimed again."""
         ref = self.log.ref
-        logger.error("partition %s-%d: storage failed: %s", ref.topic, ref.partition, error)
+        logger.error(
+            "storage_failed",
+            "partition %(topic)s-%(partition)d: storage failed: %(reason)s",
+            topic=ref.topic,
+            partition=ref.partition,
+            reason=str(error),
+        )
         self._discard(self)
         self.resign()
 
@@ -271,14 +283,19 @@ class Shard:
         )
         start_offset = min(start_offset, self.partition.high_watermark)
         if start_offset > self.log.start_offset:
-            ref = self.log.ref
-            logger.info(
-                "partition %s-%d: retention moved the start to %d",
-                ref.topic,
-                ref.partition,
-                start_offset,
-            )
+            size_bytes = self.log.size_bytes
             self.trim(start_offset)
+            left = self.log.segments()
+            logger.info(
+                "retention_applied",
+                "partition %(topic)s-%(partition)d: retention deleted %(segments)d segment(s), "
+                "%(bytes)d bytes, and the log starts at offset %(start_offset)d now",
+                topic=self.log.ref.topic,
+                partition=self.log.ref.partition,
+                segments=len(segments) - len(left),
+                bytes=size_bytes - self.log.size_bytes,
+                start_offset=start_offset,
+            )
 
     def save(self) -> None:
         """Makes a replay unnecessary for whoever claims the partition next."""
@@ -296,11 +313,12 @@ def replay(log: PartitionLog, now_ms: int) -> Partition:
             producers = ProducerStates.from_snapshot(snapshot.data)
         except CorruptSnapshotError as error:
             logger.warning(
-                "%s-%d: snapshot at %d: %s",
-                log.ref.topic,
-                log.ref.partition,
-                snapshot.offset,
-                error,
+                "snapshot_damaged",
+                "partition %(topic)s-%(partition)d: the snapshot at offset %(offset)d is of no use: %(reason)s",
+                topic=log.ref.topic,
+                partition=log.ref.partition,
+                offset=snapshot.offset,
+                reason=str(error),
             )
             continue
         offset = max(offset, snapshot.offset)

@@ -14,8 +14,8 @@ _KINDS: Final = {
     "DIR": FILES,
     "TOPIC": "TOPIC",
     "GROUP": "GROUP",
-    "TRANSACTIONAL-ID": "TRANSACTIONAL-ID",
 }
+_KINDS_BY_NAME: Final = dict.fromkeys(("transactional_id", "transactional_ids"), "TRANSACTIONAL-ID")
 _MANY: Final = ("*", "+", argparse.REMAINDER)
 
 
@@ -134,7 +134,7 @@ def _value(action: argparse.Action, given: Sequence[tuple[str, str]], prefix: st
     choices = metavar.split("|") if "|" in metavar else action.choices
     if choices is not None:
         return Completion([Candidate(f"{prefix}{choice}") for choice in choices])
-    kind = _KINDS.get(metavar)
+    kind = _KINDS.get(metavar) or _KINDS_BY_NAME.get(action.dest)
     return Completion((), kind, prefix, given)
 
 

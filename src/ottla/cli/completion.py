@@ -6,6 +6,8 @@ import argparse
 import os
 import shlex
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from ottla.cli.completing import FILES, Candidate, Completion, complete
@@ -83,12 +85,23 @@ def run(arguments: argparse.Namespace) -> int:
         return DONE
     words = split_line(arguments.words[0]) if arguments.line else arguments.words
     if len(words) > 1:
-        # Whoever waits for a key to do something does not wait for a broker. Whatever hangs, this ends it.
-        signal.signal(signal.SIGALRM, lambda *_: os._exit(DONE))
-        signal.setitimer(signal.ITIMER_REAL, 2 * _NAMES_SECONDS)
-        for line in lines_of(words, is_line=arguments.line):
+        with _ends_soon():
+            found = lines_of(words, is_line=arguments.line)
+        for line in found:
             print(line)
     return DONE
+
+
+@contextmanager
+def _ends_soon() -> Iterator[None]:
+    """Whoever has pressed a key does not wait for a broker: whatever hangs, the process ends."""
+    before = signal.signal(signal.SIGALRM, lambda *_: os._exit(DONE))
+    signal.setitimer(signal.ITIMER_REAL, 2 * _NAMES_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def split_line(line: str) -> list[str]:

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, BinaryIO, Final
 
+from ottla.cli.choosing import is_name, split_words
 from ottla.cli.connecting import consumer_of, inspecting_consumer_of, log_to_stderr
-from ottla.cli.failing import DONE, INTERRUPTED, CommandError, UsageError
-from ottla.cli.internal_topics import DECODERS
+from ottla.cli.ending import Ending
+from ottla.cli.failing import DONE, CommandError, UsageError
 from ottla.cli.json_records import JsonLines
 from ottla.cli.output import say
 from ottla.cli.ranges import Limits, Range, partitions_of, ranges_of, topics_of
 from ottla.cli.record_text import Opened, decoded, decoded_lines, opened_by, plain, written_by
+from ottla.cli.stored_records import is_decodable
 from ottla.errors import DeserializationError
 from ottla.model import TopicPartition
 
 if TYPE_CHECKING:
     from ottla.client.blocking.consumer import Consumer
-    from ottla.client.model import ConsumerRecord, ConsumerRecords
+    from ottla.client.model import ConsumerRecord
 
-_POLL_SECONDS: Final = 1.0
+# How long Ctrl-C may have to wait: what was read is printed first, so that exactly that is committed.
+_POLL_SECONDS: Final = 0.2
 # As many as a poll may bring: what is written at once should be much when much is read.
 _POLL_RECORDS: Final = 10_000
 
@@ -31,20 +35,27 @@ Part = Sequence["ConsumerRecord"]
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints records until there is an end."""
-    wanted = [*arguments.topics, *arguments.more_topics]
+    wanted = split_words([*arguments.topics, *arguments.more_topics])
     _check(arguments, wanted)
     log_to_stderr(arguments)
+    if arguments.delimiter is None:
+        arguments.delimiter = b"\n"
     with _consumer(arguments) as consumer:
         topics = topics_of(consumer, wanted)
         printer = Printer(_writer(arguments, topics), arguments.max_messages)
         partitions = partitions_of(consumer, topics, arguments.partitions)
         reading: Reading
         if arguments.group is None:
-            ranges = ranges_of(consumer, partitions, Limits.of(arguments))
+            limits = Limits.of(arguments)
+            ranges = ranges_of(consumer, partitions, limits)
+            if limits.is_at_end and sys.stderr.isatty():
+                say("waiting for new records; --from-beginning shows those that are there")
             reading = Assigned(consumer, printer, ranges)
         else:
-            reading = Subscribed(consumer, printer, wanted, topics, partitions, arguments.exit)
-        code = _read(reading, printer, arguments.timeout_ms)
+            reading = Subscribed(consumer, printer, wanted, topics)
+            if arguments.exit:
+                reading.end_at(consumer.end_offsets(partitions))
+        code = _read(reading, arguments.timeout_ms)
     if not arguments.quiet:
         say(f"Processed a total of {printer.count} messages")
     return code
@@ -53,8 +64,13 @@ def run(arguments: argparse.Namespace) -> int:
 def _check(arguments: argparse.Namespace, wanted: Sequence[str]) -> None:
     if not wanted:
         raise UsageError("no topic is given", "write `ottla consume TOPIC`")
-    if arguments.format is not None and arguments.form == "json":
-        raise UsageError("-f and -o json are two forms", "give one of them")
+    own_text = arguments.key_separator is not None or arguments.delimiter is not None
+    if (arguments.format is not None) + (arguments.form == "json") + own_text > 1:
+        raise UsageError(
+            "-f, -o json, and -K or -D are different forms", "a format has its own separators"
+        )
+    if arguments.until is not None and arguments.exit is False:
+        raise UsageError("--until ends what --follow does not", "leave out one of them")
     if arguments.group is None:
         return
     if arguments.partitions:
@@ -81,6 +97,8 @@ def _consumer(arguments: argparse.Namespace) -> Consumer:
         options["auto_offset_reset"] = "earliest" if begins_first else "latest"
     else:
         options["enable_auto_commit"] = False
+        # Where records go while they are read, the next that are there follow.
+        options["auto_offset_reset"] = "earliest"
     # Which transactions were aborted is told to those who read what is committed.
     isolation = "read_committed" if arguments.show_aborted else arguments.isolation
     if isolation is not None:
@@ -101,7 +119,7 @@ def _consumer(arguments: argparse.Namespace) -> Consumer:
 def _writer(arguments: argparse.Namespace, topics: Sequence[str]) -> Callable[[Part], bytes]:
     """What is written for the records of a poll."""
     opened: Opened | None = opened_by(arguments.key_deserializer, arguments.value_deserializer)
-    decodes = opened is None and not arguments.raw and any(topic in DECODERS for topic in topics)
+    decodes = opened is None and not arguments.raw and any(map(is_decodable, topics))
     if decodes:
         opened = decoded
     written: Callable[[ConsumerRecord], bytes]
@@ -132,16 +150,34 @@ def _values(delimiter: bytes, null: bytes) -> Callable[[Part], bytes]:
     return written
 
 
+class UnreadableRecordError(CommandError):
+    """A record that a deserializer refuses, with how many there are before it."""
+
+    def __init__(self, record: ConsumerRecord, count_before: int, why: object) -> None:
+        self.count_before = count_before
+        place = f"{record.topic}-{record.partition} at offset {record.offset}"
+        super().__init__(
+            f"the record of {place} cannot be deserialized: {why}",
+            "give another --key-deserializer or --value-deserializer",
+        )
+
+
 def _opened(opened: Opened, records: Part) -> Iterator[ConsumerRecord]:
-    for record in records:
+    for index, record in enumerate(records):
         try:
             yield opened(record)
         except DeserializationError as error:
-            place = f"{record.topic}-{record.partition} at offset {record.offset}"
-            raise CommandError(
-                f"the record of {place} cannot be deserialized: {error}",
-                "give another --key-deserializer or --value-deserializer",
-            ) from error
+            raise UnreadableRecordError(record, index, error) from error
+
+
+def _stdout() -> BinaryIO:
+    """Where bytes go, in pieces of their own size."""
+    try:
+        number = sys.stdout.fileno()
+    except OSError:
+        return sys.stdout.buffer  # it is not a file, in a notebook say
+    # With PYTHONUNBUFFERED the other writes what the pipe takes, and no more.
+    return open(number, "wb", closefd=False)
 
 
 class Printer:
@@ -150,7 +186,7 @@ class Printer:
     def __init__(self, written: Callable[[Part], bytes], most: int | None) -> None:
         self._written = written
         self._left = most
-        self._stream = sys.stdout.buffer
+        self._stream = _stdout()
         self.count = 0
 
     @property
@@ -163,9 +199,15 @@ class Printer:
         if self._left is not None:
             records = records[: self._left]
             self._left -= len(records)
-        if records:
-            self._stream.write(self._written(records))
-            self.count += len(records)
+        try:
+            written = self._written(records)
+        except UnreadableRecordError as error:
+            # Those before it are good.
+            self._stream.write(self._written(records[: error.count_before]))
+            self.flush()
+            raise
+        self._stream.write(written)
+        self.count += len(records)
         return len(records)
 
     def flush(self) -> None:
@@ -210,30 +252,31 @@ class Assigned:
         self._printer.flush()
         return count
 
-    def interrupted(self) -> None:
-        """There is nothing to put right."""
-
 
 class Subscribed:
     """Topics that are shared with a group, whose offsets are committed behind what was printed."""
 
     def __init__(
-        self,
-        consumer: Consumer,
-        printer: Printer,
-        wanted: Sequence[str],
-        topics: Sequence[str],
-        partitions: Sequence[TopicPartition],
-        ends: bool,
+        self, consumer: Consumer, printer: Printer, wanted: Sequence[str], topics: Sequence[str]
     ) -> None:
         self._consumer = consumer
         self._printer = printer
-        self._ends = consumer.end_offsets(partitions) if ends else None
-        self._unprinted: ConsumerRecords | None = None
+        self._ends: Mapping[TopicPartition, int] | None = None
+        self._has_joined = False
         self._is_at_end = False
-        patterns = [text for text in wanted if text.startswith("^")]
-        # A pattern stands for topics that come later too; a subscription is one or the other.
-        consumer.subscribe(patterns[0] if len(wanted) == len(patterns) == 1 else topics)
+        if len(wanted) == 1 and not is_name(wanted[0]):
+            # A pattern stands for topics that come later too.
+            consumer.subscribe(re.compile(wanted[0]), self)
+        else:
+            consumer.subscribe(topics, self)
+
+    def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+        """The group has shared its partitions; perhaps there are none for us."""
+        self._has_joined = True
+
+    def end_at(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Stop when everything before these offsets was read."""
+        self._ends = ends
 
     @property
     def is_done(self) -> bool:
@@ -241,7 +284,7 @@ class Subscribed:
 
     def poll(self, timeout_seconds: float) -> int:
         """Print what there is: how many records."""
-        self._unprinted = records = self._consumer.poll(timeout_seconds)
+        records = self._consumer.poll(timeout_seconds)
         count = 0
         for partition in records.partitions():
             found = records.records(partition)
@@ -251,43 +294,27 @@ class Subscribed:
                 # It counts as not read, or the group would never see it.
                 self._consumer.seek(partition, found[printed].offset)
         self._printer.flush()
-        self._unprinted = None
         self._is_at_end = self._ends is not None and self._has_reached(self._ends)
         return count
 
-    def _has_reached(self, ends: dict[TopicPartition, int]) -> bool:
+    def _has_reached(self, ends: Mapping[TopicPartition, int]) -> bool:
         """Whether all partitions that the group gave us were read up to what was the end."""
-        assigned = self._consumer.assignment()
-        return bool(assigned) and all(
-            self._consumer.position(partition) >= ends.get(partition, 0) for partition in assigned
+        return self._has_joined and all(
+            self._consumer.position(partition) >= ends.get(partition, 0)
+            for partition in self._consumer.assignment()
         )
-
-    def interrupted(self) -> None:
-        """What was read and perhaps not printed counts as not read."""
-        if self._unprinted is None:
-            return
-        assigned = self._consumer.assignment()
-        for partition in self._unprinted.partitions():
-            if partition in assigned:
-                self._consumer.seek(partition, self._unprinted.records(partition)[0].offset)
 
 
 Reading = Assigned | Subscribed
 
 
-def _read(reading: Reading, printer: Printer, idle_ms: int | None) -> int:
-    """Until the end, or Ctrl-C."""
+def _read(reading: Reading, idle_ms: int | None) -> int:
+    """Until the end, or a signal."""
     last = time.monotonic()
-    try:
-        while not reading.is_done:
-            wait_seconds = _POLL_SECONDS
-            if idle_ms is not None:
-                wait_seconds = min(wait_seconds, last + idle_ms / 1000 - time.monotonic())
-                if wait_seconds <= 0:
-                    break
-            if reading.poll(wait_seconds):
+    with Ending() as ending:
+        while not reading.is_done and ending.code is None:
+            if reading.poll(_POLL_SECONDS):
                 last = time.monotonic()
-    except KeyboardInterrupt:
-        reading.interrupted()
-        return INTERRUPTED
-    return DONE
+            elif idle_ms is not None and time.monotonic() - last >= idle_ms / 1000:
+                break
+    return DONE if ending.code is None else ending.code

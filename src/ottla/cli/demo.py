@@ -134,12 +134,11 @@ class Demo:
 
     def _kill(self, admin: Admin, driver: DriverProcess) -> None:
         """In the middle of a transaction, if one can be caught."""
-        pids = driver.pids()
         deadline = time.monotonic() + CATCH_SECONDS
         is_open = False
         while not is_open and time.monotonic() < deadline and committed(admin) < self._count:
             is_open = _is_open(admin)
-        driver.kill(pids)
+        driver.kill()
         self._terminal.done()
         when = "in the middle of a transaction" if is_open else "between two transactions"
         self._say(

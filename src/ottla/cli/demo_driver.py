@@ -41,21 +41,15 @@ class DriverProcess:
         """Whether it is gone by itself."""
         return self._process is not None and self._process.poll() is not None
 
-    def pids(self) -> list[int]:
-        """The driver, its Java and their Python workers."""
+    def kill(self) -> None:
+        """kill -9 of the driver, its Java and their Python workers at once, as when a machine is gone."""
         assert self._process is not None
-        listed = subprocess.run(
-            ["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True
-        )
-        parents = [tuple(map(int, line.split())) for line in listed.stdout.splitlines()]
-        return descendants(self._process.pid, parents)
-
-    def kill(self, pids: list[int]) -> None:
-        """kill -9 of all of them at once, as when a machine is gone."""
-        for pid in pids:
+        # The driver and Java without looking first, so that it is now; the workers have groups of their own.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        for pid in _session(self._process.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        assert self._process is not None
         self._process.wait(_KILL_SECONDS)
 
     def stop(self) -> None:
@@ -66,7 +60,7 @@ class DriverProcess:
         try:
             self._process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            self.kill(self.pids())
+            self.kill()
 
     def last_words(self) -> str:
         """The end of what it logged."""
@@ -74,9 +68,10 @@ class DriverProcess:
         return text[-3000:]
 
 
-def descendants(root: int, parents: list[tuple[int, ...]]) -> list[int]:
-    """A process and all that it and its children started, of pairs (process, parent)."""
-    found = [root]
-    for pid in found:
-        found.extend(child for child, parent in parents if parent == pid)
-    return found
+def _session(leader: int) -> list[int]:
+    """The processes of a session, whoever their parents are now."""
+    listed = subprocess.run(
+        ["ps", "-A", "-o", "pid=,sid="], capture_output=True, text=True, check=True
+    )
+    pairs = [tuple(map(int, line.split())) for line in listed.stdout.splitlines()]
+    return [pid for pid, session in pairs if session == leader]

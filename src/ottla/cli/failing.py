@@ -6,10 +6,11 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from ottla.cli.exit_codes import DONE as DONE
+from ottla.cli.exit_codes import FAILED as FAILED
+from ottla.cli.exit_codes import INTERRUPTED as INTERRUPTED
+from ottla.cli.exit_codes import USAGE as USAGE
 from ottla.errors import ErrorCode, KafkaError, OttlaError, PartialFailureError, TimedOutError
-
-DONE, FAILED, USAGE = 0, 1, 2
-INTERRUPTED: Final = 130
 
 
 class CommandError(OttlaError):

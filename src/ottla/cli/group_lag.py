@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from ottla.cli.connecting import consumer_of
 from ottla.cli.failing import line_of
@@ -34,28 +34,46 @@ class Span(NamedTuple):
     end_offset: int
 
 
-def lags_of(
-    arguments: argparse.Namespace, spans: Mapping[TopicPartition, Span]
-) -> dict[TopicPartition, int]:
-    """The records in each span; offsets, where they cannot be read."""
-    lags = {each: span.end_offset - span.start_offset for each, span in spans.items()}
-    behind = {each: span for each, span in spans.items() if lags[each] > 0}
-    if not behind:
+class LagCounter:
+    """Counts, with one consumer for all groups that are behind; there is none while nobody is."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._arguments = arguments
+        self._consumer: Consumer | None = None
+        self._is_refused = False
+
+    def lags(self, spans: Mapping[TopicPartition, Span]) -> dict[TopicPartition, int]:
+        """The records in each span; offsets, where they cannot be read."""
+        lags = {each: span.end_offset - span.start_offset for each, span in spans.items()}
+        behind = {each: span for each, span in spans.items() if lags[each] > 0}
+        if behind and not self._is_refused:
+            try:
+                if self._consumer is None:
+                    self._consumer = self._make()
+                return lags | _counted(self._consumer, behind)
+            except KafkaError as error:
+                # Once is enough: the next group would be refused as well.
+                self._is_refused = True
+                say(f"ottla: records could not be read, LAG counts offsets: {line_of(error)}")
         return lags
-    options: dict[str, object] = {
-        "enable_auto_commit": False,
-        "allow_auto_create_topics": False,
-        "auto_offset_reset": "earliest",
-        "isolation_level": arguments.isolation,
-        "max_poll_records": LOOKED_AT_RECORDS,
-        "max_partition_fetch_bytes": _FETCH_BYTES,
-    }
-    try:
-        with consumer_of(arguments, **options) as consumer:
-            return lags | _counted(consumer, behind)
-    except KafkaError as error:
-        say(f"ottla: records could not be counted, LAG counts offsets: {line_of(error)}")
-        return lags
+
+    def _make(self) -> Consumer:
+        return consumer_of(
+            self._arguments,
+            enable_auto_commit=False,
+            allow_auto_create_topics=False,
+            auto_offset_reset="earliest",
+            isolation_level=self._arguments.isolation,
+            max_poll_records=LOOKED_AT_RECORDS,
+            max_partition_fetch_bytes=_FETCH_BYTES,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
 
 
 def _counted(consumer: Consumer, spans: Mapping[TopicPartition, Span]) -> dict[TopicPartition, int]:
@@ -65,6 +83,8 @@ def _counted(consumer: Consumer, spans: Mapping[TopicPartition, Span]) -> dict[T
     counts = dict.fromkeys(spans, 0)
     unread = {each for each, span in spans.items() if positions[each] < span.end_offset}
     consumer.assign(unread)
+    # The group before may have been done with some of them.
+    consumer.resume(unread)
     for partition in unread:
         consumer.seek(partition, positions[partition])
     deadline = time.monotonic() + _PATIENCE_SECONDS

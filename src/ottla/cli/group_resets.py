@@ -6,13 +6,14 @@ import argparse
 import csv
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ottla.cli.connecting import admin_of
 from ottla.cli.failing import DONE, FAILED, CommandError, UsageError, line_of
 from ottla.cli.group_names import described, groups_of, partitions_named, tell
+from ottla.cli.moments import date_ms, duration_ms
 from ottla.cli.output import Output, columns, say
 from ottla.client.admin_model import GroupState, OffsetSpec
 from ottla.errors import ErrorCode, KafkaError, PartialFailureError
@@ -36,12 +37,28 @@ def reset_offsets(arguments: argparse.Namespace) -> int:
         for group in inactive:
             plan = _Planning(admin, group, len(groups)).plan(arguments)
             if arguments.execute and plan:
-                admin.alter_consumer_group_offsets(group, plan)
+                refused = _execute(admin, group, plan)
+                is_failed |= bool(refused)
+                plan = {each: offset for each, offset in plan.items() if each not in refused}
             plans[group] = plan
     _show(plans, arguments, len(groups))
     if not arguments.execute:
         say("dry run: nothing was changed; --execute does it")
     return FAILED if is_failed else DONE
+
+
+def _execute(admin: Admin, group: str, plan: Plan) -> Collection[TopicPartition]:
+    """Commit the new offsets; those that were refused are told, and returned."""
+    try:
+        admin.alter_consumer_group_offsets(group, plan)
+        return ()
+    except PartialFailureError as error:
+        errors: Mapping[TopicPartition, KafkaError] = error.errors
+    except KafkaError as error:
+        errors = dict.fromkeys(plan, error)
+    for partition, trouble in errors.items():
+        say(f"ottla: group '{group}', {partition}: {line_of(trouble)}")
+    return errors.keys()
 
 
 def _inactive(admin: Admin, groups: list[str]) -> tuple[list[str], bool]:
@@ -108,9 +125,10 @@ class _Planning:
         if arguments.shift_by is not None:
             return self._shifted(partitions, arguments.shift_by)
         if arguments.to_datetime is not None:
-            return self._at(partitions, arguments.to_datetime)
+            return self._at(partitions, date_ms(arguments.to_datetime))
         if arguments.by_duration is not None:
-            return self._at(partitions, time.time_ns() // 1_000_000 - arguments.by_duration)
+            ago_ms = duration_ms(arguments.by_duration)
+            return self._at(partitions, time.time_ns() // 1_000_000 - ago_ms)
         committed = self._committed()
         nowhere = [each for each in partitions if each not in committed]
         there = {each: committed[each] for each in partitions if each in committed}

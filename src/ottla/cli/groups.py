@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.cli.connecting import admin_of
 from ottla.cli.failing import DONE, FAILED, UsageError
-from ottla.cli.group_lag import Span, lags_of
+from ottla.cli.group_lag import LagCounter, Span
 from ottla.cli.group_names import described, groups_of, tell
-from ottla.cli.output import Output, columns, repeat, say
+from ottla.cli.output import Column, Output, columns, repeat, say
 from ottla.client.admin_model import GroupState, GroupType, IsolationLevel, OffsetSpec
 from ottla.client.aio.admin.words import Word
-from ottla.errors import KafkaError, PartialFailureError
+from ottla.errors import ErrorCode, KafkaError, PartialFailureError
 from ottla.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ STATE: Final = columns(
     state="STATE",
     member_count="#MEMBERS",
 )
+_GONE: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 _REBALANCING: Final = (
     GroupState.PREPARING_REBALANCE,
     GroupState.COMPLETING_REBALANCE,
@@ -106,9 +107,12 @@ def describe_groups(arguments: argparse.Namespace) -> int:
             if arguments.what == "members":
                 _show_members(output, found.values(), arguments.verbose)
             elif arguments.what == "state":
-                output.rows(STATE, [_state_row(group) for group in found.values()])
+                _show(output, STATE, [_state_row(group) for group in found.values()])
             else:
-                output.rows(OFFSETS, _offset_rows(admin, found, arguments))
+                rows = _offset_rows(admin, found, arguments)
+                output.rows(OFFSETS, rows)
+                if found and not rows and output.is_table:
+                    say("Nothing is committed or assigned.")
             return FAILED if errors else DONE
 
         return repeat(arguments.watch, show)
@@ -138,9 +142,9 @@ def _offset_rows(
         )
     ]
     ends = _end_offsets(admin, rows, level)
-    for name in groups:
-        own = [row for row in rows if row["group"] == name and row["topic"] is not None]
-        _fill_in(own, ends, arguments)
+    with LagCounter(arguments) as counter:
+        for name in groups:
+            _fill_in([row for row in rows if row["group"] == name], ends, counter)
     return rows
 
 
@@ -180,15 +184,17 @@ def _end_offsets(
         )
     except PartialFailureError as error:
         found = error.results
-    except KafkaError:
-        if len(partitions) > 1:
+        if any(each.code is not _GONE for each in error.errors.values()):
+            raise
+    except KafkaError as error:
+        if error.code is not _GONE:
             raise
         found = {}
     return {partition: listed.offset for partition, listed in found.items()}
 
 
 def _fill_in(
-    rows: list[dict[str, Any]], ends: Mapping[TopicPartition, int], arguments: argparse.Namespace
+    rows: list[dict[str, Any]], ends: Mapping[TopicPartition, int], counter: LagCounter
 ) -> None:
     """The ends of logs, and what is in between."""
     spans: dict[TopicPartition, Span] = {}
@@ -198,7 +204,7 @@ def _fill_in(
         if row["current_offset"] is not None and partition in ends:
             spans[partition] = Span(row["current_offset"], ends[partition])
             row["offset_lag"] = ends[partition] - row["current_offset"]
-    lags = lags_of(arguments, spans)
+    lags = counter.lags(spans)
     for row in rows:
         row["lag"] = lags.get(TopicPartition(row["topic"], row["partition"]))
 
@@ -210,14 +216,22 @@ def _show_members(
     output: Output, groups: Iterable[GroupDescription], shows_assignment: bool
 ) -> None:
     rows = [_member_row(group, member) for group in groups for member in group.members]
-    shape = MEMBERS
+    shape: tuple[Column, ...] = MEMBERS
     if any(row["group_instance_id"] for row in rows):
         shape = (*shape[:2], *STATIC, *shape[2:])
     if shows_assignment:
         shape += ASSIGNMENT
+    _show(output, shape, rows)
+    if not rows and output.is_table:
+        say("There are no members.")
+
+
+def _show(output: Output, shape: Sequence[Column], rows: Sequence[dict[str, Any]]) -> None:
+    """Rows, in which some things have a text for people beside what is for programs."""
     if not output.is_table:
-        for row in rows:
-            del row["assignment_text"]
+        rows = [
+            {key: value for key, value in row.items() if not key.endswith("_text")} for row in rows
+        ]
     output.rows(shape, rows)
 
 

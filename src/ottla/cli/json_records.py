@@ -89,7 +89,7 @@ def parse(line: bytes) -> RecordToSend:
     """What a line says; ValueError if that is no record."""
     try:
         found = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"it is no JSON: {error}") from error
     if not isinstance(found, dict):
         raise ValueError('it is no object: write {"key": …, "value": …}')

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
 from ottla.cli.failing import DONE, FAILED, CommandError, UsageError
@@ -34,8 +34,10 @@ def dump(arguments: argparse.Namespace) -> int:
     paths = [path for each in given if each for path in _files_of(each)]
     if not paths:
         raise UsageError("no file to look into", "name files, or the folder of a partition")
-    dumping = _Dump(arguments)
+    dumping = _Dump(arguments, given)
     dumping.output.lines(line for path in paths for line in dumping.lines_of(path))
+    if dumping.gone_count:
+        say(f"files that were deleted meanwhile: {dumping.gone_count}")
     if dumping.damaged:
         say(f"ottla: damaged files: {len(dumping.damaged)} of {dumping.file_count}")
         return FAILED
@@ -86,10 +88,12 @@ def _files_of(path: str) -> list[str]:
 class _Dump:
     """A run of the command."""
 
-    def __init__(self, arguments: argparse.Namespace) -> None:
+    def __init__(self, arguments: argparse.Namespace, given: Sequence[str]) -> None:
         self.output = Output(arguments.form)
+        self._given = given
         self._arguments = arguments
         self.file_count = 0
+        self.gone_count = 0  # a broker deletes files while we look
         self.damaged: dict[str, int] = {}
         self._segment_ends: dict[str, int] = {}  # by folder: where the segment before ended
 
@@ -106,9 +110,9 @@ class _Dump:
             )
             self.file_count += 1
         except FileNotFoundError:
-            if path in self._arguments.files:
+            if path in self._given:
                 raise
-            say(f"{path} is gone meanwhile")
+            self.gone_count += 1
 
     def _wanted(self, path: str) -> Wanted:
         arguments = self._arguments
@@ -118,7 +122,12 @@ class _Dump:
                 os.path.basename(os.path.dirname(os.path.abspath(path)))
             )
             topic = folder[0] if folder is not None and is_decodable(folder[0]) else None
-        has_content = arguments.records or arguments.decoder is not None
+        has_content = (
+            arguments.records
+            or arguments.headers
+            or arguments.skip_record_metadata
+            or arguments.decoder is not None
+        )
         return Wanted(not arguments.skip_record_metadata, has_content, arguments.headers, topic)
 
     def _printed(self, path: str, found: Iterator[Found], wanted: Wanted) -> Iterator[str]:
@@ -160,7 +169,7 @@ class _Dump:
     def _data_lines(self, data: dict[str, object]) -> list[str]:
         if self.output.form == "yaml":
             return yaml_lines([data])
-        return [json.dumps(data, ensure_ascii=False)]
+        return [json.dumps(data, ensure_ascii=self.output.is_ascii)]
 
     def _tell(self, path: str, flaw: Flaw) -> None:
         count = self.damaged[path] = self.damaged.get(path, 0) + 1

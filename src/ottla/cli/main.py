@@ -9,11 +9,18 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Final
 
+from ottla.cli.exit_codes import DONE, FAILED, INTERRUPTED, PIPE_CLOSED, USAGE
+from ottla.cli.parsing import Parser
 from ottla.version import VERSION
 
-DONE, FAILED, USAGE = 0, 1, 2
-INTERRUPTED: Final = 130
-PIPE_CLOSED: Final = 141
+_EXAMPLES: Final = """\
+`ottla help COMMAND` or `ottla COMMAND --help` explains a command. From nothing to a consumed record:
+
+  ottla serve &
+  ottla topics create orders --partitions 3
+  echo 'one espresso' | ottla produce orders
+  ottla consume orders --from-beginning --exit
+"""
 
 # In the order in which help shows them; each is a module of `ottla.cli.syntax`.
 COMMANDS: Final = (
@@ -28,6 +35,7 @@ COMMANDS: Final = (
     "records",
     "cluster",
     "log",
+    "perf",
     "pipeline",
     "demo",
     "completion",
@@ -36,8 +44,11 @@ COMMANDS: Final = (
 
 def parser() -> argparse.ArgumentParser:
     """Everything that can be typed."""
-    top = argparse.ArgumentParser(
-        prog="ottla", description="Exactly-once event streaming for Python and Spark."
+    top = Parser(
+        prog="ottla",
+        description="Exactly-once event streaming for Python and Spark.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="store_true", help="print the version and exit")
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
@@ -48,9 +59,28 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; returns its exit code."""
-    given, of_program = _split(list(sys.argv[1:] if argv is None else argv))
+    try:
+        code = _main(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader, such as `head`, has seen enough. What is left in the buffer must not raise again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+
+
+def _main(given: list[str]) -> int:
+    given, of_program = _split(given)
+    if given[:1] == ["help"]:
+        given = [*given[1:], "--help"]
     top = parser()
-    arguments = top.parse_args(given)
+    try:
+        arguments = top.parse_args(given)
+    except SystemExit:
+        sys.stdout.flush()  # what --help printed: a closed pipe shows here and not at the end
+        raise
     if arguments.version:
         print(f"ottla {VERSION}")
         return DONE
@@ -82,22 +112,24 @@ def _run(function: Callable[[argparse.Namespace], int], arguments: argparse.Name
     from ottla.errors import ConfigError, OttlaError
 
     try:
-        code = function(arguments)
-        sys.stdout.flush()
-        return code
+        return function(arguments)
     except BrokenPipeError:
-        # The reader, such as `head`, has seen enough. What is left in the buffer must not raise again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return PIPE_CLOSED
+        raise
     except (OttlaError, OSError) as error:
-        if getattr(arguments, "verbose", False):
-            import traceback
-
-            traceback.print_exc()
-        print(f"ottla: {line_of(error)}", file=sys.stderr)
+        _tell(arguments, line_of(error))
         return USAGE if isinstance(error, (ConfigError, UsageError)) else FAILED
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    except Exception as error:
+        _tell(arguments, f"{type(error).__name__}: {line_of(error)}: this is a bug, -v shows where")
+        return FAILED
+
+
+def _tell(arguments: argparse.Namespace, line: str) -> None:
+    """What went wrong, and with -v where."""
+    if getattr(arguments, "verbose", False):
+        import traceback
+
+        traceback.print_exc()
+    print(f"ottla: {line}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ def offsets(arguments: argparse.Namespace) -> int:
     with admin_of(arguments) as admin:
 
         def show() -> int:
-            spec = spec_of(arguments.time, time.time_ns() // 1_000_000)
+            spec = spec_of(arguments.time)
             wanted = dict.fromkeys(_partitions(admin, rules, arguments), spec)
             if not wanted:
                 if not arguments.topics and arguments.partitions is None:
@@ -54,15 +54,15 @@ _IN_TIME: Final = frozenset({OffsetSpec.MAX_TIMESTAMP})
 _SPECS: Final = {spec.name.lower().replace("_", "-"): spec for spec in OffsetSpec}
 
 
-def spec_of(text: str, now_ms: int) -> int:
-    """A name, the number that stands for it, or a time."""
+def spec_of(text: str) -> int:
+    """A name, the number that stands for it, or a time: how long ago it is counts from now."""
     if text in _SPECS:
         return _SPECS[text]
     if text.startswith("-") and text[1:].isdecimal():
         if int(text) not in [*OffsetSpec]:
             raise UsageError(f"{text} stands for no offset", f"it is one of {', '.join(_SPECS)}")
         return int(text)
-    return moment_ms(text, now_ms)
+    return moment_ms(text, time.time_ns() // 1_000_000)
 
 
 def row_of(partition: TopicPartition, found: ListedOffset) -> dict[str, Any]:

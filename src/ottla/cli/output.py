@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -35,6 +36,11 @@ class Output:
         self.form = form
         self._stream = sys.stdout if stream is None else stream
         self._has_colours = has_colours(self._stream)
+        # In JSON everything can be said in ASCII.
+        self.is_ascii = (self._stream.encoding or "utf-8").lower().replace("-", "") != "utf8"
+        if isinstance(self._stream, io.TextIOWrapper) and self._stream.errors == "strict":
+            # What the terminal has no letters for is written as an escape.
+            self._stream.reconfigure(errors="backslashreplace")
 
     @property
     def is_table(self) -> bool:
@@ -53,7 +59,7 @@ class Output:
         if self.form == "yaml":
             self.lines(yaml_lines(value))
         else:
-            self.lines([json.dumps(value, indent=2, ensure_ascii=False, default=str)])
+            self.lines([json.dumps(value, indent=2, ensure_ascii=self.is_ascii, default=str)])
 
     def lines(self, lines: Iterable[str]) -> None:
         """Text as it stands."""

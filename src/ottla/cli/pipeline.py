@@ -24,6 +24,7 @@ from ottla.spark.running import Run, begin
 if TYPE_CHECKING:
     from ottla.spark.pipeline import Pipeline
     from ottla.spark.reporting import Progress
+    from ottla.spark.supervising import DriverLostError
 
 # How often a driver died without a micro-batch in between; a new process learns it from its environment.
 _DEATHS: Final = "OTTLA_PIPELINE_DEATHS"
@@ -116,6 +117,10 @@ def run_program(program: str, arguments: Sequence[str] = ()) -> None:
         sys.path.insert(0, os.getcwd())
         found = _run_module(place)
     told = overrides()
+    if told.ran and name is not None:
+        raise ConfigError(
+            f"{place} runs a pipeline by itself, so that {name} is not run: leave out :{name}, or the call of run()"
+        )
     if not told.ran:
         choose(program, name, found, told.offered).run()
 
@@ -188,11 +193,13 @@ class _Watch:
         )
 
 
-def _begin_again(watch: _Watch, error: OttlaError) -> None:
+def _begin_again(watch: _Watch, error: DriverLostError) -> None:
     """A process whose Java died cannot start another: a new one takes its place, everything it needs is stored."""
     # Spark's handler would ask the Java that is gone.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     deaths = int(os.environ.get(_DEATHS, "0"))
+    if error.max_restarts is not None and deaths >= error.max_restarts:
+        raise error
     pause = min(2**deaths, _LONGEST_PAUSE_SECONDS)
     watch.say(f"{error}; a new driver begins in {pause} s")
     time.sleep(pause)

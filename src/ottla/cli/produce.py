@@ -7,22 +7,25 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.cli.connecting import log_to_stderr, producer_of
-from ottla.cli.failing import DONE, FAILED, INTERRUPTED, CommandError, UsageError, line_of
+from ottla.cli.ending import code_of, ended_by_signals
+from ottla.cli.failing import DONE, FAILED, CommandError, UsageError, line_of
 from ottla.cli.output import say
-from ottla.cli.record_input import LineReader, Lines, sources_of
+from ottla.cli.record_input import LineReader, Lines, check_input, sources_of
 from ottla.cli.terminal import Terminal
-from ottla.errors import KafkaError, OttlaError
+from ottla.errors import ErrorCode, KafkaError, OttlaError
 
 if TYPE_CHECKING:
+    from ottla.cli.json_records import RecordToSend
     from ottla.client.blocking.producer import Producer
     from ottla.client.delivery import RecordFuture, SentRecords
     from ottla.client.model import RecordMetadata
 
-# How many records may be under way before the oldest are waited for; the producer bounds their bytes.
-_UNDER_WAY: Final = 200_000
+# How much may be under way before the oldest is waited for.
+_UNDER_WAY_RECORDS: Final = 200_000
+_UNDER_WAY_BYTES: Final = 64 << 20
 # Failures that are told one by one; the rest is only counted.
 _FAILURES_TOLD: Final = 5
 _PROGRESS_AFTER_SECONDS: Final = 2.0
@@ -33,9 +36,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Sends what is read; 1 if any record was not written."""
     if arguments.transaction_size is not None and arguments.transactional_id is None:
         raise UsageError("--transaction-size is for transactions", "give a --transactional-id")
+    check_input(arguments)
     log_to_stderr(arguments)
     reader = LineReader(arguments)
-    with producer_of(arguments, **_options(arguments)) as producer:
+    with ended_by_signals(), producer_of(arguments, **_options(arguments)) as producer:
         sending = Sending(producer, arguments.topic, reader, _printer(arguments))
         if not arguments.quiet:
             sending.progress = Progress(arguments.topic)
@@ -44,10 +48,14 @@ def run(arguments: argparse.Namespace) -> int:
                 _send_all(sending, arguments)
             else:
                 _send_in_transactions(producer, sending, arguments)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             sending.end_progress()
             say(f"ottla: interrupted: {_told(sending, arguments)}")
-            return INTERRUPTED
+            return code_of(error)
+        except OttlaError:
+            sending.end_progress()
+            say(f"ottla: {_told(sending, arguments)}")
+            raise
         finally:
             sending.end_progress()
     if sending.failed_count:
@@ -110,6 +118,13 @@ class Progress:
         self._terminal.done()
 
 
+class Sent(NamedTuple):
+    """Lines that were sent, and how large they are: they are kept until they are acknowledged."""
+
+    futures: SentRecords | list[RecordFuture]
+    size_bytes: int
+
+
 class Sending:
     """Sends lines and keeps count of what became of them."""
 
@@ -124,32 +139,38 @@ class Sending:
         self._topic = topic
         self._reader = reader
         self._on_written = on_written
-        self._under_way: deque[SentRecords | list[RecordFuture]] = deque()
+        self._under_way: deque[Sent] = deque()
         self._count_under_way = 0
+        self._bytes_under_way = 0
         self.sent_count = 0
         self.written_count = 0
         self.failed_count = 0
         self.transaction_count = 0
         self._committed_count = 0
         self.progress: Progress | None = None
+        self.is_transactional = False
 
     def send(self, some: Lines) -> None:
-        """Send these lines; what cannot be read ends it."""
+        """Send these lines; one that cannot be read ends it, one that is too large does not."""
         if self._reader.is_uniform:
             try:
                 values, keys = self._reader.columns(some.lines)
+                sent = self._producer.send_many(
+                    self._topic,
+                    values,
+                    keys=keys,
+                    partition=self._reader.partition,
+                    headers=self._reader.headers,
+                )
             except ValueError:
                 # It takes a look at each of them to say which one is wrong.
                 self._send_each(some)
-                return
-            sent = self._producer.send_many(
-                self._topic,
-                values,
-                keys=keys,
-                partition=self._reader.partition,
-                headers=self._reader.headers,
-            )
-            self._note(sent)
+            except KafkaError as error:
+                if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
+                    raise
+                self._send_each(some)  # none was sent: sizes are looked at first
+            else:
+                self._note(sent, some)
         else:
             self._send_each(some)
 
@@ -159,29 +180,37 @@ class Sending:
             for number, line in enumerate(some.lines, some.first_number):
                 try:
                     record = self._reader.record(line)
+                    futures.append(self._send_one(record))
                 except ValueError as error:
                     raise CommandError(f"{some.source}, line {number}: {error}") from error
-                futures.append(
-                    self._producer.send(
-                        self._topic,
-                        record.value,
-                        record.key,
-                        partition=record.partition,
-                        headers=record.headers,
-                        timestamp_ms=record.timestamp_ms,
-                    )
-                )
+                except KafkaError as error:
+                    if self.is_transactional or error.code is not ErrorCode.MESSAGE_TOO_LARGE:
+                        raise
+                    self._failed(error)
         finally:
-            self._note(futures)
+            self._note(futures, some)
 
-    def _note(self, sent: SentRecords | list[RecordFuture]) -> None:
-        self._under_way.append(sent)
+    def _send_one(self, record: RecordToSend) -> RecordFuture:
+        return self._producer.send(
+            self._topic,
+            record.value,
+            record.key,
+            partition=record.partition,
+            headers=record.headers,
+            timestamp_ms=record.timestamp_ms,
+        )
+
+    def _note(self, sent: SentRecords | list[RecordFuture], some: Lines) -> None:
+        self._under_way.append(Sent(sent, sum(map(len, some.lines))))
         self._count_under_way += len(sent)
+        self._bytes_under_way += self._under_way[-1].size_bytes
         self.sent_count += len(sent)
-        while self._count_under_way > _UNDER_WAY:
+        while self._under_way and (
+            self._count_under_way > _UNDER_WAY_RECORDS or self._bytes_under_way > _UNDER_WAY_BYTES
+        ):
             self._settle(self._under_way.popleft())
-        if self._on_written is not None and self._count_under_way == len(sent):
-            # Whoever types a line wants to see at once where it went.
+        if self._on_written is not None:
+            # Whoever wants to see where a line went wants to see it at once.
             self.settle_all()
         if self.progress is not None:
             self.progress.show(self.sent_count)
@@ -200,12 +229,13 @@ class Sending:
     def aborted(self) -> None:
         """Nothing counts that was sent since the last commit."""
         self._under_way.clear()
-        self._count_under_way = 0
+        self._count_under_way = self._bytes_under_way = 0
         self.written_count = self._committed_count
 
-    def _settle(self, sent: SentRecords | list[RecordFuture]) -> None:
-        self._count_under_way -= len(sent)
-        for where in _written(sent, self._failed):
+    def _settle(self, sent: Sent) -> None:
+        self._count_under_way -= len(sent.futures)
+        self._bytes_under_way -= sent.size_bytes
+        for where in _written(sent.futures, self._failed):
             self.written_count += 1
             if self._on_written is not None:
                 self._on_written(where)
@@ -256,6 +286,7 @@ def _send_in_transactions(
     producer: Producer, sending: Sending, arguments: argparse.Namespace
 ) -> None:
     """One transaction for all, or one for so many lines each; whatever goes wrong aborts the one that is open."""
+    sending.is_transactional = True
     producer.init_transactions()
     producer.begin_transaction()
     size = arguments.transaction_size
@@ -290,6 +321,6 @@ def _send_in_transactions(
 def _abort(producer: Producer) -> None:
     try:
         producer.abort_transaction()
-    except KafkaError as error:
+    except OttlaError as error:
         # The coordinator does it when the transaction times out, or the next producer of this name.
         say(f"ottla: the transaction could not be aborted: {line_of(error)}")

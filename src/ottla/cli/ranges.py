@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.cli.failing import CommandError, UsageError
+from ottla.cli.choosing import choose_topics, no_such_topics
+from ottla.cli.failing import CommandError
+from ottla.cli.moments import moment_ms
 from ottla.cli.output import say
 from ottla.model import TopicPartition
 
 if TYPE_CHECKING:
     from ottla.client.blocking.consumer import Consumer
-
-
-_ADVICE: Final = "`ottla topics list` shows which there are, `ottla topics create` makes one"
 
 
 class Range(NamedTuple):
@@ -32,7 +31,7 @@ class Range(NamedTuple):
 class Limits(NamedTuple):
     """What was asked for: where to begin (a name, an offset, -N or a time) and where to end."""
 
-    start: str | int | None
+    start: str | int
     since_ms: int | None
     until_ms: int | None
     ends: bool
@@ -40,33 +39,29 @@ class Limits(NamedTuple):
     @classmethod
     def of(cls, arguments: argparse.Namespace) -> Limits:
         """What the arguments of `consume` say."""
-        ends = arguments.exit or arguments.until is not None
-        return cls(arguments.start, arguments.since, arguments.until, ends)
+        ends = bool(arguments.exit) or arguments.until is not None
+        now_ms = time.time_ns() // 1_000_000
+        since_ms, until_ms = (
+            None if text is None else max(0, moment_ms(text, now_ms))
+            for text in (arguments.since, arguments.until)
+        )
+        start = arguments.start
+        if start is None:
+            # Whoever stops at the end wants to see something.
+            start = "earliest" if ends else "latest"
+        return cls(start, since_ms, until_ms, ends)
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether there is nothing to read until something new comes."""
+        return self.start == "latest" and self.since_ms is None and not self.ends
 
 
 def topics_of(consumer: Consumer, wanted: Sequence[str]) -> list[str]:
-    """The topics that are meant, of which all exist."""
-    there = consumer.list_topics()
-    names: dict[str, None] = {}
-    for text in wanted:
-        if text.startswith("^"):
-            names.update(dict.fromkeys(_matching(text, there)))
-        elif text in there:
-            names[text] = None
-        else:
-            # Waiting for it, as clients do, is for programs that start before their topics.
-            raise CommandError(f"topic {text} does not exist", _ADVICE)
-    return list(names)
-
-
-def _matching(text: str, topics: Iterable[str]) -> list[str]:
-    try:
-        pattern = re.compile(text)
-    except re.error as error:
-        raise UsageError(f"{text} is no pattern: {error}") from error
-    found = sorted(name for name in topics if pattern.fullmatch(name))
-    if not found:
-        raise CommandError(f"no topic matches {text}", _ADVICE)
+    """The topics that are meant, of which all exist: clients wait for one that does not, as long as they are let."""
+    found, missing = choose_topics(wanted, consumer.list_topics())
+    if missing:
+        raise no_such_topics(missing)
     return found
 
 
@@ -114,17 +109,12 @@ def _starts(
             partition: ends[partition] if first is None else first.offset
             for partition, first in found.items()
         }
-    # Whoever stops at the end wants to see something.
-    start = limits.start or ("earliest" if limits.ends else "latest")
-    if limits.start == 0:
-        start = 0
-    if start == "latest":
+    if limits.start == "latest":
         return ends
     begins = consumer.beginning_offsets(partitions)
-    if start == "earliest":
+    if not isinstance(limits.start, int):
         return begins
-    assert isinstance(start, int)
-    return {each: _clipped(each, start, begins[each], ends[each]) for each in partitions}
+    return {each: _clipped(each, limits.start, begins[each], ends[each]) for each in partitions}
 
 
 def _clipped(partition: TopicPartition, start: int, first: int, end: int) -> int:

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
 from ottla.cli import json_records
-from ottla.cli.failing import CommandError
+from ottla.cli.failing import CommandError, UsageError
 from ottla.cli.json_records import RecordToSend
+from ottla.cli.output import say
 from ottla.client.model import Headers
 
 READ_BYTES: Final = 1 << 16
-# What a line may have at most: something without delimiters should not fill the memory.
-LINE_LIMIT_BYTES: Final = 1 << 30
+# What a record may have at most: something without delimiters should not fill the memory.
+RECORD_LIMIT_BYTES: Final = 1 << 28
 STDIN: Final = "-"
 
 
@@ -32,6 +33,7 @@ def sources_of(arguments: argparse.Namespace) -> Iterator[Lines]:
     by_line = arguments.lines or not arguments.files
     for name in arguments.files or [STDIN]:
         if not by_line and name != STDIN:
+            _check_size(name, Path(name).stat().st_size)
             yield Lines(name, 1, [Path(name).read_bytes()])
         elif name == STDIN:
             yield from _split(sys.stdin.buffer, "stdin", arguments.delimiter, prompt_of(sys.stdin))
@@ -60,7 +62,7 @@ def _split(
     stream: BinaryIO, source: str, delimiter: bytes, prompt: Callable[[], None]
 ) -> Iterator[Lines]:
     """Lines as soon as they are there: what comes slowly is not kept back until a buffer is full."""
-    rest = b""
+    rest = bytearray()
     number = 1
     read = getattr(stream, "read1", stream.read)
     while True:
@@ -68,21 +70,28 @@ def _split(
         data = read(READ_BYTES)
         if not data:
             break
-        if delimiter not in data and len(delimiter) == 1:
-            rest += data
-            lines = []
-        else:
-            *lines, rest = (rest + data).split(delimiter)
-        if len(rest) > LINE_LIMIT_BYTES:
-            raise CommandError(
-                f"{source}: a record has more than {LINE_LIMIT_BYTES} bytes",
-                "is it the right --delimiter?",
-            )
-        if lines:
-            yield Lines(source, number, lines)
-            number += len(lines)
+        # A delimiter of several bytes may have come in two pieces.
+        begin = max(0, len(rest) - len(delimiter) + 1)
+        rest += data
+        if rest.find(delimiter, begin) < 0:
+            _check_size(source, len(rest))
+            continue
+        *lines, last = bytes(rest).split(delimiter)
+        rest = bytearray(last)
+        yield Lines(source, number, lines)
+        number += len(lines)
+    if prompt is not _no_prompt:
+        say("")  # what follows has a line of its own
     if rest:
-        yield Lines(source, number, [rest])
+        yield Lines(source, number, [bytes(rest)])
+
+
+def _check_size(source: str, size_bytes: int) -> None:
+    if size_bytes > RECORD_LIMIT_BYTES:
+        raise CommandError(
+            f"{source}: a record has more than {RECORD_LIMIT_BYTES} bytes",
+            "are there no delimiters in it?",
+        )
 
 
 # From a line to a record
@@ -91,6 +100,20 @@ def _split(
 def shown(data: bytes) -> str:
     """Bytes in a message."""
     return repr(data.decode(errors="backslashreplace"))
+
+
+def check_input(arguments: argparse.Namespace) -> None:
+    """Refuse what would have no effect."""
+    separators = (arguments.key_separator, arguments.headers_separator, arguments.null_marker)
+    if arguments.format == "json" and any(each is not None for each in separators):
+        raise UsageError(
+            "JSON says itself what is key, value and header",
+            "leave out --key-separator, --headers-separator, --null-marker and -Z",
+        )
+    if arguments.key is not None and arguments.key_separator is not None:
+        raise UsageError("--key-separator gives each record its own key", "leave out --key")
+    if arguments.lines and not arguments.files:
+        raise UsageError("--lines is for files", "leave it out: stdin is read by lines")
 
 
 class LineReader:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import struct
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from ottla.cli.failing import UsageError
-from ottla.cli.internal_topics import DECODERS
 from ottla.cli.marks import ABORTED, control_line
+from ottla.cli.stored_records import is_decodable, read_stored_record
 from ottla.cli.syntax.escapes import unescaped
 from ottla.client.list_serializer import configure, deserializer_of
 from ottla.client.model import ConsumerRecord
 from ottla.client.serializers import BytesDeserializer
 from ottla.client.state.marked import MarkedRecord
+from ottla.wire.types import MalformedMessageError
 
 Written = Callable[[ConsumerRecord], bytes]
 """From a record to what is printed for it."""
@@ -52,7 +54,7 @@ def decoded_lines(delimiter: bytes, null: bytes) -> Written:
     """The keys and values of internal topics together, as Kafka's formatters have them; values of others."""
 
     def written(record: ConsumerRecord) -> bytes:
-        if record.topic not in DECODERS:
+        if not is_decodable(record.topic):
             return data_of(record.value, null) + delimiter
         return data_of({"key": record.key, "value": record.value}, null) + delimiter
 
@@ -158,11 +160,17 @@ def opened_by(key_name: str | None, value_name: str | None) -> Opened | None:
 
 def decoded(record: ConsumerRecord) -> ConsumerRecord:
     """A record of an internal topic with what its key and value say; others as they are."""
-    decode = DECODERS.get(record.topic)
-    if decode is None or (isinstance(record, MarkedRecord) and record.is_control):
+    if not is_decodable(record.topic) or (isinstance(record, MarkedRecord) and record.is_control):
         return record
-    key, value = decode(record.key, record.value)
-    return _with_data(record, key, value)
+    try:
+        found = read_stored_record(record.topic, record.key, record.value).as_data()
+    except MalformedMessageError:
+        key, value = (
+            None if data is None else b64encode(data).decode()
+            for data in (record.key, record.value)
+        )
+        return _with_data(record, {"kind": "unreadable", "data": key}, {"data": value})
+    return _with_data(record, {"kind": found["kind"], **found["key"]}, found["value"])
 
 
 def _with_data(record: ConsumerRecord, key: object, value: object) -> ConsumerRecord:

@@ -4,35 +4,54 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
 import gc
-import logging
 import signal
-import sys
+import time
 from pathlib import Path
+from typing import Final
 
-from ottla.broker.runtime import BrokerSettings, start_broker
-from ottla.config import properties
+from ottla.broker.listening import ListenError
+from ottla.broker.runtime import BrokerSettings, RunningBroker, start_broker
+from ottla.cli import log_lines
+from ottla.cli.failing import CommandError
+from ottla.cli.syntax.serve import DEFAULT_DATA, DEFAULT_LISTEN
 from ottla.config.broker import BrokerConfig
+from ottla.config.options import find_option
+from ottla.config.server_file import ServerFile
 from ottla.errors import ConfigError
 from ottla.event_loop import new_event_loop
+from ottla.events import EventLog
 from ottla.model import Endpoint
+from ottla.ports import InUseError
+from ottla.version import VERSION
 
-logger = logging.getLogger("ottla")
+logger = EventLog("ottla.serve")
 
 # How many new objects make Python look for unreachable cycles. A broker makes few cycles and keeps many objects: with
 # the default of 700 a start that replays 10,000 groups costs a fifth more processor time.
-COLLECTED_AFTER = 10_000
+COLLECTED_AFTER: Final = 10_000
+
+_LISTEN_ADVICE: Final = {
+    errno.EADDRINUSE: "is a broker running there already? {flag} HOST:PORT says another port, 0 picks a free one",
+    errno.EACCES: "ports below 1024 are the administrator's, {flag} HOST:PORT says another one",
+    errno.EADDRNOTAVAIL: "the address has to be one of this machine's; 0.0.0.0 stands for all of them",
+}
 
 
 def serve(arguments: argparse.Namespace) -> int:
     """Runs until told to stop; 0 after a clean stop."""
-    logging.basicConfig(
-        level=logging.DEBUG if arguments.verbose else logging.INFO,
-        format="%(asctime)s %(levelname)s %(message)s",
-        stream=sys.stderr,
-    )
-    logging.getLogger("asyncio").setLevel(logging.WARNING)
-    settings = settings_of(arguments)
+    file = None if arguments.config is None else ServerFile(Path(arguments.config))
+    settings = settings_of(arguments, file)
+    level = arguments.log_level or ("debug" if arguments.verbose else "info")
+    log_lines.begin(arguments.log_format, level)
+    if file is not None and file.without_effect:
+        logger.warning(
+            "options_without_effect",
+            "%(file)s: these options have no effect here: %(options)s",
+            file=arguments.config,
+            options=", ".join(file.without_effect),
+        )
     gc.set_threshold(COLLECTED_AFTER)
     loop = new_event_loop()
     try:
@@ -42,39 +61,92 @@ def serve(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def settings_of(arguments: argparse.Namespace) -> BrokerSettings:
+def settings_of(arguments: argparse.Namespace, file: ServerFile | None = None) -> BrokerSettings:
     """The settings that the command line and the file give; the command line wins."""
-    options: dict[str, object] = {}
-    if arguments.config is not None:
-        options.update(properties.load(Path(arguments.config)))
+    options: dict[str, object] = dict(file.options) if file is not None else {}
     for text in arguments.options:
         name, separator, value = text.partition("=")
         if not separator:
             raise ConfigError(f"--set {text} has no value: write --set NAME=VALUE")
-        options[name.strip()] = value.strip()
+        known = find_option(BrokerConfig, name.strip())
+        for other in (known.name, *known.aliases):
+            options.pop(other, None)
+        options[known.name] = value.strip()
     return BrokerSettings(
         config=BrokerConfig.read(options),
-        listen=Endpoint.parse(arguments.listen),
-        advertise=None if arguments.advertise is None else Endpoint.parse(arguments.advertise),
-        data_dir=None if arguments.ephemeral else arguments.data,
+        listen=_listen_of(arguments, file),
+        advertise=_advertise_of(arguments, file),
+        data_dir=_data_dir_of(arguments, file),
+        metrics=None if arguments.metrics is None else Endpoint.parse(arguments.metrics),
     )
+
+
+def _listen_of(arguments: argparse.Namespace, file: ServerFile | None) -> Endpoint:
+    if arguments.listen is not None:
+        return Endpoint.parse(arguments.listen)
+    found = None if file is None else file.listen()
+    return Endpoint.parse(DEFAULT_LISTEN) if found is None else found
+
+
+def _advertise_of(arguments: argparse.Namespace, file: ServerFile | None) -> Endpoint | None:
+    if arguments.advertise is not None:
+        return Endpoint.parse(arguments.advertise)
+    # What the file advertises is the way to where the file listens.
+    return None if file is None or arguments.listen is not None else file.advertise()
+
+
+def _data_dir_of(arguments: argparse.Namespace, file: ServerFile | None) -> str | None:
+    if arguments.ephemeral:
+        return None
+    given: str | None = arguments.data
+    found = given if given is not None or file is None else file.data_dir()
+    return DEFAULT_DATA if found is None else found
 
 
 async def _serve(settings: BrokerSettings) -> None:
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
+    stopping: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
-    broker = await start_broker(settings)
-    where = "memory" if settings.data_dir is None else settings.data_dir
-    logger.info(
-        "broker %d of cluster %s, data in %s",
-        settings.config.node_id,
-        broker.cluster.cluster_id,
-        where,
-    )
+        asyncio.get_running_loop().add_signal_handler(number, _stop, stopping, number.name)
+    broker = await _start(settings)
     print(f"listening on {broker.endpoint}", flush=True)
-    await stopping.wait()
-    logger.info("stopping")
+    reason = await stopping
+    logger.info("broker_stopping", "stopping, because of %(signal)s", signal=reason)
+    began = time.monotonic()
     await broker.stop()
-    logger.info("stopped cleanly")
+    seconds = round(time.monotonic() - began, 3)
+    logger.info("broker_stopped", "stopped cleanly in %(seconds).3f s", seconds=seconds)
+
+
+def _stop(stopping: asyncio.Future[str], signal_name: str) -> None:
+    if not stopping.done():
+        stopping.set_result(signal_name)
+
+
+async def _start(settings: BrokerSettings) -> RunningBroker:
+    began = time.monotonic()
+    try:
+        broker = await start_broker(settings)
+    except ListenError as error:
+        flag = "--metrics" if error.endpoint == settings.metrics else "--listen"
+        advice = _LISTEN_ADVICE.get(error.errno or 0, "")
+        raise CommandError(str(error), advice.format(flag=flag)) from error
+    except InUseError as error:
+        raise CommandError(str(error), "stop it, or say another folder with --data DIR") from error
+    topics = broker.cluster.catalog.topics.values()
+    logger.info(
+        "broker_started",
+        "Ottla %(version)s serves as node %(node)d of cluster %(cluster)s, data in %(data)s, "
+        "%(topics)d topic(s), ready in %(seconds).3f s",
+        version=VERSION,
+        node=settings.config.node_id,
+        cluster=broker.cluster.cluster_id,
+        listen=str(broker.endpoint),
+        data="memory" if settings.data_dir is None else settings.data_dir,
+        topics=len(topics),
+        partitions=sum(topic.partition_count for topic in topics),
+        seconds=round(time.monotonic() - began, 3),
+    )
+    if broker.metrics_endpoint is not None:
+        url = f"http://{broker.metrics_endpoint}/metrics"
+        logger.info("metrics_served", "metrics at %(url)s", url=url)
+    return broker

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.cli.choosing import choose_topics, no_such_topics
 from ottla.cli.connecting import admin_of
-from ottla.cli.failing import DONE, UsageError, tell_each
+from ottla.cli.failing import DONE, CommandError, UsageError, tell_each
 from ottla.cli.output import Output, columns, repeat, say
 from ottla.client.admin_model import ConfigResource, PartitionReassignment, TopicPartitionInfo
 from ottla.errors import ErrorCode, KafkaError, PartialFailureError
@@ -73,7 +73,7 @@ def named(admin: Admin, arguments: argparse.Namespace) -> tuple[list[str], list[
 
 
 def describe_each(
-    admin: Admin, topics: Iterable[Any]
+    admin: Admin, topics: Iterable[str]
 ) -> tuple[list[TopicDescription], list[KafkaError]]:
     """The topics that can be described, and why the others cannot: one may be deleted at this moment."""
     wanted = list(topics)
@@ -108,18 +108,27 @@ def describe(arguments: argparse.Namespace) -> int:
         return repeat(arguments.watch, show)
 
 
-def _wanted(admin: Admin, arguments: argparse.Namespace) -> list[Any]:
+def _wanted(admin: Admin, arguments: argparse.Namespace) -> list[str]:
     if arguments.topic_ids and arguments.topics:
         raise UsageError("--topic-id and names of topics do not go together")
     if arguments.topic_ids:
-        try:
-            return [parse_topic_id(text) for text in arguments.topic_ids]
-        except ValueError as error:
-            raise UsageError(str(error)) from None
+        return _with_ids(admin, arguments.topic_ids)
     names, missing = named(admin, arguments)
     if missing and not arguments.if_exists:
         raise no_such_topics(missing)
     return names
+
+
+def _with_ids(admin: Admin, texts: Iterable[str]) -> list[str]:
+    try:
+        ids = [parse_topic_id(text) for text in texts]
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    names = {topic.topic_id: name for name, topic in admin.list_topics(list_internal=True).items()}
+    for topic_id in ids:
+        if topic_id not in names:
+            raise CommandError(f"no topic has the id {topic_id_text(topic_id)}")
+    return [names[topic_id] for topic_id in ids]
 
 
 def _found(admin: Admin, topics: list[TopicDescription], only: str | None) -> list[dict[str, Any]]:

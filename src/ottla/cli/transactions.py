@@ -156,14 +156,12 @@ def _described(name: str, found: TransactionDescription, now_ms: int) -> Row:
 
 def _partition_of(arguments: argparse.Namespace) -> TopicPartition | None:
     """The partition, however it was given."""
-    topic, partition = arguments.topic, arguments.partition
-    words = list(arguments.words)
-    if topic is None and words:
-        topic = words.pop(0)
-    if partition is None and words and words[0].isascii() and words[0].isdigit():
-        partition = int(words.pop(0))
-    if words:
-        raise UsageError(f"{words[0]!r} is too much", "write TOPIC PARTITION")
+    topics = [arguments.topic, arguments.named_topic]
+    partitions = [arguments.partition, arguments.named_partition]
+    if None not in topics or None not in partitions:
+        raise UsageError("the partition is named twice", "write TOPIC PARTITION")
+    topic = next((each for each in topics if each is not None), None)
+    partition = next((each for each in partitions if each is not None), None)
     if topic is None and partition is None:
         return None
     if topic is None or partition is None:

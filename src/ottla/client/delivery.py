@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.client")
 
 Callback = Callable[[], object]
+OnBatch = Callable[[int, Exception | None], object]
 
 CALLBACK_FAILURES: Final = (Exception, SystemExit)
 """What a user's callback may raise without harm: a sys.exit() would end the thread that serves all other records."""
@@ -248,6 +249,17 @@ class SentRecords(Sequence[RecordFuture]):
         written = self._written()
         return written or [future.result(_left(deadline)) for future in self._all()]
 
+    def add_batch_callback(self, callback: OnBatch) -> None:
+        """Call it whenever the outcome of some of the records is known, with how many they are and their error.
+
+        It runs on the thread that learns the outcome, once for each batch that they are in, and at once for those
+        whose outcome is known.
+        """
+        for future in self._futures or () if not self._segments else ():
+            future.add_done_callback(lambda done: callback(1, done.exception()))
+        for batch, first_index, positions in self._segments:
+            _follow(batch, first_index, len(positions), callback)
+
     def done(self) -> bool:
         """Whether all outcomes are known."""
         return all(future.done() for future in self._all())
@@ -319,6 +331,24 @@ class SentRecords(Sequence[RecordFuture]):
                     )
             self._futures = [future for future in slots if future is not None]
         return self._futures
+
+
+def _follow(batch: ProducerBatch, first_index: int, count: int, callback: OnBatch) -> None:
+    """Tell the outcome of some records of a batch, or of the parts that it was split into."""
+    if batch.when_done(lambda: _follow(batch, first_index, count, callback)):
+        return
+    end_index = first_index + count
+    if batch.parts:
+        ends = [*batch.part_starts[1:], batch.record_count]
+        for part, start, end in zip(batch.parts, batch.part_starts, ends, strict=True):
+            low, high = max(start, first_index), min(end, end_index)
+            if low < high:
+                _follow(part, low - start, high - low, callback)
+    elif batch.record_errors is None:
+        callback(count, batch.error)
+    else:
+        for index in range(first_index, end_index):
+            callback(1, batch.error_of(index))
 
 
 def _left(deadline: float | None) -> float | None:

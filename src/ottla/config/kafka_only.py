@@ -8,23 +8,23 @@ _REMOVE = "remove it"
 _CLUSTER = "remove it, brokers need no controller, quorum or ZooKeeper"
 _REPLICATION = "remove it, replication is the storage engine's work"
 _SECURITY = "remove it, listeners are plain TCP without authentication"
-_CLIENT = "it is an option of clients, set it there"
+CLIENT = "it is an option of clients, set it there"
 _THREADS = "remove it, one event loop does the work of the threads"
 _KIP_848 = "remove it, groups use the classic protocol and not the one of KIP-848"
 _SHARE_GROUPS = "remove it, there are no share groups"
 _QUOTAS = "remove it, there are no quotas"
 
 BROKER_OPTIONS_NOT_SERVED: Mapping[str, str] = {
-    "acks": _CLIENT,
+    "acks": CLIENT,
     "add.partitions.to.txn.retry.backoff.": "remove it, producers are told to try again themselves",
     "advertised.listeners": "use --advertise HOST:PORT",
     "alter.config.policy.class.name": _REMOVE,
     "alter.log.dirs.": _QUOTAS,
     "authorizer.": _SECURITY,
     "auto.leader.rebalance.enable": _REPLICATION,
-    "auto.offset.reset": _CLIENT,
+    "auto.offset.reset": CLIENT,
     "background.threads": _THREADS,
-    "bootstrap.servers": _CLIENT,
+    "bootstrap.servers": CLIENT,
     "broker.heartbeat.interval.ms": _CLUSTER,
     "broker.id.generation.enable": _CLUSTER,
     "broker.rack": _REPLICATION,
@@ -39,20 +39,20 @@ BROKER_OPTIONS_NOT_SERVED: Mapping[str, str] = {
     "delegation.token.": _SECURITY,
     "delete.records.purgatory.purge.interval.requests": _REMOVE,
     "early.start.listeners": _SECURITY,
-    "enable.auto.commit": _CLIENT,
-    "enable.idempotence": _CLIENT,
+    "enable.auto.commit": CLIENT,
+    "enable.idempotence": CLIENT,
     "fetch.purgatory.purge.interval.requests": _REMOVE,
     "follower.replication.throttled.rate": _REPLICATION,
     "group.consumer.": _KIP_848,
     "group.coordinator.": "remove it, one event loop coordinates groups, by the classic protocol",
-    "group.id": _CLIENT,
-    "group.instance.id": _CLIENT,
+    "group.id": CLIENT,
+    "group.instance.id": CLIENT,
     "group.share.": _SHARE_GROUPS,
     "group.streams.": "remove it, there are no streams groups",
-    "heartbeat.interval.ms": _CLIENT,
+    "heartbeat.interval.ms": CLIENT,
     "initial.broker.registration.timeout.ms": _CLUSTER,
     "inter.broker.": _CLUSTER,
-    "isolation.level": _CLIENT,
+    "isolation.level": CLIENT,
     "kafka.metrics.": _REMOVE,
     "leader.imbalance.": _REPLICATION,
     "leader.replication.throttled.rate": _REPLICATION,
@@ -76,7 +76,7 @@ BROKER_OPTIONS_NOT_SERVED: Mapping[str, str] = {
     "log.preallocate": "remove it, segment files grow as records arrive",
     "max.connection.creation.rate": _REMOVE,
     "max.connections.per.ip.overrides": "use max.connections.per.ip",
-    "max.poll.interval.ms": _CLIENT,
+    "max.poll.interval.ms": CLIENT,
     "max.request.partition.size.limit": _REMOVE,
     "metadata.": _CLUSTER,
     "metric.reporters": _REMOVE,
@@ -101,7 +101,7 @@ BROKER_OPTIONS_NOT_SERVED: Mapping[str, str] = {
     "sasl.": _SECURITY,
     "security.": _SECURITY,
     "server.max.startup.time.ms": _REMOVE,
-    "session.timeout.ms": _CLIENT,
+    "session.timeout.ms": CLIENT,
     "share.": _SHARE_GROUPS,
     "socket.connection.setup.timeout.": _CLUSTER,
     "socket.listen.backlog.size": _REMOVE,
@@ -109,11 +109,11 @@ BROKER_OPTIONS_NOT_SERVED: Mapping[str, str] = {
     "socket.send.buffer.bytes": "remove it, the operating system sizes the buffer",
     "ssl.": _SECURITY,
     "telemetry.": _REMOVE,
-    "transaction.timeout.ms": _CLIENT,
+    "transaction.timeout.ms": CLIENT,
     "transaction.two.phase.commit.enable": (
         "remove it, transactions end by commit, abort or timeout, without two-phase commit (KIP-939)"
     ),
-    "transactional.id": _CLIENT,
+    "transactional.id": CLIENT,
     "unclean.leader.election.": _REPLICATION,
     "unstable.": _REMOVE,
     "zookeeper.": _CLUSTER,

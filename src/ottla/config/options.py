@@ -307,14 +307,21 @@ def find_option(config_class: type[Config], name: str) -> Option:
         if name in known.aliases:
             return known
     kind = f"{'an' if config_class.kind[0] in 'aeiou' else 'a'} {config_class.kind}"
-    for absent, hint in config_class.not_served.items():
-        if name == absent or (absent.endswith(".") and name.startswith(absent)):
-            raise ConfigError(f"{name} is {kind} of Kafka that Ottla does not have: {hint}")
+    if (hint := not_served_hint(config_class, name)) is not None:
+        raise ConfigError(f"{name} is {kind} of Kafka that Ottla does not have: {hint}")
     if (place := config_class.place_of(name)) is not None:
         raise ConfigError(f"{name} is not {kind}: {place}")
     nearest = difflib.get_close_matches(name, options, n=1, cutoff=0.6)
     advice = f"did you mean {nearest[0]}?" if nearest else "remove it or check its spelling"
     raise ConfigError(f"{name!r} is not {kind}: {advice}")
+
+
+def not_served_hint(config_class: type[Config], name: str) -> str | None:
+    """What to do about an option of Kafka that Ottla lacks; None if it is none of these."""
+    for absent, hint in config_class.not_served.items():
+        if name == absent or (absent.endswith(".") and name.startswith(absent)):
+            return hint
+    return None
 
 
 def read_options(

@@ -22,6 +22,14 @@ class Written(NamedTuple):
     producer: Producer | None
 
 
+class Note(NamedTuple):
+    """What is worth a line in the broker's log: an event's name, a sentence, and the fields that it names."""
+
+    event: str
+    text: str
+    fields: dict[str, Any]
+
+
 class Turn:
     """What the decisions of one step have in common.
 
@@ -36,15 +44,15 @@ class Turn:
         self.written: list[Written] = []
         self.answers: list[tuple[Ticket, Any]] = []
         self.effects: list[Any] = []
-        self.notes: list[tuple[Any, ...]] = []
+        self.notes: list[Note] = []
 
     def answer(self, ticket: Ticket, result: Any) -> None:
         """Gives a request its result, once everything written so far is durable."""
         self.answers.append((ticket, result))
 
-    def note(self, text: str, *values: Any) -> None:
-        """Tells whoever reads the broker's log, in the form that `logging` takes."""
-        self.notes.append((text, *values))
+    def note(self, event: str, text: str, /, **fields: Any) -> None:
+        """Tells whoever reads the broker's log; the sentence names fields as `%(group)s`."""
+        self.notes.append(Note(event, text, fields))
 
     def then(self, effect: Any) -> None:
         """Has the runtime do something, once everything written so far is durable."""

@@ -22,16 +22,22 @@ from typing import Final
 from ottla.client.admin_model import TransactionState
 from ottla.client.blocking.admin import Admin
 from ottla.client.blocking.producer import Producer
+from ottla.client.model import OffsetAndMetadata
 from ottla.errors import (
     AbortableError,
     ErrorCode,
     FatalError,
     KafkaError,
     OttlaError,
+    RetriableError,
     TimedOutError,
 )
 from ottla.model import TopicPartition
+from ottla.spark.asking import absent, whole
 from ottla.spark.progress import (
+    DIFFERING,
+    SETTLED,
+    VERDICTS,
     Found,
     Marker,
     MicroBatch,
@@ -39,12 +45,20 @@ from ottla.spark.progress import (
     TakenOverError,
     Verdict,
     check,
+    group_offsets,
     marker_group,
+    standing,
 )
 
 log = logging.getLogger("ottla.spark")
 
 _DROP_SECONDS: Final = 0.0
+# How often an idle pipeline's progress is renewed (`renewing`), far below the seven days after which groups forget it.
+RENEW_SECONDS: Final = 6 * 3600.0
+# A session that rested longer is not used again: the source may have fenced it since, to renew its progress.
+REST_SECONDS: Final = 600.0
+# Batches are as large as brokers take them; a request has one of each partition, and a commit waits for fewer answers.
+LARGE_REQUESTS: Final = {"max.request.size": str(16 * 1024 * 1024)}
 _FENCED: Final = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
 # What a transaction that timed out leaves; whoever took over has gone on from there.
 _ABORTED: Final = (
@@ -94,9 +108,10 @@ class Target:
     """Its stable name: the transactional id, and the group that has its source's offsets."""
     marker_topic: str
     """The topic under whose partition 0 the marker is kept."""
-    options: Mapping[str, str] = field(default_factory=dict)
+    # They may have passwords in them.
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Kafka's options of the producer."""
-    admin_options: Mapping[str, str] = field(default_factory=dict)
+    admin_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     fails_on_unknown: bool = True
 
     @property
@@ -116,17 +131,53 @@ def commit_until_answered(producer: Producer, name: str) -> None:
             return
 
 
-class Session:
-    """A producer that has fenced all before it."""
+@contextmanager
+def one_transaction(producer: Producer, name: str) -> Iterator[None]:
+    """What is sent within is committed, or aborted: readers need not wait for the timeout of what failed."""
+    producer.begin_transaction()
+    try:
+        yield
+    except FatalError:
+        raise
+    except BaseException:
+        # Whatever it is, nobody has asked for a commit.
+        _give_up(producer, name)
+        raise
+    try:
+        commit_until_answered(producer, name)
+    except FatalError:
+        raise
+    except KafkaError:
+        _give_up(producer, name)
+        raise
 
-    def __init__(self, target: Target) -> None:
+
+def _give_up(producer: Producer, name: str) -> None:
+    """End a transaction that was not asked to commit, or was refused.
+
+    With the epoch of its producer: if another instance has taken over, that is told here, and nothing of it ends.
+    """
+    try:
+        producer.abort_transaction()
+    except FatalError:
+        raise
+    except OttlaError as error:
+        log.warning("%s: the abort failed: %s", name, error)
+
+
+class Session:
+    """A producer that has fenced all before it, and a client that asks; it closes both."""
+
+    def __init__(self, target: Target, admin: Admin) -> None:
         self.target = target
+        self._admin = admin
         self.last: Marker | None = None
         """What was committed last, as this session knows."""
         self.cluster: str | None = None
+        self.rests_since = time.monotonic()
         self._began = 0.0
         self._producer = Producer(
-            {**target.options, "transactional.id": target.pipeline, "acks": "all"}
+            {**LARGE_REQUESTS, **target.options, "transactional.id": target.pipeline, "acks": "all"}
         )
 
     def fence(self) -> None:
@@ -138,23 +189,34 @@ class Session:
 
     def write(self, batch: MicroBatch, sources: Sequence[SourceRange]) -> None:
         """One transaction with everything that belongs to the micro-batch."""
-        producer = self._producer
+        offsets = self._keepable(sources)
         self._began = time.monotonic()
-        with _fenced_is_taken_over(self.target, self._timed_out):
-            producer.begin_transaction()
+        with (
+            _fenced_is_taken_over(self.target, lambda: self._timed_out(batch)),
+            one_transaction(self._producer, self.target.pipeline),
+        ):
             reach(CommitPoint.BEGUN)
-            try:
-                self._fill(batch, sources)
-                commit_until_answered(producer, self.target.pipeline)
-            except FatalError:
-                raise
-            except (KafkaError, OttlaError):
-                self._give_up()
-                raise
+            self._fill(batch, offsets)
         self.last = batch.marker
         reach(CommitPoint.ENDED)
 
-    def _fill(self, batch: MicroBatch, sources: Sequence[SourceRange]) -> None:
+    def _keepable(self, sources: Sequence[SourceRange]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The offsets for the group: a cluster refuses those of topics that it does not have.
+
+        Their records are in the micro-batch, so that to leave them out loses nothing; what the source has not read of
+        them is its own to report.
+        """
+        offsets = group_offsets(sources)
+        lost = absent(self._admin, [each.topic for each in offsets])
+        if lost:
+            log.warning(
+                "%s: %s exist no longer: the group keeps no offsets of them",
+                self.target.pipeline,
+                ", ".join(lost),
+            )
+        return {each: at for each, at in offsets.items() if each.topic not in lost}
+
+    def _fill(self, batch: MicroBatch, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         producer, pipeline = self._producer, self.target.pipeline
         futures = []
         for topic, partition, data in batch.records:
@@ -165,9 +227,8 @@ class Session:
         for future in futures:
             future.result(0)
         reach(CommitPoint.SENT)
-        ends = {each: at for source in sources for each, at in source.end.items()}
-        if ends:
-            producer.send_offsets_to_transaction(ends, pipeline)
+        if offsets:
+            producer.send_offsets_to_transaction(dict(offsets), pipeline)
         reach(CommitPoint.SENT_SOURCE_OFFSETS)
         place = TopicPartition(self.target.marker_topic, 0)
         producer.send_offsets_to_transaction(
@@ -175,35 +236,28 @@ class Session:
         )
         reach(CommitPoint.SENT_MARKER)
 
-    def _give_up(self) -> None:
-        """End a transaction that was not asked to commit, or was refused; readers need not wait for its timeout.
-
-        With the epoch of this session: if another instance has taken over, that is told here, and nothing of it ends.
-        """
-        try:
-            self._producer.abort_transaction()
-        except FatalError:
-            raise
-        except (KafkaError, OttlaError) as error:
-            log.warning("%s: the abort failed: %s", self.target.pipeline, error)
-
-    def _timed_out(self) -> bool:
+    def _timed_out(self, batch: MicroBatch) -> bool:
         """Whether the coordinator has ended the transaction because it took too long, and nobody took over since."""
         limit_ms = self._producer.config.transaction_timeout_ms
         if (time.monotonic() - self._began) * 1000 < limit_ms:
             return False
         pipeline = self.target.pipeline
         try:
-            with Admin(dict(self.target.admin_options)) as admin:
-                return admin.describe_transactions([pipeline])[pipeline].state in _ABORTED
-        except (KafkaError, OttlaError) as error:
+            found = self._admin.describe_transactions([pipeline])[pipeline]
+            if found.state not in _ABORTED:
+                return False
+            # Whoever took over meanwhile may have been aborted as well; what he committed before is there.
+            marker = look(self._admin, self.target, (), is_stable=True).marker
+        except OttlaError as error:
             # Who may not ask begins again: he who took over is told so, and nothing is lost.
             log.warning("%s: who fenced this instance is not known: %s", pipeline, error)
             return True
+        return marker is None or (marker.query == batch.query and marker.batch < batch.number)
 
     def drop(self) -> None:
         """Let go of it, without another word about an open transaction."""
         self._producer.close(_DROP_SECONDS)
+        self._admin.close()
 
 
 @contextmanager
@@ -237,30 +291,61 @@ class Committer:
     def commit(self, batch: MicroBatch) -> Outcome:
         """Commit a micro-batch unless that has happened before; whatever fails can be tried again by anybody."""
         reach(CommitPoint.ENTERED)
-        session = _take(self._target, batch)
+        session = _take(self._target, batch) or self._begun(batch)
         if session is None:
-            with Admin(dict(self._target.admin_options)) as admin:
-                cluster = admin.describe_cluster().cluster_id
-                sources = sources_of(cluster, batch)
-                # Not require_stable: it would wait for a transaction that is about to be fenced.
-                verdict = self._check(admin, batch, sources, is_final=False)
-                reach(CommitPoint.LOOKED)
-                if verdict is Verdict.SKIP:
-                    return Outcome.ALREADY_COMMITTED
-                session = Session(self._target)
-                with _dropped_if_it_fails(session):
-                    session.cluster = cluster
-                    session.fence()
-                    reach(CommitPoint.FENCED)
-                    if self._check(admin, batch, sources, is_final=True) is Verdict.SKIP:
-                        session.last = batch.marker
-                        _keep(session)
-                        return Outcome.ALREADY_COMMITTED
-                    reach(CommitPoint.LOOKED_AGAIN)
+            return Outcome.ALREADY_COMMITTED
         with _dropped_if_it_fails(session):
             session.write(batch, sources_of(session.cluster, batch))
         _keep(session)
         return Outcome.COMMITTED
+
+    def _begun(self, batch: MicroBatch) -> Session | None:
+        """A session that may write the micro-batch; None if it is committed."""
+        target = self._target
+        with _closed_if_it_fails(Admin(dict(target.admin_options))) as admin:
+            cluster = admin.describe_cluster().cluster_id
+            sources = sources_of(cluster, batch)
+            verdict = self._look_before(admin, batch, sources)
+            reach(CommitPoint.LOOKED)
+            if verdict is Verdict.SKIP:
+                admin.close()
+                return None
+            session = Session(target, admin)
+        with _dropped_if_it_fails(session):
+            session.cluster = cluster
+            session.fence()
+            reach(CommitPoint.FENCED)
+            found = look(admin, target, sources, is_stable=True)
+            if self._check(found, batch, sources) is Verdict.SKIP:
+                session.last = batch.marker
+                _keep(session)
+                return None
+            reach(CommitPoint.LOOKED_AGAIN)
+        return session
+
+    def _look_before(
+        self, admin: Admin, batch: MicroBatch, sources: Sequence[SourceRange]
+    ) -> Verdict:
+        """What is to be said before anybody is fenced: that is not for those who cannot go on.
+
+        A look that asks for stable offsets would wait for the transaction that is about to be fenced. Without that, the
+        last one may be committed and not yet seen, so that who seems to have no right to go on looks once more.
+        """
+        target = self._target
+        found = look(admin, target, sources, is_stable=False)
+        place = standing(found, batch, sources)
+        verdict = VERDICTS[place]
+        if verdict is Verdict.ASK and not target.fails_on_unknown:
+            verdict = Verdict.WRITE
+        if verdict is Verdict.WRITE:
+            return verdict
+        if place not in SETTLED:
+            try:
+                found = look(admin, target, sources, is_stable=True)
+            except RetriableError:
+                # A transaction is open that nobody ends: a fence will.
+                return Verdict.WRITE
+        return self._check(found, batch, sources)
 
     def forget(self) -> None:
         """Let go of the session: the next commit fences and looks."""
@@ -269,16 +354,8 @@ class Committer:
         if session is not None:
             session.drop()
 
-    def _check(
-        self,
-        admin: Admin,
-        batch: MicroBatch,
-        sources: Sequence[SourceRange],
-        *,
-        is_final: bool,
-    ) -> Verdict:
+    def _check(self, found: Found, batch: MicroBatch, sources: Sequence[SourceRange]) -> Verdict:
         target = self._target
-        found = look(admin, target, sources, is_stable=is_final)
         return check(
             target.pipeline, found, batch, sources, fails_on_unknown=target.fails_on_unknown
         )
@@ -296,12 +373,15 @@ def look(admin: Admin, target: Target, sources: Sequence[SourceRange], *, is_sta
     wanted: dict[str, list[TopicPartition]] = {group: [place]}
     if ends := [each for source in sources for each in source.end]:
         wanted[target.pipeline] = ends
-    committed = admin.list_consumer_group_offsets(wanted, require_stable=is_stable)
+    committed = whole(lambda: admin.list_consumer_group_offsets(wanted, require_stable=is_stable))
     kept = committed[group].get(place)
-    offsets = committed.get(target.pipeline, {})
+    offsets = {
+        each: at for each, at in committed.get(target.pipeline, {}).items() if at is not None
+    }
     return Found(
         None if kept is None else Marker.from_offset(kept, group),
-        {each: at.offset for each, at in offsets.items() if at is not None},
+        {each: at.offset for each, at in offsets.items()},
+        [each for each, at in offsets.items() if at.metadata == DIFFERING],
     )
 
 
@@ -316,19 +396,31 @@ def _take(target: Target, batch: MicroBatch) -> Session | None:
         session = _sessions.pop(target.key, None)
     if session is None:
         return None
-    last = session.last
-    if last is not None and (last.query, last.batch) == (batch.query, batch.number - 1):
+    last, rested = session.last, time.monotonic() - session.rests_since
+    is_next = last is not None and (last.query, last.batch) == (batch.query, batch.number - 1)
+    if is_next and rested < REST_SECONDS:
         return session
     session.drop()
     return None
 
 
 def _keep(session: Session) -> None:
+    session.rests_since = time.monotonic()
     with _lock:
         before = _sessions.get(session.target.key)
         _sessions[session.target.key] = session
     if before is not None:
         before.drop()
+
+
+@contextmanager
+def _closed_if_it_fails(admin: Admin) -> Iterator[Admin]:
+    """For a client that somebody else will close."""
+    try:
+        yield admin
+    except BaseException:
+        admin.close()
+        raise
 
 
 @contextmanager

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 VALUE: Final = "value"
 ERROR: Final = "error"
 _CORRUPT: Final = "_ottla_corrupt"
+_OBJECT: Final = "_ottla_object"
+_END: Final = "_ottla_end"
 
 
 class Format(Protocol):
@@ -28,7 +30,7 @@ class Format(Protocol):
 class Json:
     """Values that are JSON objects with these fields: a DDL string or a StructType.
 
-    What is not valid UTF-8, not an object, or has a field of another type cannot be read. Fields that the schema does
+    What is not valid UTF-8, not one object, or has a field of another type cannot be read. Fields that the schema does
     not have are left out, missing ones are null, as in Spark's `from_json`.
     """
 
@@ -38,11 +40,19 @@ class Json:
     def parsed(self, value: Column) -> Column:
         """A struct of `value` and `error`."""
         from pyspark.sql import functions as f
-        from pyspark.sql.types import StringType, StructField, StructType
+        from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
         wanted = self._fields()
-        schema = StructType([*wanted.fields, StructField(_CORRUPT, StringType())])
-        text = value.cast("string")
+        # Spark's parser stops at the end of an object and does not see what follows. Within a larger one, what follows
+        # is an error, or ends that one too early.
+        schema = StructType(
+            [
+                StructField(_OBJECT, wanted),
+                StructField(_END, BooleanType()),
+                StructField(_CORRUPT, StringType()),
+            ]
+        )
+        text = f.concat(f.lit(f'{{"{_OBJECT}":'), value.cast("string"), f.lit(f',"{_END}":true}}'))
         read = f.from_json(
             text, schema, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
         )
@@ -50,11 +60,11 @@ class Json:
             f.when(value.isNull(), f.lit(None))
             .when(~f.is_valid_utf8(value), f.lit("the value is not UTF-8"))
             .when(
-                read.isNull() | read[_CORRUPT].isNotNull(),
+                read[_OBJECT].isNull() | read[_END].isNull() | read[_CORRUPT].isNotNull(),
                 f.lit(f"the value is not a JSON object of {wanted.simpleString()}"),
             )
         )
-        known = f.when(error.isNull(), read.dropFields(_CORRUPT)).otherwise(f.lit(None))
+        known = f.when(error.isNull(), read[_OBJECT]).otherwise(f.lit(None))
         return f.struct(known.alias(VALUE), error.alias(ERROR))
 
     def encoded(self, value: Column, kind: DataType) -> Column:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -77,21 +76,10 @@ def lag_of_sources(sources: Sequence[tuple[Any, Any]]) -> dict[TopicPartition, i
     found: dict[TopicPartition, int] = {}
     for end, latest in sources:
         try:
-            both = [SourceOffset.from_json(_parsed(each)) for each in (end, latest)]
+            both = [SourceOffset.from_spark(each) for each in (end, latest)]
         except OffsetFormatError:
             continue
         for partition, count in lag(*both).items():
             # Where two sources of a query read a partition, the one that is behind counts.
             found[partition] = max(count, found.get(partition, 0))
     return found
-
-
-def _parsed(offset: Any) -> object:
-    """Spark gives offsets as text, and Spark Connect as objects."""
-    if not isinstance(offset, str):
-        return offset
-    try:
-        parsed: object = json.loads(offset)
-    except ValueError:
-        return None
-    return parsed

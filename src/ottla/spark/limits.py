@@ -108,8 +108,8 @@ def _at(limit: Limit, lookup: int) -> list[str]:
     return []
 
 
-def check_partitions(option: str, limit: Limit, partitions: Collection[TopicPartition]) -> None:
-    """Offsets or times by partition must be there for each that is read, and for no other."""
+def check_partitions(side: str, limit: Limit, partitions: Collection[TopicPartition]) -> None:
+    """Offsets or times by partition of one side must be there for each that is read, and for no other."""
     named = limit.offsets if isinstance(limit, AtOffsets) else getattr(limit, "times_ms", None)
     if named is None or named.keys() == set(partitions):
         return
@@ -119,9 +119,11 @@ def check_partitions(option: str, limit: Limit, partitions: Collection[TopicPart
         *([f"{_names(missing)} must be named too"] if missing else []),
         *([f"{_names(strange)} are not read"] if strange else []),
     ]
+    option, hint = f"{side}OffsetsByTimestamp", ""
+    if isinstance(limit, AtOffsets):
+        option, hint = f"{side}Offsets", " -2 is the earliest offset and -1 the latest."
     raise ConfigError(
-        f"{option} must name exactly the partitions that are read: {', and '.join(parts)}. "
-        "-2 is the earliest offset and -1 the latest."
+        f"{option} must name exactly the partitions that are read: {', and '.join(parts)}.{hint}"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
@@ -62,6 +63,16 @@ class SourceOffset:
         return found
 
     @classmethod
+    def from_spark(cls, found: object) -> SourceOffset:
+        """As `from_json`, for what Spark reports, where an offset is an object or its text."""
+        if isinstance(found, str):
+            try:
+                found = json.loads(found)
+            except ValueError:
+                found = None
+        return cls.from_json(found)
+
+    @classmethod
     def from_json(cls, found: object) -> SourceOffset:
         """What `to_json` wrote; the plain offsets of Spark's own Kafka source are understood too."""
         try:
@@ -115,17 +126,24 @@ class Available(NamedTuple):
 
 def new_partitions(start: SourceOffset, found: Found) -> list[TopicPartition]:
     """Partitions that begin at their first record: new ones, and those of topics that were made again."""
-    again = remade_topics(start, found)
+    again = remade_topics(start, found.topic_ids)
     return [each for each in found.partitions if each not in start.offsets or each.topic in again]
 
 
-def remade_topics(start: SourceOffset, found: Found) -> set[str]:
+def remade_topics(start: SourceOffset, topic_ids: Mapping[str, str]) -> set[str]:
     """Topics that were deleted and made again since."""
     return {
         topic
-        for topic, topic_id in found.topic_ids.items()
+        for topic, topic_id in topic_ids.items()
         if start.topic_ids.get(topic, topic_id) != topic_id
     }
+
+
+def gone(start: SourceOffset, found: Found) -> list[TopicPartition]:
+    """Partitions that were read and are not there: of a topic that was deleted, or that a broker does not know yet."""
+    again = remade_topics(start, found.topic_ids)
+    there = set(found.partitions)
+    return [each for each in sorted(start.offsets) if each not in there and each.topic not in again]
 
 
 def available(
@@ -139,28 +157,37 @@ def available(
     `latest` has the end of each partition, `earliest` the begin of each new one.
     """
     fresh = new_partitions(start, found)
-    again = remade_topics(start, found)
-    gone = [each for each in sorted(start.offsets) if each not in found.partitions]
+    again = remade_topics(start, found.topic_ids)
+    missing = gone(start, found)
     losses = []
     if None not in (start.cluster, found.cluster) and start.cluster != found.cluster:
         losses.append(
             f"the checkpoint is of cluster {start.cluster}, and this is cluster {found.cluster}"
         )
-    losses += [f"{each} is gone" for each in gone if each.topic not in again]
+    losses += [f"{each} is gone" for each in missing]
     losses += [f"topic {each} was deleted and made again" for each in sorted(again)]
     losses += [
         f"{each} is new and begins at {earliest[each]} instead of 0"
         for each in fresh
         if earliest[each] > 0 and each.topic not in again
     ]
+    # A query that begins has read nothing.
+    before = "startingOffsets say" if start.is_initial else "it was read up to"
     losses += [
-        f"{each} ends at {latest[each]}, and was read up to {start.offsets[each]} before"
+        f"{each} ends at {latest[each]}, and {before} {start.offsets[each]}"
         for each in shrunk(start, found, latest)
     ]
     end = replace(
         start,
-        offsets={each: latest[each] for each in found.partitions},
-        topic_ids=found.topic_ids,
+        # What is gone may come back: then it is read on from where it was.
+        offsets={each: start.offsets[each] for each in missing}
+        | {each: latest[each] for each in found.partitions},
+        topic_ids={
+            each.topic: start.topic_ids[each.topic]
+            for each in missing
+            if each.topic in start.topic_ids
+        }
+        | dict(found.topic_ids),
         cluster=found.cluster,
         new={each: earliest[each] for each in fresh},
         begin=_begin_after(start),
@@ -237,11 +264,7 @@ def up_to(start: SourceOffset, target: SourceOffset) -> SourceOffset:
     """The target of a query that ends there, seen from a later start: what is new is so only once."""
     new = {each: at for each, at in target.new.items() if each not in start.offsets}
     # Of a topic that was made again, the former offsets say nothing.
-    again = {
-        topic
-        for topic, topic_id in target.topic_ids.items()
-        if start.topic_ids.get(topic, topic_id) != topic_id
-    }
+    again = remade_topics(start, target.topic_ids)
     new |= {each: at for each, at in target.new.items() if each.topic in again}
     return replace(target, new=new, begin=_begin_after(start))
 
@@ -259,13 +282,11 @@ class Pacing(NamedTuple):
 
 def continued(
     committed: Mapping[TopicPartition, int | None], earliest: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, int] | None:
-    """Where a pipeline goes on that lost its checkpoint; None if its group has committed nothing.
+) -> dict[TopicPartition, int]:
+    """Where a pipeline goes on that lost its checkpoint.
 
     A partition without a committed offset is one that came later, which begins at its first record.
     """
-    if all(offset is None for offset in committed.values()):
-        return None
     return {
         each: earliest[each] if offset is None else offset
         for each, offset in sorted(committed.items())

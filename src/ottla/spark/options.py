@@ -60,8 +60,12 @@ class SparkOption:
 
 _DURATION: Final = re.compile(r"(\d+)\s*([a-z]*)")
 _UNITS_MS: Final = MappingProxyType(
-    {"us": 0.001, "ms": 1, "": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000}
-    | {"d": 86_400_000}
+    {"us": 0.001, "": 1}
+    | dict.fromkeys(("ms", "millisecond", "milliseconds"), 1)
+    | dict.fromkeys(("s", "second", "seconds"), 1000)
+    | dict.fromkeys(("m", "min", "minute", "minutes"), 60_000)
+    | dict.fromkeys(("h", "hour", "hours"), 3_600_000)
+    | dict.fromkeys(("d", "day", "days"), 86_400_000)
 )
 
 
@@ -161,7 +165,7 @@ OPTIONS: Final = (
     _reading("fetchOffset.numRetries", whole_number(1), 3, "How often offsets are asked for."),
     _reading("fetchOffset.retryIntervalMs", whole_number(0), 1000, "The pause in between."),
     _reading("groupIdPrefix", text, "spark-kafka-source", "How names of consumers begin."),
-    SparkOption("includeHeaders", tuple(Use), flag, False, "Whether there is a column `headers`."),
+    _reading("includeHeaders", flag, False, "Whether there is a column `headers`."),
     # What is written
     SparkOption("topic", WRITES, text, None, "Where rows are written, whatever their column says."),
     SparkOption(
@@ -245,7 +249,21 @@ REFUSED_READING: Final[Mapping[str, str]] = MappingProxyType(
         "deserializer.encoding": _BYTES,
         "enable.auto.commit": "use commitOffsets=true, which commits what was processed",
         "interceptor.classes": "interceptors could change records: use functions of DataFrames",
-        "group.instance.id": _GROUPLESS,
+        **dict.fromkeys(
+            (
+                "group.instance.id",
+                "session.timeout.ms",
+                "heartbeat.interval.ms",
+                "max.poll.interval.ms",
+                "partition.assignment.strategy",
+                "auto.commit.interval.ms",
+                "group.protocol",
+                "group.remote.assignor",
+            ),
+            _GROUPLESS,
+        ),
+        "max.poll.records": "tasks read whole batches as columns: use maxOffsetsPerTrigger",
+        "allow.auto.create.topics": "reading creates no topics: remove it",
     }
 )
 REFUSED_WRITING: Final[Mapping[str, str]] = MappingProxyType(
@@ -257,6 +275,16 @@ REFUSED_WRITING: Final[Mapping[str, str]] = MappingProxyType(
         "value.serializer.encoding": _BYTES,
         "interceptor.classes": "interceptors could change records: use functions of DataFrames",
         "transactional.id": "use pipeline, the stable name from which it follows",
+        "linger.ms": "tasks make whole batches and nothing waits: remove it",
+        **dict.fromkeys(
+            (
+                "partitioner.class",
+                "partitioner.ignore.keys",
+                "partitioner.adaptive.partitioning.enable",
+                "partitioner.availability.timeout.ms",
+            ),
+            "keys decide as in Kafka's default partitioner: use a column partition for anything else",
+        ),
     }
 )
 # Names that people may try, with what to do instead; one that ends with a dot stands for all that begin so.
@@ -346,4 +374,10 @@ def kafka_options(given: Mapping[str, str], use: Use) -> dict[str, str]:
 def admin_options(kafka: Mapping[str, str]) -> dict[str, str]:
     """Those options of a consumer or producer that an admin client has too."""
     known = options_of(AdminConfig)
+    return {name: value for name, value in kafka.items() if name in known}
+
+
+def producer_options(kafka: Mapping[str, str]) -> dict[str, str]:
+    """Those options of a consumer that a producer has too."""
+    known = options_of(ProducerConfig)
     return {name: value for name, value in kafka.items() if name in known}

@@ -8,11 +8,12 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.errors import ConfigError
 from ottla.spark import running
 from ottla.spark.formats import Format
+from ottla.spark.options import duration_ms
 from ottla.spark.reporting import Progress, progress_of
 from ottla.spark.session import is_on_this_machine, start_session
 from ottla.spark.stopping import Stop
@@ -30,21 +31,18 @@ from ottla.spark.supervising import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 log = logging.getLogger("ottla.spark")
 
 Source = str | Sequence[str] | re.Pattern[str] | Callable[["SparkSession"], "DataFrame"]
 
 AVAILABLE_NOW: Final = "available-now"
+MOST_OFFSETS: Final = 1_000_000
+STANDARD: Final = "standard"
+LOW_LATENCY: Final = "low-latency"
 CHECKPOINTS: Final = "ottla-checkpoints"
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
-_DURATION: Final = re.compile(r"(\d+) ?([a-z]+)")
-_UNITS_MS: Final = {
-    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1),
-    **dict.fromkeys(("s", "second", "seconds"), 1000),
-    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000),
-    **dict.fromkeys(("h", "hour", "hours"), 3_600_000),
-}
 _LOOK_SECONDS: Final = 0.1
 _OUTPUT: Final = ("key", "value", "headers")
 
@@ -75,15 +73,18 @@ class Pipeline:
     """The topic of records that cannot be read; without one, such a record stops the pipeline."""
     bootstrap_servers: str | None = None
     """Without it, -b of `ottla pipeline run`, then OTTLA_BOOTSTRAP_SERVERS, then 127.0.0.1:9092."""
-    kafka: Mapping[str, str] = field(default_factory=dict)
+    kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Options of Kafka's clients for both source and sink, by Kafka's names."""
-    source_options: Mapping[str, str] = field(default_factory=dict)
-    sink_options: Mapping[str, str] = field(default_factory=dict)
+    source_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Without maxOffsetsPerTrigger it is a million: a micro-batch has to fit into the driver's memory."""
+    sink_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     checkpoint: str | None = None
     """Without it, ottla-checkpoints/NAME in the working folder."""
     output_mode: str = "append"
     settings: Mapping[str, str] = field(default_factory=dict)
     """Of the Spark session; those of `ottla pipeline run` win."""
+    engine: str = STANDARD
+    """standard, or low-latency: the driver itself encodes and commits, which suits small micro-batches."""
     max_restarts: int | None = None
     """How often to begin again after failures that may pass, without a micro-batch in between; None is always."""
 
@@ -94,6 +95,10 @@ class Pipeline:
             )
         if self.trigger != AVAILABLE_NOW:
             trigger_ms(self.trigger)
+        if self.engine not in (STANDARD, LOW_LATENCY):
+            raise ConfigError(
+                f"engine={self.engine!r} is not valid: it is {STANDARD} or {LOW_LATENCY}"
+            )
         if self.dead_letter is not None and self.values is None:
             raise ConfigError(
                 "dead_letter is for values that cannot be read: give values too, as in Json(…)"
@@ -133,7 +138,12 @@ class Pipeline:
         """The source as it comes."""
         if callable(self.source):
             return self.source(spark)
-        options = {"startingOffsets": "earliest", "pipeline": self.name, **self._kafka_options()}
+        options = {
+            "startingOffsets": "earliest",
+            "pipeline": self.name,
+            "maxOffsetsPerTrigger": str(MOST_OFFSETS),
+            **self._kafka_options(),
+        }
         options |= subscription(self.source)
         if self.dead_letter is not None:
             options["includeHeaders"] = "true"
@@ -201,11 +211,18 @@ class Pipeline:
         options = _without(options, self.sink_options) | dict(self.sink_options)
         # Makes the session that of this thread: without one, Spark knows no sinks that are written in Python.
         spark.createDataFrame([], "nothing INT")
-        writer = self.rows(spark).writeStream.format("ottla").queryName(self.name)
+        writer = self._writer(self.rows(spark), options).queryName(self.name)
         writer = writer.options(**options).outputMode(self.output_mode)
         if self.trigger == AVAILABLE_NOW:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=f"{trigger_ms(self.trigger)} milliseconds").start()
+
+    def _writer(self, rows: DataFrame, options: Mapping[str, str]) -> DataStreamWriter:
+        if self.engine == STANDARD:
+            return rows.writeStream.format("ottla")
+        from ottla.spark.driver_sink import DriverSink
+
+        return rows.writeStream.foreachBatch(DriverSink(options, rows.schema))
 
     # Running
 
@@ -234,13 +251,15 @@ class Pipeline:
 
 def trigger_ms(text: str) -> int:
     """The least time between micro-batches."""
-    match = _DURATION.fullmatch(text.strip().lower())
-    if match is None or match[2] not in _UNITS_MS:
+    try:
+        if text.strip().isdigit():
+            raise ValueError("a number without a unit says nothing")
+        return duration_ms(text)
+    except ValueError:
         raise ConfigError(
             f"trigger={text!r} is not valid: give a time, as in '500 ms' or '10 seconds', or '{AVAILABLE_NOW}'. "
             "Continuous and real-time triggers have no micro-batches to commit"
-        )
-    return int(match[1]) * _UNITS_MS[match[2]]
+        ) from None
 
 
 def subscription(source: str | Sequence[str] | re.Pattern[str]) -> dict[str, str]:
@@ -292,7 +311,7 @@ class Supervisor:
             if failure.next is Next.LEAVE:
                 raise PipelineTakenOverError(failure.reason)
             if failure.next is Next.NEW_DRIVER:
-                raise DriverLostError(failure.reason)
+                raise DriverLostError(failure.reason, self._pipeline.max_restarts)
             allowed = self._pipeline.max_restarts
             if failure.next is not Next.RESTART or (
                 allowed is not None and self._restarts >= allowed
@@ -323,23 +342,58 @@ class Supervisor:
             return judge_connection(error)
         except (PySparkException, Py4JError) as error:
             return judge(type(error).__name__, str(error))
-        except BaseException:
+        except BaseException as error:
             # An error of the listener, a second Ctrl-C: the query must not go on without its pipeline.
             if query is not None:
                 query.stop()
+            if isinstance(error, _ReportError):
+                raise error.error from None
             raise
         return None
 
     def _look(self, query: StreamingQuery) -> None:
+        last = query.lastProgress
+        if last is None or not self._is_new(found := json.loads(last.json)):
+            return
+        if self._follows(found):
+            self._told(found)
+            return
+        # Several since the last look. All of them are a hundred long texts, too many to read each time.
         for each in query.recentProgress:
-            found = json.loads(each.json)
-            key = (found["runId"], found["batchId"], found["timestamp"])
-            if self._seen is None or self._seen[0] != key[0] or self._seen[1:] < key[1:]:
-                self._seen = key
-                self._told(progress_of(found))
+            if self._is_new(found := json.loads(each.json)):
+                self._told(found)
 
-    def _told(self, progress: Progress) -> None:
+    def _is_new(self, found: dict[str, Any]) -> bool:
+        seen = self._seen
+        return seen is None or seen[0] != found["runId"] or seen[1:] < _place(found)[1:]
+
+    def _follows(self, found: dict[str, Any]) -> bool:
+        """Whether nothing can be between what was seen last and this."""
+        run, batch, _ = _place(found)
+        if self._seen is None or self._seen[0] != run:
+            return False
+        return batch <= self._seen[1] + 1
+
+    def _told(self, found: dict[str, Any]) -> None:
+        self._seen = _place(found)
+        progress = progress_of(found)
         if progress.duration_ms:
             self._pauses.reset()
             self._restarts = 0
-        self._report(progress)
+        try:
+            self._report(progress)
+        except Exception as error:
+            raise _ReportError(error) from error
+
+
+def _place(found: dict[str, Any]) -> tuple[str, int, str]:
+    """What orders the reports of a query."""
+    return found["runId"], found["batchId"], found["timestamp"]
+
+
+class _ReportError(Exception):
+    """Whoever is told of progress failed: that is nobody's network, whatever its class."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error

@@ -7,7 +7,7 @@ of an offset in a group of its own. So it is the truth about which micro-batch w
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
@@ -85,6 +85,28 @@ class SourceRange(NamedTuple):
     cluster: str | None
     start: Mapping[TopicPartition, int]
     end: Mapping[TopicPartition, int]
+    group: str | None = None
+    """The group that the source was given, if it is that of a pipeline."""
+
+
+def group_offsets(sources: Sequence[SourceRange]) -> dict[TopicPartition, OffsetAndMetadata]:
+    """What a group is told of the sources' ends.
+
+    Several sources may read one partition (a self-join), not all as far: then the group has the least, and says that
+    it is not the position of all, or a query that begins there would repeat what others had read.
+    """
+    ends: dict[TopicPartition, list[int]] = {}
+    for source in sources:
+        for each, at in source.end.items():
+            ends.setdefault(each, []).append(at)
+    return {
+        each: OffsetAndMetadata(min(at), "" if min(at) == max(at) else DIFFERING)
+        for each, at in ends.items()
+    }
+
+
+DIFFERING: Final = "sources differ"
+"""The metadata of an offset that not all sources of its partition have."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +133,8 @@ class Found:
     marker: Marker | None
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Of the pipeline's own group, those of the micro-batch's partitions."""
+    differing: Collection[TopicPartition] = ()
+    """Those of them that not all sources had reached."""
 
 
 class Standing(Enum):
@@ -125,6 +149,7 @@ class Standing(Enum):
     FAR_BEHIND = "micro-batches between are missing"
     OTHER_QUERY_WE_CONTINUE = "it is another query's, which ended where this micro-batch begins"
     OTHER_QUERY = "it is another query's, and nothing shows that this one continues it"
+    ELSEWHERE = "it does not show this query's progress, and the group's offsets are not where this one begins"
 
 
 class Verdict(Enum):
@@ -148,41 +173,65 @@ VERDICTS: Final[Mapping[Standing, Verdict]] = {
     Standing.FAR_BEHIND: Verdict.ASK,
     Standing.OTHER_QUERY_WE_CONTINUE: Verdict.WRITE,
     Standing.OTHER_QUERY: Verdict.ASK,
+    # Not unknown: records would be repeated, or missing.
+    Standing.ELSEWHERE: Verdict.FAIL,
 }
+
+# What is committed stays so: a later look finds the same, or one that is further ahead.
+SETTLED: Final = (Standing.HERE, Standing.OTHER_PLAN, Standing.AHEAD)
 
 
 def standing(found: Found, batch: MicroBatch, sources: Sequence[SourceRange]) -> Standing:
     """Where the marker stands; `sources` are those whose offsets the pipeline's group has."""
     marker = found.marker
     if marker is None:
-        return Standing.LOST if batch.number else Standing.NOTHING_YET
+        if batch.number == 0:
+            return Standing.NOTHING_YET
+        return Standing.ELSEWHERE if is_written(found.offsets, sources) else Standing.LOST
     if marker.query != batch.query:
-        if continues(found.offsets, batch, sources):
+        if continues(found, batch, sources):
             return Standing.OTHER_QUERY_WE_CONTINUE
-        return Standing.OTHER_QUERY
+        return Standing.ELSEWHERE if differs(found.offsets, sources) else Standing.OTHER_QUERY
     if marker.batch > batch.number:
         return Standing.AHEAD
     if marker.batch == batch.number:
         is_other = None not in (marker.plan, batch.plan) and marker.plan != batch.plan
         return Standing.OTHER_PLAN if is_other else Standing.HERE
-    return Standing.JUST_BEFORE if marker.batch == batch.number - 1 else Standing.FAR_BEHIND
+    if marker.batch == batch.number - 1:
+        return Standing.JUST_BEFORE
+    return Standing.ELSEWHERE if is_written(found.offsets, sources) else Standing.FAR_BEHIND
 
 
-def continues(
-    committed: Mapping[TopicPartition, int], batch: MicroBatch, sources: Sequence[SourceRange]
-) -> bool:
+def differs(committed: Mapping[TopicPartition, int], sources: Sequence[SourceRange]) -> bool:
+    """Whether a source is known to begin elsewhere than where the group's offsets are."""
+    return any(
+        committed.get(each, at) != at for source in sources for each, at in source.start.items()
+    )
+
+
+def is_written(committed: Mapping[TopicPartition, int], sources: Sequence[SourceRange]) -> bool:
+    """Whether the group's offsets show that records of these sources were written before."""
+    return any(
+        committed.get(each, at) > at for source in sources for each, at in source.start.items()
+    )
+
+
+def continues(found: Found, batch: MicroBatch, sources: Sequence[SourceRange]) -> bool:
     """Whether a micro-batch begins exactly where the group's offsets are.
 
     A partition of which the group has no offset was in no micro-batch: every one commits all its partitions.
     """
-    starts = {each: at for source in sources for each, at in source.start.items()}
-    ends = {each: at for source in sources for each, at in source.end.items()}
-    known = [each for each in ends if each in committed]
-    if not known or any(starts.get(each) != committed[each] for each in known):
+    known = [
+        (source.start.get(each), end, found.offsets[each])
+        for source in sources
+        for each, end in source.end.items()
+        if each in found.offsets
+    ]
+    if not known or found.differing or any(start != at for start, _, at in known):
         return False
     # Between equal offsets nothing tells whether the micro-batch was committed; a query's first one was not, or the
     # marker would be its own.
-    return batch.number == 0 or any(ends[each] != starts[each] for each in known)
+    return batch.number == 0 or any(start != end for start, end, _ in known)
 
 
 def check(
@@ -229,6 +278,14 @@ def _explain(place: Standing, pipeline: str, found: Found, batch: MicroBatch) ->
             "offsets.retention.minutes (seven days), or when the output topic is deleted; or the pipeline had "
             f"another name or wrote to another cluster before. {accept}"
         )
+    if place is Standing.ELSEWHERE:
+        return (
+            f"Micro-batch {number} of pipeline {pipeline!r} (query {batch.query}) does not begin where the committed "
+            f"output ends: the group's offsets are {_show(found.offsets)}, and the last micro-batch was "
+            f"{_show_marker(marker)}. Its records are written already, or others between are not. {_NEW_CHECKPOINT} "
+            f"To write them again on purpose, give the pipeline another name, or delete its groups {pipeline!r} and "
+            f"{marker_group(pipeline)!r} and start with a new checkpoint."
+        )
     assert marker is not None
     if place is Standing.OTHER_PLAN:
         return (
@@ -246,6 +303,10 @@ def _explain(place: Standing, pipeline: str, found: Found, batch: MicroBatch) ->
         f"are {_show(found.offsets)}. Another instance may be running; or it is another pipeline, which needs a "
         f"name of its own. {accept}"
     )
+
+
+def _show_marker(marker: Marker | None) -> str:
+    return "forgotten" if marker is None else f"{marker.batch} of query {marker.query}"
 
 
 def _show(offsets: Mapping[TopicPartition, int]) -> str:

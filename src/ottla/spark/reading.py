@@ -8,8 +8,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ottla.client.arguments import Partition
+from ottla.client.blocking.admin import Admin
 from ottla.client.blocking.consumer import Consumer
 from ottla.errors import OffsetOutOfRangeError, TimedOutError
+from ottla.spark.asking import absent
 from ottla.spark.offsets import DataLossError
 from ottla.spark.ranges import OffsetRange
 from ottla.spark.source_options import SourceOptions
@@ -21,6 +23,10 @@ _POLL_SECONDS: Final = 1.0
 # A task uses one at a time, and a worker runs one task after the other.
 _MOST_IDLE: Final = 4
 
+GAP_HINT: Final = (
+    "endingOffsets names records that are not there: they are not written yet, or an open transaction holds them back. "
+    "Set failOnDataLoss=false to read up to the end"
+)
 LOSS_HINT: Final = (
     "Records that this query has not seen are gone: they were deleted by retention, or with their topic. "
     "Set failOnDataLoss=false to go on without them"
@@ -113,6 +119,15 @@ class _RangeReader:
 
     def _stalled(self) -> None:
         """Nothing came for kafkaConsumer.pollTimeoutMs: say why."""
+        with Admin(dict(self._options.admin)) as admin:
+            is_gone = bool(absent(admin, [self._partition.topic]))
+        if is_gone:
+            self._lose(
+                f"{self._partition} is gone, and was to be read from {self._position} to {self._end}",
+                None,
+            )
+            self._position = self._end
+            return
         last = self._consumer.end_offsets([self._partition])[self._partition]
         if last < self._end:
             self._lose(f"{self._partition} ends at {last}, and {self._end} was its end", None)
@@ -130,6 +145,15 @@ class _RangeReader:
 
 def report_loss(options: SourceOptions, what: str, error: Exception | None = None) -> None:
     """Fail, or go on with a warning, as failOnDataLoss says."""
+    _report(options, what, LOSS_HINT, error)
+
+
+def report_gap(options: SourceOptions, what: str) -> None:
+    """As `report_loss`, for an end that the user gave."""
+    _report(options, what, GAP_HINT, None)
+
+
+def _report(options: SourceOptions, what: str, hint: str, error: Exception | None) -> None:
     if options.fail_on_data_loss:
-        raise DataLossError(f"{what}. {LOSS_HINT}") from error
+        raise DataLossError(f"{what}. {hint}") from error
     log.warning("%s: some records are lost, and failOnDataLoss=false accepts that", what)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -55,16 +54,6 @@ def _lag(source: Mapping[str, Any]) -> int | None:
 
 def _offset(source: Mapping[str, Any], name: str) -> SourceOffset | None:
     try:
-        return SourceOffset.from_json(_read(source.get(name)))
+        return SourceOffset.from_spark(source.get(name))
     except OffsetFormatError:
-        return None
-
-
-def _read(offset: Any) -> Any:
-    """Spark writes the JSON of an offset as it is, or as a text."""
-    if not isinstance(offset, str):
-        return offset
-    try:
-        return json.loads(offset)
-    except ValueError:
         return None

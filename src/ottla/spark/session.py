@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from ottla.config import properties
+from ottla.errors import ConfigError
 from ottla.spark.java import find_java
 from ottla.spark.requirement import require_spark
 
@@ -20,21 +21,16 @@ if TYPE_CHECKING:
 
 DEFAULT_MASTER: Final = "local[*]"
 
-# Without these every small file of a checkpoint costs a second one with its checksum, and a micro-batch takes twice as
-# long. The file system keeps checksums of its own.
-FAST_LOCAL_FILES: Final = {
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-}
 # Only for checkpoints on local files: elsewhere Spark's own choice renames atomically.
 FAST_LOCAL_CHECKPOINTS: Final = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
-QUIET: Final = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-}
+FILES_SETTING: Final = "spark.hadoop.fs.file.impl"
+# Bars between the lines of whoever tells the progress.
+NO_BARS: Final = {"spark.ui.showConsoleProgress": "false"}
+QUIET: Final = {"spark.ui.enabled": "false"}
 # A shuffle of a small stream in Spark's 200 partitions is 200 tasks and 200 state stores on two cores.
 LOCAL: Final = {"spark.sql.shuffle.partitions": "{cores}"}
 
@@ -58,12 +54,12 @@ def defaults(
     name: str, master: str, checkpoint: str | None, cores: int | None = None
 ) -> dict[str, str]:
     """The settings of a session, as far as nobody says otherwise."""
-    found = {"spark.app.name": name, "spark.master": master}
+    found = {"spark.app.name": name, "spark.master": master, **NO_BARS}
     if is_local(master):
         count = cores or os.cpu_count() or 1
         found |= {key: value.format(cores=count) for key, value in LOCAL.items()}
     if is_on_this_machine(master):
-        found |= QUIET | FAST_LOCAL_FILES
+        found |= QUIET
         if checkpoint is None or is_local_path(checkpoint):
             found |= FAST_LOCAL_CHECKPOINTS
     return found
@@ -122,7 +118,7 @@ def start_session(
     if master is not None:
         given["spark.master"] = master
     if SparkContext._active_spark_context is not None:
-        return SparkSession.builder.getOrCreate()
+        return _active(SparkSession.builder.getOrCreate(), given)
     known = _known_to_spark() | given
     chosen = defaults(name, known.get("spark.master", DEFAULT_MASTER), checkpoint) | known
     set_python(os.environ, chosen)
@@ -132,9 +128,37 @@ def start_session(
     for key, value in chosen.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
+    if is_on_this_machine(chosen["spark.master"]) and FILES_SETTING not in chosen:
+        _write_no_checksums(session)
     if "spark.log.level" not in chosen:
         session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def _active(session: SparkSession, given: Mapping[str, str]) -> SparkSession:
+    """The session that runs, with what can still be set."""
+    for name, value in given.items():
+        found = session.conf.get(name, None)
+        if found == value:
+            continue
+        if not session.conf.isModifiable(name):
+            raise ConfigError(
+                f"Spark runs already, with {name}={found}, so it cannot be {value}: stop that session first, or leave "
+                "it out"
+            )
+        session.conf.set(name, value)
+    return session
+
+
+def _write_no_checksums(session: SparkSession) -> None:
+    """Local files without a second one for the checksum: with it, a small micro-batch takes twice as long.
+
+    Not by another class for local files, which has none: S3A and others insist on Hadoop's own.
+    """
+    gateway, context = session.sparkContext._gateway, session.sparkContext._jsc
+    assert gateway is not None
+    local = gateway.jvm.org.apache.hadoop.fs.FileSystem.getLocal(context.hadoopConfiguration())
+    local.setWriteChecksum(False)
 
 
 def _java_runs() -> bool:

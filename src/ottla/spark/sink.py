@@ -23,18 +23,31 @@ from pyspark.sql.types import StructType
 
 from ottla.client.blocking.admin import Admin
 from ottla.client.blocking.producer import Producer
-from ottla.errors import ConfigError, FatalError, KafkaError, OttlaError
+from ottla.errors import ConfigError, OttlaError
 from ottla.records.arrow import ColumnsEncoder, EncodedBatch
-from ottla.spark.committing import Committer, Target, commit_until_answered, sources_of
+from ottla.spark.asking import existing
+from ottla.spark.committing import Committer, Target, one_transaction, sources_of
 from ottla.spark.handing_over import Parcel, own_folder, packed, sweep
-from ottla.spark.progress import MicroBatch
+from ottla.spark.noting import is_contradicted
+from ottla.spark.progress import MicroBatch, group_offsets
 from ottla.spark.sink_options import (
     EXACTLY_ONCE,
     SinkSettings,
     read_batch_settings,
     read_stream_settings,
 )
-from ottla.spark.source_offsets import NO_PLAN, Plan, find_checkpoint, open_files, unknown_place
+from ottla.spark.source_offsets import (
+    NO_PLAN,
+    Checkpoint,
+    CheckpointError,
+    Pin,
+    Plan,
+    check_unchanged,
+    find_checkpoint,
+    open_files,
+    unknown_place,
+)
+from ottla.spark.worker_memory import freeze_what_is_loaded
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,10 +69,8 @@ def stream_writer(
     settings = read_stream_settings(given, schema)
     counts = pinned_counts(settings)
     if settings.delivery == EXACTLY_ONCE:
-        if settings.location is not None and settings.commits_source_offsets:
-            # Whether it can be opened shows at the start.
-            open_files(settings.location, settings.storage).read("metadata")
-        return ExactlyOnceWriter(settings, counts)
+        # Whether the checkpoint can be opened shows at the start.
+        return ExactlyOnceWriter(settings, counts, newest_plan(settings))
     return AtLeastOnceWriter(settings, counts)
 
 
@@ -84,22 +95,35 @@ class Written(WriterCommitMessage):
         batch: int | None,
         root: str | None,
         parcel: Parcel,
+        pin: Pin | None = None,
     ) -> None:
         self.task = task
         self.query = query
         self.batch = batch
         self.root = root
         self.parcel = parcel
+        self.pin = pin
 
 
 # Tasks
 
 
 def pinned_counts(settings: SinkSettings) -> dict[str, int]:
-    """How many partitions the topic has: all tasks of a micro-batch agree on it."""
-    if settings.topic is None:
-        return {}
-    return {settings.topic: len(sending(settings).partitions_for(settings.topic))}
+    """How many partitions the topics have that are known by name: all tasks of a micro-batch agree on it."""
+    topics = dict.fromkeys((settings.topic, settings.marker_topic))
+    return partition_counts(settings, [each for each in topics if each is not None])
+
+
+def partition_counts(settings: SinkSettings, topics: Sequence[str]) -> dict[str, int]:
+    """As many as there are now: what a producer remembers may be minutes old."""
+    found = existing(admin_of(settings), topics)
+    return {
+        # One that does not exist may be created by asking for it.
+        each: len(
+            found[each].partitions if each in found else sending(settings).partitions_for(each)
+        )
+        for each in topics
+    }
 
 
 def encoded(
@@ -111,7 +135,7 @@ def encoded(
     """The rows of a task as record batches; those of a partition in order."""
 
     def count_of(topic: str) -> int:
-        return counts.get(topic) or len(sending(settings).partitions_for(topic))
+        return counts.get(topic) or partition_counts(settings, [topic])[topic]
 
     encoder = ColumnsEncoder(
         count_of,
@@ -126,8 +150,8 @@ def encoded(
     yield from encoder.finish()
 
 
-def told(parcel: Parcel = NOTHING) -> Written:
-    """The message of the running task."""
+def told(parcel: Parcel = NOTHING, pin: Pin | None = None) -> Written:
+    """The message of the running task; the plan goes with that of the first."""
     context = _context()
     batch = context.getLocalProperty(BATCH)
     return Written(
@@ -136,6 +160,7 @@ def told(parcel: Parcel = NOTHING) -> Written:
         None if batch is None else int(batch),
         context.getLocalProperty(CHECKPOINT_ROOT),
         parcel,
+        pin if context.partitionId() == 0 else None,
     )
 
 
@@ -185,16 +210,27 @@ def send(
 
 # Producers without transactions of this process, by their options.
 _producers: dict[tuple[tuple[str, str], ...], Producer] = {}
+_admins: dict[tuple[tuple[str, str], ...], Admin] = {}
 _lock = threading.Lock()
 
 
 def sending(settings: SinkSettings) -> Producer:
-    """A producer that this process keeps: it also knows the partitions of topics."""
+    """A producer that this process keeps."""
     key = tuple(sorted(settings.kafka.items()))
     with _lock:
         found = _producers.get(key)
         if found is None:
             found = _producers[key] = Producer(dict(settings.kafka))
+        return found
+
+
+def admin_of(settings: SinkSettings) -> Admin:
+    """A client that this process keeps."""
+    key = tuple(sorted(settings.kafka.items()))
+    with _lock:
+        found = _admins.get(key)
+        if found is None:
+            found = _admins[key] = Admin(settings.admin)
         return found
 
 
@@ -204,9 +240,13 @@ def sending(settings: SinkSettings) -> Producer:
 class ExactlyOnceWriter(DataSourceStreamArrowWriter):
     """Every micro-batch is written once and as a whole, whatever fails."""
 
-    def __init__(self, settings: SinkSettings, counts: Mapping[str, int]) -> None:
+    def __init__(
+        self, settings: SinkSettings, counts: Mapping[str, int], pin: Pin | None = None
+    ) -> None:
         self._settings = settings
         self._counts = counts
+        # Of the process that plans the tasks, whose writer they have; that of the process that commits is too young.
+        self._pin = pin
         self._drivers_folder = own_folder()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
@@ -216,18 +256,23 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
         root = _context().getLocalProperty(CHECKPOINT_ROOT)
         if settings.commits_source_offsets and settings.location is None and root is None:
             raise unknown_place()
-        return told(packed_rows(settings, self._counts, iterator, self._drivers_folder))
+        rows = packed_rows(settings, self._counts, iterator, self._drivers_folder)
+        message = told(rows, self._pin)
+        freeze_what_is_loaded()
+        return message
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Write what the tasks encoded, in one transaction, unless that has happened before."""
-        written = _all_written(messages, batchId)
+        written = _all_of(messages, batchId)
         query, root = _query_of(written, batchId)
-        plan = plan_of(self._settings, query, root, batchId)
+        pin = next((each.pin for each in written if each.pin is not None), None)
+        plan = plan_of(self._settings, query, root, batchId, pin)
         records = (each for message in written for each in message.parcel.open())
         target = target_of(self._settings, query)
         batch = MicroBatch(query, batchId, records, plan.digest, plan.sources)
         outcome = Committer(target).commit(batch)
         sweep(query, batchId, self._drivers_folder)
+        freeze_what_is_loaded()
         log.info("%s: micro-batch %d: %s", target.pipeline, batchId, outcome.value)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
@@ -250,25 +295,23 @@ class AtLeastOnceWriter(DataSourceStreamArrowWriter):
         """Send the rows of a task."""
         check_trigger()
         send(self._settings, self._counts, iterator)
+        freeze_what_is_loaded()
         return told()
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Everything is written; a pipeline's group is told how far its source is, for its lag."""
         settings = self._settings
-        if settings.pipeline is None:
+        if settings.pipeline is None or not settings.commits_source_offsets:
             return
-        written = _all_written(messages, batchId)
+        written = _all_of(messages, batchId)
         query, root = _query_of(written, batchId)
         try:
             plan = plan_of(settings, query, root, batchId)
             with Admin(settings.admin) as admin:
                 cluster = admin.describe_cluster().cluster_id
                 batch = MicroBatch(query, batchId, sources=plan.sources)
-                ends = {
-                    at: end for each in sources_of(cluster, batch) for at, end in each.end.items()
-                }
-                if ends:
-                    admin.alter_consumer_group_offsets(settings.pipeline, ends)
+                if ends := group_offsets(sources_of(cluster, batch)):
+                    admin.alter_consumer_group_offsets(settings.pipeline, dict(ends))
         except OttlaError as error:
             log.warning("%s: the source's offsets were not committed: %s", settings.pipeline, error)
 
@@ -290,12 +333,69 @@ def _continuous() -> ConfigError:
     )
 
 
-def plan_of(settings: SinkSettings, query: str, root: str | None, number: int) -> Plan:
-    """What Spark's checkpoint says of a micro-batch."""
-    if not settings.commits_source_offsets:
-        return NO_PLAN
-    found = find_checkpoint(query, settings.location, root, settings.query_name, settings.storage)
-    return found.plan(number)
+# Checkpoints that could not be read and need not be; each is tried once in a process, which may take long.
+_closed: set[str | None] = set()
+
+
+def newest_plan(settings: SinkSettings) -> Pin | None:
+    """The plan of the micro-batch that is about to run; None if the checkpoint's place is not known yet.
+
+    Spark has written it just before. Read now, because later it may be that of another instance.
+    """
+    location = settings.location
+    if location is None or (location in _closed and not settings.commits_source_offsets):
+        return None
+    try:
+        checkpoint = Checkpoint(location, open_files(location, settings.storage))
+        number = checkpoint.newest()
+        return None if number is None else Pin(number, _plan_in(checkpoint, settings, number))
+    except CheckpointError as error:
+        if settings.commits_source_offsets:
+            raise
+        _let_be(location, error)
+        return None
+
+
+def plan_of(
+    settings: SinkSettings, query: str, root: str | None, number: int, pin: Pin | None = None
+) -> Plan:
+    """What Spark's checkpoint says of a micro-batch; what it said when the tasks were planned has to be the same."""
+    place = settings.location or root
+    if place in _closed and not settings.commits_source_offsets:
+        return NO_PLAN if pin is None or pin.number != number else pin.plan
+    try:
+        found = find_checkpoint(
+            query, settings.location, root, settings.query_name, settings.storage
+        )
+        # Without a pin of this micro-batch there is nothing to compare. A later one is another instance's.
+        if pin is None or pin.number < number:
+            plan = _plan_in(found, settings, number)
+        else:
+            check_unchanged(found, pin, number)
+            plan = pin.plan
+        if is_contradicted(plan.sources, own_folder()):
+            raise found.is_anothers(number)
+        return plan
+    except CheckpointError as error:
+        if settings.commits_source_offsets:
+            raise
+        _let_be(place, error)
+        return NO_PLAN if pin is None or pin.number != number else pin.plan
+
+
+def _plan_in(checkpoint: Checkpoint, settings: SinkSettings, number: int) -> Plan:
+    """The plan, or only what tells it from others."""
+    if settings.commits_source_offsets:
+        return checkpoint.plan(number)
+    return Plan(checkpoint.digest(number), ())
+
+
+def _let_be(place: str | None, error: CheckpointError) -> None:
+    _closed.add(place)
+    log.warning(
+        "The checkpoint is not read, so that one which is older than the output may not be noticed: %s",
+        error,
+    )
 
 
 def target_of(settings: SinkSettings, query: str) -> Target:
@@ -310,23 +410,27 @@ def target_of(settings: SinkSettings, query: str) -> Target:
     )
 
 
-def _all_written(messages: Sequence[WriterCommitMessage | None], number: int) -> list[Written]:
-    """The messages in the order of tasks; each task has one, of this micro-batch."""
+def _all_written(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
+    """The messages in the order of tasks; each task has one."""
     written = [each for each in messages if isinstance(each, Written)]
     if messages and not written:
         # Epochs end without tasks having ended. Spark only logs this; a task's refusal shows when it has 10,000 rows.
         raise _continuous()
     if len(written) < len(messages):
-        raise OttlaError(
-            f"{len(messages) - len(written)} tasks of micro-batch {number} left no message"
-        )
+        raise OttlaError(f"{len(messages) - len(written)} of {len(messages)} tasks left no message")
     written.sort(key=lambda each: each.task)
     tasks = [each.task for each in written]
+    if len(set(tasks)) < len(tasks):
+        raise OttlaError(f"tasks left more than one message: there are those of {tasks}")
+    return written
+
+
+def _all_of(messages: Sequence[WriterCommitMessage | None], number: int) -> list[Written]:
+    """As `_all_written`, and all are of this micro-batch."""
+    written = _all_written(messages)
     others = [each.batch for each in written if each.batch not in (None, number)]
-    if len(set(tasks)) < len(tasks) or others:
-        raise OttlaError(
-            f"micro-batch {number} got messages of tasks {tasks} and of micro-batches {others}"
-        )
+    if others:
+        raise OttlaError(f"micro-batch {number} got messages of micro-batches {others}")
     return written
 
 
@@ -366,21 +470,13 @@ class OneTransactionWriter(DataSourceArrowWriter):
         """Write everything."""
         name = f"ottla-batch-{uuid.uuid4()}"
         options: dict[str, Any] = {**self._settings.kafka, "transactional.id": name}
-        written = [each for each in messages if isinstance(each, Written)]
-        written.sort(key=lambda each: each.task)
+        written = _all_written(messages)
         with Producer(options) as producer:
             producer.init_transactions()
-            producer.begin_transaction()
-            try:
+            with one_transaction(producer, name):
                 for message in written:
                     for topic, partition, data in message.parcel.open():
                         producer.send_encoded(topic, partition, data)
-                commit_until_answered(producer, name)
-            except FatalError:
-                raise
-            except KafkaError:
-                producer.abort_transaction()
-                raise
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Nothing was sent, or `commit` has aborted it."""

@@ -35,14 +35,15 @@ _ASYNC_PROGRESS: Final = "asyncprogresstracking"
 class SinkSettings:
     """Everything that tasks and the driver have to know; it travels to the tasks."""
 
-    kafka: Mapping[str, str]
+    # Both may have passwords in them.
+    kafka: Mapping[str, str] = field(repr=False)
     topic: str | None
     delivery: str
     pipeline: str | None = None
     marker_topic: str | None = None
     location: str | None = None
     query_name: str | None = None
-    storage: Mapping[str, Any] = field(default_factory=dict)
+    storage: Mapping[str, Any] = field(default_factory=dict, repr=False)
     commits_source_offsets: bool = True
     fails_on_unknown: bool = True
 
@@ -74,8 +75,10 @@ class SinkSettings:
 
     @property
     def batch_size_bytes(self) -> int:
-        """How large a record batch of a task may be."""
-        return min(MOST_BATCH_BYTES, self.config.max_request_size)
+        """How large a record batch of a task may be: as batch.size says, or large, since none waits to be filled."""
+        config = self.config
+        most = config.batch_size if "batch.size" in self.kafka else MOST_BATCH_BYTES
+        return max(1, min(most, config.max_request_size))
 
 
 def read_stream_settings(given: Mapping[str, str], schema: StructType) -> SinkSettings:

@@ -30,7 +30,9 @@ from pyspark.sql.types import (
 from ottla.errors import ConfigError, RetriableError
 from ottla.model import TopicPartition
 from ottla.records.arrow import SCHEMA, SCHEMA_WITHOUT_HEADERS
+from ottla.spark.handing_over import own_folder
 from ottla.spark.limits import EARLIEST, LATEST, AtOffsets
+from ottla.spark.noting import Notes
 from ottla.spark.offsets import (
     Available,
     Found,
@@ -38,6 +40,7 @@ from ottla.spark.offsets import (
     SourceOffset,
     available,
     continued,
+    gone,
     is_same,
     limited,
     new_partitions,
@@ -47,14 +50,17 @@ from ottla.spark.offsets import (
     up_to,
 )
 from ottla.spark.ranges import OffsetRange, split
-from ottla.spark.reading import read_range, report_loss
+from ottla.spark.reading import read_range, report_gap, report_loss
+from ottla.spark.renewing import Renewal
 from ottla.spark.source_cluster import SourceCluster
+from ottla.spark.source_offsets import range_of
 from ottla.spark.source_options import (
     SourceOptions,
     includes_headers,
     read_batch_options,
     read_stream_options,
 )
+from ottla.spark.worker_memory import freeze_what_is_loaded
 
 log = logging.getLogger("ottla.spark")
 
@@ -113,6 +119,7 @@ def _read(partition: InputPartition, options: SourceOptions) -> Iterator[Any]:
     if isinstance(partition, RangePartition):
         schema = SCHEMA if options.include_headers else SCHEMA_WITHOUT_HEADERS
         yield from read_range(partition.wanted, options, schema)
+    freeze_what_is_loaded()
 
 
 class BatchReader(DataSourceReader):
@@ -146,7 +153,7 @@ class BatchReader(DataSourceReader):
                 starts[each] = first[each]
         for each in sorted(last):
             if stops[each] > last[each]:
-                report_loss(options, f"{each} ends at {last[each]}, not at {stops[each]}")
+                report_gap(options, f"{each} ends at {last[each]}, not at {stops[each]}")
                 stops[each] = last[each]
         return [OffsetRange(each, starts[each], stops[each]) for each in found.partitions]
 
@@ -168,6 +175,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest: SourceOffset | None = None
         self._ends_when_done = False
         self._target: SourceOffset | None = None
+        self._told: tuple[str, ...] = ()
+        self._notes = Notes(own_folder())
+        self._renewal = self._new_renewal()
+
+    def _new_renewal(self) -> Renewal | None:
+        options = self._options
+        if options.pipeline is None:
+            return None
+        return Renewal(options.pipeline, options.renewal, lambda: self._cluster.admin)
 
     # Where it begins
 
@@ -217,6 +233,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = SourceOffset.from_json(start)
         end = self._available(begin)
         if is_same(begin, end) or not self._is_due(offset_count(begin, end), limit):
+            if self._renewal is not None:
+                self._renewal.nothing_to_read()
             return start
         self._batch_at = time.monotonic()
         if isinstance(limit, ReadMaxRows):
@@ -240,8 +258,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._target is not None:
             return up_to(start, self._target)
         end, losses = self._looked_up(start)
+        # What is gone stays so; to say it once is enough.
         for each in losses:
-            report_loss(self._options, each)
+            if each not in self._told:
+                report_loss(self._options, each)
+        self._told = losses
         end = replace(end, group=self._options.pipeline)
         self._latest = end
         if self._ends_when_done:
@@ -249,7 +270,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end
 
     def _looked_up(self, start: SourceOffset) -> Available:
-        """The end of everything; asked for again if a leader seems to be behind, or a topic went meanwhile."""
+        """The end of everything; asked for again if a leader seems to be behind, or a topic is not there."""
         attempt = 1
         while True:
             is_last = attempt >= self._options.lookup_attempts
@@ -257,7 +278,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 latest = self._cluster.ends(found.partitions, LATEST)
                 earliest = self._cluster.ends(new_partitions(start, found), EARLIEST)
-                if is_last or not shrunk(start, found, latest):
+                if is_last or not (gone(start, found) or shrunk(start, found, latest)):
                     return available(start, found, latest, earliest)
             except RetriableError:
                 if is_last:
@@ -282,6 +303,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of one micro-batch."""
         begin, stop = SourceOffset.from_json(start), SourceOffset.from_json(end)
+        # The first one begins where its end says: the start is asked for anew if it is repeated.
+        self._notes.leave(range_of(None if stop.begin else begin, stop))
         return _planned(ranges(begin, stop), self._options)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, TypeVar
 
-from ottla.client.admin_model import IsolationLevel, OffsetSpec, TopicDescription
+from ottla.client.admin_model import IsolationLevel, OffsetSpec
 from ottla.client.blocking.admin import Admin
-from ottla.errors import ConfigError, ErrorCode, KafkaError, PartialFailureError, RetriableError
+from ottla.errors import ConfigError, KafkaError, RetriableError
 from ottla.model import TopicPartition, topic_id_text
+from ottla.spark.asking import existing, whole
 from ottla.spark.limits import (
     LATEST,
     Limit,
@@ -27,7 +28,6 @@ from ottla.spark.source_options import SourceOptions
 log = logging.getLogger("ottla.spark")
 
 _NO_OFFSET: Final = -1
-_ABSENT: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class SourceCluster:
 
     def found(self) -> Found:
         """What there is of the subscription now; topics that do not exist are left out."""
-        topics = self._asked(lambda: self._described(self._topics()))
+        topics = self._asked(lambda: existing(self.admin, self._topics()))
         wanted = self._options.subscription.partitions
         partitions = [
             TopicPartition(name, info.partition)
@@ -93,21 +93,6 @@ class SourceCluster:
             return [name for name in sorted(self.admin.list_topics()) if matches(name)]
         return subscription.topics or sorted({each.topic for each in subscription.partitions})
 
-    def _described(self, names: Iterable[str]) -> Mapping[str, TopicDescription]:
-        names = list(names)
-        if not names:
-            return {}
-        try:
-            return self.admin.describe_topics(names)
-        except PartialFailureError as error:
-            for each in error.errors.values():
-                _raise_unless_absent(each)
-            found: Mapping[str, TopicDescription] = error.results
-            return found
-        except KafkaError as error:
-            _raise_unless_absent(error)
-            return {}
-
     def _id(self) -> str | None:
         if self._cluster_id is None:
             self._cluster_id = self._asked(lambda: self.admin.describe_cluster().cluster_id)
@@ -137,7 +122,7 @@ class SourceCluster:
 
     def starts(self, limit: Limit, found: Found) -> dict[TopicPartition, int]:
         """Where a query begins."""
-        check_partitions("startingOffsets", limit, found.partitions)
+        check_partitions("starting", limit, found.partitions)
         at = resolve(limit, found.partitions, self.offsets(lookups(limit, found.partitions)))
         if not self._options.latest_without_match:
             check_found(at)
@@ -145,7 +130,7 @@ class SourceCluster:
 
     def stops(self, limit: Limit, found: Found) -> dict[TopicPartition, int]:
         """Where a batch query ends."""
-        check_partitions("endingOffsets", limit, found.partitions)
+        check_partitions("ending", limit, found.partitions)
         at = resolve(limit, found.partitions, self.offsets(lookups(limit, found.partitions)))
         return self._or_latest(at)
 
@@ -184,7 +169,7 @@ class SourceCluster:
         attempt = 1
         while True:
             try:
-                return question()
+                return whole(question)
             except RetriableError as error:
                 if attempt >= self._options.lookup_attempts:
                     raise
@@ -195,8 +180,3 @@ class SourceCluster:
     def pause(self) -> None:
         """Wait for fetchOffset.retryIntervalMs."""
         time.sleep(self._options.lookup_pause_ms / 1000)
-
-
-def _raise_unless_absent(error: KafkaError) -> None:
-    if error.code not in _ABSENT:
-        raise error

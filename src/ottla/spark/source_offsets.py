@@ -2,26 +2,31 @@
 
 `offsets/N` is written before micro-batch N runs and never again: a version, a line about the batch, and a line for each
 source with the position at which the batch ends. The sink commits those of our own sources with its transaction.
+
+A second instance on the same checkpoint may write that file again, where the store lets it. So the plan is read when
+the tasks are planned, and once more before the commit: whoever finds another one then stops.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote
 
 from ottla.errors import ConfigError, OttlaError
 from ottla.spark.offsets import OffsetFormatError, SourceOffset, begin_of
-from ottla.spark.progress import SourceRange
+from ottla.spark.progress import SourceRange, TakenOverError
 
 OFF_OPTION: Final = "commitSourceOffsets"
 STORAGE_OPTION: Final = "checkpointStorageOptions"
 _VERSION: Final = "v1"
-_LOCAL: Final = ("", "file")
+# A letter alone is a disk of Windows.
+_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?://([^/]*))?(.*)", re.DOTALL)
 _S3: Final = ("s3", "s3a", "s3n")
 
 
@@ -40,6 +45,13 @@ class Plan(NamedTuple):
     sources: Sequence[SourceRange]
 
 
+class Pin(NamedTuple):
+    """The newest plan in a checkpoint, when the tasks of a micro-batch were planned; it travels with them."""
+
+    number: int
+    plan: Plan
+
+
 NO_PLAN: Final = Plan(None, ())
 
 
@@ -48,6 +60,10 @@ class Files(Protocol):
 
     def read(self, name: str) -> bytes | None:
         """A file; None if there is none of that name."""
+        ...
+
+    def names(self, folder: str) -> list[str]:
+        """What is in a folder, by name; nothing if there is no such folder."""
         ...
 
     def folders(self) -> list[str]:
@@ -66,6 +82,12 @@ class LocalFiles:
             return (self._folder / name).read_bytes()
         except FileNotFoundError:
             return None
+
+    def names(self, folder: str) -> list[str]:
+        try:
+            return sorted(os.listdir(self._folder / folder))
+        except FileNotFoundError:
+            return []
 
     def folders(self) -> list[str]:
         if not self._folder.is_dir():
@@ -89,11 +111,22 @@ class ArrowFiles:
         except OSError as error:
             raise _trouble(f"{self._folder}/{name}", error) from error
 
+    def names(self, folder: str) -> list[str]:
+        return sorted(each.base_name for each in self._listed(f"{self._folder}/{folder}"))
+
+    def _listed(self, folder: str) -> list[Any]:
+        from pyarrow import fs
+
+        selector = fs.FileSelector(folder, allow_not_found=True)
+        try:
+            return list(self._filesystem.get_file_info(selector))
+        except OSError as error:
+            raise _trouble(folder, error) from error
+
     def folders(self) -> list[str]:
         from pyarrow import fs
 
-        selector = fs.FileSelector(self._folder, allow_not_found=True)
-        found = self._filesystem.get_file_info(selector)
+        found = self._listed(self._folder)
         return sorted(each.base_name for each in found if each.type == fs.FileType.Directory)
 
 
@@ -114,13 +147,25 @@ class FsspecFiles:
         except OSError as error:
             raise _trouble(f"{self._folder}/{name}", error) from error
 
-    def folders(self) -> list[str]:
+    def names(self, folder: str) -> list[str]:
+        return sorted(_last_part(each["name"]) for each in self._listed(f"{self._folder}/{folder}"))
+
+    def _listed(self, folder: str) -> list[Any]:
+        self._filesystem.invalidate_cache()
         try:
-            found = self._filesystem.ls(self._folder, detail=True)
+            return list(self._filesystem.ls(folder, detail=True))
         except FileNotFoundError:
             return []
-        names = [each["name"] for each in found if each["type"] == "directory"]
-        return sorted(name.rstrip("/").rsplit("/", 1)[-1] for name in names)
+        except OSError as error:
+            raise _trouble(folder, error) from error
+
+    def folders(self) -> list[str]:
+        found = self._listed(self._folder)
+        return sorted(_last_part(each["name"]) for each in found if each["type"] == "directory")
+
+
+def _last_part(name: str) -> str:
+    return name.rstrip("/").rsplit("/", 1)[-1]
 
 
 # What does not pass by itself, as pyarrow writes it.
@@ -141,11 +186,14 @@ def open_files(location: str, storage: Mapping[str, Any]) -> Files:
 
     `storage` goes to the store: to pyarrow's S3FileSystem (endpoint_override, access_key, ...) or to fsspec's.
     """
-    parts = urlsplit(location)
-    scheme = parts.scheme.lower()
-    if scheme in _LOCAL or len(scheme) == 1:
-        return LocalFiles(Path(unquote(parts.path) if scheme == "file" else location))
-    folder = f"{parts.netloc}{unquote(parts.path)}"
+    # As Hadoop reads it: nothing is quoted, so that %20, ? and # are parts of names.
+    match = _URL.fullmatch(location)
+    if match is None:
+        return LocalFiles(Path(location))
+    scheme, place, path = match[1].lower(), match[2] or "", match[3]
+    if scheme == "file":
+        return LocalFiles(Path(path))
+    folder = f"{place}{path}"
     try:
         if scheme in _S3:
             from pyarrow import fs
@@ -155,7 +203,7 @@ def open_files(location: str, storage: Mapping[str, Any]) -> Files:
             from pyarrow import fs
 
             try:
-                return ArrowFiles(*fs.FileSystem.from_uri(location))
+                return ArrowFiles(*fs.FileSystem.from_uri(f"{scheme}://{place}{quote(path)}"))
             except (ValueError, NotImplementedError, ImportError):
                 pass
         import fsspec
@@ -175,14 +223,17 @@ def read_storage_options(text: str | None) -> dict[str, Any]:
         return {}
     try:
         found = json.loads(text)
-        if not isinstance(found, dict):
-            raise ValueError("it is no object")
-    except ValueError as error:
-        example = '{"endpoint_override":"127.0.0.1:9000","scheme":"http"}'
-        raise ConfigError(
-            f"{STORAGE_OPTION}={text!r} is not valid: it must be like {example} ({error})"
-        ) from error
+    except ValueError:
+        # Neither its text nor the cause, which has it too: there may be keys in it.
+        raise _bad_storage_options("it is no JSON") from None
+    if not isinstance(found, dict):
+        raise _bad_storage_options("it is no object")
     return found
+
+
+def _bad_storage_options(why: str) -> ConfigError:
+    example = '{"endpoint_override":"127.0.0.1:9000","scheme":"http"}'
+    return ConfigError(f"{STORAGE_OPTION} is not valid: it must be like {example} ({why})")
 
 
 class Checkpoint:
@@ -196,22 +247,39 @@ class Checkpoint:
         """The id of the query; None if it has not begun."""
         return _query_in(self._files, "metadata")
 
-    def plan(self, number: int) -> Plan:
-        """What was planned for a micro-batch."""
+    def newest(self) -> int | None:
+        """The micro-batch that was planned last; None if there is none."""
+        numbers = [int(name) for name in self._files.names("offsets") if name.isdecimal()]
+        return max(numbers, default=None)
+
+    def digest(self, number: int) -> str:
+        """What tells the plan of a micro-batch from others of the same number."""
+        return _digest(self._planned(number))
+
+    def is_anothers(self, number: int) -> TakenOverError:
+        """The plan in the checkpoint is not the one that ran."""
+        return TakenOverError(
+            f"The checkpoint {self.location} has another plan than micro-batch {number}, which ran: another instance "
+            "uses it too and has planned since. Nothing of this one is written; run one instance of a pipeline."
+        )
+
+    def _planned(self, number: int) -> bytes:
         planned = self._files.read(f"offsets/{number}")
         if planned is None:
             raise CheckpointError(
                 f"The checkpoint {self.location} has no offsets/{number}, and the micro-batch is running: the sink "
                 "sees another place than Spark does. The location has to mean the same on the driver's Python."
             )
+        return planned
+
+    def plan(self, number: int) -> Plan:
+        """What was planned for a micro-batch."""
+        planned = self._planned(number)
         ends = self._positions(planned)
         before = self._files.read(f"offsets/{number - 1}") if number else None
         starts = self._positions(before) if before is not None else {}
-        sources = [
-            SourceRange(end.cluster, _starts(starts.get(place), end), end.offsets)
-            for place, end in ends.items()
-        ]
-        return Plan(hashlib.sha256(planned).hexdigest()[:32], sources)
+        sources = [range_of(starts.get(place), end) for place, end in ends.items()]
+        return Plan(_digest(planned), sources)
 
     def _positions(self, planned: bytes) -> dict[int, SourceOffset]:
         """The positions of our own sources, by their place among all."""
@@ -227,6 +295,10 @@ class Checkpoint:
             if position is not None:
                 found[place] = position
         return found
+
+
+def _digest(planned: bytes) -> str:
+    return hashlib.sha256(planned).hexdigest()[:32]
 
 
 def _position_in(line: str) -> SourceOffset | None:
@@ -246,11 +318,12 @@ def _position_in(line: str) -> SourceOffset | None:
         return None
 
 
-def _starts(before: SourceOffset | None, end: SourceOffset) -> dict[Any, int]:
-    """Where partitions begin, as far as the checkpoint has it."""
-    if before is None:
-        return {**end.begin, **end.new}
-    return {each: begin_of(before, end, each) for each in end.offsets}
+def range_of(before: SourceOffset | None, end: SourceOffset) -> SourceRange:
+    """What is between two positions; where partitions begin as far as it is known."""
+    start = {**end.begin, **end.new}
+    if before is not None:
+        start = {each: begin_of(before, end, each) for each in end.offsets}
+    return SourceRange(end.cluster, start, end.offsets, end.group)
 
 
 def _query_in(files: Files, name: str) -> str | None:
@@ -287,13 +360,30 @@ def find_checkpoint(
         return Checkpoint(location, open_files(location, storage))
     if root is None:
         raise unknown_place()
+    key = (query, root, query_name)
+    if key in _found:
+        return Checkpoint(_found[key], open_files(_found[key], storage))
     below = open_files(root, storage)
     names = [query_name] if query_name else below.folders()
     for name in names:
         if _query_in(below, f"{name}/metadata") == query:
-            location = f"{root.rstrip('/')}/{name}"
+            location = _found[key] = f"{root.rstrip('/')}/{name}"
             return Checkpoint(location, open_files(location, storage))
     raise CheckpointError(
         f"No checkpoint below {root} is that of query {query}: give the sink the option checkpointLocation, or "
         f"{OFF_OPTION}=false."
     )
+
+
+# Where this process found the checkpoints of queries: an id is in one place only.
+_found: dict[tuple[str, str, str | None], str] = {}
+
+
+def check_unchanged(checkpoint: Checkpoint, pin: Pin, number: int) -> None:
+    """Stop if the checkpoint has another plan than the tasks of this micro-batch had.
+
+    To commit then would be to commit these records under the plan, or the number, of others.
+    """
+    if pin.number == number and checkpoint.digest(number) == pin.plan.digest:
+        return
+    raise checkpoint.is_anothers(number)

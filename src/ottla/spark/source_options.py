@@ -18,7 +18,15 @@ from ottla.spark.limits import (
     check_batch,
     read_limit,
 )
-from ottla.spark.options import KAFKA_PREFIX, READS, Use, admin_options, kafka_options, values
+from ottla.spark.options import (
+    KAFKA_PREFIX,
+    READS,
+    Use,
+    admin_options,
+    kafka_options,
+    producer_options,
+    values,
+)
 from ottla.spark.partition_maps import read_partitions
 
 
@@ -56,6 +64,8 @@ class SourceOptions:
     consumer: Mapping[str, str] = field(repr=False)
     """The options of the consumers in tasks, by Kafka's names."""
     admin: Mapping[str, str] = field(repr=False)
+    renewal: Mapping[str, str] = field(repr=False)
+    """The options of the producer that renews an idle pipeline's progress."""
 
     @property
     def isolation_level(self) -> str:
@@ -100,6 +110,8 @@ def _options(
     pipeline = found.get("pipeline")
     consumer = {
         "isolation.level": "read_committed",
+        # A consumer that waits for its next task stalls nothing; while it reads, pollTimeoutMs watches it.
+        "stall.timeout.ms": "0",
         **kafka,
         # A task reads exactly what was planned, and nothing makes up for what is not there.
         "auto.offset.reset": "none",
@@ -126,6 +138,7 @@ def _options(
         commit_group=_commit_group(kafka, pipeline) if found.get("commitOffsets") else None,
         consumer=consumer,
         admin=admin_options(kafka),
+        renewal=producer_options(kafka),
     )
 
 

@@ -13,7 +13,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from ottla.errors import ErrorCode, OttlaError
+from ottla.errors import Action, ErrorCode, OttlaError
 
 FIRST_PAUSE_SECONDS: Final = 1.0
 LONGEST_PAUSE_SECONDS: Final = 60.0
@@ -27,8 +27,20 @@ class PipelineTakenOverError(PipelineError):
     """Another instance of the pipeline runs now."""
 
 
+class MicroBatchLostError(OttlaError):
+    """A micro-batch failed for a reason that may pass."""
+
+
 class DriverLostError(PipelineError):
-    """Spark's Java is gone, and this process cannot have another: start a new one."""
+    """Spark's Java is gone, and this process cannot have another: start a new one, if `max_restarts` allows it."""
+
+    def __init__(self, reason: str, max_restarts: int | None = None) -> None:
+        super().__init__(reason, max_restarts)
+        self.reason = reason
+        self.max_restarts = max_restarts
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 class Next(Enum):
@@ -52,6 +64,7 @@ BY_CLASS: Final = {
     "RetriableError": Next.RESTART,
     "TimedOutError": Next.RESTART,
     "AbortableError": Next.RESTART,
+    "MicroBatchLostError": Next.RESTART,
     "ConnectionResetError": Next.RESTART,
     "ConnectionRefusedError": Next.RESTART,
     "BrokenPipeError": Next.RESTART,
@@ -66,6 +79,10 @@ BY_CLASS: Final = {
     "AWSServiceThrottledException": Next.RESTART,
     "AWSStatus500Exception": Next.RESTART,
 }
+# A micro-batch comes to the driver, whose memory it must not fill.
+_TOO_LARGE: Final = re.compile(
+    r"\bbigger than (?:local result size limit )?spark\.driver\.maxResultSize"
+)
 # An error about several partitions or groups tells the codes of all.
 _SEVERAL: Final = "PartialFailureError"
 _CODE: Final = re.compile(r"\b([A-Z][A-Z_]+) \(-?\d+\)")
@@ -129,6 +146,12 @@ def judge(kind: str, text: str) -> Failure:
         )
     if known:
         return Failure(*known[-1])
+    if _TOO_LARGE.search(text):
+        return Failure(
+            Next.STOP,
+            "a micro-batch is larger than spark.driver.maxResultSize allows. It is planned already, so raise that "
+            "once, as in --conf spark.driver.maxResultSize=4g, and then set the source's maxOffsetsPerTrigger",
+        )
     if (lost := _LOST_PART.search(text)) is not None:
         return Failure(Next.RESTART, f"a part of Spark is gone: {lost[0]}")
     return Failure(Next.STOP, _reason(kind, text, lines))
@@ -136,12 +159,21 @@ def judge(kind: str, text: str) -> Failure:
 
 def _next_of(name: str, reason: str) -> Next:
     if name != _SEVERAL:
-        return BY_CLASS[name]
+        code = _CODE.match(reason)
+        return Next.STOP if code is not None and _is_for_people(code[1]) else BY_CLASS[name]
     codes = _CODE.findall(reason)
     may_pass = bool(codes) and all(
         code in ErrorCode.__members__ and ErrorCode[code].retriable for code in codes
     )
     return Next.RESTART if may_pass else Next.STOP
+
+
+def _is_for_people(name: str) -> bool:
+    """Whether only a person can mend it: permissions, records that a topic does not take, data that is damaged."""
+    code = ErrorCode.__members__.get(name)
+    return code is not None and (
+        code.action is Action.FIX_REQUEST or code is ErrorCode.CORRUPT_MESSAGE
+    )
 
 
 def _reason(kind: str, text: str, lines: list[tuple[str, str]]) -> str:

@@ -10,6 +10,7 @@ from typing import Final
 
 from ottla.config.topic import TopicConfig
 from ottla.core.aborted import AbortedSpan
+from ottla.histogram import Histogram
 from ottla.model import topic_id_text
 from ottla.ports import (
     Buffer,
@@ -346,6 +347,7 @@ class MemoryStore:
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._logs: dict[tuple[str, int], MemoryLog] = {}
         self._closed = False
+        self._syncs = Histogram()  # nothing ever reaches a disk
 
     @property
     def cluster_id(self) -> str:
@@ -430,7 +432,10 @@ class MemoryStore:
             return None
         segments = partition.segments
         return IdleLog(
-            sum(segment.size_bytes for segment in segments), segments[0].max_timestamp_ms
+            sum(segment.size_bytes for segment in segments),
+            segments[0].max_timestamp_ms,
+            partition.start_offset,
+            segments[-1].end_offset,
         )
 
     def log_dirs(self) -> Sequence[LogDir]:
@@ -440,6 +445,10 @@ class MemoryStore:
         }
         usable_bytes = self._budget.max_bytes - self._budget.used_bytes
         return [LogDir("memory", self._budget.max_bytes, usable_bytes, sizes)]
+
+    @property
+    def syncs(self) -> Histogram:
+        return self._syncs
 
     def tick(self, now_ms: int) -> None:
         """Nothing is ever due."""

@@ -169,6 +169,43 @@ def test_split_batches_give_send_many_every_offset(
             producer.send_many(topic, numbers(100), partition=0).result(10)
 
 
+def test_outcomes_of_send_many_are_told_batch_by_batch(
+    meddler: Meddler, servers: str, topic: str
+) -> None:
+    told: list[tuple[int, Exception | None]] = []
+
+    def tell(count: int, error: Exception | None) -> None:
+        told.append((count, error))
+
+    with ottla.Producer(
+        bootstrap_servers=servers, batch_size=100_000, compression_type="gzip"
+    ) as producer:
+        producer.send(topic, b"first", partition=0).result(10)
+        meddler.on("Produce", answer=produce_error(ErrorCode.MESSAGE_TOO_LARGE), times=2)
+        sent = producer.send_many(topic, numbers(100), partition=0)
+        sent.add_batch_callback(tell)
+        sent.result(10)
+        assert len(told) > 1, "the batch was split"
+        assert (sum(count for count, _ in told), {error for _, error in told}) == (100, {None})
+        told.clear()
+        sent.add_batch_callback(tell)
+        assert sum(count for count, _ in told) == 100, "what is known already is told at once"
+        told.clear()
+        blamed = BatchIndexAndErrorMessage(batch_index=1, batch_index_error_message="it is odd")
+        meddler.on(
+            "Produce", answer=produce_error(ErrorCode.INVALID_RECORD, record_errors=[blamed])
+        )
+        sent = producer.send_many(topic, numbers(3), partition=0)
+        sent.add_batch_callback(tell)
+        assert sent[2].exception(10) is not None
+        assert [count for count, _ in told] == [1, 1, 1]
+        assert [isinstance(e, AbortableError) and e.message == "it is odd" for _, e in told] == [
+            False,
+            True,
+            False,
+        ]
+
+
 def test_single_record_that_is_too_large_fails(meddler: Meddler, servers: str, topic: str) -> None:
     with ottla.Producer(bootstrap_servers=servers, **QUICK) as producer:
         producer.send(topic, b"x", partition=0).result(10)

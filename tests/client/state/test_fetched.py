@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ottla.client.model import ConsumerRecord
 from ottla.client.state.fetched import Fetched, ReadSettings
+from ottla.client.state.marked import MarkedRecord
 from ottla.errors import AbortableError, DeserializationError, ErrorCode
 from ottla.model import TopicPartition
 from ottla.records.batch import BatchFlag, TimestampType, build_batch
@@ -247,6 +248,43 @@ def test_aborted_records_are_not_seen_with_read_committed() -> None:
     )
     assert offsets(answer.take(10)) == [2, 3, 5]
     assert answer.next_offset == 8
+
+
+def test_tools_see_what_consumers_do_not_with_a_mark() -> None:
+    answer = fetched(
+        batch(0, 1),
+        transactional(1, 2, 9),
+        marker(3, 9, MarkerType.ABORT),
+        transactional(4, 1, 9),
+        marker(5, 9, MarkerType.COMMIT),
+        aborted=[(9, 1)],
+        read_committed=True,
+        shows_control=True,
+        shows_aborted=True,
+        value_of=lambda topic, headers, value: value.decode(),
+    )
+    took = [record for _ in range(9) for record in answer.take(1)]
+    assert offsets(took) == [0, 1, 2, 3, 4, 5]
+    marked = {r.offset: r for r in took if isinstance(r, MarkedRecord)}
+    assert [(r.offset, r.is_control, r.producer_id) for r in marked.values()] == [
+        (1, False, 9),
+        (2, False, 9),
+        (3, True, 9),
+        (5, True, 9),
+    ]
+    # Deserializers are for what consumers get.
+    assert [took[0].value, took[1].value, took[4].value] == ["v0", b"v1", "v4"]
+
+
+def test_what_is_shown_can_be_chosen() -> None:
+    parts = (transactional(0, 1, 9), marker(1, 9, MarkerType.ABORT), batch(2, 1))
+
+    def seen(**settings: bool) -> list[int]:
+        return offsets(fetched(*parts, aborted=[(9, 0)], read_committed=True, **settings).take(9))
+
+    assert seen() == [2]
+    assert seen(shows_control=True) == [1, 2]
+    assert seen(shows_aborted=True) == [0, 2]
 
 
 def test_the_aborted_list_need_not_be_in_order() -> None:

@@ -8,6 +8,7 @@ from ottla.broker.node import Node
 from ottla.broker.request import RequestContext
 from ottla.core.catalog import Refused
 from ottla.errors import ErrorCode
+from ottla.events import EventLog
 from ottla.ports import StorageError
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -15,6 +16,8 @@ from ottla.wire.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+
+logger = EventLog(__name__)
 
 REQUEST = CreatePartitionsRequest
 
@@ -60,4 +63,11 @@ def _add(node: Node, asked: CreatePartitionsTopic, validate_only: bool) -> Refus
         except StorageError as error:
             return Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         cluster.place_new(cluster.catalog.topics[asked.name], old_count)
+        logger.info(
+            "partitions_added",
+            "topic %(topic)s: %(partitions)d partitions, where there were %(partitions_before)d",
+            topic=asked.name,
+            partitions=asked.count,
+            partitions_before=old_count,
+        )
     return None

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-
 from ottla.broker.addresses import brokers_seen_by
 from ottla.broker.node import Node
 from ottla.broker.request import RequestContext
 from ottla.core.catalog import Refused
 from ottla.errors import ErrorCode
+from ottla.events import EventLog
 from ottla.model import Endpoint, coordinator_partition
 from ottla.wire.messages.find_coordinator import (
     Coordinator,
@@ -20,7 +19,7 @@ REQUEST = FindCoordinatorRequest
 FIRST_BATCHED_VERSION = 4
 GROUP, TRANSACTION = 0, 1
 
-logger = logging.getLogger(__name__)
+logger = EventLog(__name__)
 
 Found = tuple[int, Endpoint]
 
@@ -67,7 +66,12 @@ def _find(node: Node, key_type: int, key: str, context: RequestContext) -> Found
     coordinators = node.groups if key_type == GROUP else node.transactions
     topic = coordinators.make_topic()
     if isinstance(topic, Refused):
-        logger.error("%s cannot be created: %s", coordinators.topic_name, topic.message)
+        logger.error(
+            "topic_not_created",
+            "topic %(topic)s cannot be created: %(reason)s",
+            topic=coordinators.topic_name,
+            reason=topic.message,
+        )
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     leader = node.cluster.leader_of(topic, coordinator_partition(key, topic.partition_count))
     endpoint = dict(brokers_seen_by(node, context)).get(leader)

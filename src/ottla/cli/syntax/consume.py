@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.syntax.escapes import unescaped
 from ottla.cli.syntax.pieces import add_verb, count_from
-from ottla.cli.syntax.times import moment_ms
 
 if TYPE_CHECKING:
     from ottla.cli.syntax.pieces import Commands
@@ -16,7 +15,7 @@ DESCRIPTION = """\
 Print the records of topics: the value of each on a line, or what -f or -o json say.
 
 Reading begins at the end and goes on until Ctrl-C, as with Kafka's console consumer; with --exit it begins at the
-start and stops at what was the end when it began. A topic that begins with ^ is a pattern for whole names.
+start and stops at what was the end when it began. What cannot be a topic's name is a pattern for whole names.
 The records of __consumer_offsets and __transaction_state are decoded, unless --raw is given.
 """
 EPILOG = """\
@@ -27,7 +26,7 @@ examples:
   ottla consume orders --from-beginning -f '%p:%o %k = %s\\n'
   ottla consume orders --exit -o json | jq .value
   ottla consume orders --since 10m --until 5m
-  ottla consume ^orders-.* --group checkers --isolation read_committed
+  ottla consume 'orders-.*' --group checkers --isolation read_committed
 """
 
 
@@ -35,7 +34,9 @@ def add(commands: Commands) -> None:
     """The command and its arguments."""
     verb = add_verb(commands, "consume", "print records of topics", "consume:run", DESCRIPTION)
     verb.epilog = EPILOG
-    verb.add_argument("topics", nargs="*", metavar="TOPIC", help="a topic, or ^PATTERN; several")
+    verb.add_argument(
+        "topics", nargs="*", metavar="TOPIC", help="topics, or patterns for their names"
+    )
     verb.add_argument(
         "-t", "--topic", action="append", default=[], dest="more_topics", help=argparse.SUPPRESS
     )
@@ -81,13 +82,11 @@ def _add_range(verb: argparse.ArgumentParser) -> None:
     )
     start.add_argument(
         "--since",
-        type=moment_ms,
         metavar="TIME",
         help="begin at a time: 2026-11-15T17:00:00 (UTC, or with a zone), 10m (ago), ms since 1970",
     )
     where.add_argument(
         "--until",
-        type=moment_ms,
         metavar="TIME",
         help="stop before the first record of this time or later, or at the end; implies --exit",
     )
@@ -96,13 +95,14 @@ def _add_range(verb: argparse.ArgumentParser) -> None:
         "--follow",
         action="store_false",
         dest="exit",
-        default=False,
+        default=None,
         help="wait for more records until Ctrl-C; this is the default",
     )
     ends.add_argument(
         "-e",
         "--exit",
         action="store_true",
+        default=None,
         help="stop at the end as it is now; begins at the start unless told otherwise",
     )
     where.add_argument(
@@ -134,7 +134,6 @@ def _add_forms(verb: argparse.ArgumentParser) -> None:
     forms.add_argument(
         *("-D", "--delimiter"),
         type=unescaped,
-        default=b"\n",
         metavar="TEXT",
         help=r"what follows each record; default: \n",
     )

@@ -6,7 +6,6 @@ import argparse
 from typing import TYPE_CHECKING
 
 from ottla.cli.syntax.pieces import add_form, add_group, add_verb, add_watch, count_from
-from ottla.cli.syntax.times import datetime_ms, duration_ms
 
 if TYPE_CHECKING:
     from ottla.cli.syntax.pieces import Commands
@@ -125,17 +124,15 @@ def _add_reset(verbs: Commands) -> None:
     where.add_argument(
         "--to-current", action="store_true", help="where it is; the end where it is nowhere"
     )
-    where.add_argument("--to-offset", type=count_from(0), metavar="N")
+    where.add_argument("--to-offset", type=count_from(0), metavar="N", help="this offset")
     where.add_argument("--shift-by", type=int, metavar="N", help="forward, or back if below 0")
     where.add_argument(
         "--to-datetime",
-        type=datetime_ms,
         metavar="TIME",
         help="the first record at or after 2026-11-15T17:00:00.000 (UTC, or with a zone)",
     )
     where.add_argument(
         "--by-duration",
-        type=duration_ms,
         metavar="DURATION",
         help="the first record that is not older: 10m, PT1H30M",
     )

@@ -51,7 +51,7 @@ def add(commands: Commands) -> None:
         help="print the records of segments with keys and values",
     )
     dump.add_argument(
-        "--headers", action="store_true", help="print the headers of records with their values"
+        "--headers", action="store_true", help="as --records, and their headers with values"
     )
     dump.add_argument(
         "--deep-iteration", action="store_true", help="print the records without their content"
@@ -59,7 +59,7 @@ def add(commands: Commands) -> None:
     dump.add_argument(
         "--skip-record-metadata",
         action="store_true",
-        help="print only keys and values of records",
+        help="as --records, but only keys and values",
     )
     _add_decoders(dump)
     dump.add_argument(

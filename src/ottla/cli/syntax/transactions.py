@@ -152,16 +152,24 @@ def _add_abort(verbs: Commands) -> None:
         "--transactional-id", metavar="ID", help="whose transaction, and producer, to end"
     )
     old = abort.add_argument_group("for brokers before Kafka 3.0, all of these")
-    old.add_argument("--producer-id", metavar="ID", type=count_from(0))
-    old.add_argument("--producer-epoch", metavar="EPOCH", type=count_from(0))
-    old.add_argument("--coordinator-epoch", metavar="EPOCH", type=int)
+    old.add_argument("--producer-id", metavar="ID", type=count_from(0), help="likewise")
+    old.add_argument("--producer-epoch", metavar="EPOCH", type=count_from(0), help="likewise")
+    old.add_argument(
+        "--coordinator-epoch",
+        metavar="EPOCH",
+        type=int,
+        help="as `transactions producers` shows it",
+    )
 
 
 def _add_partition(parser: argparse.ArgumentParser) -> None:
     """A topic and a partition, as words or as Kafka's tools have them."""
-    parser.add_argument("words", metavar="TOPIC PARTITION", nargs="*", help="the partition")
-    parser.add_argument("--topic", metavar="TOPIC", help="the same")
-    parser.add_argument("--partition", metavar="N", type=count_from(0))
+    parser.add_argument("named_topic", metavar="TOPIC", nargs="?", help="the topic")
+    parser.add_argument(
+        "named_partition", metavar="PARTITION", nargs="?", type=count_from(0), help="the partition"
+    )
+    parser.add_argument("--topic", metavar="TOPIC", help="the same, as Kafka's tools have it")
+    parser.add_argument("--partition", metavar="N", type=count_from(0), help="the same")
 
 
 def _state(text: str) -> str:

@@ -6,6 +6,7 @@ the offsets. The live groups (`membership`) are made from the saved ones when a 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from ottla.core.group.classic import ClassicGroup, State, empty_since_ms, restored
@@ -255,6 +256,13 @@ class GroupMachine:
         found = dict.fromkeys(self.membership.groups)
         found |= dict.fromkeys(self.offsets.group_ids())
         return [self._listed(group_id) for group_id in found]
+
+    def count_states(self) -> Counter[State]:
+        """How many groups are in which state; those that only have offsets are empty."""
+        groups = self.membership.groups
+        counts = Counter(group.state for group in groups.values())
+        counts[State.EMPTY] += sum(name not in groups for name in self.offsets.group_ids())
+        return counts
 
     def _listed(self, group_id: str) -> ListedGroup:
         group = self._group(group_id)

@@ -11,6 +11,15 @@ from typing import Literal
 
 from ottla.core.deadlines import Deadlines
 from ottla.core.group.classic import ClassicGroup, Member, State
+from ottla.core.group.notes import (
+    note_empty,
+    note_expired,
+    note_forming,
+    note_left,
+    note_refused,
+    note_replaced,
+    note_stable,
+)
 from ottla.core.group.requests import (
     NO_MEMBER_ID,
     GroupConfig,
@@ -76,7 +85,7 @@ class Membership:
         refusal = self._refuse_join(request)
         if refusal is not None:
             turn.answer(ticket, refusal)
-            turn.note("group %s: a join was refused with %s", request.group_id, refusal.error.name)
+            note_refused(turn, request, refusal.error)
             if refusal.error is ErrorCode.GROUP_MAX_SIZE_REACHED:
                 self._expel(turn, self.groups[request.group_id], request.member_id)
             return
@@ -196,9 +205,7 @@ class Membership:
         ticket: Ticket,
     ) -> None:
         """A static member restarted (KIP-345): it takes its place, and whoever still uses the old id is out."""
-        turn.note(
-            "group %s: %s is back as %s", group.group_id, old.member_id, request.new_member_id
-        )
+        note_replaced(turn, group, old.member_id, request.new_member_id)
         old_leader = group.leader
         fenced = ErrorCode.FENCED_INSTANCE_ID
         waiting = group.take_join_ticket(old)
@@ -293,7 +300,7 @@ class Membership:
         self.deadlines.cancel(("join", group.group_id))
         for member in list(group.members.values()):
             if member.join_ticket is None and member.instance_id is None:
-                turn.note("group %s: %s did not join in time", group.group_id, member.member_id)
+                note_expired(turn, group, member.member_id, "did not join in time")
                 self._remove(turn, group, member.member_id)
         if group.members and not group.elect_joined_leader():
             # Only static members, and none has come back: their sessions will end it.
@@ -302,17 +309,10 @@ class Membership:
             return
         group.begin_generation(turn.now_ms)
         if group.is_empty:
-            turn.note("group %s: nobody is left in it", group.group_id)
+            note_empty(turn, group)
             self._save(turn, group)
             return
-        size, leader = len(group.members), group.leader
-        turn.note(
-            "group %s: generation %d of %d, led by %s",
-            group.group_id,
-            group.generation,
-            size,
-            leader,
-        )
+        note_forming(turn, group)
         for member in group.members.values():
             group.pending_syncs[member.member_id] = None
             member.is_new = False
@@ -352,6 +352,7 @@ class Membership:
             member.assignment = request.assignments.get(member.member_id, b"")
         group.become(State.STABLE, turn.now_ms)
         self._save(turn, group)
+        note_stable(turn, group)
         for member in group.members.values():
             self._answer_sync(turn, group, member, self._assigned(group, member))
 
@@ -371,7 +372,7 @@ class Membership:
             return
         late = list(group.pending_syncs)
         for member_id in late:
-            turn.note("group %s: %s did not sync in time", group.group_id, member_id)
+            note_expired(turn, group, member_id, "did not sync in time")
             self._remove(turn, group, member_id)
         if late:
             self._prepare(turn, group)
@@ -410,7 +411,7 @@ class Membership:
         awaits = member.join_ticket is not None or member.sync_ticket is not None
         if awaits and not member.is_new:
             return
-        turn.note("group %s: %s was not heard of in its session", group.group_id, member_id)
+        note_expired(turn, group, member_id, "was not heard of in its session")
         self._remove(turn, group, member_id)
         self._after_leaving(turn, group)
 
@@ -437,7 +438,7 @@ class Membership:
                 return error
         if member_id == NO_MEMBER_ID:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        turn.note("group %s: %s leaves", group.group_id, member_id)
+        note_left(turn, group, member_id)
         self._remove(turn, group, member_id)
         return ErrorCode.NONE
 

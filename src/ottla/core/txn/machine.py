@@ -6,6 +6,7 @@ then COMPLETE is written. Whoever loads the partition finds PREPARE and goes on 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from ottla.core.turn import Producer, Turn, Written
@@ -119,6 +120,16 @@ class TransactionMachine:
                 and saved.started_at_ms + saved.timeout_ms < turn.now_ms
             ):
                 self._fence(turn, saved)
+                turn.note(
+                    "transaction_timed_out",
+                    "transactional id %(transactional_id)s: its transaction took longer than "
+                    "%(timeout_ms)d ms and is aborted, its producer fenced",
+                    transactional_id=saved.transactional_id,
+                    producer_id=saved.producer_id,
+                    producer_epoch=saved.producer_epoch,
+                    timeout_ms=saved.timeout_ms,
+                    partitions=len(saved.partitions),
+                )
 
     def expire(self, turn: Turn) -> None:
         """Forgets ids that nobody has used for long."""
@@ -156,6 +167,15 @@ class TransactionMachine:
                 return Identity(ErrorCode.PRODUCER_FENCED)
             # The predecessor's transaction ends first; the client asks again and gets an epoch of its own then.
             self._fence(turn, saved)
+            turn.note(
+                "transaction_fenced",
+                "transactional id %(transactional_id)s: another producer came, the transaction of "
+                "the one before is aborted",
+                transactional_id=saved.transactional_id,
+                producer_id=saved.producer_id,
+                producer_epoch=saved.producer_epoch,
+                partitions=len(saved.partitions),
+            )
             return Identity(ErrorCode.CONCURRENT_TRANSACTIONS)
         if self._rotates(saved, request.expected):
             return self._rotate(turn, saved, request, fresh_producer_id)
@@ -397,8 +417,6 @@ class TransactionMachine:
             client_version=VERSION_1,
         )
         self._last_epochs.pop(saved.transactional_id, None)
-        epoch = fenced.producer_epoch
-        turn.note("transaction of %s aborted under epoch %d", saved.transactional_id, epoch)
         self._become(turn, fenced, saved)
         self._send_markers(turn, fenced)
 
@@ -453,6 +471,10 @@ class TransactionMachine:
     def describe(self, transactional_id: str) -> DescribedTransaction | None:
         saved = self._saved.get(transactional_id)
         return None if saved is None else _described(saved)
+
+    def count_states(self) -> Counter[State]:
+        """How many ids are in which state."""
+        return Counter(saved.state for saved in self._saved.values())
 
     def list_transactions(self) -> list[DescribedTransaction]:
         return [_described(saved) for saved in self._saved.values()]

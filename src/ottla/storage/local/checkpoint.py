@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from ottla.events import EventLog
 from ottla.ports import EpochStart
 from ottla.storage.local import layout
 
-logger = logging.getLogger(__name__)
+logger = EventLog(__name__)
 
 _VERSION: Final = 0
 
@@ -116,7 +116,7 @@ def read_offsets(path: str) -> dict[tuple[str, int], int]:
                 raise ValueError(f"offset {offset} is negative")
             offsets[topic, int(partition)] = int(offset)
     except ValueError as error:
-        logger.warning("%s is damaged (%s): going on as if there were none", path, error)
+        _tell_damage(path, error)
         return {}
     return offsets
 
@@ -134,7 +134,7 @@ def read_epochs(path: str) -> list[EpochStart]:
     try:
         return decode_epochs(data)
     except ValueError as error:
-        logger.warning("%s is damaged (%s): going on as if there were none", path, error)
+        _tell_damage(path, error)
         return []
 
 
@@ -162,7 +162,7 @@ def read_topic_id(folder: str) -> uuid.UUID | None:
         return None
     topic_id = decode_topic_id(data)
     if topic_id is None:
-        logger.warning("%s is damaged: going on as if there were none", path)
+        _tell_damage(path, ValueError("it names no topic id, or is of another version"))
     return topic_id
 
 
@@ -190,3 +190,8 @@ def decode_properties(data: bytes) -> dict[str, str]:
             key, _, value = text.partition("=")
             properties[key.strip()] = value.strip()
     return properties
+
+
+def _tell_damage(path: str, error: ValueError) -> None:
+    text = "%(path)s is damaged (%(reason)s): going on as if there were none"
+    logger.warning("checkpoint_damaged", text, path=path, reason=str(error))

@@ -26,6 +26,6 @@ def sync_side_by_side(logs: Sequence[LocalLog], executor: ThreadPoolExecutor) ->
         for log, job, task in tasks:
             error = task.exception()
             if error is None:
-                log.durability.sync_succeeded(job)
+                log.durability.sync_succeeded(job, task.result())
             else:
                 log.sync_failed(error if isinstance(error, OSError) else OSError(str(error)))

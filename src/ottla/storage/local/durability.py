@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from ottla.histogram import Histogram
 from ottla.ports import StorageError
 from ottla.storage.local import layout
 from ottla.storage.local.epochs import LeaderEpochs
@@ -24,6 +25,7 @@ class Durability:
         "_folder",
         "_paths",
         "_queue",
+        "_syncs",
         "_unsynced",
         "synced_offset",
     )
@@ -33,12 +35,14 @@ class Durability:
         folder: str,
         epochs: LeaderEpochs,
         executor: ThreadPoolExecutor,
+        syncs: Histogram,
         failed: Callable[[OSError], StorageError],
     ) -> None:
         self._folder = folder
         self._epochs = epochs
         self._failed = failed
         self._queue = SyncQueue(self, executor)
+        self._syncs = syncs
         self._unsynced: list[Segment] = []  # sealed ones
         self._paths: list[str] = []  # other files, and folders
         self.synced_offset = 0  # everything below is durable
@@ -134,8 +138,9 @@ class Durability:
         self._paths = []
         return SyncJob(self._active.end_offset, segments, fds, paths)
 
-    def sync_succeeded(self, job: SyncJob) -> None:
-        """Takes note of what is durable now."""
+    def sync_succeeded(self, job: SyncJob, seconds: float) -> None:
+        """Takes note of what is durable now, and how long that took."""
+        self._syncs.observe(seconds)
         for segment, size_bytes in job.segments:
             segment.synced_bytes = max(segment.synced_bytes, size_bytes)
         self._unsynced = [

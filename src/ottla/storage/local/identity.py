@@ -7,7 +7,7 @@ import json
 import os
 from typing import Final
 
-from ottla.ports import StorageError
+from ottla.ports import InUseError, StorageError
 from ottla.storage.local import checkpoint, layout
 
 _META_VERSION: Final = "1"
@@ -23,7 +23,7 @@ def lock_folder(folder: str) -> int:
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
         os.close(fd)
-        raise StorageError(f"the data folder {folder} is in use by another broker") from None
+        raise InUseError(f"the data folder {folder} is in use by another broker") from None
     except OSError:
         os.close(fd)
         raise

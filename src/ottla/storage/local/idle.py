@@ -9,8 +9,11 @@ from ottla.storage.local import layout
 from ottla.storage.local.index import NO_TIMESTAMP, TIME_ENTRY, TIME_ENTRY_BYTES
 
 
-def read_idle_log(path: str) -> IdleLog:
-    """The size of a partition's segments, and the largest timestamp of the first one."""
+def read_idle_log(path: str, start_offset: int, end_offset: int) -> IdleLog:
+    """The size of a partition's segments, and the largest timestamp of the first one.
+
+    The offsets are what the store has noted; the names of segments may say more.
+    """
     size_bytes = 0
     first: str | None = None
     with os.scandir(path) as entries:
@@ -20,9 +23,12 @@ def read_idle_log(path: str) -> IdleLog:
                 # The names are offsets of one length, so that they sort as they are.
                 first = entry.name if first is None else min(first, entry.name)
     if first is None or not size_bytes:
-        return IdleLog(size_bytes, NO_TIMESTAMP)
+        return IdleLog(size_bytes, NO_TIMESTAMP, start_offset, max(start_offset, end_offset))
+    start_offset = max(start_offset, int(first.removesuffix(layout.LOG_SUFFIX)))
+    end_offset = max(start_offset, end_offset)
     stem = os.path.join(path, first.removesuffix(layout.LOG_SUFFIX))
-    return IdleLog(size_bytes, _last_time_ms(stem + layout.TIME_INDEX_SUFFIX))
+    last_time_ms = _last_time_ms(stem + layout.TIME_INDEX_SUFFIX)
+    return IdleLog(size_bytes, last_time_ms, start_offset, end_offset)
 
 
 def _last_time_ms(path: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+import time
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -16,6 +17,7 @@ from ottla.storage.local.index import NO_TIMESTAMP, OFFSET_ENTRY, TIME_ENTRY
 from ottla.storage.local.untrusted import Flaw, FoundBatch, SegmentFile, base_offset_of
 
 _CHUNK_ENTRIES: Final = 4096
+_DELETING_SECONDS: Final = 0.1
 
 
 class OffsetEntry(NamedTuple):
@@ -43,11 +45,10 @@ def offset_entries(path: str) -> Iterator[OffsetEntry | Flaw]:
     """What an .index file says, compared with the segment beside it."""
     base_offset = base_offset_of(path)
     # Entries come after their batches: what is in the index by now is in the segment when that is opened.
-    filled_bytes = _filled_bytes(path, OFFSET_ENTRY.size)
-    with _Beside(path) as batches:
+    with _Index(path, OFFSET_ENTRY) as index, _Beside(path) as batches:
         yield from batches.flaws
         last = OffsetEntry(-1, -1)
-        for at, (relative, position) in _entries(path, OFFSET_ENTRY, filled_bytes):
+        for at, (relative, position) in index.entries():
             entry = OffsetEntry(base_offset + relative, position)
             yield entry
             if entry.offset <= last.offset or position <= last.position:
@@ -55,17 +56,16 @@ def offset_entries(path: str) -> Iterator[OffsetEntry | Flaw]:
             elif batches.is_there:
                 yield from batches.check_position(at, entry)
             last = entry
-        yield from _rest(path, OFFSET_ENTRY.size)
+        yield from index.rest()
 
 
 def time_entries(path: str) -> Iterator[TimeEntry | Flaw]:
     """What a .timeindex file says, compared with the segment beside it."""
     base_offset = base_offset_of(path)
-    filled_bytes = _filled_bytes(path, TIME_ENTRY.size)
-    with _Beside(path) as batches:
+    with _Index(path, TIME_ENTRY) as index, _Beside(path) as batches:
         yield from batches.flaws
         last = TimeEntry(NO_TIMESTAMP, -1)
-        for at, (timestamp_ms, relative) in _entries(path, TIME_ENTRY, filled_bytes):
+        for at, (timestamp_ms, relative) in index.entries():
             entry = TimeEntry(timestamp_ms, base_offset + relative)
             yield entry
             if timestamp_ms <= last.timestamp_ms or entry.offset <= last.offset:
@@ -73,14 +73,14 @@ def time_entries(path: str) -> Iterator[TimeEntry | Flaw]:
             elif batches.is_there:
                 yield from batches.check_time(at, entry)
             last = entry
-        yield from _rest(path, TIME_ENTRY.size)
+        yield from index.rest()
 
 
 def aborted_entries(path: str) -> Iterator[AbortedEntry | Flaw]:
     """What a .txnindex file says, compared with the segment beside it."""
     last_marker = base_offset_of(path) - 1
-    size_bytes = os.path.getsize(path)
-    with _Beside(path) as batches, open(path, "rb") as file:
+    with open(path, "rb") as file, _Beside(path) as batches:
+        size_bytes = os.fstat(file.fileno()).st_size
         yield from batches.flaws
         at = 0
         while len(data := file.read(min(ENTRY_BYTES, size_bytes - at))) == ENTRY_BYTES:
@@ -104,6 +104,7 @@ class _Beside:
     """The batches of the segment that an index belongs to, one after the other."""
 
     def __init__(self, path: str) -> None:
+        self._index_path = path
         suffix = os.path.basename(path).split(".", 1)[1]
         moved = f".{suffix.partition('.')[2]}" if "." in suffix else ""
         stem = os.path.join(os.path.dirname(path), os.path.basename(path).split(".", 1)[0])
@@ -117,6 +118,10 @@ class _Beside:
         try:
             self._segment = SegmentFile(self._path)
         except FileNotFoundError:
+            # A segment that is deleted goes before its indexes.
+            time.sleep(_DELETING_SECONDS)
+            if not os.path.exists(self._index_path):
+                raise
             self.flaws.append(Flaw(0, f"there is no segment {os.path.basename(self._path)}"))
             return self
         self._batches = self._segment.good_batches()
@@ -199,43 +204,56 @@ def _aborts(segment: SegmentFile, batch: FoundBatch, span: AbortedSpan) -> bool:
         return False
 
 
-def _entries(
-    path: str, form: struct.Struct, filled_bytes: int
-) -> Iterator[tuple[int, tuple[int, int]]]:
-    """The whole entries of an index with their positions."""
-    with open(path, "rb") as file:
-        at = 0
-        while at < filled_bytes:
-            data = file.read(min(form.size * _CHUNK_ENTRIES, filled_bytes - at))
-            if len(data) < form.size:
+class _Index:
+    """An index file, up to the size that it has when it is opened."""
+
+    def __init__(self, path: str, form: struct.Struct) -> None:
+        self._form = form
+        self._file = open(path, "rb")  # noqa: SIM115 - closed by __exit__
+        self._size_bytes = os.fstat(self._file.fileno()).st_size
+        self._filled_bytes = self._find_filled()
+
+    def __enter__(self) -> _Index:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def entries(self) -> Iterator[tuple[int, tuple[int, int]]]:
+        """The whole entries with their positions."""
+        entry_bytes, at = self._form.size, 0
+        self._file.seek(0)
+        while at < self._filled_bytes:
+            data = self._file.read(min(entry_bytes * _CHUNK_ENTRIES, self._filled_bytes - at))
+            if len(data) < entry_bytes:
                 return
-            for first, second in form.iter_unpack(data[: len(data) // form.size * form.size]):
+            whole = data[: len(data) // entry_bytes * entry_bytes]
+            for first, second in self._form.iter_unpack(whole):
                 yield at, (first, second)
-                at += form.size
+                at += entry_bytes
 
+    def rest(self) -> Iterator[Flaw]:
+        """What is too little for an entry."""
+        entry_bytes = self._form.size
+        left_bytes = self._size_bytes % entry_bytes
+        if left_bytes:
+            text = f"the last entry has {left_bytes} bytes instead of {entry_bytes}"
+            yield Flaw(self._size_bytes - left_bytes, text)
 
-def _filled_bytes(path: str, entry_bytes: int) -> int:
-    """The size of whole entries up to where only zeros follow: Kafka makes the files before it fills them.
+    def _find_filled(self) -> int:
+        """The size of whole entries up to where only zeros follow: Kafka makes the files before it fills them.
 
-    A single entry of zeros can be real.
-    """
-    size_bytes = filled_bytes = os.path.getsize(path) // entry_bytes * entry_bytes
-    with open(path, "rb") as file:
-        while filled_bytes:
-            start = max(0, filled_bytes - entry_bytes * _CHUNK_ENTRIES)
-            file.seek(start)
-            data = file.read(filled_bytes - start).rstrip(b"\0")
+        A single entry of zeros can be real.
+        """
+        entry_bytes = self._form.size
+        whole_bytes = end = self._size_bytes // entry_bytes * entry_bytes
+        if whole_bytes == entry_bytes:
+            return entry_bytes
+        while end:
+            start = max(0, end - entry_bytes * _CHUNK_ENTRIES)
+            self._file.seek(start)
+            data = self._file.read(end - start).rstrip(b"\0")
             if data:
-                filled_bytes = -(-(start + len(data)) // entry_bytes) * entry_bytes
-                break
-            filled_bytes = start
-    return entry_bytes if size_bytes == entry_bytes else filled_bytes
-
-
-def _rest(path: str, entry_bytes: int) -> Iterator[Flaw]:
-    size_bytes = os.path.getsize(path)
-    if size_bytes % entry_bytes:
-        yield Flaw(
-            size_bytes // entry_bytes * entry_bytes,
-            f"the last entry has {size_bytes % entry_bytes} bytes instead of {entry_bytes}",
-        )
+                return -(-(start + len(data)) // entry_bytes) * entry_bytes
+            end = start
+        return 0

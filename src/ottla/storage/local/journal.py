@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from ottla.events import EventLog
 from ottla.ports import CatalogConflictError, JsonValue, StorageError
 from ottla.records.crc import crc32c
 from ottla.storage.local import checkpoint
 
-logger = logging.getLogger(__name__)
+logger = EventLog(__name__)
 
 # The journal is rewritten when it is this large and this many times larger than what is live in it.
 _REWRITE_BYTES: Final = 256 * 1024
@@ -117,7 +117,10 @@ class Journal:
             except (ValueError, KeyError, TypeError) as error:
                 if end < 0:
                     logger.warning(
-                        "%s: cutting off an unfinished last line of %d bytes", self._path, len(line)
+                        "journal_cut",
+                        "%(path)s: cutting off an unfinished last line of %(bytes)d bytes",
+                        path=self._path,
+                        bytes=len(line),
                     )
                     os.ftruncate(self._fd, position)
                     os.fsync(self._fd)
@@ -167,7 +170,7 @@ class Journal:
             checkpoint.sync_path(os.path.dirname(self._path))
         except OSError as error:
             self._failure = f"{self._path} could not be rewritten ({error}); start again"
-            logger.error("%s", self._failure)
+            logger.error("journal_failed", "%(reason)s", path=self._path, reason=self._failure)
             return
         os.close(self._fd)
         self._fd = fd

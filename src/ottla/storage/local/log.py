@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,7 @@ from itertools import pairwise
 
 from ottla.config.topic import LONG_MAX, TopicConfig
 from ottla.core.aborted import AbortedSpan
+from ottla.events import EventLog
 from ottla.ports import (
     Buffer,
     DamagedError,
@@ -42,7 +42,7 @@ from ottla.storage.local.snapshots import SnapshotFiles
 from ottla.storage.local.surroundings import Surroundings
 from ottla.storage.local.trouble import refusal
 
-logger = logging.getLogger(__name__)
+logger = EventLog(__name__)
 
 
 class LocalLog:
@@ -98,7 +98,9 @@ class LocalLog:
         self._snapshots = SnapshotFiles(folder.path, folder.snapshots)
         self._aborted = AbortedSpans(folder.path, folder.txn_indexes)
         self._epochs = LeaderEpochs(folder.path)
-        self.durability = Durability(folder.path, self._epochs, shared.executor, self.sync_failed)
+        self.durability = Durability(
+            folder.path, self._epochs, shared.executor, shared.syncs, self.sync_failed
+        )
         self.configure(config)
 
     @property
@@ -464,7 +466,13 @@ class LocalLog:
         """Ends the claim: after a failed sync nobody knows what is on the disk."""
         told = StorageError(f"cannot sync {self._folder}: {error}")
         if self._refusal is None:
-            logger.error("%s; the partition has to be claimed anew", told)
+            logger.error(
+                "sync_failed",
+                "%(reason)s; the partition has to be claimed anew",
+                topic=self._ref.topic,
+                partition=self._ref.partition,
+                reason=str(told),
+            )
             self.sync_has_failed = True
             self._end(told)
         else:
@@ -512,7 +520,7 @@ class LocalLog:
             try:
                 self._active.complete_index()
             except OSError as error:
-                logger.warning("cannot write the indexes of %s: %s", self._active.path, error)
+                self._tell_index_trouble(error)
             self.was_fenced = True
             self._end(told)
             self.durability.abandon(told)
@@ -526,6 +534,10 @@ class LocalLog:
         try:
             self._active.complete_index()
         except OSError as error:
-            logger.warning("cannot write the indexes of %s: %s", self._active.path, error)
+            self._tell_index_trouble(error)
         self.was_closed = True
         self._end(StorageError(f"{self._folder} was closed"))
+
+    def _tell_index_trouble(self, error: OSError) -> None:
+        text = "cannot write the indexes of %(path)s: %(reason)s"
+        logger.warning("index_not_written", text, path=self._active.path, reason=str(error))

@@ -9,12 +9,12 @@ After a clean stop only the headers behind the last index entry are looked at.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from ottla.events import EventLog
 from ottla.ports import DamagedError
 from ottla.storage.local import checkpoint, layout, swap
 from ottla.storage.local.aborted import sound_bytes
@@ -28,12 +28,16 @@ from ottla.storage.local.index import (
 from ottla.storage.local.scan import Scan, check_crc, check_nothing, scan_file
 from ottla.storage.local.trouble import keep_aside, whole_batch_position
 
-logger = logging.getLogger(__name__)
+logger = EventLog(__name__)
 
 _COPY_BYTES: Final = 1024 * 1024
 _OTHER_FILES: Final = (layout.LEADER_EPOCHS_FILE, layout.PARTITION_METADATA_FILE)
 
 Cut = Callable[[str, int], None]
+
+
+def _tell_foreign(path: str) -> None:
+    logger.warning("file_ignored", "%(path)s does not belong into a partition: ignored", path=path)
 
 
 class Folder:
@@ -60,7 +64,7 @@ class Folder:
                 parsed = layout.parse_offset_file_name(entry.name)
                 if parsed is None or not entry.is_file():
                     if entry.name not in _OTHER_FILES:
-                        logger.warning("%s does not belong into a partition: ignored", entry.path)
+                        _tell_foreign(entry.path)
                 elif parsed[1] == layout.LOG_SUFFIX:
                     sizes[parsed[0]] = entry.stat().st_size
                 elif parsed[1] == layout.SNAPSHOT_SUFFIX:
@@ -68,10 +72,11 @@ class Folder:
                 elif parsed[1] in layout.SEGMENT_SUFFIXES:
                     indexes.append((parsed[0], entry.path))
                 else:
-                    logger.warning("%s does not belong into a partition: ignored", entry.path)
+                    _tell_foreign(entry.path)
         for base_offset, index_path in indexes:
             if base_offset not in sizes:
-                logger.warning("%s has no segment: removed", index_path)
+                text = "%(path)s has no segment: removed"
+                logger.warning("index_removed", text, path=index_path)
                 os.unlink(index_path)
         self.sizes = dict(sorted(sizes.items()))
         self.snapshots.sort()
@@ -100,10 +105,10 @@ class Folder:
     def remove_snapshots_above(self, offset: int) -> None:
         for snapshot in [found for found in self.snapshots if found > offset]:
             logger.warning(
-                "%s%s is of no use above %d: removed",
-                self.stem(snapshot),
-                layout.SNAPSHOT_SUFFIX,
-                offset,
+                "snapshot_removed",
+                "%(path)s is of no use above offset %(offset)d: removed",
+                path=self.stem(snapshot) + layout.SNAPSHOT_SUFFIX,
+                offset=offset,
             )
             os.unlink(self.stem(snapshot) + layout.SNAPSHOT_SUFFIX)
             self.snapshots.remove(snapshot)
@@ -167,7 +172,12 @@ def _scan_start(folder: Folder, base_offset: int, recovery_point: int) -> Scan:
         position = index.floor(recovery_point - 1)
         header = _header_at(folder.stem(base_offset) + layout.LOG_SUFFIX, position)
     except DamagedIndexError as error:
-        logger.info("%s: scanning it from the beginning: %s", folder.stem(base_offset), error)
+        logger.info(
+            "segment_scanned",
+            "%(path)s: scanning it from the beginning: %(reason)s",
+            path=folder.stem(base_offset),
+            reason=str(error),
+        )
         return fresh
     first_offset, length, _, magic, _, delta, _ = layout.BATCH_SCAN.unpack(header)
     if not (
@@ -231,16 +241,17 @@ def recover(path: str, trust: Trust, interval_bytes: int, cut: Cut) -> int:
         if base_offset < end_offset:
             flaw = f"it begins below {end_offset}, where the segment before it ends"
             _check_loss(segment_path, 0, base_offset, flaw, trust)
-            logger.error("%s: %s", segment_path, flaw)
+            logger.error("segment_damaged", "%(path)s: %(reason)s", path=segment_path, reason=flaw)
             _remove_from(folder, bases[number:], end_offset)
             break
         if base_offset > end_offset and number > first:
             logger.warning(
-                "%s begins at %d, but the segment before it ends at %d: what lay between is lost, "
-                "unless the topic is compacted",
-                segment_path,
-                base_offset,
-                end_offset,
+                "segment_missing",
+                "%(path)s begins at %(offset)d, but the segment before it ends at %(end_offset)d: "
+                "what lay between is lost, unless the topic is compacted",
+                path=segment_path,
+                offset=base_offset,
+                end_offset=end_offset,
             )
         checked_from = trust.checked_from if number == first else base_offset
         scan = _scan(folder, base_offset, checked_from, interval_bytes)
@@ -259,10 +270,11 @@ def recover(path: str, trust: Trust, interval_bytes: int, cut: Cut) -> int:
         raise DamagedError(_lost(path, f"it ends at offset {end_offset}", trust))
     if end_offset < trust.log_start:
         logger.warning(
-            "%s ends at %d, below its start %d: beginning anew there",
-            path,
-            end_offset,
-            trust.log_start,
+            "log_begun_anew",
+            "%(path)s ends at %(end_offset)d, below its start %(start_offset)d: beginning anew there",
+            path=path,
+            end_offset=end_offset,
+            start_offset=trust.log_start,
         )
         for base_offset in list(folder.sizes):
             folder.remove_segment(base_offset)
@@ -308,13 +320,15 @@ def _cut_off(path: str, scan: Scan, cut: Cut) -> None:
     if whole_batch_position(path, scan.valid_bytes, scan.end_offset) is not None:
         kept = f"they are kept as {keep_aside(path, scan.valid_bytes)}"
     logger.warning(
-        "%s: cutting off %d bytes at position %d, offset %d (%s): %s",
-        path,
-        max(scan.size_bytes - scan.valid_bytes, 0),
-        scan.valid_bytes,
-        scan.end_offset,
-        scan.flaw,
-        kept,
+        "segment_cut",
+        "%(path)s: cutting off %(bytes)d bytes at position %(position)d, offset %(end_offset)d "
+        "(%(reason)s): %(kept)s",
+        path=path,
+        bytes=max(scan.size_bytes - scan.valid_bytes, 0),
+        position=scan.valid_bytes,
+        end_offset=scan.end_offset,
+        reason=scan.flaw,
+        kept=kept,
     )
     cut(path, scan.valid_bytes)
 
@@ -326,7 +340,13 @@ def _remove_from(folder: Folder, bases: Sequence[int], end_offset: int) -> None:
         kept = "no whole batch is in it"
         if whole_batch_position(path, 0, end_offset) is not None:
             kept = f"its content is kept as {keep_aside(path, 0)}"
-        logger.warning("%s: removing %d bytes: %s", path, folder.sizes[base_offset], kept)
+        logger.warning(
+            "segment_removed",
+            "%(path)s: removing %(bytes)d bytes: %(kept)s",
+            path=path,
+            bytes=folder.sizes[base_offset],
+            kept=kept,
+        )
         folder.remove_segment(base_offset)
 
 
@@ -334,7 +354,8 @@ def _mend_txn_indexes(folder: Folder, end_offset: int) -> None:
     """Cuts entries that cannot be right; the replay that finds them again has to look that far back."""
     for base_offset, good_bytes in _flawed_txn_indexes(folder, end_offset):
         path = folder.stem(base_offset) + layout.TXN_INDEX_SUFFIX
-        logger.warning("%s: cutting it to %d bytes", path, good_bytes)
+        text = "%(path)s: cutting it to %(bytes)d bytes"
+        logger.warning("index_cut", text, path=path, bytes=good_bytes)
         cut_in_place(path, good_bytes)
         folder.remove_snapshots_above(base_offset)
 
@@ -381,7 +402,8 @@ def load_active(folder: Folder, base_offset: int, interval_bytes: int) -> tuple[
             scan = Scan(empty_index(base_offset), last_position, first_offset)
             _check_last_time(path, index)
     except DamagedIndexError as error:
-        logger.warning("building the indexes of %s anew: %s", path, error)
+        text = "building the indexes of %(path)s anew: %(reason)s"
+        logger.warning("index_rebuilt", text, path=path, reason=str(error))
         index, last_position = None, 0
         scan = Scan(empty_index(base_offset), 0, base_offset)
     scan_file(path, scan, interval_bytes, check_nothing)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import mmap
 import os
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from ottla.events import EventLog
 from ottla.ports import Buffer, DamagedError, Extent, StorageError
 from ottla.storage.local import layout
 from ottla.storage.local.files import OpenFiles
@@ -19,7 +19,7 @@ from ottla.storage.local.index import (
     read_index,
 )
 
-logger = logging.getLogger(__name__)
+logger = EventLog(__name__)
 
 # The active segment is mapped anew when this much of it is not; pread serves what is not mapped.
 REMAP_BYTES: Final = 1024 * 1024
@@ -228,7 +228,8 @@ class Segment:
         return self.index
 
     def _rebuilt_index(self, reason: str) -> SegmentIndex:
-        logger.warning("building the indexes of %s anew: %s", self.path, reason)
+        text = "building the indexes of %(path)s anew: %(reason)s"
+        logger.warning("index_rebuilt", text, path=self.path, reason=reason)
         index = self._build_index(self.path, self.base_offset)
         index.write(self.stem)
         self.index = index

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 from bisect import insort
 from collections.abc import Iterable
 from typing import Final
 
+from ottla.events import EventLog
 from ottla.ports import Snapshot
 from ottla.storage.local import checkpoint, layout
 
-logger = logging.getLogger(__name__)
+logger = EventLog(__name__)
 
 _NEWEST_KEPT: Final = 3
 
@@ -54,7 +54,12 @@ class SnapshotFiles:
             try:
                 data = checkpoint.read_small_file(self._path(offset))
             except OSError as error:
-                logger.warning("cannot read %s: %s", self._path(offset), error)
+                logger.warning(
+                    "snapshot_unreadable",
+                    "cannot read %(path)s: %(reason)s",
+                    path=self._path(offset),
+                    reason=str(error),
+                )
                 continue
             if data is not None:
                 found.append(Snapshot(offset, data))

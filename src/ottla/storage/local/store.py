@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import random
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ottla.config.topic import LONG_MAX, TopicConfig
+from ottla.histogram import Histogram
 from ottla.ports import Catalog, Clock, DamagedError, IdleLog, LogDir, PartitionRef, StorageError
-from ottla.storage.local import checkpoint, layout, recovery
+from ottla.storage.local import checkpoint, layout, recovery, telling
 from ottla.storage.local.cleaned import CleanedOffsets
 from ottla.storage.local.closing import sync_side_by_side
 from ottla.storage.local.files import OpenFiles, default_open_segments
@@ -26,11 +25,9 @@ from ottla.storage.local.idle import read_idle_log
 from ottla.storage.local.journal import Journal
 from ottla.storage.local.log import LocalLog
 from ottla.storage.local.recovery import Suspicion
+from ottla.storage.local.removing import remove_files, remove_tree
 from ottla.storage.local.surroundings import Surroundings
 from ottla.storage.local.threads import StorageThreads
-
-logger = logging.getLogger(__name__)
-
 
 Key = tuple[str, int]
 
@@ -89,6 +86,8 @@ class LocalStore:
         # Partitions whose files are not to be trusted until they are checked.
         self._suspects: dict[Key, Suspicion] = {}
         self._idle_logs: dict[Key, IdleLog] = {}
+        self._found_ends: dict[Key, int] = {}  # by recoveries
+        self.syncs = Histogram()
         self._removals: list[tuple[int, Sequence[str]]] = []
         self._next_checkpoint_ms = clock.now_ms() + options.checkpoint_interval_ms
         self._cluster_id = open_identity(path, options.node_id, options.cluster_id)
@@ -109,6 +108,7 @@ class LocalStore:
             cleaned_offsets=self._cleaned_offsets,
             ended=self._ended,
             sync_failed_late=self._sync_failed_late,
+            syncs=self.syncs,
         )
         self._journal = Journal(self._file(layout.JOURNAL_FILE))
         try:
@@ -142,7 +142,7 @@ class LocalStore:
             if key is not None:
                 yield key, path
             elif not name.endswith((layout.DELETED_FOLDER_SUFFIX, layout.STRAY_FOLDER_SUFFIX)):
-                logger.warning("%s is no partition: ignored", path)
+                telling.tell_ignored(path)
 
     def _highest_foreign_epoch(self) -> int:
         """The highest leader epoch in a folder that another program has written, else 0."""
@@ -157,7 +157,7 @@ class LocalStore:
     def _remove_leftovers(self) -> None:
         for name in os.listdir(self._path):
             if name.endswith(layout.DELETED_FOLDER_SUFFIX):
-                self._executor.submit(_remove_tree, self._file(name))
+                self._executor.submit(remove_tree, self._file(name))
             elif name.endswith(layout.TEMPORARY_SUFFIX):
                 with contextlib.suppress(OSError):
                     os.unlink(self._file(name))
@@ -165,13 +165,21 @@ class LocalStore:
     def _recover_if_unclean(self) -> None:
         if take_clean_mark(self._path):
             return
+        began = self._clock.monotonic_seconds()
+        checked = 0
         for key, path in self._partition_folders():
-            logger.info("checking %s after an unclean stop", path)
+            if not checked:
+                telling.tell_recovering(self._path)
+            telling.tell_checking(path)
+            checked += 1
             self._suspects[key] = Suspicion()
             try:
                 self._recover(key, path, recovery.cut_in_place)
             except (OSError, DamagedError) as error:
-                logger.error("%s is offline: %s", path, error)
+                telling.tell_offline(key, path, error)
+        if checked:
+            seconds = self._clock.monotonic_seconds() - began
+            telling.tell_recovered(checked, seconds, len(self._suspects))
 
     def _recover(self, key: Key, path: str, cut: recovery.Cut) -> None:
         suspicion = self._suspects[key]
@@ -182,6 +190,7 @@ class LocalStore:
         if suspicion.sync_has_failed:
             recovery.rewrite(path, recovery_point)
         self._recovery_points[key] = min(recovery_point, end_offset)
+        self._found_ends[key] = end_offset
         self._cleaned_offsets.cut_end(key, end_offset)
         self._suspects.pop(key, None)
 
@@ -242,7 +251,7 @@ class LocalStore:
         try:
             log = self._load(ref, config, path)
         except recovery.UntrustworthyError as error:
-            logger.error("%s although it was closed in order: checking the whole partition", error)
+            telling.tell_damaged(ref, error)
             self._suspects[key] = Suspicion(is_damaged=True)
             self._recover(key, path, recovery.cut_by_copy)
             log = self._load(ref, config, path)
@@ -276,7 +285,7 @@ class LocalStore:
         if found is None or found == ref.topic_id:
             return
         name = layout.retired_folder_name(ref.topic, ref.partition, layout.STRAY_FOLDER_SUFFIX)
-        logger.warning("%s belongs to another topic, id %s: set aside as %s", path, found, name)
+        telling.tell_set_aside(path, found, name)
         os.rename(path, self._file(name))
         checkpoint.sync_path(self._path)
         self._forget((ref.topic, ref.partition))
@@ -301,6 +310,7 @@ class LocalStore:
         """Drops what is known of a partition whose data is gone."""
         self._suspects.pop(key, None)
         self._idle_logs.pop(key, None)
+        self._found_ends.pop(key, None)
         self._recovery_points.pop(key, None)
         self._log_starts.pop(key, None)
         self._cleaned_offsets.forget(key)
@@ -325,7 +335,7 @@ class LocalStore:
         except OSError as error:
             raise StorageError(f"cannot delete {path}: {error}") from error
         self._claimed_epochs.pop(ref, None)
-        self._executor.submit(_remove_tree, retired)
+        self._executor.submit(remove_tree, retired)
 
     def partitions(self) -> Sequence[PartitionRef]:
         found = []
@@ -333,7 +343,7 @@ class LocalStore:
             for (topic, partition), path in self._partition_folders():
                 topic_id = checkpoint.read_topic_id(path)
                 if topic_id is None:
-                    logger.warning("%s does not say which topic's it is: not listed", path)
+                    telling.tell_unknown(path)
                 else:
                     found.append(PartitionRef(topic, partition, topic_id))
         except OSError as error:
@@ -367,7 +377,8 @@ class LocalStore:
     def _idle_log(self, key: Key, path: str) -> IdleLog:
         # Remembered: nothing changes a log that is not claimed.
         if key not in self._idle_logs:
-            self._idle_logs[key] = read_idle_log(path)
+            end_offset = self._found_ends.get(key, self._recovery_points.get(key, 0))
+            self._idle_logs[key] = read_idle_log(path, self._log_starts.get(key, 0), end_offset)
         return self._idle_logs[key]
 
     def log_dirs(self) -> Sequence[LogDir]:
@@ -390,12 +401,12 @@ class LocalStore:
             try:
                 log.tick(now_ms)
             except StorageError as error:
-                logger.error("%s", error)
+                telling.tell_flush_failed(log.ref, error)
         due = [paths for due_ms, paths in self._removals if due_ms <= now_ms]
         if due:
             self._removals = [entry for entry in self._removals if entry[0] > now_ms]
             for paths in due:
-                self._executor.submit(_remove_files, paths)
+                self._executor.submit(remove_files, paths)
         if now_ms >= self._next_checkpoint_ms:
             self._next_checkpoint_ms = now_ms + self._options.checkpoint_interval_ms
             self.checkpoint()
@@ -407,11 +418,11 @@ class LocalStore:
                 log.flush()
                 log.write_index()
             except (StorageError, OSError) as error:
-                logger.error("cannot flush %s-%d: %s", log.ref.topic, log.ref.partition, error)
+                telling.tell_flush_failed(log.ref, error)
         try:
             self._write_checkpoints()
         except OSError as error:
-            logger.error("cannot write the checkpoints of %s: %s", self._path, error)
+            telling.tell_checkpoint_failed(self._path, error)
 
     def _write_checkpoints(self) -> None:
         for key, log in self._logs.items():
@@ -429,9 +440,9 @@ class LocalStore:
             try:
                 log.close()
             except StorageError as error:
-                logger.error("%s", error)
+                telling.tell_flush_failed(log.ref, error)
         for _, paths in self._removals:
-            self._executor.submit(_remove_files, paths)
+            self._executor.submit(remove_files, paths)
         self._executor.shutdown(wait=True)
         self._closed = True
         try:
@@ -456,6 +467,7 @@ class LocalStore:
         if self._logs.get(key) is not log:
             return
         self._recovery_points[key] = log.durability.synced_offset
+        self._found_ends.pop(key, None)
         if log.was_closed:
             del self._logs[key]
         elif not log.was_fenced:
@@ -477,20 +489,3 @@ class LocalStore:
 
     def _remove_later(self, paths: Sequence[str], due_ms: int) -> None:
         self._removals.append((due_ms, paths))
-
-
-def _remove_files(paths: Sequence[str]) -> None:
-    for path in paths:
-        try:
-            os.unlink(path)
-        except FileNotFoundError:
-            pass  # the whole partition was deleted meanwhile
-        except OSError as error:
-            logger.warning("cannot remove %s: %s", path, error)
-
-
-def _remove_tree(path: str) -> None:
-    try:
-        shutil.rmtree(path)
-    except OSError as error:
-        logger.warning("cannot remove %s: %s", path, error)

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ottla.histogram import Histogram
 from ottla.ports import Clock, PartitionRef
 from ottla.storage.local.cleaned import CleanedOffsets
 from ottla.storage.local.files import OpenFiles
@@ -32,3 +33,4 @@ class Surroundings:
     cleaned_offsets: CleanedOffsets
     ended: Callable[[LocalLog], None]
     sync_failed_late: Callable[[PartitionRef, OSError], None]  # after the claim that began the sync
+    syncs: Histogram

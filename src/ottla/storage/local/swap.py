@@ -16,16 +16,16 @@ Only the log's `.swap` decides, and the indexes follow it: an index that is miss
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from ottla.events import EventLog
 from ottla.storage.local import checkpoint, layout
 from ottla.storage.local.index import empty_index
 from ottla.storage.local.scan import Scan, check_crc, scan_file
 
-logger = logging.getLogger(__name__)
+logger = EventLog(__name__)
 
 _INDEXES: Final = (layout.INDEX_SUFFIX, layout.TIME_INDEX_SUFFIX)
 
@@ -92,11 +92,15 @@ def finish(folder: str) -> None:
         # The log of this name is the first to be retired: while it is there, all the old segments are.
         if scan.flaw is not None and os.path.exists(path):
             logger.error(
-                "%s: its replacement is damaged, the old segments stay: %s", stem, scan.flaw
+                "replacement_damaged",
+                "%(path)s: its replacement is damaged, the old segments stay: %(reason)s",
+                path=stem,
+                reason=scan.flaw,
             )
             os.unlink(path + layout.SWAP_SUFFIX)
             continue
-        logger.info("%s: completing its replacement", stem)
+        text = "%(path)s: completing its replacement"
+        logger.info("replacement_completed", text, path=stem)
         _complete(folder, stem, base_offset, scan.end_offset)
     for name in (*cleaned, *swaps):
         with contextlib.suppress(FileNotFoundError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Sequence
 from concurrent.futures import Future as ThreadFuture
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +31,7 @@ class Syncable(Protocol):
 
     def take_sync_job(self) -> SyncJob: ...
 
-    def sync_succeeded(self, job: SyncJob) -> None: ...
+    def sync_succeeded(self, job: SyncJob, seconds: float) -> None: ...
 
     def sync_failed(self, error: OSError) -> StorageError:
         """Ends the claim; answers what waiters are told."""
@@ -44,8 +45,9 @@ class SharedFuture(asyncio.Future[None]):
         return False
 
 
-def run_sync(job: SyncJob) -> None:
-    """Syncs; the descriptors of the job are closed afterwards, come what may."""
+def run_sync(job: SyncJob) -> float:
+    """Syncs, and says how many seconds it took; the descriptors of the job are closed, come what may."""
+    began = time.perf_counter()
     try:
         for fd in job.fds:
             _sync_data(fd)
@@ -61,6 +63,7 @@ def run_sync(job: SyncJob) -> None:
     finally:
         for fd in job.fds:
             os.close(fd)
+    return time.perf_counter() - began
 
 
 class SyncQueue:
@@ -73,7 +76,7 @@ class SyncQueue:
         self._executor = executor
         self._loop: asyncio.AbstractEventLoop | None = None
         self._next: SharedFuture | None = None
-        self._running: ThreadFuture[None] | None = None
+        self._running: ThreadFuture[float] | None = None
 
     @property
     def is_running(self) -> bool:
@@ -112,19 +115,20 @@ class SyncQueue:
             return
         loop = waiter.get_loop()
 
-        def hand_back(done: ThreadFuture[None]) -> None:
+        def hand_back(done: ThreadFuture[float]) -> None:
             if not loop.is_closed():
-                loop.call_soon_threadsafe(self._finish, waiter, job, done.exception())
+                loop.call_soon_threadsafe(self._finish, waiter, job, done)
 
         self._running = self._executor.submit(run_sync, job)
         self._running.add_done_callback(hand_back)
 
-    def _finish(self, waiter: SharedFuture, job: SyncJob, error: BaseException | None) -> None:
+    def _finish(self, waiter: SharedFuture, job: SyncJob, done: ThreadFuture[float]) -> None:
         if waiter.get_loop() is not self._loop:
             return
         self._running = None
+        error = done.exception()
         if error is None:
-            self._log.sync_succeeded(job)
+            self._log.sync_succeeded(job, done.result())
             waiter.set_result(None)
         else:
             told = self._log.sync_failed(_as_os_error(error))
@@ -138,12 +142,12 @@ class SyncQueue:
             if self._running is not None:
                 self._running.result()
             job = self._log.take_sync_job()
-            run_sync(job)
+            seconds = run_sync(job)
         except OSError as error:
             told = self._log.sync_failed(error)
             self.abandon(told)
             raise told from error
-        self._log.sync_succeeded(job)
+        self._log.sync_succeeded(job, seconds)
         waiter, self._next = self._next, None
         if waiter is not None and not waiter.get_loop().is_closed():
             waiter.set_result(None)

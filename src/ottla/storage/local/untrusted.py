@@ -144,7 +144,10 @@ class SegmentFile:
         if not self._reaches(position + size_bytes):
             return Flaw(position, f"a batch of {size_bytes} bytes is incomplete")
         if magic < MAGIC:
-            return self._old_message(position, size_bytes)
+            return self._old_message(position, head, size_bytes)
+        head = self._read(position, HEADER_BYTES)
+        if len(head) < HEADER_BYTES:
+            return Flaw(position, "the file was cut off meanwhile")
         header = read_header(head, 0)
         if header.last_offset_delta < 0 or header.record_count < 0:
             return Flaw(position, "there is no batch header")
@@ -161,10 +164,10 @@ class SegmentFile:
             header,
         )
 
-    def _old_message(self, position: int, size_bytes: int) -> FoundBatch:
-        data = self._read(position, size_bytes)
-        offset, _, crc, magic, attributes = _OLD_HEAD.unpack_from(data)
+    def _old_message(self, position: int, head: bytes, size_bytes: int) -> FoundBatch:
+        offset, _, crc, magic, attributes = _OLD_HEAD.unpack_from(head)
         try:
+            data = self._read(position, size_bytes)
             timestamp_ms, is_valid = read_message(data).timestamp, True
         except CorruptRecordsError:
             timestamp_ms, is_valid = NO_TIMESTAMP, False

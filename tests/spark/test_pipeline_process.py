@@ -55,6 +55,7 @@ def test_told_to_stop_it_ends_with_0_and_without_a_traceback(
     assert pipeline.said().splitlines()[-1] == f"{pipeline.name}: stopped"
     assert "Traceback" not in pipeline.said()
     nothing_is_left(pids)
+    assert not list(Path(pipeline.checkpoint).rglob(".*.crc")), "checksums cost time"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])

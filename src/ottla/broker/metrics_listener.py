@@ -1,0 +1,132 @@
+"""A tiny HTTP server for Prometheus and for health checks; it knows GET and HEAD and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from http import HTTPStatus
+from typing import Final, NamedTuple
+
+from ottla.broker.exposition import CONTENT_TYPE, Page
+from ottla.broker.listening import ListenError
+from ottla.events import EventLog
+from ottla.model import Endpoint
+
+logger = EventLog(__name__)
+
+MAX_CONNECTIONS: Final = 16
+MAX_HEAD_BYTES: Final = 8192
+HEAD_SECONDS: Final = 5.0
+SEND_SECONDS: Final = 10.0
+HEALTHY: Final = "ok"
+PLAIN: Final = "text/plain; charset=utf-8"
+
+
+class Reply(NamedTuple):
+    """What is sent."""
+
+    status: HTTPStatus
+    content_type: str
+    body: bytes
+
+
+class MetricsListener:
+    """Answers `GET /metrics` with what `collect` finds then, and `GET /healthz` as long as the broker serves."""
+
+    def __init__(self, listen: Endpoint, collect: Callable[[], Awaitable[Page]]) -> None:
+        self.endpoint = listen
+        self._collect = collect
+        self._collecting = asyncio.Lock()
+        self._server: asyncio.Server | None = None
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._state = "starting"
+
+    async def start(self) -> None:
+        """Listens; `endpoint` then has the port that was picked."""
+        host, port = self.endpoint
+        try:
+            self._server = await asyncio.start_server(
+                self._accept, host, port, limit=MAX_HEAD_BYTES
+            )
+        except OSError as error:
+            raise ListenError(self.endpoint, error, " for metrics") from error
+        self.endpoint = Endpoint(host, int(self._server.sockets[0].getsockname()[1]))
+
+    def serving(self) -> None:
+        """From now on the broker is healthy."""
+        self._state = HEALTHY
+
+    def stopping(self) -> None:
+        """From now on it is not: it takes no more requests."""
+        self._state = "stopping"
+
+    async def stop(self) -> None:
+        """Closes everything."""
+        if self._server is not None:
+            self._server.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._tasks) >= MAX_CONNECTIONS or self._server is None:
+            writer.transport.abort()
+            return
+        task = asyncio.get_running_loop().create_task(self._talk(reader, writer))
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(HEAD_SECONDS):
+                head = await reader.readuntil(b"\r\n\r\n")
+            is_head_only, reply = await self._reply(head)
+            async with asyncio.timeout(SEND_SECONDS):
+                writer.write(_framed(reply, is_head_only))
+                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
+        except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError):
+            pass  # it is the other side's fault, and its loss
+        except Exception as error:
+            logger.bug("metrics_failed", "a scrape failed: this is a bug", error)
+        finally:
+            # What a slow reader has not taken would be kept for it for ever.
+            with suppress(Exception):
+                writer.transport.abort()
+
+    async def _reply(self, head: bytes) -> tuple[bool, Reply]:
+        line = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+        if len(line) != 3 or not line[2].startswith("HTTP/1."):
+            return False, _text(HTTPStatus.BAD_REQUEST, "this is no HTTP request")
+        method, target, _ = line
+        if method not in ("GET", "HEAD"):
+            return False, _text(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD")
+        return method == "HEAD", await self._found(target.partition("?")[0])
+
+    async def _found(self, path: str) -> Reply:
+        if path == "/metrics":
+            # One at a time: several who ask at once would not make the broker slower than one does.
+            async with self._collecting:
+                page = await self._collect()
+            return Reply(HTTPStatus.OK, CONTENT_TYPE, page.render())
+        if path == "/healthz":
+            is_healthy = self._state == HEALTHY
+            status = HTTPStatus.OK if is_healthy else HTTPStatus.SERVICE_UNAVAILABLE
+            return _text(status, self._state)
+        return _text(HTTPStatus.NOT_FOUND, "there are /metrics and /healthz")
+
+
+def _text(status: HTTPStatus, text: str) -> Reply:
+    return Reply(status, PLAIN, f"{text}\n".encode())
+
+
+def _framed(reply: Reply, is_head_only: bool) -> bytes:
+    allow = "Allow: GET, HEAD\r\n" if reply.status is HTTPStatus.METHOD_NOT_ALLOWED else ""
+    head = (
+        f"HTTP/1.1 {reply.status.value} {reply.status.phrase}\r\n"
+        f"Content-Type: {reply.content_type}\r\n"
+        f"Content-Length: {len(reply.body)}\r\n{allow}Connection: close\r\n\r\n"
+    )
+    return head.encode("ascii") + (b"" if is_head_only else reply.body)

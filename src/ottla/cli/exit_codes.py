@@ -1,0 +1,9 @@
+"""What the shell learns of how a command ended."""
+
+from __future__ import annotations
+
+from typing import Final
+
+DONE, FAILED, USAGE = 0, 1, 2
+INTERRUPTED: Final = 130
+PIPE_CLOSED: Final = 141

@@ -1,0 +1,30 @@
+"""How often something took how long."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Final
+
+# From what a request costs to what a long poll waits.
+SECONDS: Final = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
+
+
+class Histogram:
+    """Counts by upper bound, the last one being infinite."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: tuple[float, ...] = SECONDS) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        """Takes one value into account."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    @property
+    def count(self) -> int:
+        """How many there were."""
+        return sum(self.counts)

@@ -1,0 +1,82 @@
+"""The low-latency engine: the driver takes a micro-batch's rows as Arrow columns, encodes and commits them itself.
+
+Small micro-batches cost mostly the Python processes of the sink, which Spark asks one after the other: one that plans,
+one for each task, one that commits. Here is none of them (`foreachBatch`). The commit is the same, with the same
+guarantees: Spark repeats the last micro-batch after a crash, and its marker tells whether it was committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from ottla.errors import ConfigError, OttlaError
+from ottla.spark.committing import Committer
+from ottla.spark.progress import MicroBatch, Records, TakenOverError
+from ottla.spark.sink import QUERY, encoded, newest_plan, pinned_counts, plan_of, target_of
+from ottla.spark.sink_options import EXACTLY_ONCE, read_stream_settings
+from ottla.spark.supervising import (
+    BY_CLASS,
+    MicroBatchLostError,
+    Next,
+    PipelineError,
+    judge,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+_RAISED: Final[Mapping[Next, type[OttlaError]]] = {
+    Next.LEAVE: TakenOverError,
+    Next.RESTART: MicroBatchLostError,
+    Next.STOP: PipelineError,
+    Next.NEW_DRIVER: PipelineError,
+}
+_MOST_LETTERS: Final = 1000
+
+
+class DriverSink:
+    """What `foreachBatch` calls: writes each micro-batch once and as a whole, whatever fails."""
+
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        options = {name.lower(): value for name, value in given.items()}
+        self._settings = read_stream_settings(options, schema)
+        if self._settings.delivery != EXACTLY_ONCE:
+            raise ConfigError(
+                f"engine='low-latency' is exactly-once, and delivery is {self._settings.delivery}: remove one of them"
+            )
+        # What is wrong with the topics shows at the start.
+        pinned_counts(self._settings)
+
+    def __call__(self, rows: DataFrame, number: int) -> None:
+        """Commit a micro-batch, unless that has happened before."""
+        try:
+            self._commit(rows, number)
+        except Exception as error:
+            # Spark searches the whole text of an error for patterns; its stack is too small for a long one of its own.
+            failure = judge(type(error).__name__, f"{_name_of(error)}: {error}")
+            raise _RAISED[failure.next](failure.reason[:_MOST_LETTERS]) from None
+
+    def _commit(self, rows: DataFrame, number: int) -> None:
+        settings = self._settings
+        query = rows.sparkSession.sparkContext.getLocalProperty(QUERY)
+        if query is None:
+            raise OttlaError(f"Spark does not tell to which query micro-batch {number} belongs")
+        # Before the rows are made: later it may be the plan of another instance.
+        pin = newest_plan(settings)
+        counts = pinned_counts(settings)
+        columns = rows.toArrow().to_batches()
+        records = (
+            Records(each.topic, each.partition, each.data)
+            for each in encoded(settings, counts, columns, number)
+        )
+        plan = plan_of(settings, query, None, number, pin)
+        batch = MicroBatch(query, number, records, plan.digest, plan.sources)
+        Committer(target_of(settings, query)).commit(batch)
+
+
+def _name_of(error: Exception) -> str:
+    """The class of an error, or the one above it that says what to do."""
+    names = [each.__name__ for each in type(error).__mro__]
+    return next((name for name in names if name in BY_CLASS), names[0])

@@ -1,0 +1,35 @@
+"""Deleting files that nobody needs any more, on the threads that wait for the disk."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+
+from ottla.events import EventLog
+
+logger = EventLog(__name__)
+
+
+def remove_files(paths: Sequence[str]) -> None:
+    """Deletes files; what cannot go stays, and the log says so."""
+    for path in paths:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass  # the whole partition was deleted meanwhile
+        except OSError as error:
+            _tell(path, error)
+
+
+def remove_tree(path: str) -> None:
+    """Deletes a folder with all that is in it."""
+    try:
+        shutil.rmtree(path)
+    except OSError as error:
+        _tell(path, error)
+
+
+def _tell(path: str, error: OSError) -> None:
+    text = "cannot remove %(path)s: %(reason)s"
+    logger.warning("file_not_removed", text, path=path, reason=str(error))

@@ -1,0 +1,83 @@
+"""What the log of the broker says of partitions on disk."""
+
+from __future__ import annotations
+
+import uuid
+
+from ottla.events import EventLog
+from ottla.ports import PartitionRef
+
+logger = EventLog(__name__)
+
+
+def tell_recovering(path: str) -> None:
+    """A start will take as long as that does."""
+    text = "the last stop was unclean: checking the partitions in %(path)s"
+    logger.info("recovery_begun", text, path=path)
+
+
+def tell_checking(path: str) -> None:
+    """A partition is looked at after an unclean stop."""
+    text = "checking %(path)s after an unclean stop"
+    logger.debug("partition_checked", text, path=path)
+
+
+def tell_recovered(partitions: int, seconds: float, offline: int) -> None:
+    """All of them have been looked at."""
+    logger.info(
+        "partitions_recovered",
+        "%(partitions)d partition(s) checked after an unclean stop in %(seconds).3f s, "
+        "%(offline)d of them offline",
+        partitions=partitions,
+        seconds=round(seconds, 3),
+        offline=offline,
+    )
+
+
+def tell_offline(key: tuple[str, int], path: str, error: Exception) -> None:
+    """A partition cannot be put in order."""
+    topic, partition = key
+    text = "%(path)s is offline: %(reason)s"
+    fields = {"topic": topic, "partition": partition, "path": path, "reason": str(error)}
+    logger.error("partition_offline", text, **fields)
+
+
+def tell_damaged(ref: PartitionRef, error: Exception) -> None:
+    """A partition is not what a clean stop leaves."""
+    logger.error(
+        "partition_damaged",
+        "%(reason)s although it was closed in order: checking the whole partition",
+        topic=ref.topic,
+        partition=ref.partition,
+        reason=str(error),
+    )
+
+
+def tell_set_aside(path: str, topic_id: uuid.UUID, name: str) -> None:
+    """A folder has the name of a partition and belongs to another one."""
+    text = "%(path)s belongs to another topic, id %(topic_id)s: set aside as %(name)s"
+    logger.warning("partition_set_aside", text, path=path, topic_id=str(topic_id), name=name)
+
+
+def tell_flush_failed(ref: PartitionRef, error: Exception) -> None:
+    """What was appended is not on the disk."""
+    text = "partition %(topic)s-%(partition)d: cannot write it to the disk: %(reason)s"
+    topic, partition = ref.topic, ref.partition
+    logger.error("flush_failed", text, topic=topic, partition=partition, reason=str(error))
+
+
+def tell_checkpoint_failed(path: str, error: Exception) -> None:
+    """A recovery would have to look at more than necessary."""
+    text = "cannot write the checkpoints of %(path)s: %(reason)s"
+    logger.error("checkpoint_failed", text, path=path, reason=str(error))
+
+
+def tell_ignored(path: str) -> None:
+    """A folder is none of a partition."""
+    logger.warning("folder_ignored", "%(path)s is no partition: ignored", path=path)
+
+
+def tell_unknown(path: str) -> None:
+    """A folder says nothing of its topic."""
+    text = "%(path)s does not say which topic's it is: not listed"
+    logger.warning("partition_unknown", text, path=path)

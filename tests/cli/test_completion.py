@@ -1,0 +1,240 @@
+"""`ottla completion`: what comes next on a line, asked by real shells."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Ottla
+
+from ottla import Broker, Consumer
+from ottla.cli.completing import FILES, complete
+from ottla.cli.completion import SCRIPTS, split_line
+from ottla.cli.main import parser
+
+ANSWER_SECONDS = 30.0
+
+
+def words_after(*words: str) -> list[str]:
+    return [each.word for each in complete(parser(), words).candidates]
+
+
+def test_commands_verbs_flags_and_choices_come_from_the_parser() -> None:
+    assert {"serve", "topics", "completion"} <= set(words_after(""))
+    assert words_after("topics", "") == ["create", "list", "describe", "alter", "delete"]
+    flags = words_after("topics", "create", "x", "--")
+    assert {"--partitions", "-p", "--bootstrap-server", "--help"} <= set(flags)
+    assert words_after("topics", "list", "-o", "") == ["table", "json", "yaml"]
+    assert words_after("topics", "list", "--output=") == [
+        "--output=table",
+        "--output=json",
+        "--output=yaml",
+    ]
+    assert words_after("completion", "") == ["bash", "zsh", "fish"]
+    assert words_after("nonsense", "") == []
+    assert words_after("topics", "nonsense", "") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        (["topics", "describe", ""], "TOPIC"),
+        (["topics", "describe", "--if-exists", "one", "two", ""], "TOPIC"),
+        (["topics", "describe", "--", "--o"], "TOPIC"),
+        (["configs", "describe", "--topic", ""], "TOPIC"),
+        (["configs", "describe", "--topic="], "TOPIC"),
+        (["configs", "describe", "--group", ""], "GROUP"),
+        (["topics", "list", "--command-config", ""], FILES),
+        (["topics", "list", "--timeout", ""], None),
+        (["topics", "list", "--watch", ""], "TOPIC"),
+        (["cluster", "brokers", ""], None),
+    ],
+)
+def test_what_kind_of_name_comes_next_is_known(words: list[str], kind: str | None) -> None:
+    completion = complete(parser(), words)
+    assert (completion.kind, list(completion.candidates)) == (kind, [])
+
+
+def test_every_command_can_be_completed() -> None:
+    """Whatever the parsers of other commands have, asking what comes next does not fail."""
+    top = parser()
+    for command in complete(top, [""]).candidates:
+        verbs = complete(top, [command.word, ""]).candidates
+        for words in [[command.word], *([command.word, verb.word] for verb in verbs)]:
+            assert "--help" in [flag.word for flag in complete(top, [*words, "-"]).candidates]
+            complete(top, [*words, ""])
+
+
+def test_the_line_says_where_the_broker_is() -> None:
+    words = ["topics", "describe", "-b", "there:9092", "-X", "client.id=me", "-Xlinger.ms=1", ""]
+    asked = complete(parser(), words).connection(1.0)
+    assert asked.bootstrap_server == "there:9092"
+    assert asked.client_options == ["client.id=me", "linger.ms=1"]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("ottla top", ["ottla", "top"]),
+        ("ottla topics ", ["ottla", "topics", ""]),
+        ("ottla topics describe 'a b", ["ottla", "topics", "describe", "a b"]),
+        ('ottla -b "h:1', ["ottla", "-b", "h:1"]),
+    ],
+)
+def test_a_line_is_split_as_shells_do(line: str, words: list[str]) -> None:
+    assert split_line(line) == words
+
+
+def test_names_are_those_of_the_broker(inside: Ottla, cli_broker: Broker) -> None:
+    inside("topics", "create", "complete-me", "complete-me-too", "other")
+    options = {"group.id": "my group", "bootstrap.servers": cli_broker.bootstrap_servers}
+    with Consumer(options) as consumer:
+        consumer.assign([("other", 0)])
+        consumer.commit({("other", 0): 0})
+    topics = inside("completion", "candidates", "ottla", "topics", "describe", "complete")
+    assert topics.lines == ["complete-me\t", "complete-me-too\t"]
+    groups = inside("completion", "candidates", "ottla", "configs", "describe", "--group", "my")
+    assert groups.lines == ["my group\t"]
+    nobody = ("-b", "127.0.0.1:1")
+    none = inside("completion", "candidates", "ottla", "topics", "describe", *nobody, "complete")
+    assert (none.code, none.out, none.err) == (0, "", "")
+
+
+def test_a_broker_that_does_not_answer_is_not_waited_for(ottla: Ottla) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        where = f"127.0.0.1:{silent.getsockname()[1]}"
+        began = time.monotonic()
+        done = ottla("completion", "candidates", "ottla", "topics", "describe", "-b", where, "x")
+        assert (done.code, done.out, done.err) == (0, "", "")
+        assert time.monotonic() - began < ANSWER_SECONDS / 3
+
+
+# -- in shells
+
+
+@pytest.fixture
+def shell_variables(tmp_path: Path, cli_broker: Broker) -> dict[str, str]:
+    """For a shell that finds the command."""
+    command = tmp_path / "bin" / "ottla"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ottla "$@"\n', encoding="utf-8")
+    command.chmod(0o755)
+    (tmp_path / "my.properties").touch()
+    for shell, script in SCRIPTS.items():
+        (tmp_path / f"ottla.{shell}").write_text(script, encoding="utf-8")
+    return {
+        **os.environ,
+        "PATH": f"{command.parent}:{os.environ['PATH']}",
+        "PYTHONPATH": ":".join(sys.path),
+        "OTTLA_BOOTSTRAP_SERVER": cli_broker.bootstrap_servers,
+        "HOME": str(tmp_path),
+        "TERM": "dumb",
+    }
+
+
+class Screen:
+    """A shell on a terminal of its own."""
+
+    def __init__(self, terminal: int) -> None:
+        self._terminal = terminal
+        self._seen = b""
+
+    def type(self, text: str) -> None:
+        self._seen = b""
+        os.write(self._terminal, text.encode())
+
+    def wait_for(self, text: str) -> None:
+        until = time.monotonic() + ANSWER_SECONDS
+        while text.encode() not in self._seen:
+            left = until - time.monotonic()
+            assert left > 0, self._seen
+            if select.select([self._terminal], [], [], left)[0]:
+                self._seen += os.read(self._terminal, 65536)
+
+
+@contextmanager
+def screen(command: list[str], folder: Path, variables: dict[str, str]) -> Iterator[Screen]:
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(
+        command,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        cwd=folder,
+        env=variables,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    try:
+        yield Screen(ours)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+# What is typed before the key, and what stands there after it.
+LINES = [
+    ("ottla topics cre", "ottla topics create "),
+    ("ottla topics describe -b {servers} zeb", "zebra-crossing "),
+    ("ottla topics list --output=js", "--output=json "),
+    ("ottla topics list --command-config my", "my.properties "),
+]
+
+SHELLS = {
+    "bash": (["bash", "--norc", "--noprofile", "-i"], "source ./ottla.bash"),
+    "zsh": (["zsh", "-f", "-i"], "autoload -U compinit; compinit -u -D; source ./ottla.zsh"),
+}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_shell_completes_what_is_typed(
+    shell: str, inside: Ottla, cli_broker: Broker, tmp_path: Path, shell_variables: dict[str, str]
+) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    inside("topics", "create", "zebra-crossing", "--if-not-exists")
+    command, setup = SHELLS[shell]
+    with screen(command, tmp_path, shell_variables) as terminal:
+        terminal.type(f"{setup}; PS1='is''-ready '\n")
+        terminal.wait_for("is-ready ")
+        for typed, expected in LINES:
+            terminal.type(typed.format(servers=cli_broker.bootstrap_servers) + "\t")
+            terminal.wait_for(expected)
+            terminal.type("\x15")
+
+
+def test_fish_completes_what_is_typed(
+    inside: Ottla, tmp_path: Path, shell_variables: dict[str, str]
+) -> None:
+    if shutil.which("fish") is None:
+        pytest.skip("fish is not installed")
+    inside("topics", "create", "zebra-crossing", "--if-not-exists")
+    lines = ["ottla topics cre", "ottla topics describe zeb", "ottla topics list --output=js"]
+    asked = "; ".join(f"complete -C '{line}'" for line in lines)
+    done = subprocess.run(
+        ["fish", "-N", "-c", f"source ottla.fish; {asked}"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=shell_variables,
+        timeout=ANSWER_SECONDS,
+        check=False,
+    )
+    assert done.stdout.splitlines() == ["create\tcreate topics", "zebra-crossing", "--output=json"]
+
+
+def test_the_scripts_are_printed(ottla: Ottla, inside: Ottla) -> None:
+    assert ottla("completion", "bash").out == SCRIPTS["bash"]
+    assert inside("completion", "zsh").out == SCRIPTS["zsh"]
+    assert inside("completion", "fish").out == SCRIPTS["fish"]
+    assert inside("completion", "tcsh").code == 2

@@ -1,0 +1,247 @@
+"""`ottla groups` through a process of its own, against our broker and against Apache Kafka."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.apache_kafka.conftest import kafka_address, kafka_jars
+from tests.broker.requests import eventually
+from tests.cli.conftest import Ottla, Result
+
+from ottla import Admin, Broker, Consumer, NewTopic, Producer
+
+__all__ = ["kafka_address", "kafka_jars"]
+
+WAIT_SECONDS = 20.0
+Groups = Callable[..., Result]
+
+
+@pytest.fixture(params=["ottla", "kafka"])
+def servers(request: pytest.FixtureRequest, cli_broker: Broker) -> str:
+    """Where a broker is: ours, or Apache Kafka's."""
+    if request.param == "ottla":
+        return cli_broker.bootstrap_servers
+    address: str = request.getfixturevalue("kafka_address")
+    return address
+
+
+@pytest.fixture
+def groups(servers: str, ottla: Ottla) -> Groups:
+    """`ottla groups …` there."""
+    return lambda *arguments: ottla("groups", *arguments, OTTLA_BOOTSTRAP_SERVER=servers)
+
+
+@pytest.fixture
+def groups_inside(servers: str, inside: Ottla) -> Groups:
+    """The same, in this process."""
+    return lambda *arguments: inside("groups", *arguments, OTTLA_BOOTSTRAP_SERVER=servers)
+
+
+@pytest.fixture
+def topic(servers: str) -> str:
+    """A topic with two partitions: four records in the first, none in the second."""
+    name = f"of-groups-{uuid.uuid4().hex[:8]}"
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.create_topics([NewTopic(name, 2, 1)])
+    with Producer(bootstrap_servers=servers) as producer:
+        for number in range(4):
+            at_ms = 1_700_000_000_000 + number * 1000
+            producer.send(name, b"x", partition=0, timestamp_ms=at_ms)
+    return name
+
+
+@pytest.fixture
+def group(servers: str, topic: str) -> str:
+    """A group without members that has read one record of the topic."""
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.alter_consumer_group_offsets(topic, {(topic, 0): 1, (topic, 1): 0})
+    return topic
+
+
+@pytest.fixture
+def member(servers: str, group: str, topic: str) -> Iterator[Consumer]:
+    """The only member of the group, which has both partitions."""
+    with Consumer(
+        bootstrap_servers=servers, group_id=group, client_id="kitchen", enable_auto_commit=False
+    ) as consumer:
+        consumer.subscribe([topic])
+        assert eventually(lambda: bool(consumer.poll(0.1) or consumer.assignment()), WAIT_SECONDS)
+        yield consumer
+
+
+def offsets_of(found: Result) -> dict[str, list[str]]:
+    """CURRENT-OFFSET, LOG-END-OFFSET and LAG by partition."""
+    return {
+        row["PARTITION"]: [row["CURRENT-OFFSET"], row["LOG-END-OFFSET"], row["LAG"]]
+        for row in found.table
+    }
+
+
+def test_groups_without_members_are_listed_and_described(
+    groups: Groups, group: str, topic: str
+) -> None:
+    listed = groups("list", "--state", "empty", "--type", "Classic")
+    assert {"GROUP": group, "TYPE": "Classic", "PROTOCOL": "-", "STATE": "Empty"} in listed.table
+    found = groups("describe", group)
+    assert found.lines[0].split() == (
+        [
+            "GROUP",
+            "TOPIC",
+            "PARTITION",
+            "CURRENT-OFFSET",
+            "LOG-END-OFFSET",
+            "LAG",
+            "CONSUMER-ID",
+            "HOST",
+            "CLIENT-ID",
+        ]
+    )
+    assert offsets_of(found) == {"0": ["1", "4", "3"], "1": ["0", "0", "0"]}
+    assert {(row["CONSUMER-ID"], row["HOST"]) for row in found.table} == {("-", "-")}
+    assert (found.code, found.err) == (0, f"Consumer group '{group}' has no active members.\n")
+
+
+def test_members_are_described_in_kafkas_columns(
+    groups: Groups, group: str, topic: str, member: Consumer
+) -> None:
+    rows = groups("describe", "--group", group, "-o", "json").data
+    assert [(r["topic"], r["partition"], r["lag"]) for r in rows] == [(topic, 0, 3), (topic, 1, 0)]
+    assert {(r["host"], r["client_id"]) for r in rows} == {("/127.0.0.1", "kitchen")}
+    (row,) = groups("describe", group, "--members", "--verbose").table
+    assert list(row) == ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "ASSIGNMENT"]
+    assert row["CONSUMER-ID"].startswith("kitchen")
+    assert (row["#PARTITIONS"], row["ASSIGNMENT"]) == ("2", f"{topic}(0,1)")
+    (row,) = groups("describe", group, "--state").table
+    assert (row["STATE"], row["#MEMBERS"], row["ASSIGNMENT-STRATEGY"]) == ("Stable", "1", "range")
+    assert row["COORDINATOR (ID)"].startswith("127.0.0.1:")
+    refused = groups("reset-offsets", group, "--topic", topic, "--to-latest", "--execute")
+    assert (refused.code, refused.out) == (1, "")
+    assert "only be reset if group" in refused.err
+    kept = groups("delete", group)
+    assert (kept.code, kept.out) == (1, "")
+    assert "stop its consumers first" in kept.err
+
+
+@pytest.mark.parametrize("servers", ["ottla"], indirect=True)
+def test_offsets_are_reset_in_every_way(
+    groups_inside: Groups, group: str, topic: str, tmp_path: Path
+) -> None:
+    def planned(*arguments: str) -> list[str]:
+        done = groups_inside("reset-offsets", group, "--topic", f"{topic}:0", *arguments)
+        assert done.code == 0, done.err
+        return [row["NEW-OFFSET"] for row in done.table]
+
+    assert planned("--to-earliest") == ["0"]
+    assert planned("--to-latest") == ["4"]
+    assert planned("--to-current") == ["1"]
+    assert planned("--shift-by", "2") == ["3"]
+    assert planned("--shift-by", "-9") == ["0"]
+    assert planned("--to-datetime", "2023-11-14T22:13:22.000") == ["2"]
+    assert planned("--by-duration", "PT1S") == ["4"]
+    too_far = groups_inside("reset-offsets", group, "--topic", topic, "--to-offset", "9")
+    assert [row["NEW-OFFSET"] for row in too_far.table] == ["4", "0"]
+    assert f"new offset (9) is higher than the latest offset of {topic}-0" in too_far.err
+    assert "dry run" in too_far.err
+    bad = tmp_path / "bad.csv"
+    bad.write_text("nonsense\n", encoding="utf-8")
+    done = groups_inside("reset-offsets", group, "--from-file", "bad.csv")
+    assert (done.code, done.err) == (
+        1,
+        "ottla: bad.csv, line 1: it is not topic,partition,offset\n",
+    )
+
+
+def test_offsets_are_exported_imported_and_deleted(
+    groups: Groups, group: str, topic: str, tmp_path: Path
+) -> None:
+    done = groups("reset-offsets", group, "--all-topics", "--to-earliest", "--execute", "--export")
+    assert done.out == f"{topic},0,0\n{topic},1,0\n"
+    assert done.err == ""
+    (tmp_path / "plan.csv").write_text(f"{topic},0,3\n", encoding="utf-8")
+    done = groups("reset-offsets", group, "--from-file", "plan.csv", "--execute")
+    assert [row["NEW-OFFSET"] for row in done.table] == ["3"]
+    assert offsets_of(groups("describe", group))["0"] == ["3", "4", "1"]
+    done = groups("delete-offsets", group, "--topic", f"{topic}:1")
+    assert done.out == f"offset of group {group} for {topic}-1 deleted\n"
+    assert list(offsets_of(groups("describe", group))) == ["0"]
+    gone = groups("delete", group, "never-was")
+    assert (gone.code, gone.out) == (1, f"group {group} deleted\n")
+    assert "consumer group 'never-was' does not exist" in gone.err
+    assert groups("describe", group).code == 1
+
+
+def test_lag_does_not_count_markers(
+    groups_inside: Groups, servers: str, topic: str, group: str
+) -> None:
+    with Producer(bootstrap_servers=servers, transactional_id=topic) as producer:
+        producer.init_transactions()
+        for number in range(3):
+            with producer.transaction():
+                producer.send(topic, b"%d" % number, partition=1)
+        producer.begin_transaction()
+        producer.send(topic, b"never", partition=1)
+        producer.flush()
+        producer.abort_transaction()
+    assert offsets_of(groups_inside("describe", group))["1"] == ["0", "8", "4"]
+    committed = groups_inside(
+        "describe", group, "--isolation", "read_committed", "-o", "json"
+    ).data[1]
+    assert (committed["lag"], committed["offset_lag"]) == (3, 8)
+    other = f"other-{group}"
+    with Admin(bootstrap_servers=servers) as admin:
+        # Behind the last record, before its marker: where a consumer is that has read everything.
+        admin.alter_consumer_group_offsets(group, {(topic, 1): 7})
+        admin.alter_consumer_group_offsets(other, {(topic, 1): 2, (topic, 0): 2})
+    rows = groups_inside("describe", group, other).table
+    lags = {(row["GROUP"], row["PARTITION"]): row["LAG"] for row in rows}
+    assert lags[group, "1"] == "0"
+    assert (lags[other, "0"], lags[other, "1"]) == ("2", "3")
+
+
+@pytest.mark.parametrize("servers", ["kafka"], indirect=True)
+def test_groups_of_the_new_protocol_are_described(
+    groups: Groups, servers: str, topic: str, ottla: Ottla
+) -> None:
+    confluent = pytest.importorskip("confluent_kafka")
+    group = f"new-{topic}"
+    consumer = confluent.Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": group,
+            "group.protocol": "consumer",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    try:
+        consumer.subscribe([topic])
+        assert eventually(lambda: consumer.poll(0.1) is not None, WAIT_SECONDS)
+        consumer.commit(asynchronous=False)
+        assert [r["GROUP"] for r in groups("list", "--type", "consumer").table] == [group]
+        rows = groups("describe", group, "-o", "json").data
+        assert [(r["partition"], r["lag"]) for r in rows] == [(0, 3), (1, None)]
+        (row,) = groups("describe", group, "--members").table
+        assert row["#PARTITIONS"] == "2"
+        lines = ottla("consume", "__consumer_offsets", "-e", "-b", servers).lines
+        kinds = {json.loads(line)["key"]["kind"] for line in lines}
+        assert {"offset_commit", "consumer_group_member_metadata"} <= kinds
+    finally:
+        consumer.close()
+
+
+@pytest.mark.parametrize("servers", ["ottla"], indirect=True)
+def test_mistakes_are_said_in_one_line(groups_inside: Groups, topic: str) -> None:
+    for arguments, code, says in (
+        (["describe", "never-was"], 1, "'never-was' does not exist: `ottla groups list`"),
+        (["describe"], 2, "name one, or give --all-groups"),
+        (["list", "--state", "tired"], 2, "tired is no state of groups: there are Unknown, "),
+        (["reset-offsets", "g", "--to-latest"], 2, "give --topic TOPIC or --all-topics"),
+    ):
+        done = groups_inside(*arguments)
+        assert (done.code, done.out) == (code, ""), done
+        assert says in done.err
+        assert done.err.count("\n") == 1

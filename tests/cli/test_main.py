@@ -1,0 +1,168 @@
+"""How `ottla` takes what people type, and how it ends."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from tests.cli.conftest import Ottla
+
+from ottla import Broker
+from ottla.cli import main as command
+from ottla.cli.main import main, parser
+
+HELP_SECONDS = 0.15
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The last line of what is told about wrong usage."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("usage: ottla")
+    return told.err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("topic", "ottla: there is no command 'topic': did you mean topics?"),
+        ("xyzzy", "ottla: there is no command 'xyzzy': there are serve, topics"),
+        ("topics lst", "ottla topics: there is no verb 'lst': did you mean list?"),
+        ("serve --lisen h:1", "ottla serve: there is no --lisen here: did you mean --listen?"),
+        ("topics list --bootstrap-servers h:1", "did you mean --bootstrap-server?"),
+        ("topics list --frobnicate=1", "ottla topics list: there is no --frobnicate here ("),
+        ("topics list -o yml", "'yml' is none of table, json, yaml"),
+        ("serve here", "ottla serve: 'here' is more than this command takes"),
+        ("help topcis", "did you mean topics?"),
+    ],
+)
+def test_a_misspelt_word_is_answered_with_what_was_meant(
+    capsys: pytest.CaptureFixture[str], arguments: str, words: str
+) -> None:
+    line = refused(capsys, *arguments.split())
+    assert words in line
+    assert "--help explains)" in line
+
+
+def commands_of(
+    found: argparse.ArgumentParser, words: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser]]:
+    """Every command and verb, as it is typed."""
+    yield words, found
+    for action in found._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, inner in action.choices.items():
+                yield from commands_of(inner, (*words, name))
+
+
+def test_help_is_the_same_in_either_order(capsys: pytest.CaptureFixture[str]) -> None:
+    texts = []
+    for arguments in (["help", "topics", "list"], ["topics", "list", "--help"]):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1]
+    assert texts[0].startswith("usage: ottla topics list")
+
+
+def test_every_command_has_a_description_and_every_option_a_help() -> None:
+    lacking = []
+    for words, found in commands_of(parser()):
+        if not found.description:
+            lacking.append(" ".join(words))
+        lacking += [
+            f"{' '.join(words)}: {action.dest}"
+            for action in found._actions
+            if action.option_strings and not action.help
+        ]
+    assert lacking == []
+
+
+def test_every_command_that_does_something_names_a_function() -> None:
+    for words, found in commands_of(parser()):
+        if not any(isinstance(action, argparse._SubParsersAction) for action in found._actions):
+            name = found.get_default("run")
+            assert name is not None, words
+            assert callable(command._function(name)), words
+
+
+def test_a_bug_is_one_line_and_with_v_a_trace(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(arguments: argparse.Namespace) -> int:
+        raise RuntimeError("oh\nno")
+
+    monkeypatch.setattr(command, "_function", lambda name: fail)
+    assert main(["topics", "list"]) == 1
+    told = capsys.readouterr().err
+    assert told == "ottla: RuntimeError: oh no: this is a bug, -v shows where\n"
+    assert main(["topics", "list", "-v"]) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_an_interrupt_anywhere_is_exit_code_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    for name in ("parser", "_function", "_split"):
+        with monkeypatch.context() as patched:
+            patched.setattr(command, name, interrupt)
+            assert main(["topics", "list"]) == 130
+
+
+def test_ctrl_c_ends_a_command_without_a_word(cli_broker: Broker) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ottla", "topics", "list", "--watch", "1", "-o", "json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OTTLA_BOOTSTRAP_SERVER": cli_broker.bootstrap_servers},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (130, "")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["topics", "list", "-o", "json"]])
+def test_a_reader_that_has_gone_is_exit_code_141(cli_broker: Broker, arguments: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "ottla", *arguments],
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=30,
+            env={**os.environ, "OTTLA_BOOTSTRAP_SERVER": cli_broker.bootstrap_servers},
+            check=False,
+        )
+    finally:
+        os.close(writing)
+    # argparse may notice before us that nobody reads its help, and thinks nothing of it.
+    assert done.returncode in ((0, 141) if arguments == ["--help"] else (141,))
+    assert done.stderr == ""
+
+
+def test_help_is_quick(ottla: Ottla) -> None:
+    # Processor time: what else the machine does is not the command's fault.
+    used = []
+    for _ in range(3):
+        began = os.times()
+        assert ottla("--help").code == 0
+        now = os.times()
+        used.append(
+            now.children_user + now.children_system - began.children_user - began.children_system
+        )
+    assert min(used) < HELP_SECONDS

@@ -1,0 +1,178 @@
+"""`ottla produce` through a process of its own."""
+
+from __future__ import annotations
+
+import io
+import signal
+import uuid
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.broker.requests import eventually
+from tests.cli.conftest import Ottla
+from tests.cli.running import running
+
+from ottla import Admin, Broker, Consumer, NewTopic
+from ottla.cli.record_input import _no_prompt, _split
+from ottla.client.model import ConsumerRecord
+
+
+@pytest.fixture
+def topic(cli_broker: Broker) -> str:
+    """A topic with two partitions."""
+    name = f"produced-{uuid.uuid4().hex[:8]}"
+    with Admin(bootstrap_servers=cli_broker.bootstrap_servers) as admin:
+        admin.create_topics(
+            [NewTopic(name, num_partitions=2, configs={"max.message.bytes": "2000"})]
+        )
+    return name
+
+
+def read(broker: Broker, topic: str, isolation: str = "read_committed") -> list[ConsumerRecord]:
+    """All records of a topic, partition after partition."""
+    with Consumer(
+        bootstrap_servers=broker.bootstrap_servers, isolation_level=isolation
+    ) as consumer:
+        partitions = [(topic, 0), (topic, 1)]
+        consumer.assign(partitions)
+        consumer.seek_to_beginning()
+        ends = consumer.end_offsets(partitions)
+        found: list[ConsumerRecord] = []
+        while any(consumer.position(each) < end for each, end in ends.items()):
+            found += consumer.poll(0.1)
+    return sorted(found, key=lambda record: (record.partition, record.offset))
+
+
+def test_lines_become_records(topic: str, cli_broker: Broker, ottla: Ottla) -> None:
+    done = ottla("produce", topic, "-p", "1", "--print-offsets", stdin="tea\n\nmilk")
+    assert done.lines == [f"{topic}\t1\t0", f"{topic}\t1\t1", f"{topic}\t1\t2"]
+    assert (done.code, done.err) == (0, f"3 records written to {topic}\n")
+    assert [(r.key, r.value, r.headers) for r in read(cli_broker, topic)] == [
+        (None, b"tea", ()),
+        (None, b"", ()),
+        (None, b"milk", ()),
+    ]
+
+
+def test_keys_headers_and_what_is_absent(topic: str, cli_broker: Broker, ottla: Ottla) -> None:
+    same = ("-p", "0", "-z", "gzip", "--acks", "all")
+    ottla("produce", topic, *same, "-K", ":", "-Z", "-H", "till=3", stdin="t4:tea:1\n:x\nt5:\n")
+    ottla("produce", topic, *same, "-k", "all", "-D", ";", stdin="a;b")
+    lines = "a:1,b:NIL|k=v\nNIL|NIL=NIL\n"
+    separators = ("--headers-separator", "|", "-K", "=", "--null-marker", "NIL")
+    ottla("produce", topic, *same, *separators, stdin=lines)
+    assert [(r.key, r.value, r.headers) for r in read(cli_broker, topic)] == [
+        (b"t4", b"tea:1", (("till", b"3"),)),
+        (None, b"x", (("till", b"3"),)),
+        (b"t5", None, (("till", b"3"),)),
+        (b"all", b"a", ()),
+        (b"all", b"b", ()),
+        (b"k", b"v", (("a", b"1"), ("b", None))),
+        (None, None, ()),
+    ]
+
+
+def test_files_are_records_or_lines(
+    topic: str, cli_broker: Broker, ottla: Ottla, tmp_path: Path
+) -> None:
+    (tmp_path / "one").write_bytes(b"a\nb\n")
+    (tmp_path / "two").write_bytes(b"\xff\x00")
+    assert ottla("produce", topic, "one", "two", "-p", "0").code == 0
+    assert ottla("produce", topic, "-l", "one", "-p", "1").code == 0
+    values = [(r.partition, r.value) for r in read(cli_broker, topic)]
+    assert values == [(0, b"a\nb\n"), (0, b"\xff\x00"), (1, b"a"), (1, b"b")]
+
+
+def test_what_consume_writes_as_json_produces_the_same_records(
+    topic: str, cli_broker: Broker, ottla: Ottla
+) -> None:
+    lines = [
+        '{"key": "k", "value": "v", "headers": [{"key": "h", "value": {"base64": "/w=="}}],'
+        ' "partition": 1, "timestamp": 5}',
+        '{"key": {"base64": "/w=="}, "value": null, "partition": 0, "timestamp": 6}',
+        '{"value": {"any": ["thing"]}, "partition": 0, "timestamp": 7}',
+    ]
+    ottla("produce", topic, "--format", "json", stdin="\n".join(lines))
+    first = read(cli_broker, topic)
+    assert [(r.partition, r.timestamp, r.key, r.value, r.headers) for r in first] == [
+        (0, 6, b"\xff", None, ()),
+        (0, 7, None, b'{"any":["thing"]}', ()),
+        (1, 5, b"k", b"v", (("h", b"\xff"),)),
+    ]
+    copied = ottla("consume", topic, "--exit", "-o", "json").out
+    ottla("produce", topic, "--format", "json", stdin=copied)
+    both = [[r for r in read(cli_broker, topic) if r.partition == number] for number in (0, 1)]
+    for found in both:
+        half = len(found) // 2
+        assert [r[3:8] for r in found[:half]] == [r[3:8] for r in found[half:]]
+
+
+def test_a_transaction_has_all_or_nothing(topic: str, cli_broker: Broker, ottla: Ottla) -> None:
+    good = ottla("produce", topic, "--transactional-id", topic, stdin="a\nb\n")
+    assert good.err == f"2 records written to {topic} in 1 transaction\n"
+    parts = ("--transactional-id", topic, "--transaction-size", "2", "-K", ":")
+    bad = ottla("produce", topic, *parts, stdin="k:c\nk:d\nk:e\nwrong\n")
+    assert bad.code == 1
+    assert "stdin, line 4: there is no key separator ':' in it" in bad.err
+    # What was in the transaction before stays, that of the bad line goes.
+    assert {r.value for r in read(cli_broker, topic)} == {b"a", b"b", b"c", b"d"}
+
+
+def test_ctrl_c_aborts_the_transaction(topic: str, cli_broker: Broker) -> None:
+    servers = cli_broker.bootstrap_servers
+    with running(servers, "produce", topic, "--transactional-id", topic) as process:
+        process.stdin.write(b"never\n")
+        process.stdin.flush()
+        assert eventually(lambda: bool(_uncommitted(servers, topic)), 20)
+        code, errors = process.end_by(signal.SIGINT)
+    assert (code, errors) == (
+        130,
+        f"ottla: interrupted: 0 records written to {topic} in 0 transactions\n",
+    )
+    assert read(cli_broker, topic) == []
+
+
+def _uncommitted(servers: str, topic: str) -> int:
+    with Consumer(bootstrap_servers=servers) as consumer:
+        return sum(consumer.end_offsets([(topic, 0), (topic, 1)]).values())
+
+
+def test_records_that_are_refused_are_counted(topic: str, cli_broker: Broker, ottla: Ottla) -> None:
+    # One is too large for the topic, another for the producer itself.
+    lines = "\n".join(["small", "x" * 3000, "y" * 9000, "small too"])
+    # Each in a batch of its own: one that is too large should not take others with it.
+    options = ("-X", "batch.size=1", "-X", "max.request.size=8000")
+    done = ottla("produce", topic, "-p", "0", *options, stdin=lines)
+    assert done.code == 1
+    assert done.err.count("ottla: a record was not written: ") == 2
+    assert "ottla: 2 records were not written; 2 records written to" in done.err
+    assert [r.value for r in read(cli_broker, topic)] == [b"small", b"small too"]
+
+
+@given(st.lists(st.binary(max_size=9)), st.sampled_from([b"\n", b"ab", b"aab"]))
+def test_lines_are_the_same_however_they_come(pieces: list[bytes], delimiter: bytes) -> None:
+    waiting = [piece for piece in pieces if piece]
+
+    class Slow(io.BytesIO):
+        def read1(self, size: int | None = -1) -> bytes:
+            return waiting.pop(0) if waiting else b""
+
+    came = [*_split(Slow(), "stdin", delimiter, _no_prompt)]
+    lines = [line for some in came for line in some.lines]
+    # As with other tools, a delimiter at the end begins no further record.
+    assert lines == b"".join(pieces).removesuffix(delimiter).split(delimiter) or not any(pieces)
+    numbers = [some.first_number for some in came]
+    assert numbers == [1 + sum(len(some.lines) for some in came[:i]) for i in range(len(came))]
+
+
+def test_mistakes_are_said_in_one_line(topic: str, ottla: Ottla) -> None:
+    done = ottla("produce", topic, "--transaction-size", "3", stdin="x")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "give a --transactional-id" in done.err
+    done = ottla("produce", topic, "no-such-file")
+    assert (done.code, done.err) == (1, "ottla: no-such-file: No such file or directory\n")
+    done = ottla("produce", topic, "--format", "json", stdin='{"value": "ok"}\n{"vlaue": "no"}\n')
+    assert done.code == 1
+    assert "stdin, line 2: 'vlaue' is no field" in done.err

@@ -1,0 +1,188 @@
+"""Kafka's own server.properties: what is used, what is named, what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ottla.config.broker import BrokerConfig
+from ottla.config.kafka_only import BROKER_OPTIONS_NOT_SERVED
+from ottla.config.server_file import ServerFile
+from ottla.errors import ConfigError
+from ottla.model import Endpoint
+
+# The keys and values of Apache Kafka's config/server.properties, in the order in which they stand there.
+KAFKAS = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+log.dirs=/var/lib/kafka
+num.partitions=1
+num.recovery.threads.per.data.dir=1
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+log.retention.hours=168
+log.segment.bytes=1073741824
+log.retention.check.interval.ms=300000
+"""
+ZOOKEEPERS = """\
+broker.id=0
+num.network.threads=3
+log.dirs=/var/lib/kafka
+zookeeper.connect=localhost:2181
+zookeeper.connection.timeout.ms=18000
+group.initial.rebalance.delay.ms=0
+"""
+
+
+def file_of(folder: Path, text: str) -> ServerFile:
+    path = folder / "server.properties"
+    path.write_text(text, encoding="utf-8")
+    return ServerFile(path)
+
+
+def test_kafkas_own_file_is_used_as_far_as_it_means_something(tmp_path: Path) -> None:
+    file = file_of(tmp_path, KAFKAS)
+    assert file.listen() == Endpoint("::", 9092)
+    assert file.advertise() == Endpoint("localhost", 9092)
+    assert file.data_dir() == "/var/lib/kafka"
+    config = BrokerConfig.read(file.options)
+    assert (config.node_id, config.transaction_state_log_min_isr) == (1, 1)
+    assert config.given == {
+        "node.id",
+        "socket.request.max.bytes",
+        "num.partitions",
+        "offsets.topic.replication.factor",
+        "transaction.state.log.replication.factor",
+        "transaction.state.log.min.isr",
+        "log.retention.hours",
+        "log.segment.bytes",
+        "log.retention.check.interval.ms",
+    }
+    places = {"listeners", "advertised.listeners", "log.dirs"}
+    every = {line.partition("=")[0] for line in KAFKAS.splitlines()}
+    assert set(file.without_effect) == every - config.given - places, (
+        "whatever is not used is named"
+    )
+
+
+def test_a_file_of_zookeepers_time_is_used_too(tmp_path: Path) -> None:
+    file = file_of(tmp_path, ZOOKEEPERS)
+    assert BrokerConfig.read(file.options).node_id == 0
+    assert (file.listen(), file.advertise()) == (None, None)
+    assert file.without_effect[-1] == "zookeeper.connection.timeout.ms"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("authorizer.class.name=x.Y", ["authorizer.class.name", "kept out"]),
+        ("create.topic.policy.class.name=x.Y", ["create.topic.policy", "enforced"]),
+        ("alter.config.policy.class.name=x.Y", ["alter.config.policy", "enforced"]),
+        ("config.providers=env", ["config.providers"]),
+        ("remote.log.storage.system.enable=true", ["tiered storage"]),
+        ("process.roles=controller", ["process.roles=controller"]),
+        ("controller.quorum.voters=1@a:1,2@b:1,3@c:1", ["controller.quorum.voters", "several"]),
+        ("max.connections.per.ip.overrides=h:1", ["max.connections.per.ip"]),
+        ("num.partition=3", ["num.partition", "did you mean num.partitions?"]),
+        ("acks=all", ["acks", "option of clients"]),
+        ("my.own.option=1", ["my.own.option"]),
+    ],
+)
+def test_what_cannot_be_left_out_is_refused(tmp_path: Path, text: str, words: list[str]) -> None:
+    with pytest.raises(ConfigError) as refused:
+        file_of(tmp_path, text)
+    assert str(refused.value).startswith(str(tmp_path / "server.properties"))
+    for word in words:
+        assert word in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("listeners=SASL_SSL://:9092", ["SASL_SSL://", "plain TCP", "--listen HOST:PORT"]),
+        (
+            "listeners=CLIENTS://:9092\nlistener.security.protocol.map=CLIENTS:SSL",
+            ["CLIENTS://", "plain TCP"],
+        ),
+        ("listeners=PLAINTEXT://:1,PLAINTEXT2://:2", ["protocol.map", "PLAINTEXT2"]),
+        (
+            "listeners=IN://:1,OUT://:2\nlistener.security.protocol.map=IN:PLAINTEXT,OUT:PLAINTEXT",
+            ["IN://:1, OUT://:2", "there can be one", "--listen"],
+        ),
+        (
+            "listeners=CONTROLLER://:1\ncontroller.listener.names=CONTROLLER",
+            ["none for clients"],
+        ),
+        ("listeners=localhost:9092", ["NAME://HOST:PORT"]),
+        ("listeners=PLAINTEXT://:99999", ["NAME://HOST:PORT"]),
+    ],
+)
+def test_listeners_that_cannot_be_had_are_refused(
+    tmp_path: Path, text: str, words: list[str]
+) -> None:
+    file = file_of(tmp_path, text)
+    with pytest.raises(ConfigError) as refused:
+        file.listen()
+    for word in words:
+        assert word in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "endpoint"),
+    [
+        ("listeners=PLAINTEXT://127.0.0.1:9092", Endpoint("127.0.0.1", 9092)),
+        ("listeners=PLAINTEXT://[::1]:9092", Endpoint("::1", 9092)),
+        ("listeners=plaintext://0.0.0.0:0", Endpoint("0.0.0.0", 0)),
+        (
+            "listeners=EXTERNAL://h:1\nlistener.security.protocol.map=EXTERNAL:PLAINTEXT",
+            Endpoint("h", 1),
+        ),
+        ("listeners=", None),
+        ("", None),
+    ],
+)
+def test_listeners_are_read_as_kafka_does(
+    tmp_path: Path, text: str, endpoint: Endpoint | None
+) -> None:
+    assert file_of(tmp_path, text).listen() == endpoint
+
+
+def test_an_advertised_address_needs_a_host(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no host"):
+        file_of(tmp_path, "advertised.listeners=PLAINTEXT://:9092").advertise()
+
+
+def test_two_data_folders_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"names 2 folders.*--data DIR"):
+        file_of(tmp_path, "log.dirs=/a,/b").data_dir()
+    assert file_of(tmp_path, "log.dir=/a").data_dir() == "/a"
+
+
+@pytest.mark.parametrize("name", BROKER_OPTIONS_NOT_SERVED)
+def test_no_option_of_kafkas_is_left_out_silently(tmp_path: Path, name: str) -> None:
+    name = f"{name}x" if name.endswith(".") else name
+    try:
+        told = ", ".join(file_of(tmp_path, f"{name}=1").without_effect)
+    except ConfigError as error:
+        told = str(error)
+    assert name in told or name in ("listeners", "advertised.listeners", "log.dirs", "log.dir")
+
+
+def test_security_options_of_a_plain_listener_mean_nothing_in_kafka_either(tmp_path: Path) -> None:
+    file = file_of(tmp_path, "listeners=PLAINTEXT://h:1\nssl.keystore.location=/k\nconfluent.x=1")
+    assert file.without_effect == ("ssl.keystore.location", "confluent.x")

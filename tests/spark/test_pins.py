@@ -1,0 +1,287 @@
+"""A micro-batch is committed under the plan that its tasks had, or not at all; writers without a Spark session."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+from tests.spark.pipelines import committed_values
+
+import ottla
+from ottla import Broker
+from ottla.model import TopicPartition
+from ottla.spark import committing, sink
+from ottla.spark.committing import CommitPoint, Committer
+from ottla.spark.datasource import OttlaDataSource
+from ottla.spark.handing_over import FOLDERS
+from ottla.spark.offsets import SourceOffset
+from ottla.spark.progress import ProgressError, TakenOverError
+from ottla.spark.sink import stream_writer
+
+QUERY = "6ba98283-13c6-4538-8087-02f2f68bc607"
+SCHEMA = StructType().add("value", "binary")
+
+
+class Stage:
+    """A checkpoint, a source's topic and an output, and instances that write to it."""
+
+    def __init__(
+        self, broker: Broker, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self._monkeypatch = monkeypatch
+        self.servers = broker.bootstrap_servers
+        self.name = name
+        self.source, self.output = TopicPartition(f"{name}-in", 0), f"{name}-out"
+        self.folder = folder
+        (folder / "offsets").mkdir()
+        (folder / "metadata").write_text(json.dumps({"id": QUERY}))
+        with ottla.Admin(bootstrap_servers=self.servers) as admin:
+            admin.create_topics(
+                [ottla.NewTopic(self.source.topic, 1), ottla.NewTopic(self.output, 1)]
+            )
+            self.cluster = admin.describe_cluster().cluster_id
+
+    def position(self, number: int, end: int) -> dict[str, Any]:
+        """Where a micro-batch of the source ends."""
+        begin = {self.source: 0} if number == 0 else {}
+        return SourceOffset({self.source: end}, cluster=self.cluster, begin=begin).to_json()
+
+    def plan(self, number: int, end: int) -> None:
+        """As Spark writes it, or as another instance writes it again."""
+        text = "\n".join(["v1", "{}", json.dumps(self.position(number, end))])
+        (self.folder / "offsets" / str(number)).write_text(text)
+
+    def writer(self, **more: str) -> Any:
+        options = {
+            "kafka.bootstrap.servers": self.servers,
+            "topic": self.output,
+            "pipeline": self.name,
+            "checkpointlocation": str(self.folder),
+            **more,
+        }
+        return stream_writer(options, SCHEMA)
+
+    def messages(self, planned: Any, number: int, values: range) -> list[Any]:
+        """What two tasks leave that were planned by the process of this writer."""
+        found = []
+        rows = [b"%d" % value for value in values]
+        for task, part in enumerate((rows[:4], rows[4:])):
+            context = Context(task, number)
+            told = SimpleNamespace(get=lambda context=context: context)
+            self._monkeypatch.setattr(sink, "TaskContext", told)
+            sent = pickle.loads(pickle.dumps(planned))
+            batch = pa.RecordBatch.from_arrays([pa.array(part, pa.binary())], names=["value"])
+            found.append(pickle.loads(pickle.dumps(sent.write(iter([batch])))))
+        return found
+
+    def committed(self) -> int | None:
+        with ottla.Admin(bootstrap_servers=self.servers) as admin:
+            found = admin.list_consumer_group_offsets({self.name: [self.source]})
+        at = found[self.name][self.source]
+        return None if at is None else at.offset
+
+    def values(self) -> list[bytes]:
+        return committed_values(self.servers, self.output)
+
+    def forget(self, writer: Any) -> None:
+        """As if the next commit were in another process."""
+        Committer(sink.target_of(writer._settings, QUERY)).forget()
+
+
+class Context:
+    """What Spark tells a task."""
+
+    def __init__(self, task: int, number: int) -> None:
+        self._task = task
+        self._properties = {sink.QUERY: QUERY, sink.BATCH: str(number)}
+
+    def partitionId(self) -> int:  # noqa: N802
+        return self._task
+
+    def taskAttemptId(self) -> int:  # noqa: N802
+        return self._task
+
+    def getLocalProperty(self, name: str) -> str | None:  # noqa: N802
+        return self._properties.get(name)
+
+
+@pytest.fixture
+def stage(
+    spark_broker: Broker,
+    ottla_topic_name: Callable[[], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Stage]:
+    monkeypatch.setattr(sink, "_closed", set())
+    made = Stage(spark_broker, ottla_topic_name(), tmp_path, monkeypatch)
+    yield made
+    made.forget(made.writer())
+
+
+def test_an_instance_whose_plan_was_replaced_commits_nothing(stage: Stage) -> None:
+    """Where a store lets a second instance write offsets/N again, its plan is the one that a restart follows."""
+    stage.plan(0, 10)
+    mine = stage.messages(stage.writer(), 0, range(10))
+    stage.plan(0, 20)
+    theirs = stage.messages(stage.writer(), 0, range(20))
+    with pytest.raises(TakenOverError, match="another instance uses it too"):
+        stage.writer().commit(mine, 0)
+    assert (stage.committed(), stage.values()) == (None, [])
+    stage.writer().commit(theirs, 0)
+    assert (stage.committed(), len(stage.values())) == (20, 20)
+
+
+def test_a_plan_that_is_replaced_during_the_commit_changes_nothing_of_it(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.plan(0, 10)
+    mine = stage.messages(stage.writer(), 0, range(10))
+
+    def replace(point: CommitPoint) -> None:
+        if point is CommitPoint.ENTERED:
+            stage.plan(0, 20)
+
+    monkeypatch.setattr(committing, "listener", replace)
+    stage.writer().commit(mine, 0)
+    assert (stage.committed(), len(stage.values())) == (10, 10)
+    # The other one is refused: what it planned is not what was committed under this number.
+    monkeypatch.setattr(committing, "listener", None)
+    stage.forget(stage.writer())
+    theirs = stage.messages(stage.writer(), 0, range(20))
+    with pytest.raises(ProgressError, match="with another plan"):
+        stage.writer().commit(theirs, 0)
+    assert (stage.committed(), len(stage.values())) == (10, 10)
+
+
+def test_a_plan_that_was_replaced_before_it_was_pinned_is_told_from_what_was_read(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark looks for offsets/N and moves the file there later: mostly before the tasks are planned."""
+    (tmp_path / "driver").mkdir()
+    monkeypatch.setenv(FOLDERS, str(tmp_path / "driver"))
+    source = OttlaDataSource(
+        {"kafka.bootstrap.servers": stage.servers, "subscribe": stage.source.topic}
+    )
+    reader = source.streamReader(source.schema())
+    stage.plan(0, 10)
+    reader.partitions(stage.position(0, 0), stage.position(0, 10))
+    stage.plan(0, 20)
+    mixed = stage.messages(stage.writer(), 0, range(10))
+    with pytest.raises(TakenOverError, match="another instance uses it too"):
+        stage.writer().commit(mixed, 0)
+    assert stage.values() == []
+    stage.plan(0, 10)
+    stage.writer().commit(stage.messages(stage.writer(), 0, range(10)), 0)
+    # The next one begins where this one ended.
+    stage.plan(1, 15)
+    reader.partitions(stage.position(0, 10), stage.position(1, 15))
+    stage.writer().commit(stage.messages(stage.writer(), 1, range(10, 15)), 1)
+    assert (stage.committed(), len(stage.values())) == (15, 15)
+
+
+def test_an_instance_that_finds_later_plans_stops(stage: Stage) -> None:
+    stage.plan(0, 10)
+    stage.plan(1, 20)
+    late = stage.messages(stage.writer(), 0, range(10))
+    with pytest.raises(TakenOverError, match="another instance uses it too"):
+        stage.writer().commit(late, 0)
+    assert stage.values() == []
+
+
+def test_a_micro_batch_that_runs_again_has_its_plan_again(stage: Stage) -> None:
+    stage.plan(0, 10)
+    for _ in range(2):
+        again = stage.messages(stage.writer(), 0, range(10))
+        stage.writer().commit(again, 0)
+        stage.forget(stage.writer())
+    stage.plan(1, 10)
+    empty = stage.messages(stage.writer(), 1, range(0))
+    stage.writer().commit(empty, 1)
+    assert (stage.committed(), len(stage.values())) == (10, 10)
+
+
+def test_without_a_pin_the_plan_is_read_when_it_is_committed(stage: Stage) -> None:
+    """Before there is a plan, or where only tasks know the place of the checkpoint."""
+    early = stage.writer()
+    stage.plan(0, 10)
+    stage.writer().commit(stage.messages(early, 0, range(10)), 0)
+    stage.plan(1, 20)
+    # That of the micro-batch before is none of this one.
+    (stage.folder / "offsets" / "1").rename(stage.folder / "later")
+    before = stage.writer()
+    (stage.folder / "later").rename(stage.folder / "offsets" / "1")
+    stage.writer().commit(stage.messages(before, 1, range(10, 20)), 1)
+    assert (stage.committed(), len(stage.values())) == (20, 20)
+
+
+def test_the_plan_is_checked_although_no_offsets_are_committed(stage: Stage) -> None:
+    def writer() -> Any:
+        return stage.writer(commitSourceOffsets="false")
+
+    stage.plan(0, 10)
+    writer().commit(stage.messages(writer(), 0, range(10)), 0)
+    stage.forget(writer())
+    # A checkpoint that was put back from a copy plans the number anew.
+    stage.plan(0, 15)
+    with pytest.raises(ProgressError, match="with another plan"):
+        writer().commit(stage.messages(writer(), 0, range(15)), 0)
+    assert (stage.committed(), len(stage.values())) == (None, 10)
+
+
+@pytest.mark.parametrize("location", ["nosuchstore://bucket/q", "missing"])
+def test_a_checkpoint_that_need_not_be_read_may_be_closed(
+    stage: Stage, location: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    location = location if "://" in location else str(stage.folder / location)
+
+    def writer() -> Any:
+        return stage.writer(commitSourceOffsets="false", checkpointlocation=location)
+
+    for number in range(2):
+        values = range(number * 10, number * 10 + 10)
+        writer().commit(stage.messages(writer(), number, values), number)
+    assert len(stage.values()) == 20
+    # It is tried once.
+    assert sum("The checkpoint is not read" in each for each in caplog.messages) == 1
+
+
+def test_partitions_that_were_added_are_used_in_the_next_micro_batch(stage: Stage) -> None:
+    assert stage.writer()._counts == {stage.output: 1}
+    with ottla.Admin(bootstrap_servers=stage.servers) as admin:
+        admin.create_partitions({stage.output: 3})
+    assert stage.writer(markertopic=stage.source.topic)._counts == {
+        stage.output: 3,
+        stage.source.topic: 1,
+    }
+    # Also where only rows name the topic.
+    settings = stage.writer()._settings
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([b"x"]), pa.array([2], pa.int32())], names=["value", "partition"]
+    )
+    (found,) = sink.encoded(settings, {}, [batch], 0)
+    assert found.partition == 2
+
+
+def test_a_batch_query_lacks_no_task() -> None:
+    writer = sink.OneTransactionWriter(SimpleNamespace(kafka={}), {})  # type: ignore[arg-type]
+    with pytest.raises(ottla.OttlaError, match="1 of 2 tasks left no message"):
+        writer.commit([sink.Written(0, None, None, None, sink.NOTHING), None])
+
+
+def test_settings_do_not_show_secrets(stage: Stage) -> None:
+    settings = stage.writer(
+        checkpointStorageOptions='{"secret_key":"hushed"}', **{"kafka.client.id": "hushed"}
+    )._settings
+    assert "hushed" not in repr(settings)
+    assert "hushed" not in repr(sink.target_of(settings, QUERY))
