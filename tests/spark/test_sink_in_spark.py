@@ -218,17 +218,11 @@ CONTINUOUS = "format('ottla') writes micro-batches, and this query is processed 
 
 
 @pytest.mark.campaign
-def test_continuous_processing_of_few_rows_is_told_in_the_log(scene: Scene) -> None:
+def test_continuous_processing_of_a_foreign_source_writes_nothing_and_is_told_in_the_log(
+    scene: Scene,
+) -> None:
     run = scene.start(kind="rated", trigger="continuous", rows_per_second="20")
     run.wait_for(CONTINUOUS)
-    assert scene.output_count() == 0
-
-
-@pytest.mark.campaign
-def test_continuous_processing_of_many_rows_fails_with_the_reason(scene: Scene) -> None:
-    run = scene.start(kind="rated", trigger="continuous", rows_per_second="100000")
-    assert run.wait() == FAILED
-    assert CONTINUOUS in run.said()
     assert scene.output_count() == 0
 
 
