@@ -16,6 +16,8 @@ from tests.spark.pipelines import Pipe, committed_values, records_of
 import ottla
 from ottla.spark.handing_over import own_folder
 
+pytestmark = pytest.mark.timeout(300)
+
 COLUMNS = (
     "key string, value string, headers array<struct<key:string,value:binary>>, topic string, "
     "partition int, timestamp timestamp"
@@ -102,6 +104,37 @@ def test_what_cannot_be_written_is_refused(
         frame.write.format("ottla").options(**options_of(pipe, **more)).mode(mode).save()
     assert why in str(caught.value)
     assert read(pipe, pipe.sink) == []
+
+
+@pytest.mark.parametrize(
+    ("trigger", "more", "why"),
+    [
+        ({"continuous": "1 second"}, {}, "ottla does not support continuous processing"),
+        ({"realTime": "5 seconds"}, {}, "STREAMING_REAL_TIME_MODE"),
+        (
+            {"processingTime": "1 second"},
+            {"asyncProgressTrackingEnabled": "true"},
+            "ottla does not support async progress tracking",
+        ),
+    ],
+    ids=["continuous", "real-time", "asynchronous"],
+)
+def test_triggers_without_micro_batches_are_refused_when_the_query_starts(
+    spark: Any, pipe: Pipe, tmp_path: Path, trigger: Any, more: dict[str, str], why: str
+) -> None:
+    frame = (
+        spark.readStream.format("ottla")
+        .option("kafka.bootstrap.servers", pipe.servers)
+        .options(subscribe=pipe.source, startingOffsets="earliest")
+        .load()
+        .selectExpr("value")
+    )
+    writer = frame.writeStream.format("ottla").options(**options_of(pipe, pipeline=pipe.name))
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).options(**more)
+    mode = "update" if "realTime" in trigger else "append"
+    with pytest.raises(Exception, match=why):
+        writer.outputMode(mode).trigger(**trigger).start().awaitTermination(60)
+    assert pipe.output() == []
 
 
 def test_a_task_that_fails_and_is_tried_again_writes_its_rows_once(

@@ -59,6 +59,10 @@ QUERY: Final = "sql.streaming.queryId"
 BATCH: Final = "streaming.sql.batchId"
 CHECKPOINT_ROOT: Final = "spark.sql.streaming.checkpointLocation"
 CONTINUOUS: Final = "__is_continuous_processing"
+_NO_MICRO_BATCHES: Final = (
+    "format('ottla') writes micro-batches, and this query is processed continuously: use "
+    "trigger(processingTime=...) or trigger(availableNow=True)"
+)
 NOTHING: Final = Parcel()
 
 
@@ -323,10 +327,7 @@ def check_trigger() -> None:
     """Refuse what has no micro-batches."""
     context = TaskContext.get()
     if context is not None and context.getLocalProperty(CONTINUOUS) == "true":
-        raise ConfigError(
-            "format('ottla') writes micro-batches, and this query is processed continuously: use "
-            "trigger(processingTime=...) or trigger(availableNow=True)"
-        )
+        raise ConfigError(_NO_MICRO_BATCHES)
 
 
 # Checkpoints that could not be read and need not be; each is tried once in a process, which may take long.
@@ -409,6 +410,9 @@ def target_of(settings: SinkSettings, query: str) -> Target:
 def _all_written(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
     """The messages in the order of tasks; each task has one."""
     written = [each for each in messages if isinstance(each, Written)]
+    if messages and not written:
+        # Epochs end before tasks do. Spark only logs this, and does not see what a running task refuses.
+        raise ConfigError(_NO_MICRO_BATCHES)
     if len(written) < len(messages):
         raise OttlaError(f"{len(messages) - len(written)} of {len(messages)} tasks left no message")
     written.sort(key=lambda each: each.task)
