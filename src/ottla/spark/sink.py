@@ -273,7 +273,7 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
         plan = plan_of(self._settings, query, root, batchId, pin)
         records = (each for message in written for each in message.parcel.open())
         target = target_of(self._settings, query)
-        batch = MicroBatch(query, batchId, records, plan.digest, plan.sources)
+        batch = MicroBatch(query, batchId, records, *plan)
         outcome = Committer(target).commit(batch)
         sweep(query, batchId, self._drivers_folder)
         freeze_what_is_loaded()
@@ -372,7 +372,7 @@ def plan_of(
             plan = pin.plan
         if is_contradicted(plan.sources, own_folder()):
             raise found.is_anothers(number)
-        return plan
+        return plan._replace(keeps_state=number == 0 and found.keeps_state())
     except CheckpointError as error:
         if settings.commits_source_offsets:
             raise
