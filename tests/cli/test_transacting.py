@@ -114,7 +114,7 @@ def _raiser(producer: Producer, interrupts: list[KeyboardInterrupt]) -> Callable
     run = type(producer._thread).run
 
     def call(coroutine: object, *rest: object) -> object:
-        found = run(producer._thread, coroutine, *rest)  # type: ignore[arg-type]
+        found: object = run(producer._thread, coroutine, *rest)  # type: ignore[arg-type]
         if interrupts:
             raise interrupts.pop()
         return found
