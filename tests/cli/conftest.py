@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import pytest
 from tests.apache_kafka.conftest import kafka_address, kafka_jars
@@ -89,11 +89,12 @@ def inside(
     """As `ottla`, but in this process: much quicker, where a process of its own would show nothing more."""
     from ottla.cli.main import main
 
-    def run(*arguments: str, stdin: str = "", **variables: str) -> Result:
+    def run(*arguments: str, stdin: str | BinaryIO = "", **variables: str) -> Result:
         environment = {"OTTLA_BOOTSTRAP_SERVER": cli_broker.bootstrap_servers} | variables
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        stream = io.BytesIO(stdin.encode()) if isinstance(stdin, str) else stdin
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(stream))
         monkeypatch.chdir(tmp_path)
         capsys.readouterr()
         try:

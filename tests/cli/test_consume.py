@@ -8,12 +8,17 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from tests.broker.requests import eventually
 from tests.cli.conftest import Ottla
 from tests.cli.running import running
 
 from ottla import Admin, Broker, Consumer, NewTopic, Producer, TopicPartition
+from ottla.cli.consume import Assigned, Printer, Subscribed
+from ottla.cli.ranges import Range
+from ottla.client.model import EMPTY_RECORDS, ConsumerRecords
 
 BEGAN_MS = 1_700_000_000_000
 
@@ -104,6 +109,61 @@ def test_a_group_goes_on_behind_what_was_printed(
         committed = consumer.committed([(topic, 0)])[TopicPartition(topic, 0)]
     assert committed is not None
     assert committed.offset == 5
+
+
+class Rebalanced:
+    """A consumer whose group is shared anew while it reads: for a poll it has no partitions."""
+
+    def __init__(self, topic: str) -> None:
+        self._partition = TopicPartition(topic, 0)
+        self._assigned: set[TopicPartition] = set()
+        self._polls = 0
+
+    def subscribe(self, topics: object, listener: Subscribed) -> None:
+        self._listener = listener
+
+    def poll(self, timeout: float) -> ConsumerRecords:
+        self._polls += 1
+        if self._polls in (1, 3):
+            self._assigned = {self._partition}
+            self._listener.on_partitions_assigned([self._partition])
+        if self._polls == 2:
+            self._listener.on_partitions_revoked([self._partition])
+            self._assigned = set()
+        return EMPTY_RECORDS
+
+    def assignment(self) -> set[TopicPartition]:
+        return self._assigned
+
+    def position(self, partition: TopicPartition) -> int:
+        return self._polls
+
+
+def test_a_rebalance_is_not_the_end_of_what_a_group_reads(topic: str) -> None:
+    consumer: Any = Rebalanced(topic)
+    reading = Subscribed(consumer, Printer(lambda records: b"", None), [topic], [topic])
+    reading.end_at({TopicPartition(topic, 0): 4})
+    ends = []
+    for _ in range(4):
+        reading.poll(0)
+        ends.append(reading.is_done)
+    assert ends == [False, False, False, True]
+
+
+def test_records_that_are_deleted_while_they_are_read_end_it_too(
+    topic: str, producer: Producer, cli_broker: Broker
+) -> None:
+    fill(producer, topic, 5)
+    with (
+        Consumer(
+            bootstrap_servers=cli_broker.bootstrap_servers, auto_offset_reset="earliest"
+        ) as consumer,
+        Admin(bootstrap_servers=cli_broker.bootstrap_servers) as admin,
+    ):
+        ranges = {TopicPartition(topic, 0): Range(0, 5)}
+        admin.delete_records({(topic, 0): 5})
+        reading = Assigned(consumer, Printer(lambda records: b"", None), ranges)
+        assert eventually(lambda: not reading.poll(0.1) and reading.is_done, 20)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from ottla.cli.choosing import is_name, split_words
@@ -18,7 +19,7 @@ from ottla.cli.output import say
 from ottla.cli.ranges import Limits, Range, partitions_of, ranges_of, topics_of
 from ottla.cli.record_text import Opened, decoded, decoded_lines, opened_by, plain, written_by
 from ottla.cli.stored_records import is_decodable
-from ottla.errors import DeserializationError
+from ottla.errors import DeserializationError, TimedOutError
 from ottla.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -243,13 +244,26 @@ class Assigned:
             if end is not None and found[-1].offset >= end:
                 found = [record for record in found if record.offset < end]
             count += self._printer.write(found)
-        for partition, next_offset in records.next_offsets.items():
+        positions = {each: found.offset for each, found in records.next_offsets.items()}
+        if not positions:
+            # Records may have been deleted that were to be read: then it goes on behind them, and none comes.
+            positions = self._positions()
+        for partition, position in positions.items():
             end = self._open[partition].end_offset
-            if end is not None and next_offset.offset >= end:
+            if end is not None and position >= end:
                 del self._open[partition]
                 self._consumer.pause([partition])
         self._printer.flush()
         return count
+
+    def _positions(self) -> dict[TopicPartition, int]:
+        """Where partitions that have an end are read on; without those that have to look that up."""
+        found = {}
+        for partition, limits in self._open.items():
+            if limits.end_offset is not None:
+                with suppress(TimedOutError):
+                    found[partition] = self._consumer.position(partition, 0)
+        return found
 
 
 class Subscribed:
@@ -272,6 +286,10 @@ class Subscribed:
     def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
         """The group has shared its partitions; perhaps there are none for us."""
         self._has_joined = True
+
+    def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+        """The group is about to share them anew; what is left until then, or nothing, says nothing about the end."""
+        self._has_joined = False
 
     def end_at(self, ends: Mapping[TopicPartition, int]) -> None:
         """Stop when everything before these offsets was read."""

@@ -15,6 +15,7 @@ from ottla.cli.failing import DONE, FAILED, CommandError, UsageError, line_of
 from ottla.cli.output import say
 from ottla.cli.record_input import LineReader, Lines, check_input, sources_of
 from ottla.cli.terminal import Terminal
+from ottla.cli.transacting import send_in_transactions
 from ottla.errors import ErrorCode, KafkaError, OttlaError
 
 if TYPE_CHECKING:
@@ -40,13 +41,14 @@ def run(arguments: argparse.Namespace) -> int:
     reader = LineReader(arguments)
     with ended_by_signals(), producer_of(arguments, **_options(arguments)) as producer:
         sending = Sending(producer, arguments.topic, reader, _printer(arguments))
+        sending.is_transactional = arguments.transactional_id is not None
         if not arguments.quiet:
             sending.progress = Progress(arguments.topic)
         try:
             if arguments.transactional_id is None:
                 _send_all(sending, arguments)
             else:
-                _send_in_transactions(producer, sending, arguments)
+                send_in_transactions(producer, sending, arguments)
         except KeyboardInterrupt as error:
             sending.end_progress()
             say(f"ottla: interrupted: {_told(sending, arguments)}")
@@ -146,6 +148,7 @@ class Sending:
         self.failed_count = 0
         self.transaction_count = 0
         self._committed_count = 0
+        self._places: list[RecordMetadata] = []
         self.progress: Progress | None = None
         self.is_transactional = False
 
@@ -208,7 +211,7 @@ class Sending:
             self._count_under_way > _UNDER_WAY_RECORDS or self._bytes_under_way > _UNDER_WAY_BYTES
         ):
             self._settle(self._under_way.popleft())
-        if self._on_written is not None:
+        if self._on_written is not None and not self.is_transactional:
             # Whoever wants to see where a line went wants to see it at once.
             self.settle_all()
         if self.progress is not None:
@@ -224,12 +227,14 @@ class Sending:
         self.settle_all()
         self.transaction_count += 1
         self._committed_count = self.written_count
+        self._tell_places()
 
-    def aborted(self) -> None:
+    def not_committed(self) -> None:
         """Nothing counts that was sent since the last commit."""
         self._under_way.clear()
         self._count_under_way = self._bytes_under_way = 0
         self.written_count = self._committed_count
+        self._places.clear()
 
     def _settle(self, sent: Sent) -> None:
         self._count_under_way -= len(sent.futures)
@@ -237,8 +242,16 @@ class Sending:
         for where in _written(sent.futures, self._failed):
             self.written_count += 1
             if self._on_written is not None:
-                self._on_written(where)
+                self._places.append(where)
+        if not self.is_transactional:
+            self._tell_places()
+
+    def _tell_places(self) -> None:
+        """Where records are; those of a transaction are nowhere before it is committed."""
         if self._on_written is not None:
+            for where in self._places:
+                self._on_written(where)
+            self._places.clear()
             sys.stdout.flush()
 
     def _failed(self, error: Exception) -> None:
@@ -279,47 +292,3 @@ def _send_all(sending: Sending, arguments: argparse.Namespace) -> None:
     finally:
         # What was sent before something went wrong counts, and its own trouble is told.
         sending.settle_all()
-
-
-def _send_in_transactions(
-    producer: Producer, sending: Sending, arguments: argparse.Namespace
-) -> None:
-    """One transaction for all, or one for so many lines each; whatever goes wrong aborts the one that is open."""
-    sending.is_transactional = True
-    producer.init_transactions()
-    producer.begin_transaction()
-    size = arguments.transaction_size
-    in_transaction = 0
-    try:
-        for some in sources_of(arguments):
-            lines, number = some.lines, some.first_number
-            while lines:
-                part = lines if size is None else lines[: size - in_transaction]
-                sending.send(Lines(some.source, number, part))
-                lines = lines[len(part) :]
-                number += len(part)
-                in_transaction += len(part)
-                if in_transaction == size:
-                    producer.commit_transaction()
-                    sending.committed()
-                    producer.begin_transaction()
-                    in_transaction = 0
-        if in_transaction:
-            producer.commit_transaction()
-            sending.committed()
-        else:
-            producer.abort_transaction()
-    except (OttlaError, OSError, KeyboardInterrupt) as error:
-        _abort(producer)
-        sending.aborted()
-        if isinstance(error, KafkaError):
-            raise CommandError(f"{line_of(error)}: the transaction was aborted") from error
-        raise
-
-
-def _abort(producer: Producer) -> None:
-    try:
-        producer.abort_transaction()
-    except OttlaError as error:
-        # The coordinator does it when the transaction times out, or the next producer of this name.
-        say(f"ottla: the transaction could not be aborted: {line_of(error)}")
