@@ -21,4 +21,12 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that share a Spark session come first: xdist then gives them to one worker, and one session is enough."""
-    items.sort(key=lambda item: "spark" not in getattr(item, "fixturenames", ()))
+    items.sort(key=lambda item: not _shares_spark(item))
+    for item in filter(_shares_spark, items):
+        # One that is given up in mid-sentence with Java takes the session with it: busy machines get their time.
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(400))
+
+
+def _shares_spark(item: pytest.Item) -> bool:
+    return "spark" in getattr(item, "fixturenames", ())

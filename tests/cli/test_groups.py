@@ -174,6 +174,20 @@ def test_offsets_are_exported_imported_and_deleted(
     assert groups("describe", group).code == 1
 
 
+@pytest.mark.parametrize("servers", ["ottla"], indirect=True)
+def test_no_group_is_reset_if_one_cannot_be(
+    groups_inside: Groups, servers: str, group: str, topic: str
+) -> None:
+    new = f"new-{group}"
+    reset = ("reset-offsets", group, new, "--topic", f"{topic}:0")
+    done = groups_inside(*reset, "--shift-by", "1", "--execute")
+    assert (done.code, done.out) == (1, "")
+    assert f"group {new} has committed nothing for {topic}-0" in done.err
+    assert offsets_of(groups_inside("describe", group))["0"][0] == "1"
+    done = groups_inside(*reset, "--to-offset", "2", "--execute", "--export")
+    assert done.out == f"{group},{topic},0,2\n{new},{topic},0,2\n"
+
+
 def test_lag_does_not_count_markers(
     groups_inside: Groups, servers: str, topic: str, group: str
 ) -> None:
@@ -235,11 +249,17 @@ def test_groups_of_the_new_protocol_are_described(
 
 @pytest.mark.parametrize("servers", ["ottla"], indirect=True)
 def test_mistakes_are_said_in_one_line(groups_inside: Groups, topic: str) -> None:
+    reset = ("--all-topics", "--to-earliest")
     for arguments, code, says in (
         (["describe", "never-was"], 1, "'never-was' does not exist: `ottla groups list`"),
         (["describe"], 2, "name one, or give --all-groups"),
         (["list", "--state", "tired"], 2, "tired is no state of groups: there are Unknown, "),
         (["reset-offsets", "g", "--to-latest"], 2, "give --topic TOPIC or --all-topics"),
+        (["reset-offsets", "g", "--topic", topic, "--from-file", "f"], 2, "leave out --topic"),
+        (["reset-offsets", "g", *reset, "--export", "-o", "json"], 2, "leave out -o json"),
+        (["reset-offsets", "typo", *reset, "--execute"], 1, "'typo' has committed nothing: "),
+        (["delete-offsets", "--group", "g", "--topic", f"{topic}:0"], 1, f"nothing for {topic}-0"),
+        (["delete-offsets", "--topic", topic], 2, "which group?"),
     ):
         done = groups_inside(*arguments)
         assert (done.code, done.out) == (code, ""), done

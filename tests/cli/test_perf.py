@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.cli.conftest import Ottla
 
 from ottla import Admin, Broker, Consumer, NewTopic
+from ottla.cli import perf_transactions
+from ottla.cli.measuring import Tally
 
 NUMBER = r"\d+(?:\.\d+)?"
 PRODUCED = re.compile(
@@ -82,9 +88,10 @@ def test_sending_and_reading_are_measured(cli_broker: Broker, ottla: Ottla, insi
 
 def test_values_come_from_a_file(cli_broker: Broker, inside: Ottla, tmp_path: Path) -> None:
     make(cli_broker, "perf-file")
-    (tmp_path / "values.txt").write_text("tea\ncake\n")
+    (tmp_path / "values.txt").write_bytes(b"tea\r\ncake\r\n")
     done = inside(
-        *("perf", "produce", "perf-file", "--num-records", "50", "--payload-file", "values.txt")
+        *("perf", "produce", "perf-file", "--num-records", "50", "--payload-file", "values.txt"),
+        *("--payload-delimiter", r"\r\n"),
     )
     assert done.code == 0, done.err
     with Consumer({"bootstrap.servers": cli_broker.bootstrap_servers}) as consumer:
@@ -140,6 +147,26 @@ def test_transactions_are_measured(cli_broker: Broker, ottla: Ottla, inside: Ott
     assert found is not None, done.out
     assert 2 <= int(found[1]) < 20
     assert count(cli_broker, "perf-transactions", "read_committed") == 410
+
+
+def test_transactions_that_are_interrupted_are_measured(
+    cli_broker: Broker, inside: Ottla, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(cli_broker, "perf-interrupted")
+    press = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+
+    def press_once(commits: Tally) -> None:
+        if not press.ident:
+            press.start()  # so that it comes while the command waits for its writers
+
+    monkeypatch.setattr(perf_transactions, "_tell", press_once)
+    many = ("--num-records", "1000000", "--transaction-size", "500000", "--throughput", "500")
+    done = inside("perf", "transactions", "perf-interrupted", *many, "-o", "json")
+    assert done.code == 130, done.err
+    assert done.data["transactions"] == 1
+    assert 0 < done.data["records"] < 5000
+    assert 0.2 < done.data["seconds"] < 10
+    assert count(cli_broker, "perf-interrupted", "read_committed") == done.data["records"]
 
 
 def test_kafka_is_measured(kafka_address: str, inside: Ottla) -> None:

@@ -128,6 +128,12 @@ def test_a_hanging_transaction_is_found_and_aborted(
     assert (young.code, young.out) == (0, "")
     assert "no transaction hangs" in young.err
 
+    # Everywhere, as in the topic of committed offsets.
+    topics = admin.describe_topics(list(admin.list_topics(list_internal=True))).values()
+    assert any(each.is_internal for each in topics)
+    count = sum(len(each.partitions) for each in topics)
+    assert f"looked at: {count}\n" in inside("transactions", "find-hanging").err
+
     wrong = inside("transactions", "abort", topic, "0", "--start-offset", "0")
     assert wrong.code == 1
     assert "no transaction that starts at offset 0 is open" in wrong.err
@@ -158,8 +164,31 @@ def test_a_transaction_is_aborted_by_its_producer(
     assert all(one.current_transaction_start_offset is None for one in states)
 
 
+def test_no_half_of_a_transaction_is_aborted_while_its_coordinator_knows_it(
+    open_one: Producer, admin: Admin, inside: Ottla
+) -> None:
+    (state,) = (
+        each
+        for each in admin.describe_producers([(TOPIC, 0)])[TopicPartition(TOPIC, 0)]
+        if each.current_transaction_start_offset is not None
+    )
+    by_offset = ("--start-offset", str(state.current_transaction_start_offset))
+    by_producer = (
+        *("--producer-id", str(state.producer_id), "--producer-epoch", str(state.producer_epoch)),
+        *("--coordinator-epoch", "0"),
+    )
+    for named in (by_offset, by_producer):
+        refused = inside("transactions", "abort", TOPIC, "0", *named)
+        assert (refused.code, refused.out) == (1, "")
+        assert f"`ottla transactions abort --transactional-id {OPEN_ID}`" in refused.err
+    states = admin.describe_producers([(TOPIC, 0)])[TopicPartition(TOPIC, 0)]
+    assert state in states
+    both = inside("transactions", "abort", "--force", "--transactional-id", OPEN_ID)
+    assert both.code == 2
+
+
 def test_a_slow_transaction_is_aborted_by_its_id(
-    admin: Admin, cli_broker: Broker, inside: Ottla
+    open_one: Producer, admin: Admin, cli_broker: Broker, inside: Ottla
 ) -> None:
     servers = cli_broker.bootstrap_servers
     producer = Producer(bootstrap_servers=servers, transactional_id="cli-slow")
@@ -172,6 +201,11 @@ def test_a_slow_transaction_is_aborted_by_its_id(
     with pytest.raises(Exception, match=r"[Ff]enced|newer|epoch"):
         producer.commit_transaction()
     producer.close(0)
+    before = admin.describe_transactions([DONE_ID])[DONE_ID].producer_epoch
+    idle = inside("transactions", "abort", "--transactional-id", DONE_ID)
+    assert (idle.code, idle.out) == (1, "")
+    assert f"no transaction of {DONE_ID} is open: its state is CompleteCommit" in idle.err
+    assert admin.describe_transactions([DONE_ID])[DONE_ID].producer_epoch == before
     missing = inside("transactions", "abort", "--transactional-id", "nobody")
     assert missing.code == 1
     assert "ottla transactions list" in missing.err
@@ -199,7 +233,8 @@ def test_transactions_of_kafka_are_inspected(kafka_address: str, inside: Ottla) 
         hanging = ("--topic", topic, "--max-transaction-timeout", "0")
         assert run("find-hanging", *hanging) == []
         given = ("abort", topic, "0", "--start-offset", "0", "-b", kafka_address)
-        assert inside("transactions", *given).code == 0
+        assert inside("transactions", *given).code == 1
+        assert inside("transactions", *given, "--force").code == 0
         (remembered,) = run("producers", topic, "0")
         assert remembered["current_transaction_start_offset"] is None
         producer.abort_transaction()

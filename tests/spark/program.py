@@ -170,9 +170,9 @@ def joined(spark: SparkSession, settings: dict[str, Any]) -> DataFrame:
 
 
 def rated(spark: SparkSession, settings: dict[str, Any]) -> DataFrame:
-    kind = "rate" if settings.get("trigger") == "continuous" else "rate-micro-batch"
-    rate = spark.readStream.format(kind)
-    rate = rate.option("rowsPerBatch" if kind == "rate-micro-batch" else "rowsPerSecond", "20")
+    rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", "20")
+    if "rows_per_second" in settings:
+        rate = spark.readStream.format("rate").option("rowsPerSecond", settings["rows_per_second"])
     return rate.load().selectExpr("cast(value as string) value")
 
 
@@ -210,7 +210,6 @@ TRIGGERS: dict[str, dict[str, Any]] = {
     "available-now": {"availableNow": True},
     "always": {"processingTime": "100 milliseconds"},
     "continuous": {"continuous": "1 second"},
-    "real-time": {"realTime": "5 seconds"},
 }
 
 
@@ -238,8 +237,6 @@ def run_query(spark: SparkSession, settings: dict[str, Any]) -> int:
         writer = writer.queryName(settings["name"])
     if kind == "counted":
         writer = writer.outputMode("complete")
-    if settings.get("trigger") == "real-time":
-        writer = writer.outputMode("update")
     writer = writer.trigger(**TRIGGERS[settings.get("trigger", "available-now")])
     try:
         query = writer.start()

@@ -31,7 +31,6 @@ IMPATIENT = {
     "default.api.timeout.ms": "2500",
     "max.block.ms": "2500",
     "delivery.timeout.ms": "2500",
-    "linger.ms": "0",
 }
 
 

@@ -168,8 +168,8 @@ def test_a_plan_that_was_replaced_before_it_was_pinned_is_told_from_what_was_rea
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark looks for offsets/N and moves the file there later: mostly before the tasks are planned."""
-    (tmp_path / "driver").mkdir()
-    monkeypatch.setenv(FOLDERS, str(tmp_path / "driver"))
+    (tmp_path / "blockmgr-1").mkdir()
+    monkeypatch.setenv(FOLDERS, str(tmp_path / "blockmgr-1"))
     source = OttlaDataSource(
         {"kafka.bootstrap.servers": stage.servers, "subscribe": stage.source.topic}
     )

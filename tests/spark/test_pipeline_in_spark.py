@@ -42,7 +42,7 @@ def scene(
     return PipelineScene(ottla_broker.bootstrap_servers, ottla_topic_name(), tmp_path)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(400)
 def test_what_cannot_be_read_goes_to_the_dead_letters_in_the_same_transaction(
     scene: PipelineScene,
 ) -> None:
@@ -73,7 +73,7 @@ def test_what_cannot_be_read_goes_to_the_dead_letters_in_the_same_transaction(
     assert scene.transactions("dead") == {transaction}
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(400)
 def test_without_dead_letters_a_bad_record_stops_the_pipeline_before_anything_is_written(
     scene: PipelineScene,
 ) -> None:
@@ -90,7 +90,7 @@ def test_without_dead_letters_a_bad_record_stops_the_pipeline_before_anything_is
     assert committed_values(scene.servers, scene.topic("out")) == []
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(400)
 def test_avro_comes_in_and_goes_out(scene: PipelineScene) -> None:
     fastavro = pytest.importorskip("fastavro")
     from ottla.spark.avro import Avro
@@ -122,7 +122,7 @@ def test_avro_comes_in_and_goes_out(scene: PipelineScene) -> None:
     assert [each.value for each in scene.records("dead")] == [b"\xff"]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(400)
 def test_a_pipeline_that_was_taken_over_stops_and_says_so(scene: PipelineScene) -> None:
     scene.feed((b"k", b"1"))
     first = threading.Event()

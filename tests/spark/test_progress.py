@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -92,6 +94,15 @@ def test_between_equal_offsets_nothing_shows_that_a_batch_was_not_committed() ->
         assert standing(found, batch, batch.sources) is expected
 
 
+def test_a_query_that_keeps_state_does_not_go_on_without_it() -> None:
+    found = Found(Marker("theirs", 9), START)
+    batch = replace(batch_of(0), keeps_state=True)
+    assert standing(found, batch, batch.sources) is Standing.OTHER_QUERY_HAD_STATE
+    with pytest.raises(ProgressError, match="counts would begin at nothing"):
+        check("fraud", found, batch, batch.sources, fails_on_unknown=True)
+    assert check("fraud", found, batch, batch.sources, fails_on_unknown=False) is Verdict.WRITE
+
+
 def test_a_start_that_is_not_known_continues_nothing() -> None:
     batch = batch_of(0, {}, END)
     assert standing(Found(Marker("theirs", 9), START), batch, batch.sources) is Standing.OTHER_QUERY
@@ -108,6 +119,7 @@ def test_every_standing_has_its_verdict() -> None:
         Standing.AHEAD: Verdict.FAIL,
         Standing.FAR_BEHIND: Verdict.ASK,
         Standing.OTHER_QUERY_WE_CONTINUE: Verdict.WRITE,
+        Standing.OTHER_QUERY_HAD_STATE: Verdict.ASK,
         Standing.OTHER_QUERY: Verdict.ASK,
         Standing.ELSEWHERE: Verdict.FAIL,
     }

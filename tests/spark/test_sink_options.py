@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from ottla.errors import ConfigError
 from ottla.records.compression import Codec
+from ottla.spark.sink import ExactlyOnceWriter
 from ottla.spark.sink_options import (
     AT_LEAST_ONCE,
     EXACTLY_ONCE,
@@ -138,6 +139,12 @@ def test_tasks_compress_as_the_producer_would() -> None:
     )
     assert (found.codec, found.level) == (Codec.ZSTD, 7)
     assert stream(topic="out", **{"kafka.max.request.size": "5000"}).batch_size_bytes == 5000
+
+
+def test_epochs_that_end_without_their_tasks_are_told_to_be_continuous_processing() -> None:
+    writer = ExactlyOnceWriter(stream(topic="out"), {})
+    with pytest.raises(ConfigError, match="this query is processed continuously"):
+        writer.commit([None, None], 0)
 
 
 @pytest.mark.parametrize(

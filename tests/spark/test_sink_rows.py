@@ -16,6 +16,8 @@ from tests.spark.pipelines import Pipe, committed_values, records_of
 import ottla
 from ottla.spark.handing_over import own_folder
 
+pytestmark = pytest.mark.timeout(300)
+
 COLUMNS = (
     "key string, value string, headers array<struct<key:string,value:binary>>, topic string, "
     "partition int, timestamp timestamp"
@@ -104,6 +106,37 @@ def test_what_cannot_be_written_is_refused(
     assert read(pipe, pipe.sink) == []
 
 
+@pytest.mark.parametrize(
+    ("trigger", "more", "why"),
+    [
+        ({"continuous": "1 second"}, {}, "ottla does not support continuous processing"),
+        ({"realTime": "5 seconds"}, {}, "STREAMING_REAL_TIME_MODE"),
+        (
+            {"processingTime": "1 second"},
+            {"asyncProgressTrackingEnabled": "true"},
+            "ottla does not support async progress tracking",
+        ),
+    ],
+    ids=["continuous", "real-time", "asynchronous"],
+)
+def test_triggers_without_micro_batches_are_refused_when_the_query_starts(
+    spark: Any, pipe: Pipe, tmp_path: Path, trigger: Any, more: dict[str, str], why: str
+) -> None:
+    frame = (
+        spark.readStream.format("ottla")
+        .option("kafka.bootstrap.servers", pipe.servers)
+        .options(subscribe=pipe.source, startingOffsets="earliest")
+        .load()
+        .selectExpr("value")
+    )
+    writer = frame.writeStream.format("ottla").options(**options_of(pipe, pipeline=pipe.name))
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).options(**more)
+    mode = "update" if "realTime" in trigger else "append"
+    with pytest.raises(Exception, match=why):
+        writer.outputMode(mode).trigger(**trigger).start().awaitTermination(60)
+    assert pipe.output() == []
+
+
 def test_a_task_that_fails_and_is_tried_again_writes_its_rows_once(
     spark: Any, pipe: Pipe, tmp_path: Path
 ) -> None:
@@ -144,7 +177,8 @@ def test_a_task_that_fails_and_is_tried_again_writes_its_rows_once(
             assert failures < 10
     values = Counter(int(value.split()[1]) for value in pipe.output())
     assert values == Counter(range(pipe.count))
-    assert failures == len(list(tmp_path.glob("failed-*"))) >= 1
+    # Busy machines have failures of their own.
+    assert failures >= len(list(tmp_path.glob("failed-*"))) >= 1
 
 
 def test_rows_that_are_too_many_for_a_message_arrive_and_leave_no_file(

@@ -223,3 +223,11 @@ def test_a_store_that_nothing_opens_says_what_to_do() -> None:
         shown = "".join(traceback.format_exception(caught.value))
         assert "hushed" not in shown
     assert read_storage_options(None) == {}
+
+
+def test_state_of_a_query_is_seen(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(str(tmp_path), LocalFiles(tmp_path))
+    (tmp_path / "offsets").mkdir()
+    assert not checkpoint.keeps_state()
+    (tmp_path / "state" / "0").mkdir(parents=True)
+    assert checkpoint.keeps_state()

@@ -145,6 +145,13 @@ def test_a_retired_folder_has_a_name_that_fits() -> None:
     assert layout.parse_folder_name(name) is None
 
 
+def test_a_checkpoint_that_ends_behind_its_version_is_damaged() -> None:
+    assert checkpoint.decode_checkpoint(b"") == []
+    assert checkpoint.decode_checkpoint(b"0\n0\n") == []
+    with pytest.raises(ValueError, match="ends behind its first line"):
+        checkpoint.decode_checkpoint(b"0\n")
+
+
 @given(st.binary(max_size=60))
 def test_a_damaged_checkpoint_is_none(data: bytes) -> None:
     with contextlib.suppress(ValueError):

@@ -6,17 +6,18 @@ import argparse
 import csv
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ottla.cli.connecting import admin_of
-from ottla.cli.failing import DONE, FAILED, CommandError, UsageError, line_of
+from ottla.cli.failing import DONE, FAILED, CommandError, UsageError, attempt, line_of
 from ottla.cli.group_names import described, groups_of, partitions_named, tell
 from ottla.cli.moments import date_ms, duration_ms
 from ottla.cli.output import Output, columns, say
 from ottla.client.admin_model import GroupState, OffsetSpec
-from ottla.errors import ErrorCode, KafkaError, PartialFailureError
+from ottla.errors import ErrorCode, KafkaError
 from ottla.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -28,37 +29,61 @@ Plan = dict[TopicPartition, int]
 
 def reset_offsets(arguments: argparse.Namespace) -> int:
     """Shows, or does, where groups go on from now on."""
-    if not (arguments.topics or arguments.all_topics or arguments.from_file):
-        raise UsageError("nothing says which partitions", "give --topic TOPIC or --all-topics")
+    _check_usage(arguments)
     with admin_of(arguments) as admin:
         groups = groups_of(admin, arguments)
         inactive, is_failed = _inactive(admin, groups)
-        plans: dict[str, Plan] = {}
-        for group in inactive:
-            plan = _Planning(admin, group, len(groups)).plan(arguments)
-            if arguments.execute and plan:
-                refused = _execute(admin, group, plan)
-                is_failed |= bool(refused)
-                plan = {each: offset for each, offset in plan.items() if each not in refused}
-            plans[group] = plan
-    _show(plans, arguments, len(groups))
-    if not arguments.execute:
-        say("dry run: nothing was changed; --execute does it")
+        # All is planned before anything is done: what is wrong with one group leaves all as they are.
+        plans = {group: _Planning(admin, group, len(groups)).plan(arguments) for group in inactive}
+        for group in [group for group, plan in plans.items() if not plan]:
+            say(f"ottla: group '{group}' has committed nothing: --topic TOPIC says what to reset")
+            is_failed |= not arguments.all_groups
+        show = partial(_show, arguments, len(groups))
+        if arguments.execute:
+            return FAILED if _execute_all(admin, plans, show) or is_failed else DONE
+    show(plans)
+    say("dry run: nothing was changed; --execute does it")
     return FAILED if is_failed else DONE
 
 
-def _execute(admin: Admin, group: str, plan: Plan) -> Collection[TopicPartition]:
-    """Commit the new offsets; those that were refused are told, and returned."""
+def _check_usage(arguments: argparse.Namespace) -> None:
+    if arguments.from_file:
+        if arguments.topics or arguments.all_topics:
+            raise UsageError(
+                "--from-file names the partitions itself", "leave out --topic and --all-topics"
+            )
+    elif not (arguments.topics or arguments.all_topics):
+        raise UsageError("nothing says which partitions", "give --topic TOPIC or --all-topics")
+    if arguments.export and arguments.form != "table":
+        raise UsageError("--export prints lines of its own form", f"leave out -o {arguments.form}")
+
+
+def _execute_all(
+    admin: Admin, plans: Mapping[str, Plan], show: Callable[[Mapping[str, Plan]], None]
+) -> Mapping[str, Plan]:
+    """Does it, and shows what was done whatever happens; what was refused."""
+    done: dict[str, Plan] = {group: {} for group in plans}
     try:
-        admin.alter_consumer_group_offsets(group, plan)
-        return ()
-    except PartialFailureError as error:
-        errors: Mapping[TopicPartition, KafkaError] = error.errors
+        for group, plan in plans.items():
+            done[group] = _execute(admin, group, plan) if plan else {}
+    finally:
+        show(done)
+    return {group: plan for group, plan in plans.items() if len(done[group]) < len(plan)}
+
+
+def _execute(admin: Admin, group: str, plan: Plan) -> Plan:
+    """Commit the new offsets; what was not refused, which is told."""
+    try:
+        _, errors = attempt(plan, lambda: admin.alter_consumer_group_offsets(group, plan))
     except KafkaError as error:
         errors = dict.fromkeys(plan, error)
+    _tell_partitions(group, errors)
+    return {each: offset for each, offset in plan.items() if each not in errors}
+
+
+def _tell_partitions(group: str, errors: Mapping[TopicPartition, KafkaError]) -> None:
     for partition, trouble in errors.items():
         say(f"ottla: group '{group}', {partition}: {line_of(trouble)}")
-    return errors.keys()
 
 
 def _inactive(admin: Admin, groups: list[str]) -> tuple[list[str], bool]:
@@ -84,7 +109,7 @@ def _inactive(admin: Admin, groups: list[str]) -> tuple[list[str], bool]:
     return [group for group in groups if group not in refused], bool(refused)
 
 
-def _show(plans: Mapping[str, Plan], arguments: argparse.Namespace, group_count: int) -> None:
+def _show(arguments: argparse.Namespace, group_count: int, plans: Mapping[str, Plan]) -> None:
     if arguments.export:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         for group, plan in plans.items():
@@ -212,17 +237,20 @@ def read_plan(path: Path, group: str, group_count: int) -> Plan:
 
 def delete_offsets(arguments: argparse.Namespace) -> int:
     """Has a group forget what it committed."""
-    errors: Mapping[TopicPartition, KafkaError] = {}
+    (group, *others) = [*arguments.groups, *arguments.more_groups] or [None]
+    if group is None or others:
+        raise UsageError("which group?" if group is None else "more than one group", "name one")
     with admin_of(arguments) as admin:
-        partitions = partitions_named(admin, arguments.topics)
-        try:
-            admin.delete_consumer_group_offsets(arguments.group, partitions)
-        except PartialFailureError as error:
-            errors = error.errors
-        done = sorted(each for each in partitions if each not in errors)
+        wanted = partitions_named(admin, arguments.topics)
+        # Brokers call it a success to delete what there is not.
+        committed = admin.list_consumer_group_offsets({group: wanted})[group]
+        missing = [each for each in wanted if committed.get(each) is None]
+        there = [each for each in wanted if committed.get(each) is not None]
+        deleted, errors = attempt(there, lambda: admin.delete_consumer_group_offsets(group, there))
         Output("table").lines(
-            f"offset of group {arguments.group} for {each} deleted" for each in done
+            f"offset of group {group} for {each} deleted" for each in sorted(deleted)
         )
-        for partition, trouble in errors.items():
-            say(f"ottla: {partition}: {line_of(trouble)}")
-    return FAILED if errors else DONE
+        _tell_partitions(group, errors)
+        for partition in missing:
+            say(f"ottla: group '{group}' has committed nothing for {partition}")
+    return FAILED if errors or missing else DONE

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Iterator, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 from ottla.cli.failing import DONE, FAILED, CommandError, UsageError
 from ottla.cli.log_words import FoundRecord, FoundTopicId, Item, Wanted, data_of, text_of
@@ -18,6 +18,7 @@ from ottla.records.control import parse_marker
 from ottla.records.errors import CorruptRecordsError
 from ottla.storage.local import checkpoint, layout
 from ottla.storage.local.index_checks import aborted_entries, offset_entries, time_entries
+from ottla.storage.local.trouble import SEGMENT_MISSING, SEGMENTS_OVERLAP
 from ottla.storage.local.untrusted import Flaw, FoundBatch, SegmentFile, base_offset_of
 
 Found: TypeAlias = Item | Flaw
@@ -31,7 +32,7 @@ _BY_FOLDER: Final = "by_folder"
 def dump(arguments: argparse.Namespace) -> int:
     """Prints files; FAILED if one of them is damaged."""
     given = [*arguments.files, *(arguments.more_files or "").split(",")]
-    paths = [path for each in given if each for path in _files_of(each)]
+    paths = _in_order(path for each in given if each for path in _files_of(each))
     if not paths:
         raise UsageError("no file to look into", "name files, or the folder of a partition")
     dumping = _Dump(arguments, given)
@@ -41,7 +42,8 @@ def dump(arguments: argparse.Namespace) -> int:
     if dumping.damaged:
         say(f"ottla: damaged files: {len(dumping.damaged)} of {dumping.file_count}")
         return FAILED
-    say(f"no damage in any of the files that were checked: {dumping.file_count}")
+    if not dumping.gap_count:
+        say(f"no damage in any of the files that were checked: {dumping.file_count}")
     return DONE
 
 
@@ -82,7 +84,26 @@ def _files_of(path: str) -> list[str]:
     return files
 
 
+def _in_order(paths: Iterable[str]) -> list[str]:
+    """Each file once; those of a folder by offset, since neighbours are compared."""
+    named: dict[str, str] = {}
+    for path in paths:
+        named.setdefault(os.path.realpath(path), path)
+    folders: dict[str, list[str]] = {}
+    for real in named:
+        folders.setdefault(os.path.dirname(real), []).append(real)
+    return [named[real] for files in folders.values() for real in sorted(files)]
+
+
 # What is in them
+
+
+class _Segment(NamedTuple):
+    """What a segment has to be compared with the next."""
+
+    base_offset: int
+    end_offset: int
+    is_whole: bool
 
 
 class _Dump:
@@ -95,7 +116,8 @@ class _Dump:
         self.file_count = 0
         self.gone_count = 0  # a broker deletes files while we look
         self.damaged: dict[str, int] = {}
-        self._segment_ends: dict[str, int] = {}  # by folder: where the segment before ended
+        self.gap_count = 0
+        self._before: dict[str, _Segment] = {}  # by folder
 
     def lines_of(self, path: str) -> Iterator[str]:
         """What is printed of a file; flaws are told on the way."""
@@ -113,6 +135,7 @@ class _Dump:
             if path in self._given:
                 raise
             self.gone_count += 1
+            self._before.pop(_folder(path), None)
 
     def _wanted(self, path: str) -> Wanted:
         arguments = self._arguments
@@ -198,22 +221,51 @@ class _Dump:
     def _segment(self, path: str, wanted: Wanted) -> Iterator[FoundBatch | FoundRecord | Flaw]:
         arguments = self._arguments
         is_deep = arguments.deep_iteration or arguments.verify_only or wanted.content
-        folder = os.path.dirname(path)
-        end_offset = self._segment_ends.get(folder, 0)
-        if base_offset_of(path) < end_offset:
-            yield Flaw(0, f"it begins below {end_offset}, where the segment before it ends")
+        flaw = self._overlap(path)
+        if flaw is not None:
+            yield flaw
         with SegmentFile(path) as segment:
             end_offset = segment.base_offset
+            is_whole = arguments.max_bytes is None
             for found in segment.batches(arguments.max_bytes):
                 yield found
                 if isinstance(found, Flaw) or not found.is_valid:
+                    is_whole = False
                     continue
                 end_offset = found.last_offset + 1
                 if is_deep:
                     yield from _records(segment, found)
         # A file that is about to go, or not there yet, overlaps with others.
         if path.endswith(layout.LOG_SUFFIX):
-            self._segment_ends[folder] = end_offset
+            before = _Segment(segment.base_offset, end_offset, is_whole)
+            self._before[_folder(path)] = before
+
+    def _overlap(self, path: str) -> Flaw | None:
+        """What a segment has in common with the one before it; what lies between them is told."""
+        folder, offset = _folder(path), base_offset_of(path)
+        before = self._before.get(folder)
+        if before is None:
+            return None
+        end_offset = before.end_offset
+        if offset < end_offset:
+            return Flaw(0, SEGMENTS_OVERLAP % {"end_offset": end_offset})
+        if offset > end_offset and before.is_whole and path.endswith(layout.LOG_SUFFIX):
+            between = range(before.base_offset + 1, offset)
+            # A segment that was not named is not missing.
+            if not any(base in between for base in _bases(folder)):
+                names = {"path": path, "offset": offset, "end_offset": end_offset}
+                say(f"gap: {SEGMENT_MISSING % names}")
+                self.gap_count += 1
+        return None
+
+
+def _folder(path: str) -> str:
+    return os.path.dirname(os.path.realpath(path))
+
+
+def _bases(folder: str) -> list[int]:
+    names = os.listdir(folder)
+    return [base_offset_of(name) for name in names if name.endswith(layout.LOG_SUFFIX)]
 
 
 def _records(segment: SegmentFile, batch: FoundBatch) -> Iterator[FoundRecord | Flaw]:

@@ -148,9 +148,7 @@ class Payloads:
         self._is_monotonic = arguments.payload_monotonic
         delimiter = arguments.payload_delimiter
         if arguments.payload_file is not None:
-            self._pool = _from_file(
-                arguments.payload_file, "\\n" if delimiter is None else delimiter
-            )
+            self._pool = _from_file(arguments.payload_file, delimiter or b"\n")
         elif delimiter is not None:
             raise UsageError("--payload-delimiter needs --payload-file", "leave it out")
         else:
@@ -176,14 +174,11 @@ def _made_up(chance: random.Random, size_bytes: int) -> list[bytes]:
     return [bytes(chance.choices(_LETTERS, k=size_bytes)) for _ in range(count)]
 
 
-def _from_file(path: str, delimiter: str) -> list[bytes]:
+def _from_file(path: str, delimiter: bytes) -> list[bytes]:
     with open(path, "rb") as file:
         content = file.read()
-    separator = delimiter.encode().replace(b"\\n", b"\n").replace(b"\\t", b"\t")
-    if not separator:
-        raise UsageError("the delimiter is empty", "leave out --payload-delimiter for lines")
     # As in Kafka, what is empty at the end is no value.
-    values = content.split(separator)
+    values = content.split(delimiter)
     while values and not values[-1]:
         values.pop()
     if not values:

@@ -43,7 +43,9 @@ class _Writer(threading.Thread):
         self.record_count = 0
         self.error: Exception | None = None
         self.is_stopped = False
-        self.ended = self.commits.began
+        self.ended: float | None = None
+        # Ctrl-C in the middle of join() has Python take a thread for ended that still runs.
+        self.is_done = threading.Event()
 
     def warm_up(self) -> None:
         """Writes what is not measured; the coordinator is known afterwards."""
@@ -57,6 +59,7 @@ class _Writer(threading.Thread):
         except Exception as error:
             self.error = error
         self.ended = time.perf_counter()
+        self.is_done.set()
 
     def _write(self, count: int, pace: Pace) -> None:
         """Sends in chunks; a transaction ends when it has its size or its age."""
@@ -84,7 +87,7 @@ class _Writer(threading.Thread):
             self.record_count += in_transaction
 
     def _is_full(self, count: int, began: float) -> bool:
-        if self._limit_count and count >= self._limit_count:
+        if (count and self.is_stopped) or (self._limit_count and count >= self._limit_count):
             return True
         age = time.perf_counter() - began
         return bool(count and self._limit_seconds and age >= self._limit_seconds)
@@ -111,10 +114,15 @@ def transactions(arguments: argparse.Namespace) -> int:
         finally:
             for writer in writers:
                 writer.is_stopped = True
-                if writer.ident is not None:
-                    writer.join()
-            ended = max(writer.ended for writer in writers)
-            _print(output, writers, commits, ended - commits.began)
+            try:
+                for writer in writers:
+                    if writer.ident is not None:
+                        writer.is_done.wait()
+            finally:
+                # The second Ctrl-C does not wait.
+                now = time.perf_counter()
+                ended = max(writer.ended or now for writer in writers)
+                _print(output, writers, commits, ended - commits.began)
     for writer in writers:
         if writer.error is not None:
             raise writer.error
@@ -126,9 +134,9 @@ def _run(writers: list[_Writer], commits: Tally) -> None:
     for writer in writers:
         writer.commits = commits
         writer.start()
-    while any(writer.is_alive() for writer in writers):
+    while not all(writer.is_done.is_set() for writer in writers):
         for writer in writers:
-            writer.join(_LOOK_SECONDS / len(writers))
+            writer.is_done.wait(_LOOK_SECONDS / len(writers))
         if any(writer.error is not None for writer in writers):
             return
         _tell(commits)

@@ -42,8 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
         format="%(asctime)s %(levelname)s %(message)s",
         stream=sys.stderr,
     )
-    # It tells every word that it exchanges with Java.
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    # Py4J tells every word that it exchanges with Java; its errors are judged, and told in one line.
+    logging.getLogger("py4j").setLevel(logging.INFO if arguments.verbose else logging.CRITICAL)
     if not arguments.verbose:
         warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
         quieten(os.environ)

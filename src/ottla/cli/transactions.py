@@ -1,4 +1,4 @@
-"""`ottla transactions`."""
+"""`ottla transactions`, but for `abort`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.cli.connecting import admin_of
-from ottla.cli.failing import DONE, FAILED, CommandError, UsageError, line_of
+from ottla.cli.failing import DONE, FAILED, UsageError, line_of
 from ottla.cli.output import Output, Row, columns, repeat, say
 from ottla.client.admin_model import (
-    AbortTransactionSpec,
     ProducerState,
     TransactionDescription,
     TransactionState,
@@ -154,7 +153,7 @@ def _described(name: str, found: TransactionDescription, now_ms: int) -> Row:
 # producers
 
 
-def _partition_of(arguments: argparse.Namespace) -> TopicPartition | None:
+def partition_of(arguments: argparse.Namespace) -> TopicPartition | None:
     """The partition, however it was given."""
     topics = [arguments.topic, arguments.named_topic]
     partitions = [arguments.partition, arguments.named_partition]
@@ -172,7 +171,7 @@ def _partition_of(arguments: argparse.Namespace) -> TopicPartition | None:
 
 def producers(arguments: argparse.Namespace) -> int:
     """The producers that a partition remembers."""
-    partition = _partition_of(arguments)
+    partition = partition_of(arguments)
     if partition is None:
         raise UsageError("no partition", "write TOPIC PARTITION")
     output = Output(arguments.form)
@@ -228,7 +227,10 @@ def find_hanging(arguments: argparse.Namespace) -> int:
 def _partitions(admin: Admin, arguments: argparse.Namespace) -> list[TopicPartition]:
     if arguments.partition is not None:
         return [TopicPartition(arguments.topic, arguments.partition)]
-    topics = [arguments.topic] if arguments.topic is not None else sorted(admin.list_topics())
+    topics = [arguments.topic]
+    if arguments.topic is None:
+        # Offsets that were committed in a transaction wait for its marker as well.
+        topics = sorted(admin.list_topics(list_internal=True))
     described = admin.describe_topics(topics) if topics else {}
     broker_id = arguments.broker_id
     return [
@@ -273,7 +275,7 @@ def _without_coordinator(
     ids = sorted({each.producer.producer_id for each in candidates})
     listed = admin.list_transactions(producer_ids=ids)
     names = {listing.producer_id: name for name, listing in listed.items()}
-    descriptions = _descriptions(admin, list(names.values()))
+    descriptions = described_by_coordinators(admin, list(names.values()))
     hanging = []
     for each in candidates:
         description = descriptions.get(names.get(each.producer.producer_id, ""))
@@ -282,7 +284,9 @@ def _without_coordinator(
     return hanging
 
 
-def _descriptions(admin: Admin, names: list[str]) -> Mapping[str, TransactionDescription]:
+def described_by_coordinators(
+    admin: Admin, names: list[str]
+) -> Mapping[str, TransactionDescription]:
     """Without those that are no more."""
     if not names:
         return {}
@@ -311,70 +315,3 @@ def _hanging(each: OpenTransaction, now_ms: int) -> Row:
         "last_timestamp_ms": producer.last_timestamp,
         "duration_minutes": (now_ms - producer.last_timestamp) // _MINUTE_MS,
     }
-
-
-# abort
-
-
-def abort(arguments: argparse.Namespace) -> int:
-    """Ends a transaction on its partition, or by its transactional id."""
-    partition = _partition_of(arguments)
-    by_producer = (arguments.producer_id, arguments.producer_epoch, arguments.coordinator_epoch)
-    by_offset = arguments.start_offset is not None
-    if arguments.transactional_id is not None:
-        if partition is not None or by_offset or any(each is not None for each in by_producer):
-            raise UsageError("--transactional-id goes alone", "leave out the partition")
-        return _fence(arguments)
-    if partition is None:
-        raise UsageError(
-            "which transaction?", "write TOPIC PARTITION --start-offset N, or --transactional-id ID"
-        )
-    if not by_offset and any(each is None for each in by_producer):
-        raise UsageError(
-            "the transaction is not named",
-            "give --start-offset, which `ottla transactions producers` shows, or all of --producer-id, "
-            "--producer-epoch and --coordinator-epoch",
-        )
-    with admin_of(arguments) as admin:
-        if by_offset:
-            spec = _spec_at(admin, partition, arguments.start_offset)
-        else:
-            producer_id, producer_epoch, epoch = by_producer
-            # A transaction that is its producer's first has epoch -1; 0 is below any leader's.
-            spec = AbortTransactionSpec(partition, producer_id, producer_epoch, max(0, epoch))
-        admin.abort_transaction(spec)
-    Output("table").lines(
-        [
-            f"transaction aborted on {partition.topic}-{partition.partition}: "
-            f"producer id {spec.producer_id}, producer epoch {spec.producer_epoch}"
-        ]
-    )
-    return DONE
-
-
-def _spec_at(admin: Admin, partition: TopicPartition, offset: int) -> AbortTransactionSpec:
-    for producer in admin.describe_producers([partition])[partition]:
-        if producer.current_transaction_start_offset == offset:
-            epoch = producer.coordinator_epoch or 0
-            return AbortTransactionSpec(
-                partition, producer.producer_id, producer.producer_epoch, epoch
-            )
-    raise CommandError(
-        f"no transaction that starts at offset {offset} is open on {partition.topic}-{partition.partition}",
-        "`ottla transactions producers` shows which are",
-    )
-
-
-def _fence(arguments: argparse.Namespace) -> int:
-    name = arguments.transactional_id
-    with admin_of(arguments) as admin:
-        # Whoever fences an id that there is not makes one.
-        admin.describe_transactions([name])
-        fenced = admin.fence_producers([name])[name]
-    Output("table").lines(
-        [
-            f"transaction of {name} aborted: "
-            f"producer id {fenced.producer_id} goes on with epoch {fenced.producer_epoch}"
-        ]
-    )
-    return DONE

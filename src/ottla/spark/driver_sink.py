@@ -72,7 +72,7 @@ class DriverSink:
             for each in encoded(settings, counts, columns, number)
         )
         plan = plan_of(settings, query, None, number, pin)
-        batch = MicroBatch(query, number, records, plan.digest, plan.sources)
+        batch = MicroBatch(query, number, records, *plan)
         Committer(target_of(settings, query)).commit(batch)
 
 

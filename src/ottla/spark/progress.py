@@ -119,6 +119,8 @@ class MicroBatch:
     """Taken once, when they are sent."""
     plan: str | None = None
     sources: Sequence[SourceRange] = ()
+    keeps_state: bool = False
+    """Whether it is the first of a query that keeps state."""
 
     @property
     def marker(self) -> Marker:
@@ -148,6 +150,9 @@ class Standing(Enum):
     AHEAD = "it is that of a later micro-batch"
     FAR_BEHIND = "micro-batches between are missing"
     OTHER_QUERY_WE_CONTINUE = "it is another query's, which ended where this micro-batch begins"
+    OTHER_QUERY_HAD_STATE = (
+        "it is another query's, which ended where this one begins, without its state"
+    )
     OTHER_QUERY = "it is another query's, and nothing shows that this one continues it"
     ELSEWHERE = "it does not show this query's progress, and the group's offsets are not where this one begins"
 
@@ -172,6 +177,7 @@ VERDICTS: Final[Mapping[Standing, Verdict]] = {
     Standing.AHEAD: Verdict.FAIL,
     Standing.FAR_BEHIND: Verdict.ASK,
     Standing.OTHER_QUERY_WE_CONTINUE: Verdict.WRITE,
+    Standing.OTHER_QUERY_HAD_STATE: Verdict.ASK,
     Standing.OTHER_QUERY: Verdict.ASK,
     # Not unknown: records would be repeated, or missing.
     Standing.ELSEWHERE: Verdict.FAIL,
@@ -190,6 +196,8 @@ def standing(found: Found, batch: MicroBatch, sources: Sequence[SourceRange]) ->
         return Standing.ELSEWHERE if is_written(found.offsets, sources) else Standing.LOST
     if marker.query != batch.query:
         if continues(found, batch, sources):
+            if batch.keeps_state:
+                return Standing.OTHER_QUERY_HAD_STATE
             return Standing.OTHER_QUERY_WE_CONTINUE
         return Standing.ELSEWHERE if differs(found.offsets, sources) else Standing.OTHER_QUERY
     if marker.batch > batch.number:
@@ -291,6 +299,14 @@ def _explain(place: Standing, pipeline: str, found: Found, batch: MicroBatch) ->
         return (
             f"Micro-batch {number} of pipeline {pipeline!r} is committed, but with another plan than the "
             f"checkpoint has: the checkpoint is older than the output. {_NEW_CHECKPOINT}"
+        )
+    if place is Standing.OTHER_QUERY_HAD_STATE:
+        return (
+            f"Pipeline {pipeline!r} would go on where query {marker.query} ended, but this query keeps state "
+            "(aggregations, joins of streams, duplicates that are dropped), and that was in a checkpoint which is not "
+            "this one: counts would begin at nothing. Put the checkpoint back; or give the pipeline another name and "
+            "begin at the sources' start, into another topic. "
+            f"With {ACCEPT_OPTION}=false it goes on with empty state."
         )
     if place is Standing.FAR_BEHIND:
         return (

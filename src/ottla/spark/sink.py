@@ -59,6 +59,10 @@ QUERY: Final = "sql.streaming.queryId"
 BATCH: Final = "streaming.sql.batchId"
 CHECKPOINT_ROOT: Final = "spark.sql.streaming.checkpointLocation"
 CONTINUOUS: Final = "__is_continuous_processing"
+_NO_MICRO_BATCHES: Final = (
+    "format('ottla') writes micro-batches, and this query is processed continuously: use "
+    "trigger(processingTime=...) or trigger(availableNow=True)"
+)
 NOTHING: Final = Parcel()
 
 
@@ -269,7 +273,7 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
         plan = plan_of(self._settings, query, root, batchId, pin)
         records = (each for message in written for each in message.parcel.open())
         target = target_of(self._settings, query)
-        batch = MicroBatch(query, batchId, records, plan.digest, plan.sources)
+        batch = MicroBatch(query, batchId, records, *plan)
         outcome = Committer(target).commit(batch)
         sweep(query, batchId, self._drivers_folder)
         freeze_what_is_loaded()
@@ -323,10 +327,7 @@ def check_trigger() -> None:
     """Refuse what has no micro-batches."""
     context = TaskContext.get()
     if context is not None and context.getLocalProperty(CONTINUOUS) == "true":
-        raise ConfigError(
-            "format('ottla') writes micro-batches, and this query is processed continuously: use "
-            "trigger(processingTime=...) or trigger(availableNow=True)"
-        )
+        raise ConfigError(_NO_MICRO_BATCHES)
 
 
 # Checkpoints that could not be read and need not be; each is tried once in a process, which may take long.
@@ -371,7 +372,7 @@ def plan_of(
             plan = pin.plan
         if is_contradicted(plan.sources, own_folder()):
             raise found.is_anothers(number)
-        return plan
+        return plan._replace(keeps_state=number == 0 and found.keeps_state())
     except CheckpointError as error:
         if settings.commits_source_offsets:
             raise
@@ -409,6 +410,9 @@ def target_of(settings: SinkSettings, query: str) -> Target:
 def _all_written(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
     """The messages in the order of tasks; each task has one."""
     written = [each for each in messages if isinstance(each, Written)]
+    if messages and not written:
+        # Epochs end before tasks do. Spark only logs this, and does not see what a running task refuses.
+        raise ConfigError(_NO_MICRO_BATCHES)
     if len(written) < len(messages):
         raise OttlaError(f"{len(messages) - len(written)} of {len(messages)} tasks left no message")
     written.sort(key=lambda each: each.task)

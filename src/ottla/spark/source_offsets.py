@@ -43,6 +43,8 @@ class Plan(NamedTuple):
 
     digest: str | None
     sources: Sequence[SourceRange]
+    keeps_state: bool = False
+    """Whether it is a query's first, and the query keeps state in its checkpoint: aggregations, joins of streams."""
 
 
 class Pin(NamedTuple):
@@ -52,6 +54,7 @@ class Pin(NamedTuple):
     plan: Plan
 
 
+_STATE: Final = "state"
 NO_PLAN: Final = Plan(None, ())
 
 
@@ -251,6 +254,10 @@ class Checkpoint:
         """The micro-batch that was planned last; None if there is none."""
         numbers = [int(name) for name in self._files.names("offsets") if name.isdecimal()]
         return max(numbers, default=None)
+
+    def keeps_state(self) -> bool:
+        """Whether tasks have written state of aggregations and the like."""
+        return _STATE in self._files.folders()
 
     def digest(self, number: int) -> str:
         """What tells the plan of a micro-batch from others of the same number."""

@@ -55,7 +55,8 @@ def add(commands: Commands) -> None:
         "group_resets:delete_offsets",
     )
     forgetting.epilog = "example:\n  ottla groups delete-offsets kitchen --topic orders:0"
-    forgetting.add_argument("group", metavar="GROUP")
+    forgetting.add_argument("groups", nargs="*", metavar="GROUP")
+    _add_group_option(forgetting)
     _add_topic(forgetting, required=True)
 
 
@@ -156,10 +157,15 @@ def _add_reset(verbs: Commands) -> None:
 
 def _add_names(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("groups", nargs="*", metavar="GROUP")
+    _add_group_option(verb)
+    verb.add_argument("--all-groups", action="store_true", help="all of the cluster")
+
+
+def _add_group_option(verb: argparse.ArgumentParser) -> None:
+    """As Kafka's tool has it."""
     verb.add_argument(
         "--group", action="append", default=[], dest="more_groups", help=argparse.SUPPRESS
     )
-    verb.add_argument("--all-groups", action="store_true", help="all of the cluster")
 
 
 def _add_topic(verb: argparse._ActionsContainer, *, required: bool = False) -> None:

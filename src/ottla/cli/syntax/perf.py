@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Final
 
+from ottla.cli.syntax.escapes import separator
 from ottla.cli.syntax.pieces import add_form, add_group, add_verb, count_from, seconds
 
 if TYPE_CHECKING:
@@ -185,8 +186,9 @@ def _add_payloads(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--payload-delimiter",
+        type=separator,
         metavar="TEXT",
-        help="what stands between the values of the file; default: \\n",
+        help="what stands between the values of the file, with \\n, \\t, \\xNN; default: \\n",
     )
 
 

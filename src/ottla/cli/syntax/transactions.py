@@ -25,7 +25,8 @@ coordinator knows nothing of them there. Readers of committed records wait for t
 them. Without --topic and --broker-id it looks at all partitions."""
 _ABORT: Final = """\
 Aborts a transaction. One that hangs is ended on its partition, by the offset where it starts; brokers before Kafka 3.0
-need its producer instead. One that is only slow is ended by its transactional id: its producer is fenced."""
+need its producer instead. One that its coordinator still knows is ended by its transactional id: its producer is
+fenced. On one of its partitions alone it is aborted only with --force, since the rest could be committed."""
 
 
 def add(commands: Commands) -> None:
@@ -138,7 +139,7 @@ def _add_find_hanging(verbs: Commands) -> None:
 
 
 def _add_abort(verbs: Commands) -> None:
-    abort = add_verb(verbs, "abort", "abort a transaction", "transactions:abort", _ABORT)
+    abort = add_verb(verbs, "abort", "abort a transaction", "transactions_aborting:abort", _ABORT)
     abort.epilog = (
         "examples:\n"
         "  ottla transactions abort --topic orders --partition 0 --start-offset 17\n"
@@ -150,6 +151,11 @@ def _add_abort(verbs: Commands) -> None:
     )
     abort.add_argument(
         "--transactional-id", metavar="ID", help="whose transaction, and producer, to end"
+    )
+    abort.add_argument(
+        "--force",
+        action="store_true",
+        help="on this partition alone, even if a coordinator knows the transaction",
     )
     old = abort.add_argument_group("for brokers before Kafka 3.0, all of these")
     old.add_argument("--producer-id", metavar="ID", type=count_from(0), help="likewise")

@@ -88,7 +88,7 @@ def decode_checkpoint(data: bytes) -> list[str]:
     if int(lines[0]) != _VERSION:
         raise ValueError(f"version {lines[0]} instead of {_VERSION}")
     if len(lines) == 1:
-        return []
+        raise ValueError("it ends behind its first line")
     if len(lines) - 2 != int(lines[1]):
         raise ValueError(f"{len(lines) - 2} entries instead of {lines[1]}")
     return lines[2:]

@@ -26,7 +26,12 @@ from ottla.storage.local.index import (
     read_active_index,
 )
 from ottla.storage.local.scan import Scan, check_crc, check_nothing, scan_file
-from ottla.storage.local.trouble import keep_aside, whole_batch_position
+from ottla.storage.local.trouble import (
+    SEGMENT_MISSING,
+    SEGMENTS_OVERLAP,
+    keep_aside,
+    whole_batch_position,
+)
 
 logger = EventLog(__name__)
 
@@ -239,7 +244,7 @@ def recover(path: str, trust: Trust, interval_bytes: int, cut: Cut) -> int:
         base_offset = bases[number]
         segment_path = folder.stem(base_offset) + layout.LOG_SUFFIX
         if base_offset < end_offset:
-            flaw = f"it begins below {end_offset}, where the segment before it ends"
+            flaw = SEGMENTS_OVERLAP % {"end_offset": end_offset}
             _check_loss(segment_path, 0, base_offset, flaw, trust)
             logger.error("segment_damaged", "%(path)s: %(reason)s", path=segment_path, reason=flaw)
             _remove_from(folder, bases[number:], end_offset)
@@ -247,8 +252,7 @@ def recover(path: str, trust: Trust, interval_bytes: int, cut: Cut) -> int:
         if base_offset > end_offset and number > first:
             logger.warning(
                 "segment_missing",
-                "%(path)s begins at %(offset)d, but the segment before it ends at %(end_offset)d: "
-                "what lay between is lost, unless the topic is compacted",
+                SEGMENT_MISSING,
                 path=segment_path,
                 offset=base_offset,
                 end_offset=end_offset,

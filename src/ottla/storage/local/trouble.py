@@ -16,6 +16,13 @@ _MAGIC: Final = bytes([layout.BATCH_MAGIC])
 _MAGIC_AT: Final = 16
 _COPY_BYTES: Final = 1024 * 1024
 
+# What is wrong between a segment and the one before it.
+SEGMENTS_OVERLAP: Final = "it begins below %(end_offset)d, where the segment before it ends"
+SEGMENT_MISSING: Final = (
+    "%(path)s begins at %(offset)d, but the segment before it ends at %(end_offset)d: "
+    "what lay between is lost, unless the topic is compacted"
+)
+
 _unpack: Final = layout.BATCH_SCAN.unpack_from
 
 
