@@ -30,6 +30,7 @@ _PATIENCE_SECONDS: Final = 10.0
 _REACH_SECONDS: Final = 3.0
 # How long clients try before they give up; a producer has a limit of its own.
 _LIMITS: Final = frozenset({"default.api.timeout.ms", "max.block.ms"})
+_DELIVERY_LIMITS: Final = frozenset({"delivery.timeout.ms", "request.timeout.ms"})
 _KINDS: Final = (AdminConfig, ConsumerConfig, ProducerConfig)
 
 
@@ -94,7 +95,11 @@ def options_for(
     if arguments.timeout is not None or not options.keys() & _LIMITS:
         limit_ms = int((arguments.timeout or _PATIENCE_SECONDS) * 1000)
         options |= {name: limit_ms for name in _LIMITS if _has(kind, name)}
-        options.setdefault("request.timeout.ms", min(30_000, limit_ms))
+        if kind is not ProducerConfig:
+            options.setdefault("request.timeout.ms", min(30_000, limit_ms))
+        elif arguments.timeout is not None and not options.keys() & _DELIVERY_LIMITS:
+            # The time of a request follows from it, with linger.ms.
+            options["delivery.timeout.ms"] = limit_ms
     options.update({name.replace("_", "."): value for name, value in (own or {}).items()})
     return options
 

@@ -48,6 +48,10 @@ _ADVICE: Final = {
 }
 
 
+# Of the context: what the text says in other words, or the command itself.
+_UNTOLD: Final = frozenset({"api", "accepted"})
+
+
 def line_of(error: BaseException) -> str:
     """What to print."""
     if isinstance(error, KafkaError):
@@ -60,7 +64,7 @@ def line_of(error: BaseException) -> str:
 
 def _line_of_kafka(error: KafkaError) -> str:
     text = error.message.rstrip(".")
-    about = ", ".join(str(value) for key, value in error.context.items() if key != "api")
+    about = ", ".join(str(value) for key, value in error.context.items() if key not in _UNTOLD)
     line = f"{text} ({about})" if about and about not in text else text
     advice = _ADVICE.get(error.code)
     if advice is None and isinstance(error, TimedOutError):

@@ -27,6 +27,10 @@ class Lines(NamedTuple):
     first_number: int
     lines: list[bytes]
 
+    def behind(self, count: int) -> Lines:
+        """All but the first ones."""
+        return Lines(self.source, self.first_number + count, self.lines[count:])
+
 
 def sources_of(arguments: argparse.Namespace) -> Iterator[Lines]:
     """What stdin and the files hold, in pieces as they come."""
