@@ -10,6 +10,7 @@ import pytest
 from tests.cli.conftest import Ottla, soon
 
 from ottla import Admin, Broker, NewTopic
+from ottla.cli import topics
 from ottla.cli.topics import lines_of
 
 LIST_SECONDS = 0.5
@@ -29,6 +30,18 @@ def test_topics_are_listed_for_people_and_for_programs(
     none = inside("topics", "list", "nothing-.*")
     assert (none.code, none.out) == (0, "")
     assert "nothing-.*" in none.err
+
+
+def test_a_topic_that_cannot_be_described_is_told_and_exit_code_1(
+    inside: Ottla, ottla_topic_name: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = ottla_topic_name()
+    inside("topics", "create", name)
+    # As if a topic were deleted between the two questions.
+    monkeypatch.setattr(topics, "named", lambda admin, arguments: ([name, "gone"], []))
+    done = inside("topics", "list")
+    assert (done.code, [row["NAME"] for row in done.table]) == (1, [name])
+    assert "gone" in done.err
 
 
 def test_topics_are_listed_quickly(ottla: Ottla) -> None:
