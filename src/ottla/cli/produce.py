@@ -31,7 +31,10 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("--transaction-size is for transactions", "give a --transactional-id")
     check_input(arguments)
     log_to_stderr(arguments)
-    reader = LineReader(arguments)
+    try:
+        reader = LineReader(arguments)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
     with ended_by_signals(), producer_of(arguments, **_options(arguments)) as producer:
         sending = Sending(producer, arguments.topic, reader, _printer(arguments))
         sending.is_transactional = arguments.transactional_id is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -130,7 +131,10 @@ class LineReader:
         self._is_json = arguments.format == "json"
         self._key: bytes | None = arguments.key
         self._partition: int | None = arguments.partition
-        self.headers: Headers = tuple((name, value.encode()) for name, value in arguments.headers)
+        self.headers: Headers = tuple(
+            (_header_name(os.fsencode(name)), os.fsencode(value))
+            for name, value in arguments.headers
+        )
 
     @property
     def is_uniform(self) -> bool:
@@ -193,5 +197,12 @@ class LineReader:
             name, colon, value = part.partition(b":")
             if not colon:
                 raise ValueError(f"{shown(part)} is no header: write NAME:VALUE,NAME:VALUE")
-            found.append((name.decode(errors="replace"), self._or_none(value)))
+            found.append((_header_name(name), self._or_none(value)))
         return tuple(found)
+
+
+def _header_name(name: bytes) -> str:
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        raise ValueError(f"the name of a header is no UTF-8: {shown(name)}") from None
