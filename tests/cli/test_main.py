@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 from tests.cli.conftest import Ottla
 
-from ottla import Broker
+from ottla import Admin, Broker, NewTopic
 from ottla.cli import main as command
 from ottla.cli.main import main, parser
 
@@ -153,6 +153,27 @@ def test_a_reader_that_has_gone_is_exit_code_141(cli_broker: Broker, arguments: 
     # argparse may notice before us that nobody reads its help, and thinks nothing of it.
     assert done.returncode in ((0, 141) if arguments == ["--help"] else (141,))
     assert done.stderr == ""
+
+
+def test_streams_that_are_closed_are_as_good_as_empty(cli_broker: Broker) -> None:
+    topic = "closed-streams"
+    with Admin(bootstrap_servers=cli_broker.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(topic)])
+    ottla = f"{sys.executable} -m ottla"
+    lines = (
+        f"{ottla} produce {topic} <&-; echo $? >&2",
+        f"{ottla} topics list -o json >&-; echo $? >&2",
+        f"{ottla} consume {topic} -e <&- >&- 2>&-; echo $? >&2",
+    )
+    done = subprocess.run(
+        ["bash", "-c", "; ".join(lines)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "OTTLA_BOOTSTRAP_SERVER": cli_broker.bootstrap_servers},
+        check=True,
+    )
+    assert done.stderr.splitlines() == [f"0 records written to {topic}", "0", "0", "0"]
 
 
 def test_help_is_quick(ottla: Ottla) -> None:
