@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -174,6 +175,23 @@ def test_streams_that_are_closed_are_as_good_as_empty(cli_broker: Broker) -> Non
         check=True,
     )
     assert done.stderr.splitlines() == [f"0 records written to {topic}", "0", "0", "0"]
+
+
+def test_the_timeout_is_also_one_for_the_connection(
+    inside: Ottla, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = []
+
+    def unanswered(address: tuple[str, int], timeout: float) -> None:
+        limits.append(timeout)
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(socket, "create_connection", unanswered)
+    two = "127.0.0.1:1,127.0.0.1:2"
+    assert inside("topics", "list", "-b", two, "--timeout", "20").code == 1
+    done = inside("topics", "list", "-b", two)
+    assert limits == [10, 10, 3, 3]
+    assert done.err.startswith("ottla: no broker can be reached (127.0.0.1:1: timed out; ")
 
 
 def test_help_is_quick(ottla: Ottla) -> None:

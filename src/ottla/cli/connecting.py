@@ -51,7 +51,7 @@ _KINDS: Final = (AdminConfig, ConsumerConfig, ProducerConfig)
 def admin_of(arguments: argparse.Namespace) -> Admin:
     """An admin client for the cluster that the arguments name."""
     options = options_for(AdminConfig, arguments)
-    _reach(options)
+    _reach(options, arguments.timeout)
     from ottla.client.blocking.admin import Admin
 
     return Admin(options)
@@ -60,7 +60,7 @@ def admin_of(arguments: argparse.Namespace) -> Admin:
 def consumer_of(arguments: argparse.Namespace, **options: object) -> Consumer:
     """A consumer; `options` are the command's own, with Kafka's names and underscores, and win."""
     merged = options_for(ConsumerConfig, arguments, options | _READS_BYTES)
-    _reach(merged)
+    _reach(merged, arguments.timeout)
     from ottla.client.blocking.consumer import Consumer
 
     return Consumer(merged)
@@ -71,7 +71,7 @@ def inspecting_consumer_of(
 ) -> Consumer:
     """A consumer that also gets records that others do not."""
     merged = options_for(ConsumerConfig, arguments, options | _READS_BYTES)
-    _reach(merged)
+    _reach(merged, arguments.timeout)
     from ottla.client.blocking.consumer import InspectingConsumer
 
     return InspectingConsumer(merged, shows_control=shows_control, shows_aborted=shows_aborted)
@@ -80,7 +80,7 @@ def inspecting_consumer_of(
 def producer_of(arguments: argparse.Namespace, **options: object) -> Producer:
     """A producer; `options` as for `consumer_of`."""
     merged = options_for(ProducerConfig, arguments, options | _WRITES_BYTES)
-    _reach(merged)
+    _reach(merged, arguments.timeout)
     from ottla.client.blocking.producer import Producer
 
     return Producer(merged)
@@ -152,13 +152,16 @@ def _has(kind: type[ClientConfig], name: str) -> bool:
     return name in options or any(name in each.aliases for each in options.values())
 
 
-def _reach(options: Mapping[str, object]) -> None:
+def _reach(options: Mapping[str, object], timeout_seconds: float | None) -> None:
     """Say at once that nobody listens; the client itself would try on, since brokers come back."""
+    servers = str(options["bootstrap.servers"]).split(",")
+    # One that does not answer should leave time for the others.
+    limit_seconds = _REACH_SECONDS if timeout_seconds is None else timeout_seconds / len(servers)
     reasons = []
-    for server in str(options["bootstrap.servers"]).split(","):
+    for server in servers:
         endpoint = Endpoint.parse(server.strip())
         try:
-            with socket.create_connection((endpoint.host, endpoint.port), timeout=_REACH_SECONDS):
+            with socket.create_connection((endpoint.host, endpoint.port), limit_seconds):
                 return
         except OSError as error:
             reasons.append(f"{endpoint}: {error.strerror or error}")
