@@ -59,6 +59,15 @@ def test_lines_become_records(topic: str, cli_broker: Broker, ottla: Ottla) -> N
     ]
 
 
+def test_lines_of_windows_end_without_a_rest(topic: str, cli_broker: Broker, inside: Ottla) -> None:
+    assert inside("produce", topic, "-p", "0", stdin="a\r\nb\r\n\r\nc\rd").code == 0
+    assert inside("produce", topic, "-p", "1", "-D", r"\n", stdin="a\r\nb").code == 0
+    assert [r.value for r in read(cli_broker, topic)] == [
+        *(b"a", b"b", b"", b"c\rd"),
+        *(b"a\r", b"b"),
+    ]
+
+
 def test_keys_headers_and_what_is_absent(topic: str, cli_broker: Broker, ottla: Ottla) -> None:
     same = ("-p", "0", "-z", "gzip", "--acks", "all")
     ottla("produce", topic, *same, "-K", ":", "-Z", "-H", "till=3", stdin="t4:tea:1\n:x\nt5:\n")

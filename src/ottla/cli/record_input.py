@@ -41,10 +41,12 @@ def sources_of(arguments: argparse.Namespace) -> Iterator[Lines]:
             _check_size(name, Path(name).stat().st_size)
             yield Lines(name, 1, [Path(name).read_bytes()])
         elif name == STDIN:
-            yield from _split(sys.stdin.buffer, "stdin", arguments.delimiter, prompt_of(sys.stdin))
+            yield from _lines_of(
+                sys.stdin.buffer, "stdin", arguments.delimiter, prompt_of(sys.stdin)
+            )
         else:
             with Path(name).open("rb") as stream:
-                yield from _split(stream, name, arguments.delimiter, _no_prompt)
+                yield from _lines_of(stream, name, arguments.delimiter, _no_prompt)
 
 
 def _no_prompt() -> None:
@@ -61,6 +63,17 @@ def prompt_of(stream: object) -> Callable[[], None]:
         sys.stderr.flush()
 
     return prompt
+
+
+def _lines_of(
+    stream: BinaryIO, source: str, delimiter: bytes | None, prompt: Callable[[], None]
+) -> Iterator[Lines]:
+    r"""Lines that end as is said; otherwise, as with Kafka's console producer, with \n or \r\n."""
+    if delimiter is not None:
+        yield from _split(stream, source, delimiter, prompt)
+        return
+    for some in _split(stream, source, b"\n", prompt):
+        yield some._replace(lines=[line.removesuffix(b"\r") for line in some.lines])
 
 
 def _split(
