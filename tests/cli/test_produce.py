@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import signal
 import threading
 import uuid
@@ -58,6 +59,15 @@ def test_lines_become_records(topic: str, cli_broker: Broker, ottla: Ottla) -> N
     ]
 
 
+def test_lines_of_windows_end_without_a_rest(topic: str, cli_broker: Broker, inside: Ottla) -> None:
+    assert inside("produce", topic, "-p", "0", stdin="a\r\nb\r\n\r\nc\rd").code == 0
+    assert inside("produce", topic, "-p", "1", "-D", r"\n", stdin="a\r\nb").code == 0
+    assert [r.value for r in read(cli_broker, topic)] == [
+        *(b"a", b"b", b"", b"c\rd"),
+        *(b"a\r", b"b"),
+    ]
+
+
 def test_keys_headers_and_what_is_absent(topic: str, cli_broker: Broker, ottla: Ottla) -> None:
     same = ("-p", "0", "-z", "gzip", "--acks", "all")
     ottla("produce", topic, *same, "-K", ":", "-Z", "-H", "till=3", stdin="t4:tea:1\n:x\nt5:\n")
@@ -74,6 +84,22 @@ def test_keys_headers_and_what_is_absent(topic: str, cli_broker: Broker, ottla: 
         (b"k", b"v", (("a", b"1"), ("b", None))),
         (None, None, ()),
     ]
+
+
+def test_arguments_may_be_bytes_that_are_no_text(
+    topic: str, cli_broker: Broker, inside: Ottla
+) -> None:
+    key, header, bad = map(os.fsdecode, (b"\xff\\x00", b"h=\xfe", b"\xfe=h"))
+    assert inside("produce", topic, "-k", key, "-H", header, stdin="a").code == 0
+    (record,) = read(cli_broker, topic)
+    assert (record.key, record.headers) == (b"\xff\x00", (("h", b"\xfe"),))
+    done = inside("produce", topic, "-H", bad, stdin="a")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "the name of a header is no UTF-8: '\\\\xfe'" in done.err
+    lines = Pieces(b"\xfe:1|a\n")
+    done = inside("produce", topic, "--headers-separator", "|", stdin=lines)
+    assert done.code == 1
+    assert "stdin, line 1: the name of a header is no UTF-8: '\\\\xfe'" in done.err
 
 
 def test_files_are_records_or_lines(

@@ -11,6 +11,7 @@ from ottla.cli.exit_codes import DONE as DONE
 from ottla.cli.exit_codes import FAILED as FAILED
 from ottla.cli.exit_codes import INTERRUPTED as INTERRUPTED
 from ottla.cli.exit_codes import USAGE as USAGE
+from ottla.cli.output import printable
 from ottla.errors import ErrorCode, KafkaError, OttlaError, PartialFailureError, TimedOutError
 
 
@@ -56,6 +57,10 @@ _UNTOLD: Final = frozenset({"api", "accepted"})
 
 def line_of(error: BaseException) -> str:
     """What to print."""
+    return printable(_line_of(error))
+
+
+def _line_of(error: BaseException) -> str:
     if isinstance(error, KafkaError):
         return _line_of_kafka(error)
     if isinstance(error, OSError):

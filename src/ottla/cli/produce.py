@@ -30,7 +30,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.transaction_size is not None and arguments.transactional_id is None:
         raise UsageError("--transaction-size is for transactions", "give a --transactional-id")
     check_input(arguments)
-    reader = LineReader(arguments)
+    try:
+        reader = LineReader(arguments)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
     with ended_by_signals(), producer_of(arguments, **_options(arguments)) as producer:
         sending = Sending(producer, arguments.topic, reader, _printer(arguments))
         sending.is_transactional = arguments.transactional_id is not None
