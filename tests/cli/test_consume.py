@@ -8,6 +8,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,6 +95,19 @@ def test_reading_begins_and_ends_where_it_is_told(
     assert read("--timeout-ms", "50") == []
     both = inside("consume", f"{topic},{topic}", "--group", topic, "--exit", "-q")
     assert len(both.lines) == 9
+
+
+def test_the_group_may_be_in_the_options_of_the_client(
+    topic: str, producer: Producer, inside: Ottla, tmp_path: Path
+) -> None:
+    fill(producer, topic, 3)
+    (tmp_path / "client.properties").write_text(f"group.id=of-{topic}\nmax.poll.records=2\n")
+    first = inside("consume", topic, "-e", "-q", "-X", f"group.id=of-{topic}", "-c", "1")
+    assert (first.code, first.lines) == (0, ["0"])
+    config = ("--command-config", "client.properties")
+    assert inside("consume", topic, "-e", "-q", *config).lines == ["1", "2"]
+    # Where no group can read, a file's is not meant.
+    assert inside("consume", topic, "-e", "-q", "-p", "0", *config).lines == ["0", "1", "2"]
 
 
 def test_a_group_goes_on_behind_what_was_printed(
@@ -267,6 +281,16 @@ def test_internal_topics_are_decoded(topic: str, cli_broker: Broker, ottla: Ottl
         (["{topic}", "-p", "7"], 1, "has no partition 7: it has 2"),
         (["{topic}", "--group", "g", "--partition", "0"], 2, "leave out --partition or --group"),
         (["{topic}", "-f", "%q"], 2, "%q means nothing"),
+        (["{topic}", "-g", "g", "-X", "group.id=h"], 2, "sets group.id=g itself: use --group"),
+        (["{topic}", "-X", "auto.offset.reset=latest"], 2, "use --from-beginning or --offset"),
+        (["{topic}", "-X", "value.deserializer=string"], 2, "use --value-deserializer"),
+        (["{topic}", "-X", "max.poll.records=5"], 2, "max.poll.records=10000 itself: leave it out"),
+        (["{topic}", "-X", "group.id=g", "-p", "0"], 2, "leave out --partition or --group"),
+        (
+            ["{topic}", "--show-aborted", "--isolation", "read_uncommitted"],
+            2,
+            "leave out --show-aborted or --isolation",
+        ),
         (["{topic}", "-e", "--value-deserializer", "int"], 1, "-0 at offset 0 cannot be"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 from tests.cli.conftest import Ottla
 
-from ottla import Broker
+from ottla import Admin, Broker, NewTopic
 from ottla.cli import main as command
 from ottla.cli.main import main, parser
 
@@ -153,6 +154,44 @@ def test_a_reader_that_has_gone_is_exit_code_141(cli_broker: Broker, arguments: 
     # argparse may notice before us that nobody reads its help, and thinks nothing of it.
     assert done.returncode in ((0, 141) if arguments == ["--help"] else (141,))
     assert done.stderr == ""
+
+
+def test_streams_that_are_closed_are_as_good_as_empty(cli_broker: Broker) -> None:
+    topic = "closed-streams"
+    with Admin(bootstrap_servers=cli_broker.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(topic)])
+    ottla = f"{sys.executable} -m ottla"
+    lines = (
+        f"{ottla} produce {topic} <&-; echo $? >&2",
+        f"{ottla} topics list -o json >&-; echo $? >&2",
+        f"{ottla} consume {topic} -e <&- >&- 2>&-; echo $? >&2",
+    )
+    done = subprocess.run(
+        ["bash", "-c", "; ".join(lines)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "OTTLA_BOOTSTRAP_SERVER": cli_broker.bootstrap_servers},
+        check=True,
+    )
+    assert done.stderr.splitlines() == [f"0 records written to {topic}", "0", "0", "0"]
+
+
+def test_the_timeout_is_also_one_for_the_connection(
+    inside: Ottla, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = []
+
+    def unanswered(address: tuple[str, int], timeout: float) -> None:
+        limits.append(timeout)
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(socket, "create_connection", unanswered)
+    two = "127.0.0.1:1,127.0.0.1:2"
+    assert inside("topics", "list", "-b", two, "--timeout", "20").code == 1
+    done = inside("topics", "list", "-b", two)
+    assert limits == [10, 10, 3, 3]
+    assert done.err.startswith("ottla: no broker can be reached (127.0.0.1:1: timed out; ")
 
 
 def test_help_is_quick(ottla: Ottla) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import signal
+import threading
 import uuid
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from tests.broker.requests import eventually
 from tests.cli.conftest import Ottla
 from tests.cli.running import running
+from tests.cli.stalling import Pieces, Stalled
 
 from ottla import Admin, Broker, Consumer, NewTopic
 from ottla.cli.record_input import _no_prompt, _split
@@ -56,6 +59,15 @@ def test_lines_become_records(topic: str, cli_broker: Broker, ottla: Ottla) -> N
     ]
 
 
+def test_lines_of_windows_end_without_a_rest(topic: str, cli_broker: Broker, inside: Ottla) -> None:
+    assert inside("produce", topic, "-p", "0", stdin="a\r\nb\r\n\r\nc\rd").code == 0
+    assert inside("produce", topic, "-p", "1", "-D", r"\n", stdin="a\r\nb").code == 0
+    assert [r.value for r in read(cli_broker, topic)] == [
+        *(b"a", b"b", b"", b"c\rd"),
+        *(b"a\r", b"b"),
+    ]
+
+
 def test_keys_headers_and_what_is_absent(topic: str, cli_broker: Broker, ottla: Ottla) -> None:
     same = ("-p", "0", "-z", "gzip", "--acks", "all")
     ottla("produce", topic, *same, "-K", ":", "-Z", "-H", "till=3", stdin="t4:tea:1\n:x\nt5:\n")
@@ -72,6 +84,22 @@ def test_keys_headers_and_what_is_absent(topic: str, cli_broker: Broker, ottla: 
         (b"k", b"v", (("a", b"1"), ("b", None))),
         (None, None, ()),
     ]
+
+
+def test_arguments_may_be_bytes_that_are_no_text(
+    topic: str, cli_broker: Broker, inside: Ottla
+) -> None:
+    key, header, bad = map(os.fsdecode, (b"\xff\\x00", b"h=\xfe", b"\xfe=h"))
+    assert inside("produce", topic, "-k", key, "-H", header, stdin="a").code == 0
+    (record,) = read(cli_broker, topic)
+    assert (record.key, record.headers) == (b"\xff\x00", (("h", b"\xfe"),))
+    done = inside("produce", topic, "-H", bad, stdin="a")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "the name of a header is no UTF-8: '\\\\xfe'" in done.err
+    lines = Pieces(b"\xfe:1|a\n")
+    done = inside("produce", topic, "--headers-separator", "|", stdin=lines)
+    assert done.code == 1
+    assert "stdin, line 1: the name of a header is no UTF-8: '\\\\xfe'" in done.err
 
 
 def test_files_are_records_or_lines(
@@ -146,9 +174,54 @@ def test_records_that_are_refused_are_counted(topic: str, cli_broker: Broker, ot
     options = ("-X", "batch.size=1", "-X", "max.request.size=8000")
     done = ottla("produce", topic, "-p", "0", *options, stdin=lines)
     assert done.code == 1
-    assert done.err.count("ottla: a record was not written: ") == 2
-    assert "ottla: 2 records were not written; 2 records written to" in done.err
+    assert "ottla: stdin, line 2: not acknowledged: " in done.err
+    assert "ottla: stdin, line 3: not acknowledged: The record has 9" in done.err
+    assert "ottla: 2 records were not acknowledged; 2 records written to" in done.err
     assert [r.value for r in read(cli_broker, topic)] == [b"small", b"small too"]
+
+
+def test_a_line_that_is_too_large_sends_no_other_twice(
+    topic: str, cli_broker: Broker, inside: Ottla
+) -> None:
+    lines = "\n".join(["1", "2", "x" * 3000, "two"])
+    # With this one records are sent one by one.
+    partitioner = "partitioner.class=org.apache.kafka.clients.producer.RoundRobinPartitioner"
+    done = inside("produce", topic, "-X", "max.request.size=2000", "-X", partitioner, stdin=lines)
+    assert done.code == 1
+    assert "ottla: stdin, line 3: not acknowledged: The record has 3" in done.err
+    assert sorted(r.value or b"" for r in read(cli_broker, topic)) == [b"1", b"2", b"two"]
+
+
+def test_what_was_sent_before_the_memory_was_full_counts(
+    topic: str, cli_broker: Broker, inside: Ottla
+) -> None:
+    stalled = Stalled(cli_broker, topic)
+
+    def stall_for_a_while() -> None:
+        stalled()
+        threading.Timer(1.0, stalled.release).start()
+
+    many = "".join(f"{number:0500}\n" for number in range(2, 61)).encode()
+    small = ("-X", "buffer.memory=4000", "-X", "batch.size=1000", "-X", "max.block.ms=600")
+    lines = Pieces(b"1\n", stall_for_a_while, many)
+    done = inside("produce", topic, "-p", "0", *small, stdin=lines)
+    (told, why) = done.err.splitlines()
+    count = len(read(cli_broker, topic))
+    assert 1 < count < 60
+    assert (done.code, told) == (1, f"ottla: {count} records written to {topic}")
+    assert why.startswith(f"ottla: stdin, lines {count + 1} to 60: not sent, nor anything behind: ")
+
+
+def test_the_timeout_is_also_one_for_what_was_sent(
+    topic: str, cli_broker: Broker, inside: Ottla
+) -> None:
+    stalled = Stalled(cli_broker, topic)
+    lines = Pieces(b"a\n", stalled, b"b\nc\n")
+    done = inside("produce", topic, "-p", "0", "--timeout", "0.7", stdin=lines)
+    stalled.release()
+    assert done.code == 1
+    assert "ottla: stdin, lines 2 to 3: not acknowledged: " in done.err
+    assert f"ottla: 2 records were not acknowledged; 1 record written to {topic}" in done.err
 
 
 @given(st.lists(st.binary(max_size=9)), st.sampled_from([b"\n", b"ab", b"aab"]))

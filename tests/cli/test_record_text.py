@@ -119,3 +119,15 @@ def test_records_of_internal_topics_are_shown_whatever_they_are(
     record = decoded(record_of(key, value)._replace(topic=topic))
     assert json.loads(JsonLines()(record))["key"]["kind"]
     assert decoded_lines(b"\n", b"null")(record).endswith(b"}\n")
+
+
+def test_numbers_that_json_does_not_have_are_words() -> None:
+    opened = opened_by("double", "json")
+    assert opened is not None
+    record = opened(record_of(b"\x7f\xf8" + bytes(6), b'{"a": [Infinity, -Infinity, 1.5]}'))
+
+    def refuse(word: str) -> None:
+        raise AssertionError(word)
+
+    found = json.loads(JsonLines()(record), parse_constant=refuse)
+    assert (found["key"], found["value"]) == ("NaN", {"a": ["Infinity", "-Infinity", 1.5]})

@@ -28,6 +28,12 @@ def test_lengths_of_time_are_read(text: str, ms: int) -> None:
     assert moment_ms(text, NOW_MS) == NOW_MS - ms
 
 
+@pytest.mark.parametrize("text", ["9" * 19, "9" * 5000, "9" * 400 + "w", f"P{'9' * 20}D"])
+def test_a_time_that_kafka_has_no_number_for_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="is too l"):
+        moment_ms(text, NOW_MS)
+
+
 @pytest.mark.parametrize("text", ["", "10", "m", "10x", "1h 30m", "-5m", "P", "PT", "10m!"])
 def test_what_is_no_length_of_time_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="no duration"):

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import threading
 import uuid
 from collections.abc import Callable
 
 import pytest
-from tests.broker.requests import eventually
 from tests.cli.conftest import Ottla
+from tests.cli.stalling import Pieces, Stalled
 
-from ottla import Admin, Broker, Consumer, NewTopic, Producer
-
-STALL_SECONDS = 20.0
+from ottla import Admin, Broker, NewTopic, Producer
 
 
 @pytest.fixture
@@ -22,36 +19,6 @@ def topic(cli_broker: Broker) -> str:
     with Admin(bootstrap_servers=cli_broker.bootstrap_servers) as admin:
         admin.create_topics([NewTopic(name)])
     return name
-
-
-class Input(io.BytesIO):
-    """Lines, and what happens when they have all been written and the input ends."""
-
-    def __init__(self, lines: bytes, at_end: Callable[[], object]) -> None:
-        super().__init__(lines)
-        self._at_end = at_end
-
-    def read1(self, size: int | None = -1) -> bytes:
-        found = super().read1(size)
-        if not found:
-            self._at_end()
-        return found
-
-
-class Stalled:
-    """The broker does nothing until it is released, as after SIGSTOP."""
-
-    def __init__(self, broker: Broker, topic: str) -> None:
-        self._broker = broker
-        self._topic = topic
-        self.released = threading.Event()
-
-    def __call__(self) -> None:
-        with Consumer(bootstrap_servers=self._broker.bootstrap_servers) as consumer:
-            where = (self._topic, 0)
-            assert eventually(lambda: any(consumer.end_offsets([where]).values()), 20)
-        loop = self._broker._running_broker()[1]
-        loop.call_soon_threadsafe(self.released.wait, STALL_SECONDS)
 
 
 def state_of(broker: Broker, transactional_id: str) -> str:
@@ -64,8 +31,8 @@ def test_a_commit_without_an_answer_is_not_called_an_abort(
 ) -> None:
     stalled = Stalled(cli_broker, topic)
     options = ("--transactional-id", topic, "--timeout", "0.6", "--print-offsets")
-    done = inside("produce", topic, *options, stdin=Input(b"a\nb\n", stalled))
-    stalled.released.set()
+    done = inside("produce", topic, *options, stdin=Pieces(b"a\nb\n", stalled))
+    stalled.release()
     assert (done.code, done.out) == (1, "")
     assert "aborted" not in done.err
     assert (
@@ -81,10 +48,10 @@ def test_a_commit_that_takes_long_is_waited_for(
 
     def stall_for_a_while() -> None:
         stalled()
-        threading.Timer(0.9, stalled.released.set).start()
+        threading.Timer(0.9, stalled.release).start()
 
     options = ("--transactional-id", topic, "--timeout", "0.6", "--print-offsets")
-    done = inside("produce", topic, *options, stdin=Input(b"a\nb\n", stall_for_a_while))
+    done = inside("produce", topic, *options, stdin=Pieces(b"a\nb\n", stall_for_a_while))
     assert (done.code, done.err) == (0, f"2 records written to {topic} in 1 transaction\n")
     assert done.lines == [f"{topic}\t0\t0", f"{topic}\t0\t1"]
     assert state_of(cli_broker, topic) == "CompleteCommit"

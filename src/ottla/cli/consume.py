@@ -11,7 +11,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from ottla.cli.choosing import is_name, split_words
-from ottla.cli.connecting import consumer_of, inspecting_consumer_of, log_to_stderr
+from ottla.cli.connecting import (
+    consumer_of,
+    file_options,
+    inspecting_consumer_of,
+    log_to_stderr,
+    typed_options,
+)
 from ottla.cli.ending import Ending
 from ottla.cli.failing import DONE, CommandError, UsageError
 from ottla.cli.json_records import JsonLines
@@ -37,6 +43,7 @@ Part = Sequence["ConsumerRecord"]
 def run(arguments: argparse.Namespace) -> int:
     """Prints records until there is an end."""
     wanted = split_words([*arguments.topics, *arguments.more_topics])
+    arguments.group = _group_of(arguments)
     _check(arguments, wanted)
     log_to_stderr(arguments)
     if arguments.delimiter is None:
@@ -62,6 +69,24 @@ def run(arguments: argparse.Namespace) -> int:
     return code
 
 
+def _group_of(arguments: argparse.Namespace) -> str | None:
+    """--group, or as with Kafka's console consumer the group.id of the options."""
+    group: str | None = arguments.group or typed_options(arguments).get("group.id")
+    if group is not None or arguments.partitions or _is_apart(arguments):
+        return group
+    # A file is for many commands: its group is not meant where none can read.
+    return file_options(arguments).get("group.id")
+
+
+def _is_apart(arguments: argparse.Namespace) -> bool:
+    """Whether it begins or ends where no group would."""
+    return (
+        arguments.since is not None
+        or arguments.until is not None
+        or isinstance(arguments.start, int)
+    )
+
+
 def _check(arguments: argparse.Namespace, wanted: Sequence[str]) -> None:
     if not wanted:
         raise UsageError("no topic is given", "write `ottla consume TOPIC`")
@@ -72,13 +97,18 @@ def _check(arguments: argparse.Namespace, wanted: Sequence[str]) -> None:
         )
     if arguments.until is not None and arguments.exit is False:
         raise UsageError("--until ends what --follow does not", "leave out one of them")
+    if arguments.show_aborted and arguments.isolation == "read_uncommitted":
+        raise UsageError(
+            "only who reads what is committed learns which transactions were aborted",
+            "leave out --show-aborted or --isolation",
+        )
     if arguments.group is None:
         return
     if arguments.partitions:
         raise UsageError(
             "a group shares partitions among its members", "leave out --partition or --group"
         )
-    if arguments.since is not None or arguments.until or isinstance(arguments.start, int):
+    if _is_apart(arguments):
         raise UsageError(
             "a group goes on where it is",
             "leave out --group, or use `ottla groups reset-offsets` first",

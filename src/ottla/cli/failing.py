@@ -10,6 +10,7 @@ from ottla.cli.exit_codes import DONE as DONE
 from ottla.cli.exit_codes import FAILED as FAILED
 from ottla.cli.exit_codes import INTERRUPTED as INTERRUPTED
 from ottla.cli.exit_codes import USAGE as USAGE
+from ottla.cli.output import printable
 from ottla.errors import ErrorCode, KafkaError, OttlaError, PartialFailureError, TimedOutError
 
 
@@ -48,8 +49,16 @@ _ADVICE: Final = {
 }
 
 
+# Of the context: what the text says in other words, or the command itself.
+_UNTOLD: Final = frozenset({"api", "accepted"})
+
+
 def line_of(error: BaseException) -> str:
     """What to print."""
+    return printable(_line_of(error))
+
+
+def _line_of(error: BaseException) -> str:
     if isinstance(error, KafkaError):
         return _line_of_kafka(error)
     if isinstance(error, OSError):
@@ -60,7 +69,7 @@ def line_of(error: BaseException) -> str:
 
 def _line_of_kafka(error: KafkaError) -> str:
     text = error.message.rstrip(".")
-    about = ", ".join(str(value) for key, value in error.context.items() if key != "api")
+    about = ", ".join(str(value) for key, value in error.context.items() if key not in _UNTOLD)
     line = f"{text} ({about})" if about and about not in text else text
     advice = _ADVICE.get(error.code)
     if advice is None and isinstance(error, TimedOutError):

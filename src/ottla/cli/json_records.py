@@ -7,6 +7,7 @@ made stands as JSON.
 from __future__ import annotations
 
 import json
+import math
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from json.encoder import encode_basestring
@@ -70,7 +71,23 @@ def _data(data: object) -> str:
             return f'{{"{_BYTES}":"{b64encode(data).decode()}"}}'
     if data is None:
         return "null"
-    return json.dumps(data, ensure_ascii=False, default=str, separators=(",", ":"))
+    try:
+        return _dumped(data)
+    except ValueError:
+        return _dumped(_finite(data))
+
+
+def _dumped(data: object) -> str:
+    return json.dumps(data, ensure_ascii=False, default=str, separators=(",", ":"), allow_nan=False)
+
+
+def _finite(data: Any) -> Any:
+    """The same with words for the numbers that JSON does not have."""
+    if isinstance(data, float) and not math.isfinite(data):
+        return "NaN" if math.isnan(data) else "Infinity" if data > 0 else "-Infinity"
+    if isinstance(data, Mapping):
+        return {name: _finite(value) for name, value in data.items()}
+    return [_finite(each) for each in data] if isinstance(data, (list, tuple)) else data
 
 
 def _headers(headers: Headers) -> str:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import sys
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
-from ottla.cli.output import has_colours
+from ottla.cli.output import has_colours, printable
 
 FORMATS: Final = ("text", "json")
 LEVELS: Final = ("debug", "info", "warning", "error")
@@ -25,8 +24,6 @@ LIMITED: Final = frozenset(
 LINES, SECONDS = 100, 10.0
 
 _DIM, _RED, _YELLOW, _PLAIN = "\x1b[2m", "\x1b[31m", "\x1b[33m", "\x1b[0m"
-# Names that clients choose may have them; a line stays a line, and a terminal is not told what to do.
-_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def begin(form: str, level: str, stream: TextIO | None = None) -> logging.Handler:
@@ -62,7 +59,7 @@ class TextLines(logging.Formatter):
             if record.levelno >= logging.WARNING:
                 colour = _RED if record.levelno >= logging.ERROR else _YELLOW
                 level = f"{colour}{level}{_PLAIN}"
-        line = f"{when} {level} {_CONTROL.sub(_escape, record.getMessage())}"
+        line = f"{when} {level} {printable(record.getMessage())}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
@@ -106,7 +103,3 @@ class RepeatLimit(logging.Filter):
             record.msg = f"{record.msg} (%(left_out)d more like this were left out before)"
             record.args = {**fields_of(record), "left_out": left_out}
         return count < LINES
-
-
-def _escape(match: re.Match[str]) -> str:
-    return match[0].encode("unicode_escape").decode("ascii")

@@ -16,6 +16,8 @@ _UNIT_MS: Final = {
     "d": 86_400_000,
     "w": 604_800_000,
 }
+# Kafka's times are 64-bit numbers.
+_LATEST_MS: Final = (1 << 63) - 1
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SHORT: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+")
 _SHORT_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
@@ -34,6 +36,9 @@ def moment_ms(text: str, now_ms: int) -> int:
     """Milliseconds since 1970 of a number of them, a date with or without a time, or a duration that ends now."""
     text = text.strip()
     if text.isdecimal():
+        number = float(text)
+        if number >= _LATEST_MS:
+            raise UsageError(f"{text!r} is too late", _ADVICE)
         return int(text)
     if text == "now":
         return now_ms
@@ -73,10 +78,17 @@ def _date_ms(text: str) -> int | None:
 
 
 def _duration_ms(text: str) -> int | None:
+    found = _exact_duration_ms(text)
+    if found is not None and found >= _LATEST_MS:
+        raise UsageError(f"{text!r} is too long", "write it as 15m, 1h30m, 2d or P1DT12H")
+    return None if found is None else int(found)
+
+
+def _exact_duration_ms(text: str) -> float | None:
     if _SHORT.fullmatch(text):
-        return int(sum(float(count) * _UNIT_MS[unit] for count, unit in _SHORT_PART.findall(text)))
+        return sum(float(count) * _UNIT_MS[unit] for count, unit in _SHORT_PART.findall(text))
     found = _ISO.fullmatch(text)
     if found is None or not any(found.groups()):
         return None
     counts = (float(count or 0) for count in found.groups())
-    return int(sum(count * unit_ms for count, unit_ms in zip(counts, _ISO_MS, strict=True)))
+    return sum(count * unit_ms for count, unit_ms in zip(counts, _ISO_MS, strict=True))

@@ -62,7 +62,8 @@ def spec_of(text: str) -> int:
         if int(text) not in [*OffsetSpec]:
             raise UsageError(f"{text} stands for no offset", f"it is one of {', '.join(_SPECS)}")
         return int(text)
-    return moment_ms(text, time.time_ns() // 1_000_000)
+    # Below 0 are the numbers that stand for something else.
+    return max(0, moment_ms(text, time.time_ns() // 1_000_000))
 
 
 def row_of(partition: TopicPartition, found: ListedOffset) -> dict[str, Any]:

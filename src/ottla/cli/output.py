@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,6 +15,7 @@ Row = Mapping[str, Any]
 
 ABSENT: Final = "-"
 _CLEAR: Final = "\x1b[H\x1b[2J\x1b[3J"
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
@@ -78,6 +80,15 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def printable(text: str) -> str:
+    """A text without what would end its line or tell a terminal what to do: names that clients choose may have it."""
+    return _CONTROL.sub(_escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode("ascii")
+
+
 def cell(value: Any) -> str:
     """A value in a table."""
     if value is None or value == "":
@@ -85,8 +96,8 @@ def cell(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (list, tuple)):
-        return ",".join(map(str, value)) or ABSENT
-    return str(value)
+        return printable(",".join(map(str, value))) or ABSENT
+    return printable(str(value))
 
 
 def table(shape: Sequence[Column], rows: Sequence[Row], *, is_bold: bool = False) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,6 +28,10 @@ class Lines(NamedTuple):
     first_number: int
     lines: list[bytes]
 
+    def behind(self, count: int) -> Lines:
+        """All but the first ones."""
+        return Lines(self.source, self.first_number + count, self.lines[count:])
+
 
 def sources_of(arguments: argparse.Namespace) -> Iterator[Lines]:
     """What stdin and the files hold, in pieces as they come."""
@@ -36,10 +41,12 @@ def sources_of(arguments: argparse.Namespace) -> Iterator[Lines]:
             _check_size(name, Path(name).stat().st_size)
             yield Lines(name, 1, [Path(name).read_bytes()])
         elif name == STDIN:
-            yield from _split(sys.stdin.buffer, "stdin", arguments.delimiter, prompt_of(sys.stdin))
+            yield from _lines_of(
+                sys.stdin.buffer, "stdin", arguments.delimiter, prompt_of(sys.stdin)
+            )
         else:
             with Path(name).open("rb") as stream:
-                yield from _split(stream, name, arguments.delimiter, _no_prompt)
+                yield from _lines_of(stream, name, arguments.delimiter, _no_prompt)
 
 
 def _no_prompt() -> None:
@@ -56,6 +63,17 @@ def prompt_of(stream: object) -> Callable[[], None]:
         sys.stderr.flush()
 
     return prompt
+
+
+def _lines_of(
+    stream: BinaryIO, source: str, delimiter: bytes | None, prompt: Callable[[], None]
+) -> Iterator[Lines]:
+    r"""Lines that end as is said; otherwise, as with Kafka's console producer, with \n or \r\n."""
+    if delimiter is not None:
+        yield from _split(stream, source, delimiter, prompt)
+        return
+    for some in _split(stream, source, b"\n", prompt):
+        yield some._replace(lines=[line.removesuffix(b"\r") for line in some.lines])
 
 
 def _split(
@@ -126,7 +144,10 @@ class LineReader:
         self._is_json = arguments.format == "json"
         self._key: bytes | None = arguments.key
         self._partition: int | None = arguments.partition
-        self.headers: Headers = tuple((name, value.encode()) for name, value in arguments.headers)
+        self.headers: Headers = tuple(
+            (_header_name(os.fsencode(name)), os.fsencode(value))
+            for name, value in arguments.headers
+        )
 
     @property
     def is_uniform(self) -> bool:
@@ -189,5 +210,12 @@ class LineReader:
             name, colon, value = part.partition(b":")
             if not colon:
                 raise ValueError(f"{shown(part)} is no header: write NAME:VALUE,NAME:VALUE")
-            found.append((name.decode(errors="replace"), self._or_none(value)))
+            found.append((_header_name(name), self._or_none(value)))
         return tuple(found)
+
+
+def _header_name(name: bytes) -> str:
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        raise ValueError(f"the name of a header is no UTF-8: {shown(name)}") from None

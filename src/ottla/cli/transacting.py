@@ -12,7 +12,7 @@ from ottla.cli.record_input import Lines, sources_of
 from ottla.errors import IllegalStateError, KafkaError, OttlaError, TimedOutError
 
 if TYPE_CHECKING:
-    from ottla.cli.produce import Sending
+    from ottla.cli.sending import Sending
     from ottla.client.blocking.producer import Producer
 
 _ABORTED: Final = "the transaction was aborted"
@@ -47,7 +47,7 @@ def send_in_transactions(
         outcome = transaction.give_up()
         if outcome is None:
             raise
-        if isinstance(error, KafkaError):
+        if isinstance(error, (KafkaError, CommandError)):
             raise CommandError(f"{line_of(error)}: {outcome}") from error
         if outcome is not _ABORTED:
             say(f"ottla: {outcome}")

@@ -236,10 +236,12 @@ class SentRecords(Sequence[RecordFuture]):
         """Note that the values at these positions are in a batch, from `first_index` on."""
         self._segments.append((batch, first_index, positions))
 
-    @property
-    def added_count(self) -> int:
-        """How many values have been accepted."""
-        return sum(len(positions) for _, _, positions in self._segments)
+    def accepted(self) -> dict[int, RecordFuture]:
+        """The futures of those that have been accepted, by the positions of their values."""
+        if self._futures is not None and not self._segments:
+            return dict(enumerate(self._futures))
+        positions = sorted(each for _, _, positions in self._segments for each in positions)
+        return dict(zip(positions, self._all(), strict=True))
 
     def result(self, timeout: float | None = None) -> list[RecordMetadata]:
         """Wait for all; the first exception is raised."""

@@ -378,7 +378,7 @@ class Writer:
             return sent
         except Exception as error:
             if isinstance(error, KafkaError):
-                error.context["accepted"] = f"{sent.added_count} of {len(values)}"
+                _note_accepted(error, sent, len(values))
             self._on_refused(error)
             raise
 
@@ -397,7 +397,11 @@ class Writer:
             record = ProducerRecord(
                 topic, value, key, partition, read_headers(headers), timestamp_ms
             )
-            futures.append((yield from self.steps(record, None)))
+            try:
+                futures.append((yield from self.steps(record, None)))
+            except KafkaError as error:
+                _note_accepted(error, SentRecords.of(futures), len(values))
+                raise
         return SentRecords.of(futures)
 
     def _all_bytes(
@@ -482,6 +486,12 @@ class Writer:
             if queue is known.sticky_queue:
                 known.sticky_batch = queue.open
             self._wake_sender()
+
+
+def _note_accepted(error: KafkaError, sent: SentRecords, count: int) -> None:
+    """Records that were taken before something went wrong are sent all the same."""
+    error.accepted = sent.accepted()
+    error.context["accepted"] = f"{len(error.accepted)} of {count}"
 
 
 def _nobody() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from typing import Final
 
@@ -12,17 +13,18 @@ _ESCAPE: Final = re.compile(r"\\(?:x([0-9a-fA-F]{2})|(.))", re.DOTALL)
 
 def unescaped(text: str) -> bytes:
     r"""The bytes of a text, with \n, \r, \t, \0, \\ and \xNN as what they stand for; other escapes stay."""
+    # An argument may be any bytes: those that are no text come as they were typed.
     found = bytearray()
     at = 0
     for match in _ESCAPE.finditer(text):
         code, name = match.groups()
-        found += text[at : match.start()].encode()
+        found += os.fsencode(text[at : match.start()])
         if code is not None:
             found.append(int(code, 16))
         else:
-            found += _NAMED.get(name, match.group().encode())
+            found += _NAMED.get(name) or os.fsencode(match.group())
         at = match.end()
-    found += text[at:].encode()
+    found += os.fsencode(text[at:])
     return bytes(found)
 
 

@@ -47,9 +47,8 @@ def _add_input(verb: argparse.ArgumentParser) -> None:
     reading.add_argument(
         *("-D", "--delimiter"),
         type=separator,
-        default=b"\n",
         metavar="TEXT",
-        help=r"what ends a record; default: \n",
+        help=r"what ends a record; default: \n or \r\n",
     )
     reading.add_argument(
         *("-K", "--key-separator"),
