@@ -196,6 +196,12 @@ def test_the_timeout_is_also_one_for_the_connection(
     assert done.err.startswith("ottla: no broker can be reached (127.0.0.1:1: timed out; ")
 
 
+def test_help_needs_no_more_than_ascii(ottla: Ottla) -> None:
+    done = ottla("configs", "alter", "--help", PYTHONIOENCODING="ascii")
+    assert (done.code, done.err) == (0, "")
+    assert "examples:" in done.out
+
+
 def test_help_is_quick(ottla: Ottla) -> None:
     # Processor time: what else the machine does is not the command's fault.
     used = []
