@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import signal
@@ -12,6 +13,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,10 @@ from tests.config.test_server_file import KAFKAS
 
 import ottla
 from ottla import Admin, Consumer, Producer
+from ottla.broker.listening import ListenError
+from ottla.broker.runtime import BrokerSettings, start_broker
+from ottla.config.broker import BrokerConfig
+from ottla.model import Endpoint
 
 WAIT_SECONDS = 30
 SETTINGS = {
@@ -234,6 +240,18 @@ def test_a_start_that_fails_is_one_line_that_says_what_to_try(
     assert line.startswith("ottla: ")
     for word in words:
         assert taken(word) in line
+
+
+@pytest.mark.parametrize("what", ["listen", "metrics"])
+def test_a_port_in_use_leaves_no_folder_behind(tmp_path: Path, what: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        used = Endpoint("127.0.0.1", other.getsockname()[1])
+        settings = BrokerSettings(
+            config=BrokerConfig(), listen=Endpoint("127.0.0.1", 0), data_dir=str(tmp_path / "new")
+        )
+        with pytest.raises(ListenError, match="in use"):
+            asyncio.run(start_broker(replace(settings, **{what: used})))
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.fixture(scope="module")
