@@ -13,7 +13,6 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -246,11 +245,15 @@ def test_a_start_that_fails_is_one_line_that_says_what_to_try(
 def test_a_port_in_use_leaves_no_folder_behind(tmp_path: Path, what: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         used = Endpoint("127.0.0.1", other.getsockname()[1])
+        free = Endpoint("127.0.0.1", 0)
         settings = BrokerSettings(
-            config=BrokerConfig(), listen=Endpoint("127.0.0.1", 0), data_dir=str(tmp_path / "new")
+            config=BrokerConfig(),
+            listen=used if what == "listen" else free,
+            metrics=used if what == "metrics" else free,
+            data_dir=str(tmp_path / "new"),
         )
         with pytest.raises(ListenError, match="in use"):
-            asyncio.run(start_broker(replace(settings, **{what: used})))
+            asyncio.run(start_broker(settings))
     assert not (tmp_path / "new").exists()
 
 
