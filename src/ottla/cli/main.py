@@ -96,6 +96,8 @@ def _main(given: list[str]) -> int:
     given, of_program = _split(given)
     if given[:1] == ["help"]:
         given = [*given[1:], "--help"]
+    elif given == ["version"]:
+        given = ["--version"]
     top = parser()
     try:
         arguments = top.parse_args(given)
