@@ -138,6 +138,20 @@ def test_what_consume_writes_as_json_produces_the_same_records(
         assert [r[3:8] for r in found[:half]] == [r[3:8] for r in found[half:]]
 
 
+def test_the_topic_may_have_a_flag(
+    topic: str, cli_broker: Broker, inside: Ottla, tmp_path: Path
+) -> None:
+    assert inside("produce", "-t", topic, "-p", "0", stdin="a\n").code == 0
+    (tmp_path / "b").write_text("b", encoding="utf-8")
+    assert inside("produce", "--topic", topic, "b", "-p", "0").code == 0
+    assert inside("consume", topic, "-p", "0", "--exit").lines == ["a", "b"]
+    none = inside("produce", stdin="a")
+    assert (none.code, none.err) == (
+        2,
+        "ottla: no topic is given: write `ottla produce TOPIC`\n",
+    )
+
+
 def test_a_partition_that_is_not_there_is_told_at_once(
     topic: str, cli_broker: Broker, inside: Ottla
 ) -> None:
