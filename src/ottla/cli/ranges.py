@@ -11,6 +11,7 @@ from ottla.cli.choosing import choose_topics, no_such_topics
 from ottla.cli.failing import CommandError
 from ottla.cli.moments import moment_ms
 from ottla.cli.output import say
+from ottla.errors import TimedOutError
 from ottla.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -59,7 +60,17 @@ class Limits(NamedTuple):
 
 def topics_of(consumer: Consumer, wanted: Sequence[str]) -> list[str]:
     """The topics that are meant, of which all exist: clients wait for one that does not, as long as they are let."""
-    found, missing = choose_topics(wanted, consumer.list_topics())
+    try:
+        there = consumer.list_topics()
+    except TimedOutError as error:
+        if error.__cause__ is not None:
+            raise
+        # The address was reached before, and no error came since.
+        raise CommandError(
+            "whoever listens there accepts connections but does not answer as a Kafka broker",
+            "does -b name the port of Kafka's protocol? --timeout SECONDS waits longer",
+        ) from error
+    found, missing = choose_topics(wanted, there)
     if missing:
         raise no_such_topics(missing)
     return found
