@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import re
 import socket
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,12 @@ PAGE = Path(__file__).parents[2] / "docs" / "guides" / "serving.md"
 def measured() -> Iterator[ottla.Broker]:
     with ottla.Broker(nodes=2, metrics="127.0.0.1:0") as broker:
         yield broker
+
+
+@pytest.fixture(autouse=True)
+def fresh_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every scrape gets a page of its own."""
+    monkeypatch.setattr(metrics_listener, "KEEP_SECONDS", 0)
 
 
 def scrape(broker: ottla.Broker) -> dict[str, Family]:
@@ -325,17 +333,74 @@ def test_who_says_nothing_or_never_ends_is_cut_off(
             assert time.monotonic() - began < 5
 
 
-def test_connections_have_a_limit_and_places_become_free_again(
+def test_who_says_nothing_makes_room_for_a_health_check(
     measured: ottla.Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(metrics_listener, "MAX_CONNECTIONS", 2)
     held = [socket.create_connection(address_of(measured), timeout=10) for _ in range(2)]
     try:
-        assert ask_health(measured) == b""
+        assert ask_health(measured).endswith(b"ok\n")
+        assert held[0].recv(1) == b""
     finally:
         for each in held:
             each.close()
-    assert eventually(lambda: ask_health(measured).endswith(b"ok\n"))
+
+
+def test_connections_have_a_limit_and_places_become_free_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(metrics_listener, "MAX_CONNECTIONS", 2)
+    monkeypatch.setattr(metrics_listener, "KEEP_SECONDS", 60)
+    asyncio.run(_fill_and_free())
+
+
+async def _fill_and_free() -> None:
+    may_answer, asked = asyncio.Event(), 0
+
+    async def collect() -> Page:
+        nonlocal asked
+        asked += 1
+        await may_answer.wait()
+        return Page()
+
+    listener = metrics_listener.MetricsListener(Endpoint("127.0.0.1", 0), collect)
+    await listener.start()
+    listener.serving()
+
+    async def ask(path: bytes) -> bytes:
+        reader, writer = await asyncio.open_connection(*listener.endpoint)
+        try:
+            writer.write(b"GET %b HTTP/1.1\r\n\r\n" % path)
+            return await reader.read()
+        except ConnectionError:
+            return b""
+        finally:
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+
+    try:
+        first = asyncio.create_task(ask(b"/metrics"))
+        second = asyncio.create_task(ask(b"/metrics"))
+        while listener._silent or len(listener._tasks) < 2:
+            await asyncio.sleep(0.001)
+        assert await ask(b"/healthz") == b""
+        may_answer.set()
+        assert b"200 OK" in await first
+        assert b"200 OK" in await second
+        assert asked == 1  # one page was good for both
+        assert (await ask(b"/healthz")).endswith(b"ok\n")
+    finally:
+        await listener.stop()
+
+
+def test_a_large_page_is_made_in_pieces() -> None:
+    page = Page()
+    for number in range(1000):
+        page.add(Metric("a", "gauge", "Text."), number, topic=f"t{number}")
+    pieces = list(page.pieces())
+    assert b"".join(pieces) == page.render()
+    assert max(piece.count(b"\n") for piece in pieces) == 200
 
 
 def ask_health(broker: ottla.Broker) -> bytes:

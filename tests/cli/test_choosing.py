@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.cli.choosing import PartitionRule, choose_topics, partition_rules
+from ottla.cli.choosing import PartitionRule, check_patterns, choose_topics, partition_rules
 from ottla.cli.failing import UsageError
 
 NAMES = ["a.b", "a-b", "orders-1", "orders-2", "__consumer_offsets"]
@@ -37,6 +37,17 @@ def test_a_name_with_a_dot_chooses_no_other_topic() -> None:
 def test_a_pattern_that_is_none_is_told() -> None:
     with pytest.raises(UsageError, match="regular expression"):
         choose_topics(["orders("], NAMES)
+
+
+@pytest.mark.parametrize(("word", "meant"), [("orders-*", "orders-.*"), ("a?,b*", "a.")])
+def test_a_shells_pattern_is_refused_before_topics_are_changed(word: str, meant: str) -> None:
+    with pytest.raises(UsageError, match="repeats a single letter") as raised:
+        check_patterns([word])
+    assert raised.value.advice == f"write '{meant}'"
+
+
+def test_regular_expressions_are_no_shells_patterns() -> None:
+    check_patterns(["orders", "orders-.*", r"a\d*", "(a|b)?", "[ab]*", "a.*?", "(?i)a+"])
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Ottla, Result, soon
 
-from ottla.cli.configs import bracketed
+from ottla.cli.configs import bracketed, changes_text
 from ottla.cli.failing import UsageError
+from ottla.client.admin_model import AlterConfig
 
 
 def there(done: Result) -> None:
@@ -103,6 +104,11 @@ def test_brokers_and_their_defaults_have_configs(inside: Ottla) -> None:
         assert [each["entity_name"] for each in everywhere] == [None]
     finally:
         inside("configs", "alter", "--broker-defaults", "--delete", "log.retention.ms")
+
+
+def test_values_of_passwords_are_not_printed() -> None:
+    changes = [AlterConfig(name, "x") for name in ("ssl.key.password", "sasl.jaas.config", "a")]
+    assert changes_text(changes) == "ssl.key.password=(hidden), sasl.jaas.config=(hidden), a=x"
 
 
 def test_lists_grow_and_shrink(inside: Ottla) -> None:

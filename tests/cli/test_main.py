@@ -15,7 +15,9 @@ from tests.cli.conftest import Ottla
 
 from ottla import Admin, Broker, NewTopic
 from ottla.cli import main as command
+from ottla.cli.failing import line_of
 from ottla.cli.main import main, parser
+from ottla.errors import ErrorCode, KafkaError
 
 HELP_SECONDS = 0.15
 
@@ -205,3 +207,32 @@ def test_help_is_quick(ottla: Ottla) -> None:
             now.children_user + now.children_system - began.children_user - began.children_system
         )
     assert min(used) < HELP_SECONDS
+
+
+def test_what_the_client_logs_is_shown_with_verbose_only(cli_broker: Broker, ottla: Ottla) -> None:
+    servers = f"127.0.0.1:1,{cli_broker.bootstrap_servers}"
+    quiet = ottla("topics", "list", "-b", servers)
+    assert (quiet.code, quiet.err.replace("there are no topics\n", "")) == (0, "")
+    loud = ottla("topics", "list", "-b", servers, "-v")
+    assert "WARNING adminclient-1: NETWORK_EXCEPTION (13): Cannot connect: " in loud.err
+
+
+def test_sasl_where_there_is_none_is_one_line_with_its_own_advice(inside: Ottla) -> None:
+    options = ["security.protocol=SASL_PLAINTEXT", "sasl.mechanism=PLAIN"]
+    options += ["sasl.username=u", "sasl.password=p"]
+    done = inside("topics", "list", *(f"-X{option}" for option in options))
+    assert (done.code, done.out) == (1, "")
+    (line,) = done.err.splitlines()
+    assert "it expects no SASL there" in line
+
+
+def test_what_an_error_is_about_is_named_once() -> None:
+    def line(message: str) -> str:
+        context = {"api": "Produce", "topic": "tea", "partition": 0, "transactional_id": "t"}
+        return line_of(KafkaError(ErrorCode.INVALID_REQUEST, message, context))
+
+    assert line("No.") == "No (topic tea, partition 0, transactional id t)"
+    assert line("tea-time is over") == (
+        "tea-time is over (topic tea, partition 0, transactional id t)"
+    )
+    assert line("tea: t cannot write to 0") == "tea: t cannot write to 0"

@@ -141,6 +141,9 @@ def test_without_a_topic_all_are_meant_and_one_that_is_not_there_is_told(inside:
     assert (none.code, none.out) == (1, "")
     assert "ottla topics list" in none.err
     assert inside("offsets", "meant", "--partitions", "7").code == 1
+    some = inside("offsets", "meant", "--partitions", "0,7")
+    assert (some.code, [row["PARTITION"] for row in some.table]) == (1, ["0"])
+    assert some.err == "ottla: meant has no partition 7\n"
 
 
 def test_offsets_have_kafkas_names_and_numbers() -> None:

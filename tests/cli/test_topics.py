@@ -10,6 +10,7 @@ import pytest
 from tests.cli.conftest import Ottla, soon
 
 from ottla import Admin, Broker, NewTopic
+from ottla.cli import topics
 from ottla.cli.topics import lines_of
 
 LIST_SECONDS = 0.5
@@ -29,6 +30,18 @@ def test_topics_are_listed_for_people_and_for_programs(
     none = inside("topics", "list", "nothing-.*")
     assert (none.code, none.out) == (0, "")
     assert "nothing-.*" in none.err
+
+
+def test_a_topic_that_cannot_be_described_is_told_and_exit_code_1(
+    inside: Ottla, ottla_topic_name: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = ottla_topic_name()
+    inside("topics", "create", name)
+    # As if a topic were deleted between the two questions.
+    monkeypatch.setattr(topics, "named", lambda admin, arguments: ([name, "gone"], []))
+    done = inside("topics", "list")
+    assert (done.code, [row["NAME"] for row in done.table]) == (1, [name])
+    assert "gone" in done.err
 
 
 def test_topics_are_listed_quickly(ottla: Ottla) -> None:
@@ -125,6 +138,13 @@ def test_what_fails_for_one_topic_is_told_and_the_others_are_done(
     assert made.lines == [f"topic {good} created: 1 partition, replication factor 1"]
     (line,) = made.err.splitlines()
     assert "not/good" in line
+    other = ottla_topic_name()
+    inside("topics", "create", other, "--config", "retention.ms=5")
+    changed = inside("topics", "alter", good, other, "--delete-config", "retention.ms")
+    assert (changed.code, changed.lines) == (1, [f"topic {other} changed: retention.ms deleted"])
+    assert changed.err.startswith(f"ottla: retention.ms is not set for topic {good}: ")
+    misspelt = inside("topics", "alter", good, "--delete-config", "nosuch.config")
+    assert (misspelt.code, misspelt.out) == (1, "")
     # Before anything is deleted, all words must choose something.
     assert inside("topics", "delete", good, "nothing").code == 1
     assert inside("topics", "list", good, "--names").lines == [good]

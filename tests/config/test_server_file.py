@@ -87,6 +87,11 @@ def test_a_file_of_zookeepers_time_is_used_too(tmp_path: Path) -> None:
     assert file.without_effect[-1] == "zookeeper.connection.timeout.ms"
 
 
+def test_what_says_something_to_an_authorizer_has_no_effect_without_one(tmp_path: Path) -> None:
+    file = file_of(tmp_path, "super.users=User:me\nallow.everyone.if.no.acl.found=true\n")
+    assert file.without_effect == ("super.users", "allow.everyone.if.no.acl.found")
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

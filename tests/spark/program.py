@@ -260,9 +260,9 @@ def run_supervised(spark: SparkSession, settings: dict[str, Any]) -> int:
         transform=lambda frame: frame.selectExpr("key", COPIED),
         trigger="100 ms" if settings.get("trigger") == "always" else "available-now",
         bootstrap_servers=settings["servers"],
-        kafka=settings.get("kafka", {}),
         checkpoint=settings["checkpoint"],
-        source_options={"maxOffsetsPerTrigger": "90"},
+        source_options={"maxOffsetsPerTrigger": "90", **settings.get("read", {})},
+        sink_options=settings.get("write", {}),
         engine=settings.get("engine", STANDARD),
     )
     threading.Thread(target=_stop_when, args=[Path(settings["stop"])], daemon=True).start()

@@ -25,12 +25,14 @@ pytestmark = [pytest.mark.campaign, pytest.mark.timeout(1500)]
 
 ONCE = ("LOOKED", "FENCED", "LOOKED_AGAIN")
 SUPERVISED: dict[str, Any] = {"supervised": True, "trigger": "always"}
-# A client that gives up soon, so that a query fails of an outage.
-IMPATIENT = {
-    "request.timeout.ms": "1500",
-    "default.api.timeout.ms": "2500",
-    "max.block.ms": "2500",
-    "delivery.timeout.ms": "2500",
+# Clients that give up soon, so that a query fails of an outage.
+IMPATIENT: dict[str, Any] = {
+    "read": {"kafka.request.timeout.ms": "1500", "kafka.default.api.timeout.ms": "2500"},
+    "write": {
+        "kafka.request.timeout.ms": "1500",
+        "kafka.delivery.timeout.ms": "2500",
+        "kafka.max.block.ms": "2500",
+    },
 }
 
 
@@ -105,7 +107,7 @@ def test_a_broker_that_is_killed_again_and_again_loses_and_repeats_nothing(
 def test_a_pipeline_begins_again_after_a_longer_outage(
     broker: BrokerProcess, mortal: Scene
 ) -> None:
-    run = mortal.start(kafka=IMPATIENT, **SUPERVISED)
+    run = mortal.start(**IMPATIENT, **SUPERVISED)
     run.wait_for("batch 2")
     broker.kill()
     run.wait_for("begins again in 4 s")

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from ottla.histogram import Histogram
 
+_PIECE_LINES: Final = 200
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -34,17 +35,23 @@ class Page:
 
     def render(self) -> bytes:
         """The text."""
-        return "".join(self._lines()).encode("utf-8")
+        return b"".join(self.pieces())
 
-    def _lines(self) -> Iterator[str]:
+    def pieces(self) -> Iterator[bytes]:
+        """The text in pieces, none of which takes long; a sample is never in two of them."""
+        lines: list[str] = []
         for metric, samples in self._samples.items():
-            yield f"# HELP {metric.name} {_escape_text(metric.text)}\n"
-            yield f"# TYPE {metric.name} {metric.kind}\n"
+            lines.append(f"# HELP {metric.name} {_escape_text(metric.text)}\n")
+            lines.append(f"# TYPE {metric.name} {metric.kind}\n")
             for labels, value in samples:
                 if isinstance(value, Histogram):
-                    yield from _histogram_lines(metric.name, labels, value)
+                    lines.extend(_histogram_lines(metric.name, labels, value))
                 else:
-                    yield f"{metric.name}{_braces(labels.items())} {_number(value)}\n"
+                    lines.append(f"{metric.name}{_braces(labels.items())} {_number(value)}\n")
+                if len(lines) >= _PIECE_LINES:
+                    yield "".join(lines).encode("utf-8")
+                    lines.clear()
+        yield "".join(lines).encode("utf-8")
 
 
 def _histogram_lines(name: str, labels: Labels, histogram: Histogram) -> Iterator[str]:

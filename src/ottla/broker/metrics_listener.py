@@ -19,6 +19,8 @@ MAX_CONNECTIONS: Final = 16
 MAX_HEAD_BYTES: Final = 8192
 HEAD_SECONDS: Final = 5.0
 SEND_SECONDS: Final = 10.0
+# However many ask: making a page for thousands of topics takes tens of milliseconds.
+KEEP_SECONDS: Final = 1.0
 HEALTHY: Final = "ok"
 PLAIN: Final = "text/plain; charset=utf-8"
 
@@ -40,6 +42,10 @@ class MetricsListener:
         self._collecting = asyncio.Lock()
         self._server: asyncio.Server | None = None
         self._tasks: dict[asyncio.Task[None], None] = {}
+        self._silent: dict[
+            asyncio.Task[None], None
+        ] = {}  # have sent no whole head yet; oldest first
+        self._kept: bytes | None = None
         self._state = "starting"
 
     async def start(self) -> None:
@@ -70,17 +76,35 @@ class MetricsListener:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._tasks) >= MAX_CONNECTIONS or self._server is None:
+        if self._server is None or not self._has_room():
             writer.transport.abort()
             return
         task = asyncio.get_running_loop().create_task(self._talk(reader, writer))
-        self._tasks[task] = None
-        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+        self._tasks[task] = self._silent[task] = None
+        task.add_done_callback(self._forget)
+
+    def _has_room(self) -> bool:
+        """Whoever has said nothing for longest makes room: health checks must not fail for the sake of idlers."""
+        if len(self._tasks) < MAX_CONNECTIONS:
+            return True
+        oldest = next(iter(self._silent), None)
+        if oldest is None:
+            return False
+        self._forget(oldest)
+        oldest.cancel()
+        return True
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(task, None)
+        self._silent.pop(task, None)
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(HEAD_SECONDS):
                 head = await reader.readuntil(b"\r\n\r\n")
+            task = asyncio.current_task()
+            assert task is not None
+            self._silent.pop(task, None)
             is_head_only, reply = await self._reply(head)
             async with asyncio.timeout(SEND_SECONDS):
                 writer.write(_framed(reply, is_head_only))
@@ -107,15 +131,27 @@ class MetricsListener:
 
     async def _found(self, path: str) -> Reply:
         if path == "/metrics":
-            # One at a time: several who ask at once would not make the broker slower than one does.
-            async with self._collecting:
-                page = await self._collect()
-            return Reply(HTTPStatus.OK, CONTENT_TYPE, page.render())
+            return Reply(HTTPStatus.OK, CONTENT_TYPE, await self._page())
         if path == "/healthz":
             is_healthy = self._state == HEALTHY
             status = HTTPStatus.OK if is_healthy else HTTPStatus.SERVICE_UNAVAILABLE
             return _text(status, self._state)
         return _text(HTTPStatus.NOT_FOUND, "there are /metrics and /healthz")
+
+    async def _page(self) -> bytes:
+        # One at a time: several who ask at once do not make the broker slower than one does.
+        async with self._collecting:
+            if self._kept is None:
+                pieces = []
+                for piece in (await self._collect()).pieces():
+                    pieces.append(piece)
+                    await asyncio.sleep(0)  # others have their turn
+                self._kept = b"".join(pieces)
+                asyncio.get_running_loop().call_later(KEEP_SECONDS, self._let_go)
+            return self._kept
+
+    def _let_go(self) -> None:
+        self._kept = None
 
 
 def _text(status: HTTPStatus, text: str) -> Reply:

@@ -11,6 +11,8 @@ from ottla.cli.failing import CommandError, UsageError
 # Not those inside [] or {}, which are part of a pattern.
 _COMMA: Final = re.compile(r",(?![^{\[]*[}\]])")
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
+# As a shell's patterns have them, where a regular expression has `.*` and `.`.
+_WILD: Final = re.compile(r"(?<!\\)([A-Za-z0-9_-])([*?])")
 _RULE: Final = re.compile(r"(?P<topic>[^:]*)(?::(?:(?P<number>\d+)|(?P<first>\d*)-(?P<end>\d*)|))?")
 
 
@@ -48,6 +50,16 @@ def matching(word: str, names: Collection[str]) -> list[str]:
     except re.error as error:
         raise UsageError(f"{word!r} is no regular expression ({error})") from None
     return [name for name in names if pattern.fullmatch(name)]
+
+
+def check_patterns(words: Iterable[str]) -> None:
+    """Refuses what looks like a shell's pattern: `orders-*` would change `orders`, and not `orders-1`."""
+    for word in split_words(words):
+        if _WILD.search(word) is not None:
+            meant = _WILD.sub(lambda found: found[1] + {"*": ".*", "?": "."}[found[2]], word)
+            raise UsageError(
+                f"{word!r} is a regular expression that repeats a single letter", f"write '{meant}'"
+            )
 
 
 def no_such_topics(missing: Sequence[str]) -> CommandError:

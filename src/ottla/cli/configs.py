@@ -20,6 +20,7 @@ from ottla.client.admin_model import (
     ResourceType,
 )
 from ottla.config import properties
+from ottla.errors import OttlaError
 
 if TYPE_CHECKING:
     from ottla.client.blocking.admin import Admin
@@ -45,6 +46,10 @@ _OWN: Final = {
 }
 # As Kafka's tool splits them: commas and signs outside [ ].
 _OUTSIDE: Final = r"(?=[^\]]*(?:\[|$))"
+# The names of Kafka's options of the type PASSWORD.
+_SECRET: Final = re.compile(
+    r"password|secret|jaas|credential|keystore\.key|master\.key|certificate"
+)
 _KEY: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 Configs = Mapping[str, ConfigEntry]
@@ -157,19 +162,29 @@ def alter(arguments: argparse.Namespace) -> int:
         raise UsageError("which of them is not said", "give --entity-name NAME")
     changes = changes_of(arguments)
     with admin_of(arguments) as admin:
-        deleted = [each.name for each in changes if each.operation is AlterConfigOperation.DELETE]
-        if deleted:
-            _check_deleted(admin.describe_configs(resources), deleted)
-        wanted = dict.fromkeys(resources, changes)
-        done, errors = attempt(
-            resources,
-            lambda: admin.incremental_alter_configs(wanted, validate_only=arguments.dry_run),
-        )
+        done, errors = change(admin, resources, changes, is_dry=arguments.dry_run)
     word = "would change" if arguments.dry_run else "changed"
     Output("table").lines(
         f"{str(resource).replace('_', '-')} {word}: {changes_text(changes)}" for resource in done
     )
-    return tell_each(errors.values())
+    return tell_each(errors)
+
+
+def change(
+    admin: Admin, resources: Sequence[ConfigResource], changes: list[AlterConfig], *, is_dry: bool
+) -> tuple[list[ConfigResource], list[OttlaError]]:
+    """Changes configs, or only checks that it could; what was changed, and why the rest was not."""
+    unset: dict[ConfigResource, OttlaError] = {}
+    deleted = [each.name for each in changes if each.operation is AlterConfigOperation.DELETE]
+    if deleted:
+        present, failed = attempt(resources, lambda: admin.describe_configs(resources))
+        unset |= failed
+        unset |= _not_set(present, deleted)
+    wanted = {each: changes for each in resources if each not in unset}
+    done, errors = attempt(
+        wanted, lambda: admin.incremental_alter_configs(wanted, validate_only=is_dry)
+    )
+    return list(done), [*unset.values(), *errors.values()]
 
 
 def changes_of(arguments: argparse.Namespace) -> list[AlterConfig]:
@@ -204,8 +219,13 @@ def changes_text(changes: Iterable[AlterConfig]) -> str:
         AlterConfigOperation.SUBTRACT: "{name} without {value}",
     }
     return ", ".join(
-        words[change.operation].format(name=change.name, value=change.value) for change in changes
+        words[change.operation].format(name=change.name, value=_shown(change)) for change in changes
     )
+
+
+def _shown(change: AlterConfig) -> str | None:
+    """The value, unless it is what nobody should read over a shoulder or in a build's log."""
+    return change.value if _SECRET.search(change.name) is None else "(hidden)"
 
 
 def _check_names(names: Sequence[str]) -> None:
@@ -227,13 +247,17 @@ def bracketed(text: str) -> dict[str, str]:
     return found
 
 
-def _check_deleted(present: Mapping[ConfigResource, Configs], deleted: Iterable[str]) -> None:
+def _not_set(
+    present: Mapping[ConfigResource, Configs], deleted: Iterable[str]
+) -> dict[ConfigResource, OttlaError]:
     """As Kafka's tool, refuse to delete what is not set: it may be misspelt, which brokers do not notice."""
+    found: dict[ConfigResource, OttlaError] = {}
     for resource, entries in present.items():
         own = {entry.name for entry in entries.values() if is_own(resource, entry)}
         for name in deleted:
             if name not in own:
-                raise CommandError(
+                found[resource] = CommandError(
                     f"{name} is not set for {str(resource).replace('_', '-')}",
                     "`ottla configs describe` shows what is",
                 )
+    return found

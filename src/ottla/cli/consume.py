@@ -15,7 +15,6 @@ from ottla.cli.connecting import (
     consumer_of,
     file_options,
     inspecting_consumer_of,
-    log_to_stderr,
     typed_options,
 )
 from ottla.cli.ending import Ending
@@ -45,7 +44,6 @@ def run(arguments: argparse.Namespace) -> int:
     wanted = split_words([*arguments.topics, *arguments.more_topics])
     arguments.group = _group_of(arguments)
     _check(arguments, wanted)
-    log_to_stderr(arguments)
     if arguments.delimiter is None:
         arguments.delimiter = b"\n"
     with _consumer(arguments) as consumer:

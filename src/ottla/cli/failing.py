@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
@@ -49,6 +50,7 @@ _ADVICE: Final = {
 }
 
 
+_SASL: Final = "SaslHandshake"
 # Of the context: what the text says in other words, or the command itself.
 _UNTOLD: Final = frozenset({"api", "accepted"})
 
@@ -69,12 +71,22 @@ def _line_of(error: BaseException) -> str:
 
 def _line_of_kafka(error: KafkaError) -> str:
     text = error.message.rstrip(".")
-    about = ", ".join(str(value) for key, value in error.context.items() if key not in _UNTOLD)
-    line = f"{text} ({about})" if about and about not in text else text
+    about = ", ".join(
+        f"{key.replace('_', ' ')} {value}"
+        for key, value in error.context.items()
+        if key not in _UNTOLD and not _has_word(text, str(value))
+    )
+    line = f"{text} ({about})" if about else text
     advice = _ADVICE.get(error.code)
-    if advice is None and isinstance(error, TimedOutError):
+    if error.code is ErrorCode.UNSUPPORTED_VERSION and error.context.get("api") == _SASL:
+        advice = "it expects no SASL there: see security.protocol, or try another port with -b"
+    elif advice is None and isinstance(error, TimedOutError):
         advice = "--timeout SECONDS waits longer, -v shows what happens"
     return " ".join(f"{line}: {advice}".split() if advice else line.split())
+
+
+def _has_word(text: str, word: str) -> bool:
+    return re.search(rf"(?<![\w.-]){re.escape(word)}(?![\w-])", text) is not None
 
 
 def tell_each(errors: Iterable[BaseException]) -> int:

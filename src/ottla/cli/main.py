@@ -127,6 +127,11 @@ def _run(function: Callable[[argparse.Namespace], int], arguments: argparse.Name
     from ottla.cli.failing import UsageError, line_of
     from ottla.errors import ConfigError, OttlaError
 
+    if hasattr(arguments, "client_options"):
+        # The others, such as serve, have logs of their own.
+        from ottla.cli.connecting import log_to_stderr
+
+        log_to_stderr(arguments)
     try:
         return function(arguments)
     except BrokenPipeError:

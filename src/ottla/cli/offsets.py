@@ -32,7 +32,8 @@ def offsets(arguments: argparse.Namespace) -> int:
 
         def show() -> int:
             spec = spec_of(arguments.time)
-            wanted = dict.fromkeys(_partitions(admin, rules, arguments), spec)
+            partitions, missing = _partitions(admin, rules, arguments)
+            wanted = dict.fromkeys(partitions, spec)
             if not wanted:
                 if not arguments.topics and arguments.partitions is None:
                     say("there are no topics")
@@ -44,7 +45,7 @@ def offsets(arguments: argparse.Namespace) -> int:
             )
             shape = SHAPE_IN_TIME if spec in _IN_TIME or spec >= 0 else SHAPE
             output.rows(shape, [row_of(each, found[each]) for each in sorted(found)])
-            return tell_each(errors.values())
+            return tell_each([*missing, *errors.values()])
 
         return repeat(arguments.watch, show)
 
@@ -95,7 +96,8 @@ def _rules(arguments: argparse.Namespace) -> list[PartitionRule]:
 
 def _partitions(
     admin: Admin, rules: list[PartitionRule], arguments: argparse.Namespace
-) -> list[TopicPartition]:
+) -> tuple[list[TopicPartition], list[CommandError]]:
+    """The partitions that are there; and what is not, of those that a number names."""
     names = admin.list_topics(list_internal=not arguments.exclude_internal)
     by_rule = {}
     for rule in rules:
@@ -104,11 +106,16 @@ def _partitions(
             raise no_such_topics(missing)
     wanted = sorted({name for chosen in by_rule.values() for name in chosen})
     described = admin.describe_topics(wanted) if wanted else {}
-    found = dict.fromkeys(
-        TopicPartition(name, each.partition)
-        for rule, chosen in by_rule.items()
-        for name in chosen
-        for each in described[name].partitions
-        if rule.has(each.partition)
-    )
-    return [*found]
+    found: dict[TopicPartition, None] = {}
+    missing_ones = []
+    for rule, chosen in by_rule.items():
+        partitions = [
+            TopicPartition(name, each.partition)
+            for name in chosen
+            for each in described[name].partitions
+            if rule.has(each.partition)
+        ]
+        found |= dict.fromkeys(partitions)
+        if not partitions and rule.end == rule.first + 1:
+            missing_ones.append(CommandError(f"{rule.topic} has no partition {rule.first}"))
+    return [*found], missing_ones

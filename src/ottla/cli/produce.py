@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from ottla.cli.connecting import log_to_stderr, producer_of
+from ottla.cli.connecting import producer_of
 from ottla.cli.ending import code_of, ended_by_signals
 from ottla.cli.failing import DONE, FAILED, UsageError
 from ottla.cli.output import say
@@ -30,7 +30,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.transaction_size is not None and arguments.transactional_id is None:
         raise UsageError("--transaction-size is for transactions", "give a --transactional-id")
     check_input(arguments)
-    log_to_stderr(arguments)
     try:
         reader = LineReader(arguments)
     except ValueError as error:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.cli.choosing import choose_topics, no_such_topics
 from ottla.cli.connecting import admin_of
-from ottla.cli.failing import DONE, CommandError, UsageError, tell_each
+from ottla.cli.failing import DONE, CommandError, UsageError, attempt, tell_each
 from ottla.cli.output import Output, columns, repeat, say
 from ottla.client.admin_model import ConfigResource, PartitionReassignment, TopicPartitionInfo
-from ottla.errors import ErrorCode, KafkaError, PartialFailureError
+from ottla.errors import ErrorCode, KafkaError
 from ottla.model import TopicPartition, parse_topic_id, topic_id_text
 
 if TYPE_CHECKING:
@@ -36,16 +36,17 @@ def list_topics(arguments: argparse.Namespace) -> int:
     with admin_of(arguments) as admin:
 
         def show() -> int:
+            code = DONE
             names, missing = named(admin, arguments)
             if arguments.names:
                 output.lines(names) if output.is_table else output.data(names)
             else:
                 described, errors = describe_each(admin, names)
                 output.rows(LISTED, [listed(topic) for topic in described])
-                tell_each(errors)
+                code = tell_each(errors)
             if not names and output.is_table:
                 say(f"no topic matches {', '.join(missing)}" if missing else "there are no topics")
-            return DONE
+            return code
 
         return repeat(arguments.watch, show)
 
@@ -77,12 +78,8 @@ def describe_each(
 ) -> tuple[list[TopicDescription], list[KafkaError]]:
     """The topics that can be described, and why the others cannot: one may be deleted at this moment."""
     wanted = list(topics)
-    if not wanted:
-        return [], []
-    try:
-        return [*admin.describe_topics(wanted).values()], []
-    except PartialFailureError as failure:
-        return [*failure.results.values()], [*failure.errors.values()]
+    found, errors = attempt(wanted, lambda: admin.describe_topics(wanted))
+    return [*found.values()], [*errors.values()]
 
 
 # -- describe

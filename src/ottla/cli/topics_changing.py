@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from ottla.cli.choosing import choose_topics, is_name, no_such_topics, split_words
-from ottla.cli.configs import changes_text
+from ottla.cli.choosing import check_patterns, choose_topics, is_name, no_such_topics, split_words
+from ottla.cli.configs import change, changes_text
 from ottla.cli.connecting import admin_of
 from ottla.cli.failing import DONE, UsageError, attempt, tell_each
 from ottla.cli.output import Output, say
@@ -19,7 +19,7 @@ from ottla.client.admin_model import (
     NewPartitions,
     NewTopic,
 )
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ErrorCode, KafkaError, OttlaError
 
 if TYPE_CHECKING:
     from ottla.client.blocking.admin import Admin
@@ -79,7 +79,7 @@ def alter(arguments: argparse.Namespace) -> int:
         )
     if arguments.replica_assignment and arguments.partitions is None:
         raise UsageError("--replica-assignment is about new partitions", "give --partitions too")
-    errors: list[KafkaError] = []
+    errors: list[OttlaError] = []
     with admin_of(arguments) as admin:
         names = _chosen(admin, arguments)
         if arguments.partitions is not None and names:
@@ -111,15 +111,12 @@ def _grow(admin: Admin, names: list[str], arguments: argparse.Namespace) -> Iter
 
 def _configure(
     admin: Admin, names: list[str], changes: list[AlterConfig], arguments: argparse.Namespace
-) -> Iterable[KafkaError]:
-    resources = {ConfigResource.topic(name): changes for name in names}
-    done, errors = attempt(
-        resources,
-        lambda: admin.incremental_alter_configs(resources, validate_only=arguments.dry_run),
-    )
+) -> Iterable[OttlaError]:
+    resources = [ConfigResource.topic(name) for name in names]
+    done, errors = change(admin, resources, changes, is_dry=arguments.dry_run)
     word = "would change" if arguments.dry_run else "changed"
     Output("table").lines(f"{resource} {word}: {changes_text(changes)}" for resource in done)
-    return errors.values()
+    return errors
 
 
 def delete(arguments: argparse.Namespace) -> int:
@@ -142,6 +139,7 @@ def _chosen(admin: Admin, arguments: argparse.Namespace) -> list[str]:
     """The topics to change: internal ones must be named, since no pattern means them."""
     if not arguments.topics:
         raise UsageError("no topic is named", "write their names, or a pattern such as 'test-.*'")
+    check_patterns(arguments.topics)
     listed = admin.list_topics(list_internal=True)
     words = split_words(arguments.topics)
     names = [name for name, topic in listed.items() if not topic.is_internal or name in words]

@@ -18,6 +18,7 @@ BROKER_OPTIONS_NOT_SERVED: Mapping[str, str] = {
     "acks": CLIENT,
     "add.partitions.to.txn.retry.backoff.": "remove it, producers are told to try again themselves",
     "advertised.listeners": "use --advertise HOST:PORT",
+    "allow.everyone.if.no.acl.found": _SECURITY,
     "alter.config.policy.class.name": _REMOVE,
     "alter.log.dirs.": _QUOTAS,
     "authorizer.": _SECURITY,
@@ -108,6 +109,7 @@ BROKER_OPTIONS_NOT_SERVED: Mapping[str, str] = {
     "socket.receive.buffer.bytes": "remove it, the operating system sizes the buffer",
     "socket.send.buffer.bytes": "remove it, the operating system sizes the buffer",
     "ssl.": _SECURITY,
+    "super.users": _SECURITY,
     "telemetry.": _REMOVE,
     "transaction.timeout.ms": CLIENT,
     "transaction.two.phase.commit.enable": (
