@@ -122,6 +122,12 @@ def test_lists_grow_and_shrink(inside: Ottla) -> None:
     assert row["VALUE"] == "delete"
 
 
+def test_what_the_broker_has_no_configs_of_is_named(inside: Ottla) -> None:
+    done = inside("configs", "alter", "--group", "g", "--set", "consumer.session.timeout.ms=9000")
+    assert done.code == 1
+    assert "this broker has no configs of groups" in done.err
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -45,6 +45,17 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         ("topics list -o yml", "'yml' is none of table, json, yaml"),
         ("serve here", "ottla serve: 'here' is more than this command takes"),
         ("help topcis", "did you mean topics?"),
+        ("completion", "are required: bash|zsh|fish ("),
+        ("completion tcsh", "'tcsh' is none of bash, zsh, fish ("),
+        ("topics create x -p abc", "'abc' is not a whole number"),
+        ("groups reset", "did you mean reset-offsets?"),
+        ("-b h:1 topics list", "-b belongs behind the verb: ottla topics list -b …"),
+        ("--bootstrap-server=h:1 consume x", "verb: ottla consume --bootstrap-server …"),
+        ("cluster -b h:1 describe", "-b belongs behind the verb: ottla cluster describe -b …"),
+        ("topics --create --topic x", "write `ottla topics create`, without dashes"),
+        ("topics --topic x --create", "write `ottla topics create`, without dashes"),
+        ("topics --bootstrap-server h:1 --list", "ottla topics list --bootstrap-server …"),
+        ("topics", "ottla topics: what shall it do? there are create, list, describe"),
     ],
 )
 def test_a_misspelt_word_is_answered_with_what_was_meant(
@@ -194,6 +205,16 @@ def test_the_timeout_is_also_one_for_the_connection(
     done = inside("topics", "list", "-b", two)
     assert limits == [10, 10, 3, 3]
     assert done.err.startswith("ottla: no broker can be reached (127.0.0.1:1: timed out; ")
+
+
+def test_the_version_is_told_by_a_word_too(inside: Ottla) -> None:
+    assert inside("version").out == inside("--version").out != ""
+
+
+def test_help_needs_no_more_than_ascii(ottla: Ottla) -> None:
+    done = ottla("configs", "alter", "--help", PYTHONIOENCODING="ascii")
+    assert (done.code, done.err) == (0, "")
+    assert "examples:" in done.out
 
 
 def test_help_is_quick(ottla: Ottla) -> None:

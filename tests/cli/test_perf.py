@@ -86,6 +86,13 @@ def test_sending_and_reading_are_measured(cli_broker: Broker, ottla: Ottla, insi
     assert all(re.match(rf"{MOMENT}, 0, ", line) for line in done.lines)
 
 
+def test_reading_creates_no_topic(inside: Ottla) -> None:
+    done = inside("perf", "consume", "perf-nope", "--messages", "1")
+    assert (done.code, done.out) == (1, "")
+    assert "there is no topic perf-nope" in done.err
+    assert "perf-nope" not in inside("topics", "list", "--names").lines
+
+
 def test_values_come_from_a_file(cli_broker: Broker, inside: Ottla, tmp_path: Path) -> None:
     make(cli_broker, "perf-file")
     (tmp_path / "values.txt").write_bytes(b"tea\r\ncake\r\n")

@@ -6,6 +6,7 @@ import io
 import os
 import signal
 import threading
+import time
 import uuid
 from pathlib import Path
 
@@ -135,6 +136,36 @@ def test_what_consume_writes_as_json_produces_the_same_records(
     for found in both:
         half = len(found) // 2
         assert [r[3:8] for r in found[:half]] == [r[3:8] for r in found[half:]]
+
+
+def test_the_topic_may_have_a_flag(
+    topic: str, cli_broker: Broker, inside: Ottla, tmp_path: Path
+) -> None:
+    assert inside("produce", "-t", topic, "-p", "0", stdin="a\n").code == 0
+    (tmp_path / "b").write_text("b", encoding="utf-8")
+    assert inside("produce", "--topic", topic, "b", "-p", "0").code == 0
+    assert inside("consume", topic, "-p", "0", "--exit").lines == ["a", "b"]
+    none = inside("produce", stdin="a")
+    assert (none.code, none.err) == (
+        2,
+        "ottla: no topic is given: write `ottla produce TOPIC`\n",
+    )
+
+
+def test_a_partition_that_is_not_there_is_told_at_once(
+    topic: str, cli_broker: Broker, inside: Ottla
+) -> None:
+    began = time.monotonic()
+    done = inside("produce", topic, "-p", "9", stdin="a\n")
+    assert done.code == 1
+    assert f"topic {topic} has no partition 9" in done.err
+    assert "create it with 10, or let the key decide with -p -1" in done.err
+    lines = '{"value":"a","partition":0}\n{"value":"b","partition":7}\n'
+    done = inside("produce", topic, "--format", "json", stdin=lines)
+    assert done.code == 1
+    assert f"stdin, line 2: topic {topic} has no partition 7" in done.err
+    assert time.monotonic() - began < 5
+    assert inside("produce", topic, "--format", "json", "-p", "-1", stdin=lines).code == 0
 
 
 def test_a_transaction_has_all_or_nothing(topic: str, cli_broker: Broker, ottla: Ottla) -> None:

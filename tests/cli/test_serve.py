@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import signal
@@ -21,6 +22,10 @@ from tests.config.test_server_file import KAFKAS
 
 import ottla
 from ottla import Admin, Consumer, Producer
+from ottla.broker.listening import ListenError
+from ottla.broker.runtime import BrokerSettings, start_broker
+from ottla.config.broker import BrokerConfig
+from ottla.model import Endpoint
 
 WAIT_SECONDS = 30
 SETTINGS = {
@@ -234,6 +239,22 @@ def test_a_start_that_fails_is_one_line_that_says_what_to_try(
     assert line.startswith("ottla: ")
     for word in words:
         assert taken(word) in line
+
+
+@pytest.mark.parametrize("what", ["listen", "metrics"])
+def test_a_port_in_use_leaves_no_folder_behind(tmp_path: Path, what: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        used = Endpoint("127.0.0.1", other.getsockname()[1])
+        free = Endpoint("127.0.0.1", 0)
+        settings = BrokerSettings(
+            config=BrokerConfig(),
+            listen=used if what == "listen" else free,
+            metrics=used if what == "metrics" else free,
+            data_dir=str(tmp_path / "new"),
+        )
+        with pytest.raises(ListenError, match="in use"):
+            asyncio.run(start_broker(settings))
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.fixture(scope="module")

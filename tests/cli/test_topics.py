@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from tests.cli.conftest import Ottla, soon
@@ -148,6 +149,19 @@ def test_what_fails_for_one_topic_is_told_and_the_others_are_done(
     # Before anything is deleted, all words must choose something.
     assert inside("topics", "delete", good, "nothing").code == 1
     assert inside("topics", "list", good, "--names").lines == [good]
+
+
+def test_the_clusters_own_topics_are_deleted_only_by_force(inside: Ottla) -> None:
+    with Broker() as broker:
+        inside_it = partial(inside, OTTLA_BOOTSTRAP_SERVER=broker.bootstrap_servers)
+        inside_it("topics", "create", "own-kept")
+        inside_it("consume", "own-kept", "--group", "own", "--exit")
+        done = inside_it("topics", "delete", "__consumer_offsets", "own-kept")
+        assert done.code == 1
+        assert "all groups and their committed offsets" in done.err
+        assert "--force" in done.err
+        assert len(inside_it("topics", "list", "__consumer_offsets", "own-kept").table) == 2
+        assert inside_it("topics", "delete", "__consumer_offsets", "--force").code == 0
 
 
 def test_a_pattern_never_means_an_internal_topic(cli_broker: Broker, inside: Ottla) -> None:

@@ -69,6 +69,8 @@ def test_transactional_ids_are_listed(open_one: Producer, ottla: Ottla, inside: 
         "producer_id": int(rows[OPEN_ID]["ProducerId"]),
         "state": "Ongoing",
     }
+    lasting = inside("transactions", "list", "--pattern", "cli-.*", "--duration-filter", "0").table
+    assert [row["TransactionalId"] for row in lasting] == [OPEN_ID]
     none = inside("transactions", "list", "--producer-id", "123456789")
     assert (none.code, none.out) == (0, "")
     assert none.err == "there are no such transactional ids\n"
@@ -86,7 +88,7 @@ def test_a_transactional_id_is_described(open_one: Producer, ottla: Ottla, insid
         "TopicPartitions",
     ]
     assert (row["TransactionState"], row["TopicPartitions"]) == ("Ongoing", f"{TOPIC}-0")
-    assert other["TopicPartitions"] == "-"
+    assert (other["TopicPartitions"], other["TransactionDurationMs"]) == ("-", "-")
     missing = inside("transactions", "describe", OPEN_ID, "nobody", "-o", "json")
     assert missing.code == 1
     assert [found["transactional_id"] for found in missing.data] == [OPEN_ID]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
+from typing import Final
 
 from ottla.broker.node import Node
 from ottla.core.catalog import Refused, Topic
@@ -20,6 +21,10 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+
+
+# Kafka has more kinds, which users may ask for by these names.
+_WITHOUT_CONFIGS: Final = {8: "loggers", 16: "client metrics", 32: "groups"}
 
 
 def find_topic(node: Node, name: str) -> Topic | Refused:
@@ -62,9 +67,8 @@ def _alter(
 
 
 def unknown_resource(resource_type: int) -> Refused:
-    return Refused(
-        ErrorCode.INVALID_REQUEST, f"resources of type {resource_type} have no options here"
-    )
+    what = _WITHOUT_CONFIGS.get(resource_type, f"resources of type {resource_type}")
+    return Refused(ErrorCode.INVALID_REQUEST, f"this broker has no configs of {what}")
 
 
 def _alter_topic(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,6 +14,7 @@ from typing import TYPE_CHECKING
 from ottla.broker import observing
 from ottla.broker.clock import SystemClock, SystemIds
 from ottla.broker.cluster import Cluster
+from ottla.broker.listening import ListenError
 from ottla.broker.node import Node
 from ottla.broker.server import Server
 from ottla.config.broker import BrokerConfig
@@ -210,9 +214,30 @@ class RunningBroker:
             await self._metrics.stop()
 
 
+def _check_is_free(endpoint: Endpoint) -> None:
+    """Refuses a port that another has, before a folder is made that nobody would use."""
+    try:
+        found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+    except OSError:
+        return  # whoever listens there says why it cannot
+    for family, kind, protocol, _, address in found:
+        with suppress(OSError), socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(address)
+            except OSError as error:
+                if error.errno in (errno.EADDRINUSE, errno.EACCES):
+                    raise ListenError(endpoint, error) from error
+
+
 async def start_broker(settings: BrokerSettings) -> RunningBroker:
     """Opens the storage and listens."""
     settings.validate()
+    if settings.data_dir is not None and not os.path.exists(settings.data_dir):
+        for node_id in settings.node_ids:
+            _check_is_free(settings.listen_of(node_id))
+        if settings.metrics is not None:
+            _check_is_free(settings.metrics)
     clock = SystemClock()
     store = open_store(settings, clock)
     broker = None

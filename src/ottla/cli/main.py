@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -60,6 +61,10 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; returns its exit code."""
     _open_standard_streams()
+    for stream in (sys.stdout, sys.stderr):
+        # What a terminal of ASCII lacks is shown as `\\u2026`, which is better than no help at all.
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = _main(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
@@ -91,6 +96,8 @@ def _main(given: list[str]) -> int:
     given, of_program = _split(given)
     if given[:1] == ["help"]:
         given = [*given[1:], "--help"]
+    elif given == ["version"]:
+        given = ["--version"]
     top = parser()
     try:
         arguments = top.parse_args(given)

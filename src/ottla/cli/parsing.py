@@ -5,9 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from ottla.cli.exit_codes import USAGE
+
+# What every verb has, about the connection.
+_BEHIND_VERBS: Final = (
+    *("-b", "--bootstrap-server", "--command-config", "-X", "--timeout", "-v", "--verbose"),
+)
 
 
 class Parser(argparse.ArgumentParser):
@@ -23,6 +28,8 @@ class Parser(argparse.ArgumentParser):
         """Refuses what it does not know at once: a verb knows its flags better than the command above it."""
         if self._is_parsing:  # argparse itself, which takes the options out first
             return super().parse_known_args(args, namespace)
+        if args is not None:
+            self._check_begin(list(args))
         if self._has_list():
             self._is_parsing = True
             try:
@@ -35,11 +42,41 @@ class Parser(argparse.ArgumentParser):
             self.error(self._unknown(unknown))
         return found, unknown
 
+    def _check_begin(self, given: list[str]) -> None:
+        """Before a verb nothing is understood but help: says where the rest belongs."""
+        verbs = self._verbs()
+        if verbs is None or not verbs.choices:
+            return
+        if not given:
+            if verbs.required:
+                self.error(f"what shall it do? there are {', '.join(verbs.choices)}")
+            return
+        flag = given[0].partition("=")[0]
+        known = self._option_string_actions
+        if not flag.startswith("-") or any(each.startswith(flag) for each in known):
+            return
+        words = [word.lstrip("-") for word in given]
+        named = next((word for word in words if word in verbs.choices), None)
+        if flag in _BEHIND_VERBS or flag[:2] in _BEHIND_VERBS:
+            line = f"{self.prog} {named or 'VERB'}"
+            inner = verbs.choices.get(named)
+            if isinstance(inner, Parser) and (inner_verbs := inner._verbs()) is not None:
+                behind = words[words.index(named) + 1 :] if named else []
+                line += f" {next((each for each in behind if each in inner_verbs.choices), 'VERB')}"
+            self.error(f"{flag} belongs behind the verb: {line} {flag} …")
+        if named is not None and named not in given:
+            self.error(f"write `{self.prog} {named}`, without dashes")
+
+    def _verbs(self) -> argparse._SubParsersAction[argparse.ArgumentParser] | None:
+        for action in self._get_positional_actions():
+            if isinstance(action, argparse._SubParsersAction):
+                return action
+        return None
+
     def _has_list(self) -> bool:
-        names = self._get_positional_actions()
-        if any(isinstance(action, argparse._SubParsersAction) for action in names):
+        if self._verbs() is not None:
             return False
-        return any(action.nargs in ("*", "+", "?") for action in names)
+        return any(action.nargs in ("*", "+", "?") for action in self._get_positional_actions())
 
     def _unknown(self, unknown: list[str]) -> str:
         flags = [word for word in unknown if word.startswith("-") and word != "-"]
@@ -68,5 +105,9 @@ class Parser(argparse.ArgumentParser):
 def _meant(word: object, known: Iterable[str]) -> str:
     import difflib
 
-    nearest = difflib.get_close_matches(str(word), list(known), n=1, cutoff=0.6)
+    known = list(known)
+    longer = [each for each in known if each.startswith(f"{word}-")]
+    if len(longer) == 1:
+        return f": did you mean {longer[0]}?"
+    nearest = difflib.get_close_matches(str(word), known, n=1, cutoff=0.6)
     return f": did you mean {nearest[0]}?" if nearest else ""

@@ -10,6 +10,7 @@ from datetime import datetime
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
+from ottla.cli.choosing import no_such_topics
 from ottla.cli.connecting import consumer_of
 from ottla.cli.failing import DONE, FAILED
 from ottla.cli.measuring import MEGABYTE, finite, metrics_lines, topic_of
@@ -111,14 +112,18 @@ def consume(arguments: argparse.Namespace) -> int:
     output = Output(arguments.form)
     options: dict[str, object] = {
         "group_id": arguments.group or f"perf-consumer-{uuid.uuid4().hex[:8]}",
+        # A topic that was mistyped should not come into being.
+        "allow_auto_create_topics": False,
         "auto_offset_reset": "latest" if arguments.from_latest else "earliest",
     }
     if arguments.fetch_size is not None:
         options["max_partition_fetch_bytes"] = arguments.fetch_size
-    if output.is_table and not arguments.hide_header:
-        times = "time, threadId" if arguments.show_detailed_stats else "start.time, end.time"
-        output.lines([f"{times}, {_RATES}, {_JOINING}"])
     with consumer_of(arguments, **options) as consumer:
+        if topic not in consumer.list_topics():
+            raise no_such_topics([topic])
+        if output.is_table and not arguments.hide_header:
+            times = "time, threadId" if arguments.show_detailed_stats else "start.time, end.time"
+            output.lines([f"{times}, {_RATES}, {_JOINING}"])
         run = _Run(consumer, arguments, output)
         try:
             run.read(topic)

@@ -29,6 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Sends what is read; 1 if any record was not acknowledged."""
     if arguments.transaction_size is not None and arguments.transactional_id is None:
         raise UsageError("--transaction-size is for transactions", "give a --transactional-id")
+    _name_topic(arguments)
     check_input(arguments)
     try:
         reader = LineReader(arguments)
@@ -61,6 +62,16 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.quiet:
         say(_told(sending, arguments))
     return DONE
+
+
+def _name_topic(arguments: argparse.Namespace) -> None:
+    """Whoever names the topic with -t has only files besides."""
+    if arguments.named_topic is not None:
+        if arguments.topic is not None:
+            arguments.files.insert(0, arguments.topic)
+        arguments.topic = arguments.named_topic
+    if arguments.topic is None:
+        raise UsageError("no topic is given", "write `ottla produce TOPIC`")
 
 
 def _options(arguments: argparse.Namespace) -> dict[str, object]:

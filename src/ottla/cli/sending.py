@@ -58,6 +58,7 @@ class Sending:
         self._reader = reader
         self._on_written = on_written
         self._under_way: deque[Sent] = deque()
+        self._partition_count = 0
         self._count_under_way = 0
         self._bytes_under_way = 0
         self.sent_count = 0
@@ -87,6 +88,7 @@ class Sending:
         self, some: Lines, values: list[bytes | None], keys: list[bytes | None] | None
     ) -> None:
         try:
+            self._check_partition(self._reader.partition)
             sent = self._producer.send_many(
                 self._topic,
                 values,
@@ -122,6 +124,7 @@ class Sending:
                 except ValueError as error:
                     raise CommandError(f"{some.source}, line {number}: {error}") from error
                 try:
+                    self._check_partition(record.partition, f"{some.source}, line {number}: ")
                     futures.append(self._send_one(record))
                     numbers.append(number)
                 except KafkaError as error:
@@ -131,6 +134,19 @@ class Sending:
                     self._failed(some.source, [number], error)
         finally:
             self._note(Sent(some.source, numbers, futures, sum(map(len, some.lines))))
+
+    def _check_partition(self, number: int | None, place: str = "") -> None:
+        """Says at once that there is none: a producer waits for it, since partitions can be added."""
+        if number is None or number < self._partition_count:
+            return
+        self._partition_count = len(self._producer.partitions_for(self._topic))
+        if number >= self._partition_count:
+            count = self._partition_count
+            raise CommandError(
+                f"{place}topic {self._topic} has no partition {number}, "
+                f"only {count} partition{'' if count == 1 else 's'}",
+                f"create it with {number + 1}, or let the key decide with -p -1",
+            )
 
     def _send_one(self, record: RecordToSend) -> RecordFuture:
         return self._producer.send(

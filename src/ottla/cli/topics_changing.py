@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.cli.choosing import check_patterns, choose_topics, is_name, no_such_topics, split_words
 from ottla.cli.configs import change, changes_text
 from ottla.cli.connecting import admin_of
-from ottla.cli.failing import DONE, UsageError, attempt, tell_each
+from ottla.cli.failing import DONE, CommandError, UsageError, attempt, tell_each
 from ottla.cli.output import Output, say
 from ottla.client.admin_model import (
     AlterConfig,
@@ -23,6 +23,11 @@ from ottla.errors import ErrorCode, KafkaError, OttlaError
 
 if TYPE_CHECKING:
     from ottla.client.blocking.admin import Admin
+
+_LOST: Final = {
+    "__consumer_offsets": "all groups and their committed offsets",
+    "__transaction_state": "all transactional ids and their open transactions",
+}
 
 
 def create(arguments: argparse.Namespace) -> int:
@@ -123,6 +128,8 @@ def delete(arguments: argparse.Namespace) -> int:
     """Deletes topics, all in one request."""
     with admin_of(arguments) as admin:
         names = _chosen(admin, arguments)
+        if not arguments.force:
+            _keep_internal(admin, names)
         if arguments.dry_run:
             Output("table").lines(f"topic {name} would be deleted" for name in names)
             return DONE
@@ -133,6 +140,18 @@ def delete(arguments: argparse.Namespace) -> int:
             if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 del errors[name]
     return tell_each(errors.values())
+
+
+def _keep_internal(admin: Admin, names: Iterable[str]) -> None:
+    """Refuses to delete what the cluster itself needs: one mistyped name, and every group has lost its place."""
+    listed = admin.list_topics(list_internal=True)
+    for name in names:
+        if listed[name].is_internal:
+            lost = _LOST.get(name, "what the cluster keeps there for itself")
+            raise CommandError(
+                f"{name} is the cluster's own topic, with {lost}",
+                "nothing was deleted; --force deletes it",
+            )
 
 
 def _chosen(admin: Admin, arguments: argparse.Namespace) -> list[str]:

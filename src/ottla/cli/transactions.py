@@ -58,6 +58,12 @@ HANGING = columns(
     last_timestamp_ms="LastTimestamp",
     duration_minutes="Duration(min)",
 )
+_OPEN: Final = (
+    TransactionState.ONGOING,
+    TransactionState.PREPARE_COMMIT,
+    TransactionState.PREPARE_ABORT,
+    TransactionState.PREPARE_EPOCH_FENCE,
+)
 _PARTITIONS_AT_ONCE: Final = 500
 _MINUTE_MS: Final = 60_000
 
@@ -101,6 +107,8 @@ def list_all(arguments: argparse.Namespace) -> int:
                     "state": str(listing.state),
                 }
                 for _, listing in sorted(found.items())
+                # Brokers count on from the start of one that is finished.
+                if duration is None or duration < 0 or listing.state in _OPEN
             ]
             if output.is_table and not rows:
                 say("there are no such transactional ids")
@@ -137,6 +145,9 @@ def describe(arguments: argparse.Namespace) -> int:
 
 def _described(name: str, found: TransactionDescription, now_ms: int) -> Row:
     start_ms = found.transaction_start_time_ms
+    lasts_ms = None
+    if start_ms is not None and found.state in _OPEN:
+        lasts_ms = max(0, now_ms - start_ms)
     return {
         "coordinator_id": found.coordinator_id,
         "transactional_id": name,
@@ -145,7 +156,7 @@ def _described(name: str, found: TransactionDescription, now_ms: int) -> Row:
         "state": str(found.state),
         "transaction_timeout_ms": found.transaction_timeout_ms,
         "transaction_start_time_ms": start_ms,
-        "transaction_duration_ms": None if start_ms is None else max(0, now_ms - start_ms),
+        "transaction_duration_ms": lasts_ms,
         "partitions": [str(partition) for partition in found.partitions],
     }
 

@@ -15,6 +15,15 @@ SHELLS: Final = ("bash", "zsh", "fish")
 CANDIDATES: Final = "candidates"
 
 
+class _Shells(tuple[str, ...]):
+    """What users choose from; the scripts' own word is taken too."""
+
+    __slots__ = ()
+
+    def __contains__(self, word: object) -> bool:
+        return word == CANDIDATES or super().__contains__(word)
+
+
 def add(commands: Commands) -> None:
     """The command and its arguments."""
     completion = commands.add_parser(
@@ -27,9 +36,10 @@ def add(commands: Commands) -> None:
     completion.set_defaults(run="completion:run")
     completion.add_argument("--line", action="store_true", help=argparse.SUPPRESS)
     completion.add_argument(
-        "shell", metavar="bash|zsh|fish", choices=(*SHELLS, CANDIDATES), help="your shell"
+        "shell", metavar="bash|zsh|fish", choices=_Shells(SHELLS), help="your shell"
     )
-    completion.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    words = completion.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    words.required = False  # or argparse would ask for it
     add_examples(
         completion,
         "source <(ottla completion bash)                              # in ~/.bashrc",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from ottla.cli.syntax.pieces import add_form, add_group, add_verb, add_watch, count_from
+from ottla.cli.syntax.pieces import add_form, add_group, add_verb, add_watch, count_from, whole
 
 if TYPE_CHECKING:
     from ottla.cli.syntax.pieces import Commands
@@ -126,7 +126,7 @@ def _add_reset(verbs: Commands) -> None:
         "--to-current", action="store_true", help="where it is; the end where it is nowhere"
     )
     where.add_argument("--to-offset", type=count_from(0), metavar="N", help="this offset")
-    where.add_argument("--shift-by", type=int, metavar="N", help="forward, or back if below 0")
+    where.add_argument("--shift-by", type=whole, metavar="N", help="forward, or back if below 0")
     where.add_argument(
         "--to-datetime",
         metavar="TIME",

@@ -144,11 +144,19 @@ def seconds(text: str) -> float:
     return number
 
 
+def whole(text: str) -> int:
+    """A whole number."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+
+
 def count_from(least: int) -> Callable[[str], int]:
     """Reads a number that is not smaller."""
 
     def count(text: str) -> int:
-        number = int(text)
+        number = whole(text)
         if number < least:
             raise argparse.ArgumentTypeError(f"{text} is less than {least}")
         return number

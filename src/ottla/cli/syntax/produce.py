@@ -32,8 +32,14 @@ def add(commands: Commands) -> None:
     """The command and its arguments."""
     verb = add_verb(commands, "produce", "send lines as records", "produce:run", DESCRIPTION)
     verb.epilog = EPILOG
-    verb.add_argument("topic", metavar="TOPIC")
+    verb.add_argument("topic", nargs="?", metavar="TOPIC")
     verb.add_argument("files", nargs="*", metavar="FILE", help="instead of stdin; - is stdin")
+    verb.add_argument(
+        *("-t", "--topic"),
+        metavar="TOPIC",
+        dest="named_topic",
+        help="the same, as Kafka's tools have it",
+    )
     _add_input(verb)
     _add_sending(verb)
 

@@ -153,6 +153,9 @@ def _add_delete(verbs: Commands) -> None:
         "Deletes topics, with all their records, at once and without asking.",
     )
     add_topics(delete, f"{_PATTERN} (which never chooses an internal topic)")
+    delete.add_argument(
+        "--force", action="store_true", help="delete even the cluster's own topics that are named"
+    )
     _add_if_exists(delete)
     _add_dry_run(delete)
     add_examples(delete, "ottla topics delete orders", "ottla topics delete 'test-.*' --dry-run")

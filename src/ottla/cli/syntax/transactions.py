@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Final
 
-from ottla.cli.syntax.pieces import add_form, add_group, add_verb, add_watch, count_from
+from ottla.cli.syntax.pieces import add_form, add_group, add_verb, add_watch, count_from, whole
 
 if TYPE_CHECKING:
     from ottla.cli.syntax.pieces import Commands
@@ -64,7 +64,7 @@ def _add_list(verbs: Commands) -> None:
         "--duration",
         "--duration-filter",
         metavar="MS",
-        type=int,
+        type=whole,
         help="only transactions that are open for longer, in milliseconds",
     )
     listing.add_argument(
@@ -163,7 +163,7 @@ def _add_abort(verbs: Commands) -> None:
     old.add_argument(
         "--coordinator-epoch",
         metavar="EPOCH",
-        type=int,
+        type=whole,
         help="as `transactions producers` shows it",
     )
 
