@@ -9,7 +9,7 @@ import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.broker.requests import eventually
@@ -17,8 +17,10 @@ from tests.cli.conftest import Ottla
 from tests.cli.running import running
 
 from ottla import Admin, Broker, Consumer, NewTopic, Producer, TopicPartition
-from ottla.cli.consume import Assigned, Printer, Subscribed
+from ottla.cli.consume import Assigned, Printer, Subscribed, _read
 from ottla.cli.ranges import Range
+from ottla.cli.reaching import Reach
+from ottla.client.health import ConsumerHealth
 from ottla.client.model import EMPTY_RECORDS, ConsumerRecords
 
 BEGAN_MS = 1_700_000_000_000
@@ -46,6 +48,39 @@ def fill(producer: Producer, topic: str, count: int, partition: int = 0) -> None
             topic, b"%d" % number, partition=partition, timestamp_ms=BEGAN_MS + number * 1000
         )
     producer.flush()
+
+
+class Silence:
+    """A consumer that hears nothing from brokers for so many seconds, and reads no record."""
+
+    is_done = False
+
+    def __init__(self, *seconds: float | None) -> None:
+        self._seconds = list(seconds)
+
+    def health(self) -> ConsumerHealth:
+        return ConsumerHealth(ok=True, seconds_without_broker=self._seconds.pop(0))
+
+    def poll(self, timeout_seconds: float) -> int:
+        return 0
+
+
+def test_brokers_that_go_and_come_are_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    reach = Reach(cast(Consumer, Silence(None, 0.2, 1.1, 2.2, None, None, 0.1)))
+    for _ in range(7):
+        reach.look()
+    assert capsys.readouterr().err.splitlines() == [
+        "ottla: no broker answers any more: waiting for one to come back",
+        "ottla: a broker answers again",
+    ]
+
+
+@pytest.mark.parametrize(("silent_seconds", "code"), [(None, 0), (2.0, 1)])
+def test_waiting_for_a_broker_that_does_not_come_is_a_failure(
+    silent_seconds: float | None, code: int
+) -> None:
+    silence = Silence(silent_seconds)
+    assert _read(cast(Assigned, silence), Reach(cast(Consumer, silence)), 0) == code
 
 
 def test_records_are_printed_in_the_form_that_is_asked_for(

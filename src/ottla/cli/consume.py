@@ -18,10 +18,11 @@ from ottla.cli.connecting import (
     typed_options,
 )
 from ottla.cli.ending import Ending
-from ottla.cli.failing import DONE, CommandError, UsageError
+from ottla.cli.failing import DONE, FAILED, CommandError, UsageError
 from ottla.cli.json_records import JsonLines
 from ottla.cli.output import say
 from ottla.cli.ranges import Limits, Range, partitions_of, ranges_of, topics_of
+from ottla.cli.reaching import Reach
 from ottla.cli.record_text import Opened, decoded, decoded_lines, opened_by, plain, written_by
 from ottla.cli.stored_records import is_decodable
 from ottla.errors import DeserializationError, TimedOutError
@@ -61,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
             reading = Subscribed(consumer, printer, wanted, topics)
             if arguments.exit:
                 reading.end_at(consumer.end_offsets(partitions))
-        code = _read(reading, arguments.timeout_ms)
+        code = _read(reading, Reach(consumer), arguments.timeout_ms)
     if not arguments.quiet:
         say(f"Processed a total of {printer.count} messages")
     return code
@@ -354,13 +355,16 @@ class Subscribed:
 Reading = Assigned | Subscribed
 
 
-def _read(reading: Reading, idle_ms: int | None) -> int:
-    """Until the end, or a signal."""
+def _read(reading: Reading, reach: Reach, idle_ms: int | None) -> int:
+    """Until the end, or a signal; 1 if nothing came because nobody answers."""
     last = time.monotonic()
     with Ending() as ending:
         while not reading.is_done and ending.code is None:
-            if reading.poll(_POLL_SECONDS):
+            count = reading.poll(_POLL_SECONDS)
+            if not count or reach.is_lost:
+                reach.look()
+            if count:
                 last = time.monotonic()
             elif idle_ms is not None and time.monotonic() - last >= idle_ms / 1000:
-                break
+                return FAILED if reach.is_lost else DONE
     return DONE if ending.code is None else ending.code

@@ -20,5 +20,7 @@ class ConsumerHealth:
     """Since the coordinator answered a heartbeat; None without a group."""
     seconds_since_progress: float | None = None
     """Since any position moved; None before the first time."""
+    seconds_without_broker: float | None = None
+    """Since brokers could be asked last; None while one answers."""
     lag: Mapping[TopicPartition, int] = field(default_factory=dict)
     """How many offsets each assigned partition has left, where that is known."""

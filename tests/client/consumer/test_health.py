@@ -231,11 +231,13 @@ def test_a_consumer_whose_brokers_are_gone_is_not_well() -> None:
         async with cluster.consumer() as consumer:
             await consumer.position(T)
             assert consumer.health().ok
+            assert consumer.health().seconds_without_broker is None
             await cluster.nodes[0].stop()
             while consumer.health().ok:
                 await consumer.poll(0.1)
             (reason,) = consumer.health().reasons
             assert reason.startswith("no broker has answered for 1 s: ")
+            assert (consumer.health().seconds_without_broker or 0) >= 1
             assert "Cannot connect" in reason
             await cluster.nodes[0].start()
             while not consumer.health().ok:

@@ -69,6 +69,7 @@ class Watchdog:
             seconds_since_poll=self._metrics.seconds_since_poll(),
             seconds_since_heartbeat=since_heartbeat,
             seconds_since_progress=self._seconds_since(self._metrics.last_progress_ms),
+            seconds_without_broker=self._seconds_since(self._network.metadata.failing_since_ms),
             lag=self._metrics.lags(),
         )
 
