@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import Enum, IntEnum
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 
@@ -345,9 +344,6 @@ class DeserializationError(SerializationError):
 class KafkaError(OttlaError):
     """An error code that a Kafka broker answered, with what was being done at the time."""
 
-    accepted: Mapping[int, Any] = MappingProxyType({})
-    """Of `send_many`: futures of the values that are sent all the same, by their positions."""
-
     def __init__(
         self, code: int, message: str | None = None, context: Mapping[str, object] | None = None
     ) -> None:
@@ -356,11 +352,6 @@ class KafkaError(OttlaError):
         self.context = dict(context or {})
         # The three arguments as they stand, so that the exception survives pickling.
         super().__init__(int(self.code), self.message, self.context)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        made = super().__reduce__()
-        # Futures belong to a producer of this process.
-        return made[0], made[1], {k: v for k, v in self.__dict__.items() if k != "accepted"}
 
     @property
     def name(self) -> str:

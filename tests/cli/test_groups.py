@@ -46,7 +46,8 @@ def topic(servers: str) -> str:
     """A topic with two partitions: four records in the first, none in the second."""
     name = f"of-groups-{uuid.uuid4().hex[:8]}"
     with Admin(bootstrap_servers=servers) as admin:
-        admin.create_topics([NewTopic(name, 2, 1)])
+        # The records are old: retention would take them if it looked at this moment.
+        admin.create_topics([NewTopic(name, 2, 1, {"retention.ms": "-1"})])
     with Producer(bootstrap_servers=servers) as producer:
         for number in range(4):
             at_ms = 1_700_000_000_000 + number * 1000

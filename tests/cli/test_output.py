@@ -12,4 +12,4 @@ def test_names_cannot_end_a_line_or_steer_the_terminal() -> None:
     _, line = table(columns(group="GROUP", members="MEMBERS"), rows)
     assert line.split() == [r"a\n\x1b[2Jb", r"c\x9b,d\u2028"]
     error = exception_for(ErrorCode.GROUP_ID_NOT_FOUND, "No group \x1b[2J.", group="\x07")
-    assert line_of(error).startswith(r"No group \x1b[2J (\x07): ")
+    assert line_of(error).startswith(r"No group \x1b[2J (group \x07): ")

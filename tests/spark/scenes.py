@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.spark import verdict
-from tests.spark.program import CRASH
+from tests.spark.program import CRASH, FAILED
 
 import ottla
 from ottla.client.admin_model import NewTopic
@@ -211,6 +211,16 @@ class Scene:
                 break
         assert code == 0, run.said()[-6000:]
         return run
+
+    def fail(self, **more: Any) -> str:
+        """Run until the query fails; what it says."""
+        for _ in range(3):
+            run = self.start(**more)
+            code = run.wait()
+            if SLOW_MACHINE not in run.said():
+                break
+        assert code == FAILED, run.said()[-6000:]
+        return run.said()
 
     def crash(self, point: str, visit: int, deed: str, **more: Any) -> Run:
         """Run until that step."""

@@ -13,7 +13,6 @@ import pytest
 pytest.importorskip("pyspark")
 
 from tests.spark import verdict
-from tests.spark.program import FAILED
 from tests.spark.scenes import Scene
 from tests.spark.sessions import needs_spark
 
@@ -99,9 +98,8 @@ def test_a_checkpoint_that_is_older_than_the_output_is_refused(scene: Scene) -> 
     shutil.copytree(scene.folder / "checkpoint", scene.folder / "backup")
     scene.finish()
     scene.check_done()
-    run = scene.start(checkpoint=str(scene.folder / "backup"))
-    assert run.wait() == FAILED
-    assert "the checkpoint is older than the output" in run.said()
+    said = scene.fail(checkpoint=str(scene.folder / "backup"))
+    assert "the checkpoint is older than the output" in said
     scene.check_done()
 
 
@@ -201,9 +199,7 @@ def test_an_expired_marker_is_an_error_that_names_the_option(scene: Scene) -> No
         # A transaction that is open keeps the group; expiry would wait for its end too.
         admin.fence_producers([scene.name])
         admin.delete_consumer_groups([marker_group(scene.name), scene.name])
-    run = scene.start()
-    assert run.wait() == FAILED
-    said = run.said()
+    said = scene.fail()
     assert "ProgressError" in said
     assert "failOnUnknownProgress=false" in said
     assert "offsets.retention.minutes" in said

@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from ottla.cli.failing import UsageError, line_of
+from ottla.cli.failing import UsageError, attempt, line_of
 from ottla.cli.output import say
-from ottla.errors import ErrorCode, KafkaError, PartialFailureError
+from ottla.errors import ErrorCode, KafkaError
 from ottla.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -32,16 +32,7 @@ def described(
     admin: Admin, groups: list[str]
 ) -> tuple[Mapping[str, GroupDescription], Mapping[str, KafkaError]]:
     """Groups as the cluster describes them, and what is wrong with the others."""
-    if not groups:
-        return {}, {}
-    try:
-        return admin.describe_consumer_groups(groups), {}
-    except PartialFailureError as error:
-        return error.results, error.errors
-    except KafkaError as error:
-        if len(groups) > 1:
-            raise
-        return {}, {groups[0]: error}
+    return attempt(groups, lambda: admin.describe_consumer_groups(groups))
 
 
 def tell(errors: Mapping[str, KafkaError]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.cli.connecting import admin_of
-from ottla.cli.failing import DONE, FAILED, UsageError
+from ottla.cli.failing import DONE, FAILED, UsageError, attempt
 from ottla.cli.group_lag import LagCounter, Span
 from ottla.cli.group_names import described, groups_of, tell
 from ottla.cli.output import Column, Output, columns, repeat, say
@@ -276,16 +276,7 @@ def delete_groups(arguments: argparse.Namespace) -> int:
     output = Output("table")
     with admin_of(arguments) as admin:
         groups = groups_of(admin, arguments)
-        errors: Mapping[str, KafkaError] = {}
-        try:
-            if groups:
-                admin.delete_consumer_groups(groups)
-        except PartialFailureError as error:
-            errors = error.errors
-        except KafkaError as error:
-            if len(groups) > 1:
-                raise
-            errors = {groups[0]: error}
-        output.lines(f"group {group} deleted" for group in groups if group not in errors)
+        deleted, errors = attempt(groups, lambda: admin.delete_consumer_groups(groups))
+        output.lines(f"group {group} deleted" for group in groups if group in deleted)
         tell(errors)
     return FAILED if errors else DONE

@@ -12,8 +12,6 @@ from typing import Any, Final, TextIO
 
 from ottla.cli.output import has_colours, printable
 
-FORMATS: Final = ("text", "json")
-LEVELS: Final = ("debug", "info", "warning", "error")
 # What a JSON line has beside the fields of its event.
 RESERVED: Final = ("time", "level", "event", "message", "logger", "trace")
 

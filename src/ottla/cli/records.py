@@ -38,7 +38,7 @@ def delete(arguments: argparse.Namespace) -> int:
             return 0
         starts, errors = attempt(wanted, lambda: admin.delete_records(wanted))
     Output("table").lines(
-        f"{name_of(partition)} starts at offset {start}" for partition, start in starts.items()
+        f"{partition} starts at offset {start}" for partition, start in starts.items()
     )
     return tell_each(errors.values())
 
@@ -49,14 +49,9 @@ def _would_delete(admin: Admin, wanted: Mapping[TopicPartition, int]) -> Iterato
     for partition, before in wanted.items():
         start, end = starts[partition].offset, ends[partition].offset
         if before > end:
-            raise CommandError(f"{name_of(partition)} ends at {end}, before offset {before}")
+            raise CommandError(f"{partition} ends at {end}, before offset {before}")
         first = max(start, end if before == _ALL_THERE_ARE else before)
-        yield f"{name_of(partition)} would start at offset {first}, not {start}"
-
-
-def name_of(partition: TopicPartition) -> str:
-    """A partition as Kafka's tools write it."""
-    return f"{partition.topic}-{partition.partition}"
+        yield f"{partition} would start at offset {first}, not {start}"
 
 
 def before_of(text: str) -> tuple[TopicPartition, int]:

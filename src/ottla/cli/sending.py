@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from ottla.cli.failing import CommandError, line_of
 from ottla.cli.output import say
 from ottla.cli.record_input import LineReader, Lines
+from ottla.client.delivery import accepted_before
 from ottla.errors import ErrorCode, KafkaError, OttlaError
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class Sending:
                 headers=self._reader.headers,
             )
         except KafkaError as error:
-            taken = error.accepted
+            taken = accepted_before(error)
             numbers = [some.first_number + position for position in taken]
             size_bytes = sum(len(some.lines[position]) for position in taken)
             self._note(Sent(some.source, numbers, list(taken.values()), size_bytes))

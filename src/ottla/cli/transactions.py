@@ -157,7 +157,7 @@ def _described(name: str, found: TransactionDescription, now_ms: int) -> Row:
         "transaction_timeout_ms": found.transaction_timeout_ms,
         "transaction_start_time_ms": start_ms,
         "transaction_duration_ms": lasts_ms,
-        "partitions": [f"{topic}-{partition}" for topic, partition in found.partitions],
+        "partitions": [str(partition) for partition in found.partitions],
     }
 
 
@@ -202,7 +202,7 @@ def producers(arguments: argparse.Namespace) -> int:
                 for producer in sorted(found, key=lambda producer: producer.producer_id)
             ]
             if output.is_table and not rows:
-                say(f"{partition.topic}-{partition.partition} remembers no producers")
+                say(f"{partition} remembers no producers")
             output.rows(PRODUCERS, rows)
             return DONE
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count, repeat
 from threading import Event, Lock
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, overload
 
 from ottla.client.model import NO_TIMESTAMP, RecordMetadata
 from ottla.client.slices import slices
-from ottla.errors import IllegalStateError, TimedOutError
+from ottla.errors import IllegalStateError, KafkaError, TimedOutError
 from ottla.records.client_kernel import SentRecord
 
 if TYPE_CHECKING:
@@ -206,6 +206,27 @@ def _refuse_on_loop() -> None:
     raise IllegalStateError("result() would block the event loop: await the future instead")
 
 
+class Accepted(dict[int, RecordFuture]):
+    """What `send_many` had accepted when it failed, and sends all the same: by the positions of the values."""
+
+    def __init__(self, futures: Iterable[tuple[int, RecordFuture]], count: int) -> None:
+        super().__init__(futures)
+        self._count = count
+
+    def __str__(self) -> str:
+        return f"{len(self)} of {self._count}"
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        # Futures belong to a producer of this process; an error may leave it.
+        return str, (str(self),)
+
+
+def accepted_before(error: KafkaError) -> Mapping[int, RecordFuture]:
+    """What `send_many` had accepted when it failed with this error."""
+    found = error.context.get("accepted")
+    return found if isinstance(found, Accepted) else {}
+
+
 class SentRecords(Sequence[RecordFuture]):
     """The futures of `send_many`, in the order of the values; made when they are looked at."""
 
@@ -236,12 +257,12 @@ class SentRecords(Sequence[RecordFuture]):
         """Note that the values at these positions are in a batch, from `first_index` on."""
         self._segments.append((batch, first_index, positions))
 
-    def accepted(self) -> dict[int, RecordFuture]:
-        """The futures of those that have been accepted, by the positions of their values."""
-        if self._futures is not None and not self._segments:
-            return dict(enumerate(self._futures))
-        positions = sorted(each for _, _, positions in self._segments for each in positions)
-        return dict(zip(positions, self._all(), strict=True))
+    def blame(self, error: KafkaError, count: int) -> None:
+        """Note in an error what had been accepted before it, of so many values."""
+        positions: Iterable[int] = range(self._length)
+        if self._futures is None:
+            positions = sorted(each for _, _, positions in self._segments for each in positions)
+        error.context["accepted"] = Accepted(zip(positions, self._all(), strict=True), count)
 
     def result(self, timeout: float | None = None) -> list[RecordMetadata]:
         """Wait for all; the first exception is raised."""

@@ -378,7 +378,7 @@ class Writer:
             return sent
         except Exception as error:
             if isinstance(error, KafkaError):
-                _note_accepted(error, sent, len(values))
+                sent.blame(error, len(values))
             self._on_refused(error)
             raise
 
@@ -400,7 +400,7 @@ class Writer:
             try:
                 futures.append((yield from self.steps(record, None)))
             except KafkaError as error:
-                _note_accepted(error, SentRecords.of(futures), len(values))
+                SentRecords.of(futures).blame(error, len(values))
                 raise
         return SentRecords.of(futures)
 
@@ -486,12 +486,6 @@ class Writer:
             if queue is known.sticky_queue:
                 known.sticky_batch = queue.open
             self._wake_sender()
-
-
-def _note_accepted(error: KafkaError, sent: SentRecords, count: int) -> None:
-    """Records that were taken before something went wrong are sent all the same."""
-    error.accepted = sent.accepted()
-    error.context["accepted"] = f"{len(error.accepted)} of {count}"
 
 
 def _nobody() -> None:

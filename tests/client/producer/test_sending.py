@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pickle
 import struct
 import sys
 import threading
@@ -18,11 +19,12 @@ from tests.client.producer.reading import headers_of, records_of, values_of
 
 import ottla
 import ottla.aio
-from ottla.client.delivery import RecordFuture
+from ottla.client.delivery import RecordFuture, accepted_before
 from ottla.errors import (
     AbortableError,
     ErrorCode,
     IllegalStateError,
+    KafkaError,
     SerializationError,
     TimedOutError,
 )
@@ -152,6 +154,29 @@ def test_send_many_keeps_order_and_spreads_keys(servers: str, topic: str) -> Non
         assert [record.value for record in records] == [values[number] for number in mine]
         assert [record.offset for record in records] == [places[number].offset for number in mine]
         assert {record.headers for record in records} == {(("h", b"1"),)}
+
+
+@pytest.mark.parametrize(
+    "partitioner", ["org.apache.kafka.clients.producer.RoundRobinPartitioner", None]
+)
+def test_send_many_that_fails_says_what_it_had_taken(
+    servers: str, topic: str, partitioner: str | None
+) -> None:
+    values = [b"a", b"b", b"x" * 3000, b"c"]
+    with ottla.Producer(
+        bootstrap_servers=servers, max_request_size=2000, partitioner_class=partitioner
+    ) as producer:
+        with pytest.raises(KafkaError) as raised:
+            producer.send_many(topic, values)
+        places = {at: future.result(10) for at, future in accepted_before(raised.value).items()}
+    # Sizes are looked at first, unless a partitioner has to see one record after the other.
+    assert [*places] == ([] if partitioner is None else [0, 1])
+    found = [value for number in range(PARTITIONS) for value in values_of(servers, topic, number)]
+    assert set(found) == {values[at] for at in places}
+    assert len(found) == len(places)
+    copied = pickle.loads(pickle.dumps(raised.value))
+    assert (str(copied), accepted_before(copied)) == (str(raised.value), {})
+    assert f"accepted={len(places)} of 4" in str(copied)
 
 
 def test_send_many_without_keys_fills_the_partitions_by_turns(servers: str, topic: str) -> None:
