@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.cli.choosing import choose_topics, no_such_topics
-from ottla.cli.failing import CommandError
+from ottla.cli.failing import CommandError, UsageError
 from ottla.cli.moments import moment_ms
 from ottla.cli.output import say
 from ottla.errors import TimedOutError
@@ -46,6 +46,8 @@ class Limits(NamedTuple):
             None if text is None else max(0, moment_ms(text, now_ms))
             for text in (arguments.since, arguments.until)
         )
+        if since_ms is not None and until_ms is not None and since_ms > until_ms:
+            raise UsageError("--since is later than --until", "swap them")
         start = arguments.start
         if start is None:
             # Whoever stops at the end wants to see something.
