@@ -36,6 +36,8 @@ _PERMISSION: Final = (
 )
 _ADVICE: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`ottla topics list` shows which topics there are",
+    ErrorCode.MESSAGE_TOO_LARGE: "-X max.request.size=BYTES raises the limit here, and the config "
+    "max.message.bytes of the topic the broker's",
     ErrorCode.TOPIC_ALREADY_EXISTS: "`ottla topics describe` shows it; --if-not-exists makes this no error",
     ErrorCode.GROUP_ID_NOT_FOUND: "`ottla groups list` shows which groups there are",
     ErrorCode.NON_EMPTY_GROUP: "stop its consumers first; `ottla groups describe --members` shows them",
