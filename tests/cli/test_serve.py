@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from tests.broker.exposition_reader import read, value
+from tests.cli.conftest import Ottla
 from tests.config.test_server_file import KAFKAS
 
 import ottla
@@ -239,6 +240,12 @@ def test_a_start_that_fails_is_one_line_that_says_what_to_try(
     assert line.startswith("ottla: ")
     for word in words:
         assert taken(word) in line
+
+
+def test_a_folder_that_cannot_be_used_is_named_once(inside: Ottla, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = inside("serve", "--listen=127.0.0.1:0", "--data=file")
+    assert done.err == f"ottla: cannot use the data folder {tmp_path / 'file'}: File exists\n"
 
 
 @pytest.mark.parametrize("what", ["listen", "metrics"])
