@@ -82,6 +82,8 @@ def _line_of_kafka(error: KafkaError) -> str:
     advice = _ADVICE.get(error.code)
     if error.code is ErrorCode.UNSUPPORTED_VERSION and error.context.get("api") == _SASL:
         advice = "it expects no SASL there: see security.protocol, or try another port with -b"
+    elif error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and "partition" in error.context:
+        advice = "`ottla topics describe` shows which partitions there are"
     elif advice is None and isinstance(error, TimedOutError):
         advice = "--timeout SECONDS waits longer, -v shows what happens"
     return " ".join(f"{line}: {advice}".split() if advice else line.split())
