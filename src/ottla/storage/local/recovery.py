@@ -21,6 +21,7 @@ from ottla.storage.local.aborted import sound_bytes
 from ottla.storage.local.epochs import LeaderEpochs
 from ottla.storage.local.index import (
     DamagedIndexError,
+    EmptyIndexError,
     SegmentIndex,
     empty_index,
     read_active_index,
@@ -177,7 +178,8 @@ def _scan_start(folder: Folder, base_offset: int, recovery_point: int) -> Scan:
         position = index.floor(recovery_point - 1)
         header = _header_at(folder.stem(base_offset) + layout.LOG_SUFFIX, position)
     except DamagedIndexError as error:
-        logger.info(
+        tell = logger.debug if isinstance(error, EmptyIndexError) else logger.info
+        tell(
             "segment_scanned",
             "%(path)s: scanning it from the beginning: %(reason)s",
             path=folder.stem(base_offset),
