@@ -18,15 +18,17 @@ from typing import Any
 
 import pytest
 from tests.broker.exposition_reader import read, value
-from tests.cli.conftest import Ottla
 from tests.config.test_server_file import KAFKAS
 
 import ottla
 from ottla import Admin, Consumer, Producer
+from ottla.broker.clock import SystemClock
 from ottla.broker.listening import ListenError
 from ottla.broker.runtime import BrokerSettings, start_broker
 from ottla.config.broker import BrokerConfig
 from ottla.model import Endpoint
+from ottla.ports import StorageError
+from ottla.storage.local import open_local_store
 
 WAIT_SECONDS = 30
 SETTINGS = {
@@ -242,10 +244,12 @@ def test_a_start_that_fails_is_one_line_that_says_what_to_try(
         assert taken(word) in line
 
 
-def test_a_folder_that_cannot_be_used_is_named_once(inside: Ottla, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_used_is_named_once(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    done = inside("serve", "--listen=127.0.0.1:0", "--data=file")
-    assert done.err == f"ottla: cannot use the data folder {tmp_path / 'file'}: File exists\n"
+    with pytest.raises(StorageError) as refused:
+        open_local_store(tmp_path / "file", clock=SystemClock())
+    told = f"cannot use the data folder {tmp_path / 'file'}: File exists"
+    assert str(refused.value) == told
 
 
 @pytest.mark.parametrize("what", ["listen", "metrics"])
