@@ -124,6 +124,9 @@ def test_reading_begins_and_ends_where_it_is_told(
 
     assert read("--offset", "4", "--partition", "0", "--exit") == ["0.4", "0.5"]
     assert read("--offset", "-1", "--exit") == ["0.5", "1.2"]
+    swapped = inside("consume", topic, "--since", "5m", "--until", "10m")
+    assert swapped.code == 2
+    assert "--since is later than --until: swap them" in swapped.err
     times = ("--since", str(BEGAN_MS + 1500), "--until", "2023-11-14T22:13:24")
     assert read(*times) == ["0.2", "0.3", "1.2"]
     assert len(read("--from-beginning", "--max-messages", "7")) == 7

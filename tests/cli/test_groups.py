@@ -82,6 +82,15 @@ def offsets_of(found: Result) -> dict[str, list[str]]:
     }
 
 
+def test_no_groups_and_none_of_a_kind_are_told_apart(inside: Ottla) -> None:
+    with Broker() as broker:
+        there = broker.bootstrap_servers
+        none = inside("groups", "list", OTTLA_BOOTSTRAP_SERVER=there)
+        assert (none.code, none.out, none.err) == (0, "", "there are no groups\n")
+        none = inside("groups", "list", "--state", "stable", OTTLA_BOOTSTRAP_SERVER=there)
+        assert none.err == "there are no such groups\n"
+
+
 def test_groups_without_members_are_listed_and_described(
     groups: Groups, group: str, topic: str
 ) -> None:

@@ -63,6 +63,12 @@ def segments(partition: Path) -> list[Path]:
     return sorted(partition.glob("*.log"))
 
 
+def test_a_file_that_is_not_there_is_told_before_anything_else(inside: Ottla) -> None:
+    done = inside("log", "dump", "nope")
+    assert (done.code, done.out) == (1, "")
+    assert done.err == "ottla: nope: No such file or directory\n"
+
+
 def test_a_whole_data_folder_is_good(data: Path, ottla: Ottla) -> None:
     assert min(len(list(data.glob(f"{TOPIC}-0/*.{kind}"))) for kind in KINDS) >= 1
     done = ottla("log", "dump", str(data), "--verify-only")

@@ -207,6 +207,15 @@ def test_the_timeout_is_also_one_for_the_connection(
     assert done.err.startswith("ottla: no broker can be reached (127.0.0.1:1: timed out; ")
 
 
+@pytest.mark.parametrize("arguments", [["topics", "list"], ["consume", "x"]])
+def test_who_listens_and_says_nothing_is_no_broker(inside: Ottla, arguments: list[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        there = f"127.0.0.1:{mute.getsockname()[1]}"
+        done = inside(*arguments, "--timeout", "0.6", OTTLA_BOOTSTRAP_SERVER=there)
+    assert done.code == 1
+    assert "accepts connections but does not answer as a Kafka broker" in done.err
+
+
 def test_the_version_is_told_by_a_word_too(inside: Ottla) -> None:
     assert inside("version").out == inside("--version").out != ""
 

@@ -218,6 +218,8 @@ def test_a_line_that_is_too_large_sends_no_other_twice(
     # With this one records are sent one by one.
     partitioner = "partitioner.class=org.apache.kafka.clients.producer.RoundRobinPartitioner"
     done = inside("produce", topic, "-X", "max.request.size=2000", "-X", partitioner, stdin=lines)
+    assert "-X max.request.size=BYTES raises the limit here" in done.err
+    assert "max.message.bytes" in done.err
     assert done.code == 1
     assert "ottla: stdin, line 3: not acknowledged: The record has 3" in done.err
     assert sorted(r.value or b"" for r in read(cli_broker, topic)) == [b"1", b"2", b"two"]

@@ -46,6 +46,7 @@ def test_what_is_absent_is_the_null_marker_and_minus_one() -> None:
     written = written_by("%k,%K,%s,%S,%h", b"NULL")
     record = record_of(None, None, (("a", b"1"), ("b", None)))
     assert written(record) == b"NULL,-1,NULL,-1,a=1,b=NULL"
+    assert written_by("%k,%K,%s,%S,%h", None)(record) == b",-1,,-1,a=1,b=null"
 
 
 def test_a_token_that_does_not_exist_is_refused() -> None:

@@ -22,10 +22,13 @@ from tests.config.test_server_file import KAFKAS
 
 import ottla
 from ottla import Admin, Consumer, Producer
+from ottla.broker.clock import SystemClock
 from ottla.broker.listening import ListenError
 from ottla.broker.runtime import BrokerSettings, start_broker
 from ottla.config.broker import BrokerConfig
 from ottla.model import Endpoint
+from ottla.ports import StorageError
+from ottla.storage.local import open_local_store
 
 WAIT_SECONDS = 30
 SETTINGS = {
@@ -239,6 +242,14 @@ def test_a_start_that_fails_is_one_line_that_says_what_to_try(
     assert line.startswith("ottla: ")
     for word in words:
         assert taken(word) in line
+
+
+def test_a_folder_that_cannot_be_used_is_named_once(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError) as refused:
+        open_local_store(tmp_path / "file", clock=SystemClock())
+    told = f"cannot use the data folder {tmp_path / 'file'}: File exists"
+    assert str(refused.value) == told
 
 
 @pytest.mark.parametrize("what", ["listen", "metrics"])

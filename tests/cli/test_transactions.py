@@ -109,6 +109,9 @@ def test_the_producers_of_a_partition_are_listed(
     given = ("--topic", TOPIC, "--partition", "0", "--broker-id", "1", "-o", "json")
     found = inside("transactions", "describe-producers", *given).data
     assert {each["current_transaction_start_offset"] for each in found} == {None, 2}
+    beyond = inside("transactions", "producers", TOPIC, "9")
+    assert beyond.code == 1
+    assert "`ottla topics describe` shows which partitions there are" in beyond.err
     half = inside("transactions", "producers", TOPIC)
     assert half.code == 2
     assert "the partition is missing" in half.err

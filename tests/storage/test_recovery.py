@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import shutil
 from pathlib import Path
@@ -143,6 +144,23 @@ def test_what_lies_below_the_recovery_point_is_not_scanned(
     index = read_index(str(segment(tmp_path / "b", 100, "")), 100, 110 * 100)
     index.check_order()
     assert len(index.offset_entries) > 200, "entries from before the crash are kept"
+
+
+def test_a_small_segment_without_index_entries_is_no_news(
+    open_store: Opener, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = open_store(tmp_path / "a")
+    log = store.claim(ref_of(), TopicConfig())
+    fill(log, 3)
+    store.checkpoint()
+    for name, level in ((".timeindex", logging.DEBUG), (".index", logging.INFO)):
+        copy = crash_copy(tmp_path / "a", tmp_path / "b")
+        segment(copy, 0, name).write_bytes(b"" if level == logging.DEBUG else b"abc")
+        caplog.clear()
+        with caplog.at_level(logging.DEBUG):
+            open_store(copy).claim(ref_of(), TopicConfig())
+        told = [each for each in caplog.records if "scanning it" in each.getMessage()]
+        assert [each.levelno for each in told] == [level]
 
 
 def test_a_damaged_index_at_the_recovery_point_means_a_scan_of_the_segment(

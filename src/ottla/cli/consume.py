@@ -148,6 +148,7 @@ def _consumer(arguments: argparse.Namespace) -> Consumer:
 
 def _writer(arguments: argparse.Namespace, topics: Sequence[str]) -> Callable[[Part], bytes]:
     """What is written for the records of a poll."""
+    null = b"null" if arguments.null_marker is None else arguments.null_marker
     opened: Opened | None = opened_by(arguments.key_deserializer, arguments.value_deserializer)
     decodes = opened is None and not arguments.raw and any(map(is_decodable, topics))
     if decodes:
@@ -159,11 +160,11 @@ def _writer(arguments: argparse.Namespace, topics: Sequence[str]) -> Callable[[P
     elif arguments.format is not None:
         written = written_by(arguments.format, arguments.null_marker)
     elif decodes and arguments.key_separator is None:
-        written = decoded_lines(arguments.delimiter, arguments.null_marker)
+        written = decoded_lines(arguments.delimiter, null)
     elif opened is None and arguments.key_separator is None and not has_marks:
-        return _values(arguments.delimiter, arguments.null_marker)
+        return _values(arguments.delimiter, null)
     else:
-        written = plain(arguments.key_separator, arguments.delimiter, arguments.null_marker)
+        written = plain(arguments.key_separator, arguments.delimiter, null)
     if opened is None:
         return lambda records: b"".join(map(written, records))
     return lambda records: b"".join(written(each) for each in _opened(opened, records))

@@ -36,6 +36,8 @@ _PERMISSION: Final = (
 )
 _ADVICE: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`ottla topics list` shows which topics there are",
+    ErrorCode.MESSAGE_TOO_LARGE: "-X max.request.size=BYTES raises the limit here, and the config "
+    "max.message.bytes of the topic the broker's",
     ErrorCode.TOPIC_ALREADY_EXISTS: "`ottla topics describe` shows it; --if-not-exists makes this no error",
     ErrorCode.GROUP_ID_NOT_FOUND: "`ottla groups list` shows which groups there are",
     ErrorCode.NON_EMPTY_GROUP: "stop its consumers first; `ottla groups describe --members` shows them",
@@ -80,6 +82,8 @@ def _line_of_kafka(error: KafkaError) -> str:
     advice = _ADVICE.get(error.code)
     if error.code is ErrorCode.UNSUPPORTED_VERSION and error.context.get("api") == _SASL:
         advice = "it expects no SASL there: see security.protocol, or try another port with -b"
+    elif error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and "partition" in error.context:
+        advice = "`ottla topics describe` shows which partitions there are"
     elif advice is None and isinstance(error, TimedOutError):
         advice = "--timeout SECONDS waits longer, -v shows what happens"
     return " ".join(f"{line}: {advice}".split() if advice else line.split())

@@ -77,7 +77,7 @@ def list_groups(arguments: argparse.Namespace) -> int:
             ]
             output.rows(LISTED, rows)
             if not rows and output.is_table:
-                say("There are no such groups.")
+                say("there are no such groups" if states or types else "there are no groups")
             return DONE
 
         return repeat(arguments.watch, show)

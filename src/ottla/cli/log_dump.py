@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -68,6 +69,8 @@ def _files_of(path: str) -> list[str]:
             raise UsageError(
                 f"{path} is no file of a partition", f"their names end with {suffixes}"
             )
+        if not os.path.exists(path):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return [path]
     names = sorted(os.listdir(path))
     files = [

@@ -59,7 +59,7 @@ class Parser(argparse.ArgumentParser):
         named = next((word for word in words if word in verbs.choices), None)
         if flag in _BEHIND_VERBS or flag[:2] in _BEHIND_VERBS:
             line = f"{self.prog} {named or 'VERB'}"
-            inner = verbs.choices.get(named)
+            inner = None if named is None else verbs.choices.get(named)
             if isinstance(inner, Parser) and (inner_verbs := inner._verbs()) is not None:
                 behind = words[words.index(named) + 1 :] if named else []
                 line += f" {next((each for each in behind if each in inner_verbs.choices), 'VERB')}"

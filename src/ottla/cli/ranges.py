@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.cli.choosing import choose_topics, no_such_topics
-from ottla.cli.failing import CommandError
+from ottla.cli.failing import CommandError, UsageError
 from ottla.cli.moments import moment_ms
 from ottla.cli.output import say
+from ottla.errors import TimedOutError
 from ottla.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class Limits(NamedTuple):
             None if text is None else max(0, moment_ms(text, now_ms))
             for text in (arguments.since, arguments.until)
         )
+        if since_ms is not None and until_ms is not None and since_ms > until_ms:
+            raise UsageError("--since is later than --until", "swap them")
         start = arguments.start
         if start is None:
             # Whoever stops at the end wants to see something.
@@ -59,7 +62,17 @@ class Limits(NamedTuple):
 
 def topics_of(consumer: Consumer, wanted: Sequence[str]) -> list[str]:
     """The topics that are meant, of which all exist: clients wait for one that does not, as long as they are let."""
-    found, missing = choose_topics(wanted, consumer.list_topics())
+    try:
+        there = consumer.list_topics()
+    except TimedOutError as error:
+        if error.__cause__ is not None:
+            raise
+        # The address was reached before, and no error came since.
+        raise CommandError(
+            "whoever listens there accepts connections but does not answer as a Kafka broker",
+            "does -b name the port of Kafka's protocol? --timeout SECONDS waits longer",
+        ) from error
+    found, missing = choose_topics(wanted, there)
     if missing:
         raise no_such_topics(missing)
     return found

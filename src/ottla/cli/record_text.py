@@ -27,8 +27,8 @@ Opened = Callable[[ConsumerRecord], ConsumerRecord]
 _SIZE: Final = struct.Struct(">i")
 
 
-def written_by(template: str, null: bytes) -> Written:
-    """What kcat's format says of a record."""
+def written_by(template: str, null: bytes | None) -> Written:
+    """What kcat's format says of a record; without a marker nothing stands for an absent key or value, as in kcat."""
     pattern, parts = _compile(template, null)
 
     def written(record: ConsumerRecord) -> bytes:
@@ -93,9 +93,10 @@ def _end_of(template: str) -> bytes:
 
 
 def _compile(
-    template: str, null: bytes
+    template: str, marker: bytes | None
 ) -> tuple[bytes, Sequence[Callable[[ConsumerRecord], object]]]:
     """A pattern for `%`, and what makes its parts of a record."""
+    null, null_header = (b"", b"null") if marker is None else (marker, marker)
     tokens: dict[str, tuple[bytes, Callable[[ConsumerRecord], object]]] = {
         "t": (b"%b", lambda record: record.topic.encode()),
         "p": (b"%d", lambda record: record.partition),
@@ -106,7 +107,7 @@ def _compile(
         "S": (b"%d", lambda record: record.serialized_value_size),
         "R": (b"%b", lambda record: _SIZE.pack(record.serialized_value_size)),
         "T": (b"%d", lambda record: record.timestamp),
-        "h": (b"%b", lambda record: _headers_of(record.headers, null)),
+        "h": (b"%b", lambda record: _headers_of(record.headers, null_header)),
     }
     pattern, parts = b"", []
     text, *rest = template.split("%")

@@ -140,9 +140,8 @@ def _add_forms(verb: argparse.ArgumentParser) -> None:
     forms.add_argument(
         "--null-marker",
         type=unescaped,
-        default=b"null",
         metavar="TEXT",
-        help="what is printed for an absent key or value; default: null",
+        help="what is printed for an absent key or value; default: null, or nothing with -f",
     )
     for what in ("key", "value"):
         forms.add_argument(

@@ -26,6 +26,8 @@ _SMALL_BUFFER_BYTES = 64 * 1024
 _TRUSTED_BYTES = 16 * 1024 * 1024
 _SHORTEST_ANSWER_BYTES = 4
 _CORRELATION_IDS = 2**31 - 1
+# What every connection asks first.
+_FIRST_API = "ApiVersions"
 # How long what was written without waiting for an answer may take to leave when we close.
 _LAST_WRITES_SECONDS = 2.0
 
@@ -377,6 +379,8 @@ class Connection(asyncio.BufferedProtocol):
         if late:
             waited_ms = round((now - late[0].sent) * 1000)
             message = f"{late[0].api} was not answered within {waited_ms} ms."
+            if late[0].api == _FIRST_API:
+                message = f"It accepts connections but does not answer as a Kafka broker: {message}"
             # As in Kafka's client: what comes later could not be told from answers to newer requests
             # by the time, and the broker may be stuck.
             self._end(TimedOutError(message=message, context={"broker": self._broker_name()}))

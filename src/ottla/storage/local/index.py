@@ -42,6 +42,10 @@ class DamagedIndexError(Exception):
     """An index file does not fit its segment; it has to be built anew."""
 
 
+class EmptyIndexError(DamagedIndexError):
+    """It has no entry, as with every small segment that was written to last: nothing is lost."""
+
+
 def _slots_not_above(entries: Entries, field: int, value: int) -> int:
     """How many offset entries have a field (0 offset, 1 position) that is not above a value."""
     low, high = 0, len(entries) // OFFSET_ENTRY_BYTES
@@ -257,7 +261,7 @@ def read_index(stem: str, base_offset: int, size_bytes: int) -> SegmentIndex:
         raise DamagedIndexError("the size is no multiple of the entry size")
     if size_bytes and not len(time_entries):
         # A segment that was closed in order ends with its largest timestamp.
-        raise DamagedIndexError("the time index is empty")
+        raise EmptyIndexError("the time index is empty")
     index = SegmentIndex(base_offset, offset_entries, time_entries)
     index.check_bounds(size_bytes)
     return index

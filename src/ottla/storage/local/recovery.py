@@ -21,6 +21,7 @@ from ottla.storage.local.aborted import sound_bytes
 from ottla.storage.local.epochs import LeaderEpochs
 from ottla.storage.local.index import (
     DamagedIndexError,
+    EmptyIndexError,
     SegmentIndex,
     empty_index,
     read_active_index,
@@ -35,6 +36,7 @@ from ottla.storage.local.trouble import (
 
 logger = EventLog(__name__)
 
+_SCANNING: Final = "%(path)s: scanning it from the beginning: %(reason)s"
 _COPY_BYTES: Final = 1024 * 1024
 _OTHER_FILES: Final = (layout.LEADER_EPOCHS_FILE, layout.PARTITION_METADATA_FILE)
 
@@ -176,13 +178,13 @@ def _scan_start(folder: Folder, base_offset: int, recovery_point: int) -> Scan:
         index.check_order()
         position = index.floor(recovery_point - 1)
         header = _header_at(folder.stem(base_offset) + layout.LOG_SUFFIX, position)
+    except EmptyIndexError as error:
+        path, reason = folder.stem(base_offset), str(error)
+        logger.debug("segment_scanned", _SCANNING, path=path, reason=reason)
+        return fresh
     except DamagedIndexError as error:
-        logger.info(
-            "segment_scanned",
-            "%(path)s: scanning it from the beginning: %(reason)s",
-            path=folder.stem(base_offset),
-            reason=str(error),
-        )
+        path, reason = folder.stem(base_offset), str(error)
+        logger.info("segment_scanned", _SCANNING, path=path, reason=reason)
         return fresh
     first_offset, length, _, magic, _, delta, _ = layout.BATCH_SCAN.unpack(header)
     if not (

@@ -43,6 +43,11 @@ class LocalStoreOptions:
     sync_workers: int = 4
 
 
+def _unusable(folder: str, error: OSError) -> StorageError:
+    where = f"{error.filename}: " if error.filename not in (None, folder) else ""
+    return StorageError(f"cannot use the data folder {folder}: {where}{error.strerror or error}")
+
+
 def open_local_store(
     path: str | os.PathLike[str],
     *,
@@ -56,14 +61,14 @@ def open_local_store(
         os.makedirs(folder, exist_ok=True)
         lock = lock_folder(folder)
     except OSError as error:
-        raise StorageError(f"cannot use the data folder {folder}: {error}") from error
+        raise _unusable(folder, error) from error
     try:
         return LocalStore(
             folder, lock, clock, options or LocalStoreOptions(), rng or random.Random()
         )
     except OSError as error:
         os.close(lock)
-        raise StorageError(f"cannot use the data folder {folder}: {error}") from error
+        raise _unusable(folder, error) from error
     except BaseException:
         os.close(lock)
         raise
