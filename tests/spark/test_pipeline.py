@@ -101,3 +101,14 @@ def test_secrets_are_not_shown() -> None:
         sink_options={"a": "secret"},
     )
     assert "secret" not in repr(pipeline)
+
+
+def test_a_mode_that_spark_does_not_offer_is_refused_at_once() -> None:
+    with pytest.raises(ConfigError, match="watermark"):
+        Pipeline("fraud", "payments", "alerts", output_mode="update")
+
+
+def test_a_transform_that_returns_nothing_is_told() -> None:
+    pipeline = Pipeline("fraud", "payments", "alerts", transform=lambda rows: None)  # type: ignore[arg-type, return-value]
+    with pytest.raises(ConfigError, match="is a return missing"):
+        pipeline._written(None)  # type: ignore[arg-type]

@@ -52,3 +52,10 @@ def test_a_query_that_waits_takes_no_time() -> None:
     found = progress_of({"batchId": 1, "sources": []})
     assert found == Progress(1, 0, 0, None)
     assert found.rows_per_second == 0
+
+
+def test_the_first_micro_batch_counts_from_where_it_begins() -> None:
+    end = {"version": 1, "topics": {"t": {"0": 15}}, "begin": {"t": {"0": 5}}}
+    source = {"startOffset": None, "endOffset": end, "latestOffset": end, "numInputRows": 20}
+    report = {"batchId": 0, "durationMs": {"triggerExecution": 1}, "sources": [source]}
+    assert progress_of(report).input_rows == 10

@@ -192,3 +192,8 @@ def test_a_micro_batch_that_is_too_large_says_what_to_set() -> None:
     failure = judge("StreamingQueryException", text)
     assert failure.next is Next.STOP
     assert "maxOffsetsPerTrigger" in failure.reason
+
+
+def test_a_checkpoint_that_another_driver_writes_to_is_a_takeover_in_older_words_too() -> None:
+    text = "exception: Multiple streaming queries are concurrently using file:/c/offsets. SQLSTATE: XXKST"
+    assert judge("StreamingQueryException", text).next is Next.LEAVE

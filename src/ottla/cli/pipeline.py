@@ -174,6 +174,7 @@ class _Watch:
         self._terminal = Terminal()
         self._name = "pipeline"
         self._rows = 0
+        self._is_idle = False
 
     def say(self, text: str) -> None:
         self._terminal.say(f"{self._name}: {text}")
@@ -186,9 +187,12 @@ class _Watch:
     def progress(self, progress: Progress) -> None:
         os.environ.pop(_DEATHS, None)
         self._rows += progress.input_rows
+        was_idle, self._is_idle = self._is_idle, not progress.input_rows
+        if was_idle and self._is_idle:
+            return
         lag = "" if progress.lag is None else f", lag {progress.lag:,}"
         self._terminal.show(
-            f"{self._name}: batch {progress.batch}, {self._rows:,} records, "
+            f"{self._name}: batch {progress.batch}, {self._rows:,} records so far, "
             f"{progress.rows_per_second:,.0f}/s, {progress.duration_ms} ms{lag}"
         )
 

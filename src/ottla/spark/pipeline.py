@@ -41,6 +41,7 @@ AVAILABLE_NOW: Final = "available-now"
 MOST_OFFSETS: Final = 1_000_000
 STANDARD: Final = "standard"
 LOW_LATENCY: Final = "low-latency"
+OUTPUT_MODES: Final = ("append", "complete")
 CHECKPOINTS: Final = "ottla-checkpoints"
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _LOOK_SECONDS: Final = 0.1
@@ -106,6 +107,11 @@ class Pipeline:
         if self.values is not None and callable(self.source):
             raise ConfigError(
                 "values is for topics, and the source is a function: read its values there, and give sink_values"
+            )
+        if self.output_mode not in OUTPUT_MODES:
+            raise ConfigError(
+                f"output_mode={self.output_mode!r} is not one of {', '.join(OUTPUT_MODES)}: Spark offers update not to "
+                "sinks that are written in Python; aggregate with a watermark and append, or write complete results"
             )
         if self.dead_letter == self.sink:
             raise ConfigError("dead_letter and sink are the same topic: give them two")
@@ -180,6 +186,11 @@ class Pipeline:
         from pyspark.sql.types import BinaryType, NullType, StringType
 
         rows = records if self.transform is None else self.transform(records)
+        if not hasattr(rows, "columns"):
+            raise ConfigError(
+                f"transform of pipeline {self.name} returned {type(rows).__name__} and not a DataFrame: is a return "
+                "missing?"
+            )
         if "value" not in rows.columns:
             raise ConfigError(
                 f"transform left no column 'value', only {rows.columns}: make one, as in "
@@ -341,7 +352,7 @@ class Supervisor:
         except ConnectionError as error:
             return judge_connection(error)
         except (PySparkException, Py4JError) as error:
-            return judge(type(error).__name__, str(error))
+            return judge(type(error).__name__, text_of(error))
         except BaseException as error:
             # An error of the listener, a second Ctrl-C: the query must not go on without its pipeline.
             if query is not None:
@@ -384,6 +395,16 @@ class Supervisor:
             self._report(progress)
         except Exception as error:
             raise _ReportError(error) from error
+
+
+def text_of(error: Exception) -> str:
+    """What an error says; of one that Java raised, what Java says."""
+    cause = getattr(error, "java_exception", None)
+    try:
+        return str(error) if cause is None else f"{error}\n: {cause.toString()}"
+    except Exception:
+        # Java is gone, or its error cannot be written.
+        return repr(error.args)
 
 
 def _place(found: dict[str, Any]) -> tuple[str, int, str]:

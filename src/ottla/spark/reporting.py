@@ -41,6 +41,9 @@ def progress_of(report: Mapping[str, Any]) -> Progress:
 def _rows(source: Mapping[str, Any]) -> int:
     """The offsets that a source of ours gave: rows are counted again for each branch of a plan that reads them."""
     start, end = _offset(source, "startOffset"), _offset(source, "endOffset")
+    if start is None and end is not None and end.begin:
+        # The first micro-batch: Spark knows no place before it.
+        start = SourceOffset(end.begin)
     if start is None or end is None:
         return int(source.get("numInputRows", 0))
     return sum(lag(start, end).values())

@@ -95,7 +95,9 @@ _LOST_DRIVER: Final = re.compile(
     r"Py4JNetworkError|Answer from Java side is empty|Java side is down|error while trying to connect to the Java"
 )
 # What Spark says when another driver writes to the same checkpoint.
-_OTHER_DRIVER: Final = re.compile(r"\[CONCURRENT_STREAM_LOG_UPDATE[\].]|\[CONCURRENT_QUERY\]")
+_OTHER_DRIVER: Final = re.compile(
+    r"\[CONCURRENT_STREAM_LOG_UPDATE[\].]|\[CONCURRENT_QUERY\]|[Mm]ultiple streaming queries are concurrently using"
+)
 # As Python, Java and Py4J write it.
 _ERROR_LINE: Final = re.compile(
     r"^(?:: |Caused by: )?(?:[\w.$]+\.)?(\w+(?:Error|Exception)): ?(.*)$", re.MULTILINE
