@@ -6,7 +6,8 @@ therefore meet such delays only as far as the broker can do something about them
 
 - a late EndTxn arrives before the next transaction of that producer and epoch begins,
 - a late TxnOffsetCommit arrives before its transaction ends,
-- a late Produce arrives before another transaction of that producer and epoch has its partition,
+- a late Produce arrives before another transaction of that producer and epoch has its partition, be it through an
+  AddPartitionsToTxn that is late itself,
 
 or whenever another producer has the id. Requests of version 2 are as late as they like.
 """
@@ -88,6 +89,11 @@ class OneTransaction:
             made = Given(given, frame.api_key, frame.places)
             self._passes.setdefault(owner, []).append(made)
         return given
+
+    async def arrive_late(self, frame: Frame) -> None:
+        """A request is about to be delivered late: what begins or extends a transaction does so now."""
+        if frame.api_key in BEGINNING and frame.is_of_version_1:
+            await self._begin(frame.owner, frame)
 
     async def _begin(self, owner: Owner, frame: Frame) -> None:
         if self._has_ended.pop(owner, False):

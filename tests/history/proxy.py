@@ -209,6 +209,7 @@ class Proxy:
         await asyncio.sleep(seconds)
         if chance.is_over:
             return
+        await self._one_transaction.arrive_late(frame)
         with chance:
             self._note("late", frame, seconds=round(seconds, 3))
             with suppress(OSError, TimeoutError, asyncio.IncompleteReadError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 from tests.history.brokers import free_ports
 from tests.history.events import Recorder
+from tests.history.frames import Frame
+from tests.history.one_transaction import OneTransaction
 from tests.history.proxy import CALM, Fault, ProxyThread, Route, Weather
 
 import ottla
@@ -213,6 +216,20 @@ def test_a_late_write_of_version_1_arrives_until_the_next_transaction_has_its_pa
     arrived = stage.upstream.await_frames(3)
     assert write_to(0) in arrived
     assert write_to(1) not in arrived[arrived.index(beginning_of(0, 1)) :]
+
+
+def test_a_late_write_of_version_1_ends_with_a_late_request_that_brings_its_partition_in() -> None:
+    async def play() -> tuple[bool, bool]:
+        keeper = OneTransaction()
+        await keeper.enter(Frame(beginning_of(0, 0)))
+        write = await keeper.enter(Frame(write_to(0)))
+        await keeper.enter(Frame(end_of(0, VERSION_1)))
+        await keeper.enter(Frame(beginning_of(0, 1)))
+        before = write.is_over
+        await keeper.arrive_late(Frame(beginning_of(0, 0)))
+        return before, write.is_over
+
+    assert asyncio.run(play()) == (False, True)
 
 
 def test_clients_are_led_through_the_proxy_to_every_one_of_three_nodes(tmp_path: Path) -> None:

@@ -135,9 +135,14 @@ def _names(completion: Completion) -> list[str]:
     """Names of the cluster's things; none if it cannot be asked, since there is nobody to complain to."""
     if completion.kind is None:
         return []
+    import logging
+
     from ottla.cli.connecting import admin_of
     from ottla.errors import OttlaError
 
+    log = logging.getLogger("ottla")
+    level_before = log.level
+    log.setLevel(logging.CRITICAL + 1)
     try:
         with admin_of(completion.connection(_NAMES_SECONDS)) as admin:
             if completion.kind == "GROUP":
@@ -147,3 +152,5 @@ def _names(completion: Completion) -> list[str]:
             return sorted(admin.list_topics(list_internal=True))
     except (OttlaError, OSError, ValueError):
         return []
+    finally:
+        log.setLevel(level_before)
