@@ -52,7 +52,7 @@ def run(pipeline: PipelineProcess, *command: str, **variables: str) -> None:
     """Run a command to its end, and look at what came out."""
     done = subprocess.run(
         command,
-        env=environment(OTTLA_BOOTSTRAP_SERVERS=pipeline.servers, **variables),
+        env=environment(OTTLA_BOOTSTRAP_SERVER=pipeline.servers, **variables),
         cwd=pipeline.folder,
         capture_output=True,
         text=True,
@@ -207,7 +207,7 @@ class Going:
         """Where a task found the module and our package."""
         done = subprocess.run(
             command,
-            env=environment(OTTLA_BOOTSTRAP_SERVERS=self.servers, **variables),
+            env=environment(OTTLA_BOOTSTRAP_SERVER=self.servers, **variables),
             cwd=cwd,
             capture_output=True,
             text=True,

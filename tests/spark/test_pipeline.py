@@ -86,9 +86,9 @@ def test_a_cluster_needs_a_checkpoint_that_all_machines_see(
 def test_where_the_broker_is(
     monkeypatch: pytest.MonkeyPatch, given: str | None, environment: str | None, servers: str
 ) -> None:
-    monkeypatch.delenv("OTTLA_BOOTSTRAP_SERVERS", raising=False)
+    monkeypatch.delenv("OTTLA_BOOTSTRAP_SERVER", raising=False)
     if environment is not None:
-        monkeypatch.setenv("OTTLA_BOOTSTRAP_SERVERS", environment)
+        monkeypatch.setenv("OTTLA_BOOTSTRAP_SERVER", environment)
     assert Pipeline("x", source="a", sink="b", bootstrap_servers=given).servers == servers
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.config.default_cluster import default_servers
 from ottla.errors import ConfigError
 from ottla.spark import running
 from ottla.spark.formats import Format
@@ -73,7 +74,7 @@ class Pipeline:
     dead_letter: str | None = None
     """The topic of records that cannot be read; without one, such a record stops the pipeline."""
     bootstrap_servers: str | None = None
-    """Without it, -b of `ottla pipeline run`, then OTTLA_BOOTSTRAP_SERVERS, then 127.0.0.1:9092."""
+    """Without it, -b of `ottla pipeline run`, then OTTLA_BOOTSTRAP_SERVER, then 127.0.0.1:9092."""
     kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Options of Kafka's clients for both source and sink, by Kafka's names."""
     source_options: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -122,12 +123,7 @@ class Pipeline:
     @property
     def servers(self) -> str:
         """Where the broker is."""
-        return (
-            running.overrides().bootstrap_servers
-            or self.bootstrap_servers
-            or os.environ.get("OTTLA_BOOTSTRAP_SERVERS")
-            or "127.0.0.1:9092"
-        )
+        return running.overrides().bootstrap_servers or self.bootstrap_servers or default_servers()
 
     def checkpoint_location(self, master: str) -> str:
         """Where Spark keeps its progress; on a cluster it has to be said."""

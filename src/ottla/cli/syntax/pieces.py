@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
+
+from ottla.config.default_cluster import DEFAULT_SERVERS, SERVERS_VARIABLE, default_servers
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
-SERVERS_VARIABLE: Final = "OTTLA_BOOTSTRAP_SERVER"
-DEFAULT_SERVERS: Final = "localhost:9092"
 FORMS: Final = ("table", "json", "yaml")
 
 
@@ -166,4 +165,4 @@ def count_from(least: int) -> Callable[[str], int]:
 
 def servers_of(arguments: argparse.Namespace) -> str:
     """The brokers to start from, without a file of options."""
-    return arguments.bootstrap_server or os.environ.get(SERVERS_VARIABLE) or DEFAULT_SERVERS
+    return arguments.bootstrap_server or default_servers()
