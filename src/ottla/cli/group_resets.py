@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import csv
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.cli.connecting import admin_of
 from ottla.cli.failing import DONE, FAILED, CommandError, UsageError, attempt, line_of
 from ottla.cli.group_names import described, groups_of, partitions_named, tell
-from ottla.cli.moments import date_ms, duration_ms
+from ottla.cli.moments import current_ms, date_ms, duration_ms
 from ottla.cli.output import Output, columns, say
 from ottla.client.admin_model import GroupState, OffsetSpec
 from ottla.errors import ErrorCode, KafkaError
@@ -153,7 +152,7 @@ class _Planning:
             return self._at(partitions, date_ms(arguments.to_datetime))
         if arguments.by_duration is not None:
             ago_ms = duration_ms(arguments.by_duration)
-            return self._at(partitions, time.time_ns() // 1_000_000 - ago_ms)
+            return self._at(partitions, current_ms() - ago_ms)
         committed = self._committed()
         nowhere = [each for each in partitions if each not in committed]
         there = {each: committed[each] for each in partitions if each in committed}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -30,6 +31,11 @@ _ADVICE: Final = (
     "write milliseconds since 1970, a date as 2026-01-31T12:00:00 (UTC unless it says otherwise), "
     "or how long ago, as 15m, 2h or P1DT12H"
 )
+
+
+def current_ms() -> int:
+    """Now, in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
 
 
 def moment_ms(text: str, now_ms: int) -> int:

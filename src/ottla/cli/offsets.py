@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import time
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.cli.choosing import PartitionRule, choose_topics, no_such_topics, partition_rules
 from ottla.cli.connecting import admin_of
 from ottla.cli.failing import DONE, CommandError, UsageError, attempt, tell_each
-from ottla.cli.moments import moment_ms
+from ottla.cli.moments import current_ms, moment_ms
 from ottla.cli.output import Output, columns, repeat, say
 from ottla.client.admin_model import IsolationLevel, ListedOffset, OffsetSpec
 from ottla.model import TopicPartition
@@ -64,7 +63,7 @@ def spec_of(text: str) -> int:
             raise UsageError(f"{text} stands for no offset", f"it is one of {', '.join(_SPECS)}")
         return int(text)
     # Below 0 are the numbers that stand for something else.
-    return max(0, moment_ms(text, time.time_ns() // 1_000_000))
+    return max(0, moment_ms(text, current_ms()))
 
 
 def row_of(partition: TopicPartition, found: ListedOffset) -> dict[str, Any]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.cli.choosing import choose_topics, no_such_topics
 from ottla.cli.failing import CommandError, UsageError
-from ottla.cli.moments import moment_ms
+from ottla.cli.moments import current_ms, moment_ms
 from ottla.cli.output import say
 from ottla.errors import TimedOutError
 from ottla.model import TopicPartition
@@ -41,7 +40,7 @@ class Limits(NamedTuple):
     def of(cls, arguments: argparse.Namespace) -> Limits:
         """What the arguments of `consume` say."""
         ends = bool(arguments.exit) or arguments.until is not None
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = current_ms()
         since_ms, until_ms = (
             None if text is None else max(0, moment_ms(text, now_ms))
             for text in (arguments.since, arguments.until)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.cli.connecting import admin_of
 from ottla.cli.failing import DONE, FAILED, UsageError, line_of
+from ottla.cli.moments import current_ms
 from ottla.cli.output import Output, Row, columns, repeat, say
 from ottla.client.admin_model import (
     ProducerState,
@@ -66,10 +66,6 @@ _OPEN: Final = (
 )
 _PARTITIONS_AT_ONCE: Final = 500
 _MINUTE_MS: Final = 60_000
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _told(error: PartialFailureError) -> Mapping[Any, Any]:
@@ -135,7 +131,7 @@ def describe(arguments: argparse.Namespace) -> int:
                 found: Mapping[str, Any] = admin.describe_transactions(names)
             except PartialFailureError as error:
                 found, code = _told(error), FAILED
-            now_ms = _now_ms()
+            now_ms = current_ms()
             rows = [_described(name, found[name], now_ms) for name in names if name in found]
             output.rows(DESCRIBED, rows)
             return code
@@ -231,7 +227,7 @@ def find_hanging(arguments: argparse.Namespace) -> int:
         hanging = _without_coordinator(admin, candidates)
     if output.is_table and not hanging:
         say(f"no transaction hangs; partitions that were looked at: {len(partitions)}")
-    output.rows(HANGING, [_hanging(each, _now_ms()) for each in hanging])
+    output.rows(HANGING, [_hanging(each, current_ms()) for each in hanging])
     return code
 
 
@@ -266,7 +262,7 @@ def _open_for_long(
             )
         except PartialFailureError as error:
             answer, code = _told(error), FAILED
-        now_ms = _now_ms()
+        now_ms = current_ms()
         found += [
             OpenTransaction(partition, producer)
             for partition, producers_of in answer.items()
