@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.spark.pipelines import Pipe
@@ -13,6 +13,9 @@ from tests.spark.source_stage import SourceStage
 
 from ottla import Broker
 from ottla.spark import reading
+
+if TYPE_CHECKING:
+    from tests.spark.scenes import Scene
 
 
 @pytest.fixture(scope="session")
@@ -45,3 +48,18 @@ def stage(ottla_broker: Broker, ottla_topic: str) -> Iterator[SourceStage]:
     yield made
     made.close()
     reading.close_idle()
+
+
+@pytest.fixture
+def scene(
+    spark_broker: Broker, ottla_topic_name: Callable[[], str], tmp_path: Path
+) -> Iterator[Scene]:
+    """A pipeline with 150 records to go."""
+    needs_spark()
+    from tests.spark.scenes import Scene
+
+    made = Scene(spark_broker.bootstrap_servers, ottla_topic_name(), tmp_path)
+    made.create()
+    made.feed(150)
+    yield made
+    made.clean_up()

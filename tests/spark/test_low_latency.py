@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from tests.spark.scenes import Scene
-from tests.spark.sessions import needs_spark
 
-from ottla import Broker
 from ottla.errors import ConfigError
 from ottla.spark.committing import CommitPoint
 from ottla.spark.driver_sink import DriverSink
@@ -24,19 +21,6 @@ from ottla.spark.pipeline import LOW_LATENCY, Pipeline
 pytestmark = pytest.mark.timeout(900)
 
 ONCE = {CommitPoint.LOOKED, CommitPoint.FENCED, CommitPoint.LOOKED_AGAIN}
-
-
-@pytest.fixture
-def scene(
-    spark_broker: Broker, ottla_topic_name: Callable[[], str], tmp_path: Path
-) -> Iterator[Scene]:
-    """A pipeline with 150 records to go."""
-    needs_spark()
-    made = Scene(spark_broker.bootstrap_servers, ottla_topic_name(), tmp_path)
-    made.create()
-    made.feed(150)
-    yield made
-    made.clean_up()
 
 
 def test_a_pipeline_goes_on_after_a_stop_with_either_engine(spark: Any, scene: Scene) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,19 +35,6 @@ CASES = [
 def visit_of(point: CommitPoint) -> int:
     """The second micro-batch, or the first one where only that one comes by."""
     return 1 if point in ONCE else 2
-
-
-@pytest.fixture
-def scene(
-    spark_broker: Broker, ottla_topic_name: Callable[[], str], tmp_path: Path
-) -> Iterator[Scene]:
-    """A pipeline with 150 records to go."""
-    needs_spark()
-    made = Scene(spark_broker.bootstrap_servers, ottla_topic_name(), tmp_path)
-    made.create()
-    made.feed(150)
-    yield made
-    made.clean_up()
 
 
 @pytest.mark.campaign
