@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.records.arrow_kernels import both_kernels, in_use
 from tests.records.record_values import BASE_TIMESTAMP, headers, nullable_bytes, timestamps
+from tests.records.stamping import with_producer
 
 from ottla.records.batch import (
     HEADER_BYTES,
@@ -16,7 +17,6 @@ from ottla.records.batch import (
     crc_matches,
     read_batch,
     read_header,
-    with_producer,
 )
 from ottla.records.client_kernel import partition_of_key
 from ottla.records.compression import Codec

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.records.record_values import BASE_OFFSET, record_lists
+from tests.records.stamping import with_producer
 
 from ottla.records.batch import (
     HEADER_BYTES,
@@ -304,3 +305,34 @@ def test_a_damaged_batch_gives_records_or_is_corrupt(data: st.DataObject, codec:
     except CorruptRecordsError:
         return
     assert all(isinstance(record, Record) for record in records)
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_a_batch_of_another_producer_has_its_numbers_and_a_right_checksum(codec: Codec) -> None:
+    before = full_batch(codec)
+    after = with_producer(
+        memoryview(before),
+        producer_id=7_000_000_000,
+        producer_epoch=12,
+        base_sequence=34,
+        flags=BatchFlag.TRANSACTIONAL,
+    )
+    header = read_header(after, 0)
+    assert crc_matches(after, 0, header)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (
+        7_000_000_000,
+        12,
+        34,
+    )
+    assert read_batch(after, 0) == read_batch(before, 0)
+
+
+def test_a_wrong_checksum_stays_wrong_when_it_is_renewed() -> None:
+    damaged = bytearray(full_batch())
+    damaged[-1] ^= 1
+    sent = with_producer(
+        damaged, producer_id=1, producer_epoch=2, base_sequence=3, flags=BatchFlag(0)
+    )
+    assert not crc_matches(sent, 0, read_header(sent, 0))
+    stamp_append_time(damaged, 0, 55)
+    assert not crc_matches(damaged, 0, read_header(damaged, 0))

@@ -173,10 +173,10 @@ def test_a_bomb_is_refused_within_the_limit(name: str) -> None:
     bomb = make()
     limit_bytes = 8 * MIB
     tracemalloc.start()
-    started = time.perf_counter()
+    started = time.thread_time()
     with pytest.raises(CorruptRecordsError, match="grows beyond the limit"):
         decompress(codec, bomb, limit_bytes)
-    seconds = time.perf_counter() - started
+    seconds = time.thread_time() - started
     peak_bytes = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak_bytes < 2 * limit_bytes

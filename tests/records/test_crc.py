@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.records import crc as crc_module
-from ottla.records.crc import CHUNK_BYTES, crc32c, crc32c_copying, crc32c_pure
+from ottla.records.crc import (
+    CHUNK_BYTES,
+    crc32c,
+    crc32c_copying,
+    crc32c_pure,
+    crc32c_shifted,
+    crc32c_shifted_pure,
+)
 
 try:
     from ottla.records._kernel import crc32c as by_instruction
@@ -68,3 +75,23 @@ def test_any_buffer_of_any_size_is_summed(
 ) -> None:
     data = (b"0123456789abcde" * (size // 15 + 1))[:size]
     assert checksum(wrap(data)) == crc32c_pure(data)
+
+
+@pytest.mark.parametrize("shifted", [crc32c_shifted, crc32c_shifted_pure])
+def test_a_checksum_is_renewed_without_a_look_at_what_follows(
+    shifted: Callable[[int, int], int],
+) -> None:
+    @given(
+        before=st.binary(min_size=4, max_size=60),
+        change=st.binary(min_size=4, max_size=4),
+        rest=st.binary(max_size=80),
+        repeat=st.integers(0, 300),
+    )
+    def check(before: bytes, change: bytes, rest: bytes, repeat: int) -> None:
+        rest = rest * repeat
+        after = change + before[4:]
+        difference = crc32c_pure(before) ^ crc32c_pure(after)
+        renewed = crc32c(before + rest) ^ shifted(difference, len(rest))
+        assert renewed == crc32c(after + rest)
+
+    check()

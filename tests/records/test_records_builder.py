@@ -18,6 +18,7 @@ from tests.records.client_kernels import (
     size_of,
 )
 from tests.records.record_values import BASE_TIMESTAMP, headers, nullable_bytes, timestamps
+from tests.records.stamping import with_producer
 
 from ottla.records import _client_kernel_py, _kernel_py
 from ottla.records.batch import (
@@ -27,7 +28,6 @@ from ottla.records.batch import (
     crc_matches,
     read_batch,
     read_header,
-    with_producer,
 )
 from ottla.records.compression import Codec
 from ottla.records.errors import CorruptRecordsError

@@ -19,6 +19,7 @@ from ottla.wire.types import (
     Buffer,
     Bytes,
     Float64,
+    InPieces,
     Int8,
     Int16,
     Int32,
@@ -243,6 +244,18 @@ def test_records_are_a_view_of_the_receive_buffer_and_bytes_are_a_copy(version: 
     assert isinstance(blobs.records, memoryview)
     assert blobs.records == bytes(4)
     assert blobs.data == b"data"
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_records_in_pieces_are_encoded_one_behind_the_other_without_a_copy(version: int) -> None:
+    pieces = (b"header", memoryview(b"r" * INLINE_RECORDS_BYTES), bytearray(b"end"))
+    scattered: Any = InPieces(*pieces)
+    assert len(scattered) == sum(map(len, pieces))
+    parts = parts_of(Blobs(before=1, data=b"", records=scattered, after=2), version)
+    assert len(parts) == 5
+    assert all(part is piece for part, piece in zip(parts[1:4], pieces, strict=True))
+    whole = Blobs(before=1, data=b"", records=b"".join(pieces), after=2)
+    assert b"".join(parts)[4:] == encode_message(whole, version)
 
 
 @pytest.mark.parametrize("version", [0, 1])

@@ -74,7 +74,7 @@ def test_absurd_lengths_cost_neither_memory_nor_time(case: Case) -> None:
     data = encode_message(full_value(case), case.version)
     codec_of(case.cls, case.version)
     tracemalloc.start()
-    started = time.perf_counter()
+    started = time.thread_time()
     try:
         for position in range(0, len(data), max(1, len(data) // 25)):
             for length in ABSURD_LENGTHS:
@@ -83,7 +83,7 @@ def test_absurd_lengths_cost_neither_memory_nor_time(case: Case) -> None:
     finally:
         tracemalloc.stop()
     assert peak_bytes < 1_000_000
-    assert time.perf_counter() - started < 5
+    assert time.thread_time() - started < 5
 
 
 @pytest.mark.parametrize("case", FLEXIBLE, ids=str)

@@ -398,7 +398,8 @@ class Connection(asyncio.BufferedProtocol):
             self._unsent, self._unsent_bytes = [], 0
             if len(unsent) == 1:
                 self._transport.write(unsent[0])
-            else:
+            elif not self._transport.is_closing():
+                # asyncio's `write` looks by itself, `writelines` does not.
                 self._transport.writelines(unsent)
 
     # The end.

@@ -15,9 +15,9 @@ from ottla.records.errors import CorruptRecordsError
 from ottla.records.record import Buffer
 
 
-def check_ready_made(batch: Buffer, settings: AccumulatorSettings) -> None:
-    """Refuse what the broker would refuse, and what a renewed checksum would hide from it."""
-    if problem := _problem_of(batch):
+def check_ready_made(batch: Buffer, settings: AccumulatorSettings, *, check_crc: bool) -> None:
+    """Refuse what the broker would refuse."""
+    if problem := _problem_of(batch, check_crc=check_crc):
         raise AbortableError(
             ErrorCode.INVALID_RECORD, f"The batch cannot be sent: {problem}.", {"api": "Produce"}
         )
@@ -33,7 +33,14 @@ def check_ready_made(batch: Buffer, settings: AccumulatorSettings) -> None:
             )
 
 
-def _problem_of(batch: Buffer) -> str | None:
+def unchanging(batch: Buffer) -> Buffer:
+    """The batch, copied if its bytes could be changed before it is sent."""
+    if isinstance(batch, memoryview) and batch.readonly:
+        return batch
+    return bytes(batch)
+
+
+def _problem_of(batch: Buffer, *, check_crc: bool) -> str | None:
     try:
         header = read_header(batch, 0)
         codec = header.codec
@@ -41,7 +48,7 @@ def _problem_of(batch: Buffer) -> str | None:
         return str(error)
     if header.size_bytes != len(batch):
         return f"its header says {header.size_bytes} bytes, and it has {len(batch)}"
-    if not crc_matches(batch, 0, header):
+    if check_crc and not crc_matches(batch, 0, header):
         return "its checksum is wrong"
     if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
         return (

@@ -15,7 +15,7 @@ from ottla.client.delivery import RecordFuture, SentRecords, size_of
 from ottla.client.interceptors import ProducerInterceptors, nowhere
 from ottla.client.model import Headers, ProducerRecord, RecordMetadata
 from ottla.client.partitioners import DefaultPartitioner, Partitioner, StickyPartitioner
-from ottla.client.ready_made import check_ready_made
+from ottla.client.ready_made import check_ready_made, unchanging
 from ottla.client.record_sizes import read_headers, record_bound_bytes
 from ottla.client.serializers import BytesSerializer, Serializer
 from ottla.client.state.accumulator import Accumulator
@@ -327,15 +327,15 @@ class Writer:
             known.sticky_queue = queue = known.queues[partition]
             return queue
 
-    def steps_encoded(self, topic: str, partition: int, batch: Buffer) -> Steps:
+    def steps_encoded(self, topic: str, partition: int, batch: Buffer, check_crc: bool) -> Steps:
         """Send a batch that is encoded already, behind what was sent to its partition before."""
         try:
-            check_ready_made(batch, self._accumulator.settings)
+            check_ready_made(batch, self._accumulator.settings, check_crc=check_crc)
             known = yield from self._known(topic, partition, None)
             queue = known.queues[partition]
             reservation = yield from self._memory(queue, len(batch))
             future = self._accumulator.append_encoded(
-                queue, bytes(batch), reservation, self._now_ms()
+                queue, unchanging(batch), reservation, self._now_ms()
             )
             self._wake_sender()
             return future

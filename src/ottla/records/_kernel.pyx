@@ -162,6 +162,23 @@ cdef extern from *:
         return ottla_crc_chosen(start ^ 0xFFFFFFFFu, at, size) ^ 0xFFFFFFFFu;
     }
 
+    /* The product of two polynomials modulo that of the CRC; bit 31 is the coefficient of x^0. */
+    static uint32_t ottla_crc_product(uint32_t a, uint32_t b) {
+        uint32_t product = 0;
+        for (uint32_t bit = 1u << 31; bit; bit >>= 1) {
+            if (a & bit) product ^= b;
+            b = b & 1 ? (b >> 1) ^ 0x82F63B78u : b >> 1;
+        }
+        return product;
+    }
+
+    static uint32_t ottla_crc32c_shifted(uint32_t crc, size_t bytes) {
+        uint32_t power = 1u << 23; /* x^8, squared once for each bit of the count */
+        for (; bytes; bytes >>= 1, power = ottla_crc_product(power, power))
+            if (bytes & 1) crc = ottla_crc_product(crc, power);
+        return crc;
+    }
+
     static uint32_t ottla_crc32c_software(uint32_t start, const uint8_t *at, size_t size) {
         ottla_crc32c(0, at, 0);
         return ottla_crc_software(start ^ 0xFFFFFFFFu, at, size) ^ 0xFFFFFFFFu;
@@ -169,6 +186,13 @@ cdef extern from *:
     """
     uint32_t ottla_crc32c(uint32_t start, const uint8_t *at, size_t size) nogil
     uint32_t ottla_crc32c_software(uint32_t start, const uint8_t *at, size_t size) nogil
+    uint32_t ottla_crc32c_shifted(uint32_t crc, size_t bytes) nogil
+
+# What takes longer than to let another thread have the interpreter and to get it back.
+cdef Py_ssize_t LONG_BYTES = 64 * 1024
+
+# The first call makes the tables, before there may be several at the same time.
+ottla_crc32c(0, NULL, 0)
 
 
 def crc32c(data, uint32_t start=0):
@@ -176,9 +200,18 @@ def crc32c(data, uint32_t start=0):
     cdef Py_buffer view
     cdef uint32_t crc
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-    crc = ottla_crc32c(start, <const uint8_t *> view.buf, view.len)
+    if view.len < LONG_BYTES:
+        crc = ottla_crc32c(start, <const uint8_t *> view.buf, view.len)
+    else:
+        with nogil:
+            crc = ottla_crc32c(start, <const uint8_t *> view.buf, view.len)
     PyBuffer_Release(&view)
     return crc
+
+
+def crc32c_shifted(uint32_t difference, size_t count):
+    """What a difference of two CRCs becomes when the same `count` bytes follow in both."""
+    return ottla_crc32c_shifted(difference, count)
 
 
 def crc32c_software(data, uint32_t start=0):

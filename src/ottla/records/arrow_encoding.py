@@ -17,7 +17,7 @@ DEFAULT_BATCH_SIZE_BYTES: Final = 1024 * 1024
 
 
 class EncodedBatch(NamedTuple):
-    """A batch without producer id, epoch and sequence: `batch.with_producer` sets them."""
+    """A batch without producer id, epoch and sequence: `batch.header_with_producer` sets them."""
 
     topic: str
     partition: int

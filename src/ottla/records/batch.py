@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from ottla.records.client_kernel import RecordsBuilder
 from ottla.records.compression import Codec, compress, decompress
-from ottla.records.crc import crc32c
+from ottla.records.crc import crc32c, crc32c_shifted
 from ottla.records.errors import CorruptRecordsError, UnsupportedMagicError
 from ottla.records.kernel import decode_records, encode_records, inspect_batch
 from ottla.records.record import INT32_MAX, Buffer, Record, Scan
@@ -216,16 +216,16 @@ def stamp_timestamps(
 ) -> None:
     """Set whose clock the timestamps are from and the largest of them; renew the checksum."""
     header = read_header(buf, position)
-    end = position + header.size_bytes
-    if end > len(buf):
+    if position + header.size_bytes > len(buf):
         raise _truncated(header, len(buf) - position)
     attributes = header.attributes & ~_APPEND_TIME_BIT
     if kind is TimestampType.LOG_APPEND_TIME:
         attributes |= _APPEND_TIME_BIT
-    _INT16.pack_into(buf, position + _ATTRIBUTES_AT, attributes)
-    _INT64.pack_into(buf, position + _MAX_TIMESTAMP_AT, max_timestamp_ms)
-    crc = crc32c(memoryview(buf)[position + _ATTRIBUTES_AT : end])
-    _UINT32.pack_into(buf, position + _CRC_AT, crc)
+    head = memoryview(buf)[position : position + HEADER_BYTES]
+    before = crc32c(head[_ATTRIBUTES_AT:])
+    _INT16.pack_into(head, _ATTRIBUTES_AT, attributes)
+    _INT64.pack_into(head, _MAX_TIMESTAMP_AT, max_timestamp_ms)
+    _renew_crc(head, header, before)
 
 
 def payload(
@@ -384,7 +384,7 @@ def build_around(
     return _seal(bytearray(head), section)
 
 
-def with_producer(
+def header_with_producer(
     batch: Buffer,
     *,
     producer_id: int,
@@ -392,18 +392,29 @@ def with_producer(
     base_sequence: int,
     flags: BatchFlag,
 ) -> bytes:
-    """The same batch from another producer or epoch of it (KIP-360), with these flags and its checksum renewed.
+    """The header of the same records from another producer or epoch of it (KIP-360), with these flags.
 
-    A new one, because the old one may still be on its way to a socket.
+    Its checksum is that of the batch with this header. The batch is not changed: it may be on its way to a socket.
     """
     header = read_header(batch, 0)
     if header.size_bytes != len(batch):
         raise _truncated(header, len(batch))
-    stamped = bytearray(batch)
-    _INT16.pack_into(stamped, _ATTRIBUTES_AT, header.attributes & ~_FLAGS_MASK | flags)
-    _PRODUCER.pack_into(stamped, _PRODUCER_AT, producer_id, producer_epoch, base_sequence)
-    _UINT32.pack_into(stamped, _CRC_AT, crc32c(memoryview(stamped)[_ATTRIBUTES_AT:]))
-    return bytes(stamped)
+    head = bytearray(memoryview(batch)[:HEADER_BYTES])
+    before = crc32c(head[_ATTRIBUTES_AT:])
+    _INT16.pack_into(head, _ATTRIBUTES_AT, header.attributes & ~_FLAGS_MASK | flags)
+    _PRODUCER.pack_into(head, _PRODUCER_AT, producer_id, producer_epoch, base_sequence)
+    _renew_crc(head, header, before)
+    return bytes(head)
+
+
+def _renew_crc(head: bytearray | memoryview, before: BatchHeader, crc_before: int) -> None:
+    """Make the checksum that of a changed header: the records are not looked at, so a wrong one stays wrong.
+
+    `crc_before` is that of the header alone, from the attributes on.
+    """
+    difference = crc_before ^ crc32c(head[_ATTRIBUTES_AT:])
+    crc = before.crc ^ crc32c_shifted(difference, before.size_bytes - HEADER_BYTES)
+    _UINT32.pack_into(head, _CRC_AT, crc)
 
 
 def _assemble(header: BatchHeader, section: Buffer) -> bytes:

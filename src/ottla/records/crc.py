@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final
 
-from ottla.records.kernel import compiled_crc32c
+from ottla.records.kernel import compiled_crc32c, compiled_crc32c_shifted
 from ottla.records.record import Buffer
 
 # Chunks of this size are copied within the processor's cache and without malloc calling mmap.
@@ -68,6 +68,30 @@ def crc32c_pure(data: Buffer, start: int = 0) -> int:
     return crc ^ 0xFFFFFFFF
 
 
+def crc32c_shifted_pure(difference: int, count: int) -> int:
+    """As `crc32c_shifted`, in pure Python: a multiplication by x^(8*count) modulo the polynomial."""
+    for exponent in range(count.bit_length()):
+        if count >> exponent & 1:
+            difference = _product(difference, _power(exponent))
+    return difference
+
+
+@cache
+def _power(exponent: int) -> int:
+    """x^8, squared so often."""
+    return 1 << 23 if not exponent else _product(_power(exponent - 1), _power(exponent - 1))
+
+
+def _product(a: int, b: int) -> int:
+    """Of two polynomials modulo that of the CRC; bit 31 is the coefficient of x^0."""
+    product = 0
+    for shift in range(31, -1, -1):
+        if a >> shift & 1:
+            product ^= b
+        b = (b >> 1) ^ (_REVERSED_POLYNOMIAL if b & 1 else 0)
+    return product
+
+
 _extend: Final = _native_extend() if compiled_crc32c is None else None
 
 
@@ -92,3 +116,6 @@ def crc32c_copying(data: Buffer, start: int = 0) -> int:
 
 # CRC-32C of `data`; `start` is the CRC of the bytes before it.
 crc32c: Final[Callable[..., int]] = compiled_crc32c or crc32c_copying
+# What a difference of two CRCs becomes when the same `count` bytes follow in both: so a checksum is renewed when the
+# beginning changes, without a look at the rest, and stays wrong if it was.
+crc32c_shifted: Final[Callable[[int, int], int]] = compiled_crc32c_shifted or crc32c_shifted_pure

@@ -24,3 +24,4 @@ inspect_batch = _chosen.inspect_batch
 
 # The pure kernel has none: `ottla.records.crc` then looks for another package's.
 compiled_crc32c: Callable[[Buffer, int], int] | None = getattr(_chosen, "crc32c", None)
+compiled_crc32c_shifted: Callable[[int, int], int] | None = getattr(_chosen, "crc32c_shifted", None)

@@ -162,4 +162,4 @@ class EncoderSource(SourceWriter):
         self.line(f"if len({data}) < {INLINE_RECORDS_BYTES}:")
         self.line(f"{INDENT}out += {data}")
         self.line("else:")
-        self.line(f"{INDENT}parts.append(out); parts.append({data}); out = bytearray()")
+        self.line(f"{INDENT}parts.append(out); parts += pieces_of({data}); out = bytearray()")

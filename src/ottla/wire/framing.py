@@ -86,7 +86,9 @@ def frame_response(message: Any, version: int, correlation_id: int) -> list[Buff
     start = bytearray(header)
     parts: list[Buffer] = []
     last = encode(message, start, parts)
-    parts.append(last)
+    if last or not parts:
+        # Some transports never get rid of an empty last part.
+        parts.append(last)
     size = len(last) if len(parts) == 1 else sum(map(len, parts))
     _RESPONSE_START.pack_into(start, 0, size - SIZE_BYTES, correlation_id)
     return parts
@@ -106,6 +108,13 @@ _response_coding = cast(Callable[[type[Any], int], _ResponseCoding], cache(_find
 
 def frame_request(message: Any, version: int, correlation_id: int, client_id: str | None) -> bytes:
     """A whole request frame."""
+    return b"".join(request_parts(message, version, correlation_id, client_id))
+
+
+def request_parts(
+    message: Any, version: int, correlation_id: int, client_id: str | None
+) -> list[Buffer]:
+    """A whole request frame; large record batches in it stay what they are, uncopied."""
     info = info_of(type(message))
     name = None if client_id is None else client_id.encode()
     out = bytearray(SIZE_BYTES)
@@ -116,7 +125,9 @@ def frame_request(message: Any, version: int, correlation_id: int, client_id: st
     if version >= info.flexible_since:
         out.append(0)
     parts: list[Buffer] = []
-    parts.append(codec_of(type(message), version).encode(message, out, parts))
+    last = codec_of(type(message), version).encode(message, out, parts)
+    if last or not parts:
+        parts.append(last)
     size = sum(map(len, parts))
     _SIZE.pack_into(out, 0, size - SIZE_BYTES)
-    return b"".join(parts)
+    return parts

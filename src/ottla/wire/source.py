@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct as struct_module
 from typing import Any
 
-from ottla.wire import primitives
+from ottla.wire import primitives, types
 from ottla.wire.declare import Field, fields_of
 from ottla.wire.types import Fixed, MalformedMessageError
 
@@ -25,6 +25,7 @@ class SourceWriter:
             "MalformedMessageError": MalformedMessageError,
             "check_length": primitives.check_length,
             "length_prefix": primitives.length_prefix,
+            "pieces_of": types.pieces_of,
             "read_uvarint": primitives.read_uvarint,
             "reject_null": primitives.reject_null,
             "skip_tagged": primitives.skip_tagged,

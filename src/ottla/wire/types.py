@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -44,6 +45,24 @@ class BytesType:
 @dataclass(frozen=True)
 class RecordsType:
     """Record batches: bytes that decode to a view of the receive buffer and encode uncopied."""
+
+
+class InPieces:
+    """Record batches that lie in several places, to be encoded one behind the other; not for a few bytes."""
+
+    __slots__ = ("_length", "pieces")
+
+    def __init__(self, *pieces: Buffer) -> None:
+        self.pieces = pieces
+        self._length = sum(map(len, pieces))
+
+    def __len__(self) -> int:
+        return self._length
+
+
+def pieces_of(records: Buffer | InPieces) -> Sequence[Buffer]:
+    """What is encoded one behind the other."""
+    return records.pieces if isinstance(records, InPieces) else (records,)
 
 
 Int8 = Annotated[int, Fixed("b")]

@@ -8,6 +8,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from tests.client.producer.meddler import own_port
+
 import ottla
 from ottla.wire.compile import decode_message, encode_message
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -32,18 +34,11 @@ def old_broker() -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         with ottla.Broker(advertise=address) as broker:
-            # What it advertises is the proxy; it listens where the address of its node says it does not.
-            port = _own_port(broker)
+            port = own_port(broker)
             threading.Thread(target=_accept, args=(listener, port), daemon=True).start()
             yield address
             with suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)
-
-
-def _own_port(broker: ottla.Broker) -> int:
-    running, _ = broker._running_broker()
-    (server,) = running.servers.values()
-    return server.endpoint.port
 
 
 def _accept(listener: socket.socket, port: int) -> None:

@@ -28,6 +28,8 @@ class Stage:
         """A new topic, that the broker leads already: Kafka needs a moment for that."""
         name = self.new_name()
         self.admin.create_topics([NewTopic(name, partitions, 1)])
+        # Only of a topic that the broker has heard of, the next call waits for the leaders.
+        assert self.comes_true(lambda: name in self.admin.list_topics())
         self.admin.list_offsets({(name, number): OffsetSpec.LATEST for number in range(partitions)})
         return name
 

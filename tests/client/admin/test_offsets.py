@@ -173,7 +173,7 @@ def test_stable_offsets_wait_for_the_transaction(stage: Stage) -> None:
     list_offsets = stage.admin.list_consumer_group_offsets
     assert list_offsets(group)[group] == {(topic, 0): OffsetAndMetadata(1)}
     with pytest.raises(KafkaError, match="UNSTABLE_OFFSET_COMMIT"):
-        list_offsets(group, require_stable=True, timeout_ms=300)
+        list_offsets(group, require_stable=True, timeout_ms=1500)
     timer = threading.Timer(0.2, lambda: stage.admin.fence_producers([transactional_id]))
     timer.start()
     assert list_offsets(group, require_stable=True)[group] == {(topic, 0): OffsetAndMetadata(1)}

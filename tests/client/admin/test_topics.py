@@ -38,6 +38,7 @@ def test_topics_are_created_with_what_was_asked_for(stage: Stage) -> None:
     assert configs is not None
     assert configs["retention.ms"].value == "12345"
     assert configs["retention.ms"].source is ConfigSource.DYNAMIC_TOPIC_CONFIG
+    assert stage.comes_true(lambda: {first, second} <= set(stage.admin.list_topics()))
     described = stage.admin.describe_topics([first, second])
     assert [len(topic.partitions) for topic in described.values()] == [3, 2]
     assert described[first].topic_id == created[first].topic_id

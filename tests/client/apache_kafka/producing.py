@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import ottla
 import ottla.aio
 from ottla.client.partitioners import DefaultPartitioner
 from ottla.errors import ErrorCode, KafkaError, OttlaError
+from ottla.model import TopicPartition
 
 WAIT = 10.0
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -71,6 +73,11 @@ def test_every_codec_and_acks(stage: Stage) -> None:
                 sent = producer.send_many(topic, values).result(WAIT)
                 assert (sent[-1].offset == -1) is (acks == 0)
             expected += values
+            # Kafka may write what it need not acknowledge after records of the next connection.
+            deadline = time.monotonic() + WAIT
+            while stage.ends([(topic, 0)])[TopicPartition(topic, 0)] < len(expected):
+                assert time.monotonic() < deadline, f"{codec}, acks {acks}: not all were written"
+                time.sleep(0.01)
     assert stage.values(topic) == expected
 
 
@@ -119,14 +126,14 @@ def test_refusals_say_why_and_where(stage: Stage) -> None:
 @case(2, 1)
 def test_a_record_without_a_key_is_refused_by_a_compacted_topic(stage: Stage) -> None:
     topic = stage.topic(cleanup_policy="compact")
-    options: dict[str, Any] = {"request_timeout_ms": 400, "delivery_timeout_ms": 500}
-    with stage.producer(**options) as producer:
+    # Before KIP-467 the code said that a repetition might help.
+    is_told = stage.version >= (2, 4)
+    short: dict[str, Any] = {"request_timeout_ms": 1500, "delivery_timeout_ms": 2000}
+    with stage.producer(**({} if is_told else short)) as producer:
         with pytest.raises(KafkaError) as refused:
             producer.send(topic, b"v").result(WAIT)
         # The producer goes on.
         assert producer.send(topic, b"v", b"k").result(WAIT).offset == 0
-    # Before KIP-467 the code said that a repetition might help.
-    is_told = stage.version >= (2, 4)
     code = ErrorCode.INVALID_RECORD if is_told else ErrorCode.REQUEST_TIMED_OUT
     assert refused.value.code is code
 
@@ -134,7 +141,7 @@ def test_a_record_without_a_key_is_refused_by_a_compacted_topic(stage: Stage) ->
 @case(2, 1)
 def test_what_does_not_exist_is_an_error_in_time(stage: Stage) -> None:
     topic = stage.topic()
-    with stage.producer(max_block_ms=500) as producer:
+    with stage.producer(max_block_ms=2000) as producer:
         with pytest.raises(KafkaError) as unknown:
             producer.send(stage.new_name("missing"), b"v")
         with pytest.raises(OttlaError):
@@ -168,14 +175,15 @@ def test_an_asyncio_producer_does_the_same(stage: Stage) -> None:
     topic = stage.topic(2)
 
     async def produce() -> list[ottla.RecordMetadata]:
-        async with ottla.aio.Producer(
-            bootstrap_servers=stage.address, max_block_ms=500
-        ) as producer:
+        async with (
+            ottla.aio.Producer(bootstrap_servers=stage.address) as producer,
+            ottla.aio.Producer(bootstrap_servers=stage.address, max_block_ms=500) as hasty,
+        ):
             futures = [await producer.send(topic, b"%d" % i, partition=i % 2) for i in range(10)]
             many = await producer.send_many(topic, [b"a", b"b"], partition=0)
             found = [await future for future in futures]
             with pytest.raises(OttlaError):
-                await producer.send(topic, b"v", partition=9)
+                await hasty.send(topic, b"v", partition=9)
             return [*found, *(await many)]
 
     sent = asyncio.run(produce())

@@ -55,11 +55,13 @@ class Stage:
         return ottla.Consumer(bootstrap_servers=self.address, **chosen)
 
     def records(self, topic: str, isolation: str = "read_committed") -> list[ottla.ConsumerRecord]:
-        """All records of a topic, partition by partition."""
+        """All records of a topic, partition by partition; no transaction may stay open."""
         with self.consumer(isolation_level=isolation) as consumer:
             partitions = [(topic, one.partition) for one in consumer.partitions_for(topic)]
             consumer.assign(partitions)
-            ends = consumer.end_offsets()
+            # Not the consumer's own ends: it reads on until the markers of the last transaction are written, which
+            # takes Kafka a moment after it has answered.
+            ends = self.ends(partitions)
             found: list[ottla.ConsumerRecord] = []
             read_until(
                 [consumer],
@@ -67,6 +69,11 @@ class Stage:
                 lambda: all(consumer.position(one) >= end for one, end in ends.items()),
             )
         return sorted(found, key=lambda record: (record.partition, record.offset))
+
+    def ends(self, partitions: Sequence[tuple[str, int]]) -> dict[TopicPartition, int]:
+        """Where partitions end, with all that is not committed yet."""
+        listed = self.admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
+        return {partition: each.offset for partition, each in listed.items()}
 
     def values(self, topic: str, isolation: str = "read_committed") -> list[bytes]:
         return [record.value for record in self.records(topic, isolation)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import pytest
 from tests.apache_kafka.programs import Kafka
 from tests.apache_kafka.sharing import OPTIONS
 from tests.client.apache_kafka import transacting
@@ -100,6 +101,7 @@ def check_survivors(stage: Stage, kafka: Kafka, agent: Agent) -> None:
     assert epochs == [first_epoch + 1, first_epoch + 2, first_epoch + 3]
 
 
+@pytest.mark.long
 def test_transactions_of_version_1_and_a_restart_with_version_2(
     kafka_jars: Path, java_agent: Agent, tmp_path: Path
 ) -> None:

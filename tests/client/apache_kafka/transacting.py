@@ -173,7 +173,7 @@ def test_offsets_of_a_member_are_refused_when_its_group_has_moved_on(stage: Stag
 @case(2, 1)
 def test_a_transaction_that_lasts_too_long_is_aborted_by_kafka(stage: Stage) -> None:
     topic = stage.topic()
-    with stage.transactional(transaction_timeout_ms=300) as producer:
+    with stage.transactional(transaction_timeout_ms=1500) as producer:
         producer.begin_transaction()
         producer.send(topic, b"late").result(WAIT)
         # The abort marker is the second record of the log.
@@ -219,9 +219,10 @@ def test_a_copier_on_asyncio_copies_each_record_once(stage: Stage) -> None:
             values = [b"%d-%d" % (partition, i) for i in range(50)]
             producer.send_many(source, values, partition=partition).result(WAIT)
 
-    async def copy(crash_after: int | None) -> int:
+    async def copy(expected: int, crash_after: int | None = None) -> int:
         options: dict[str, Any] = {"bootstrap_servers": stage.address}
         copied = rounds = 0
+        deadline = time.monotonic() + 2 * WAIT_SECONDS
         async with (
             ottla.aio.Producer(transactional_id=group, **options) as producer,
             ottla.aio.Consumer(
@@ -235,10 +236,11 @@ def test_a_copier_on_asyncio_copies_each_record_once(stage: Stage) -> None:
         ):
             await producer.init_transactions()
             await consumer.subscribe([source])
-            while rounds < 10:
+            while copied < expected:
+                assert time.monotonic() < deadline, f"{copied} of {expected}"
                 records = await consumer.poll(1.0)
                 if not records:
-                    break
+                    continue
                 rounds += 1
                 await producer.begin_transaction()
                 for record in records:
@@ -253,10 +255,11 @@ def test_a_copier_on_asyncio_copies_each_record_once(stage: Stage) -> None:
                     return copied
                 await producer.commit_transaction()
                 copied += len(records)
+            assert not await consumer.poll(0.5), "there is nothing more"
         return copied
 
-    first = asyncio.run(copy(crash_after=4))
-    second = asyncio.run(copy(crash_after=None))
+    first = asyncio.run(copy(100, crash_after=4))
+    second = asyncio.run(copy(100 - first))
     assert (first, second) == (30, 70)
     assert stage.values(target) == stage.values(source)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import threading
+import warnings
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -12,6 +15,24 @@ from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
 
 Fill = Callable[..., str]
+
+
+def new_threads(before: set[threading.Thread], name: str) -> list[threading.Thread]:
+    """Those whose names begin so and that were not there before."""
+    now = [thread for thread in threading.enumerate() if thread not in before]
+    return [thread for thread in now if thread.name.startswith(name)]
+
+
+def forgotten(use: Callable[[], threading.Thread]) -> tuple[threading.Thread, list[str]]:
+    """The thread of a client that is used and not closed, and the warnings that name it."""
+    # What other tests left is collected before, and does not count.
+    gc.collect()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        thread = use()
+        gc.collect()
+    messages = [str(each.message) for each in caught]
+    return thread, [message for message in messages if message.endswith(thread.name)]
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ import time
 import pytest
 from tests.client.blocking.conftest import Fill
 from tests.client.blocking.programs import Program, run_program
+from tests.faults.processes import free_port
 
 from ottla import Admin, Broker
 
@@ -116,7 +117,7 @@ while True:
     started = time.monotonic()
     program.interrupt()
     code, _, errors = program.end()
-    assert time.monotonic() - started < 4
+    assert time.monotonic() - started < 15
     assert code == -2
     assert errors.splitlines()[-1] == "KeyboardInterrupt"
     assert errors.count("Traceback") == 1
@@ -142,13 +143,13 @@ def interrupt():
     signal.pthread_kill(threading.get_ident(), signal.SIGINT)
 
 consumer = member()
-threading.Thread(target=interrupt, daemon=True).start()
 producer = Producer(bootstrap_servers=servers, linger_ms=60_000)
 started = time.monotonic()
 try:
+    threading.Thread(target=interrupt, daemon=True).start()
     {waits}
 except KeyboardInterrupt:
-    say(time.monotonic() - started < 4)
+    say(time.monotonic() - started < 15)
 os._exit(0)
 """
     topic = fill(0)
@@ -174,7 +175,7 @@ say(len(admin.list_topics()) > 0)
         "g-" + topic,
     )
     assert lines == ["True"]
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 15
     assert members(broker, "g-" + topic) == 0
     with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         end = admin.list_offsets({(topic, 0): -1})
@@ -182,7 +183,7 @@ say(len(admin.list_topics()) > 0)
 
 
 def test_a_program_that_ends_without_having_sent_says_what_is_lost() -> None:
-    with Broker() as own:
+    with Broker(listen=f"127.0.0.1:{free_port()}") as own:
         program = Program(
             IMPORTS
             + """
@@ -203,7 +204,7 @@ say("the end")
     assert program.next_line() == "the end"
     started = time.monotonic()
     code, _, errors = program.end()
-    assert time.monotonic() - started < 4
+    assert time.monotonic() - started < 15
     assert code == 0
     assert errors.splitlines()[-1:] == [
         "till-1 lost records that were not acknowledged: 5 for orders"

@@ -29,9 +29,12 @@ def interrupts(seed: int) -> Iterator[Callable[[], int]]:
     """Raises KeyboardInterrupt every few milliseconds, wherever the program waits for a client; says how often."""
     chosen = random.Random(seed)
     raised = 0
+    is_over = False
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         nonlocal raised
+        if is_over:  # a late one: the next timer is somebody else's
+            return
         signal.setitimer(signal.ITIMER_REAL, chosen.uniform(0.0005, 0.004))
         # Not in the program's own code: what it loses there is not the client's fault.
         if frame is not None and frame.f_code.co_name in WAITING:
@@ -43,6 +46,7 @@ def interrupts(seed: int) -> Iterator[Callable[[], int]]:
     try:
         yield lambda: raised
     finally:
+        is_over = True
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 

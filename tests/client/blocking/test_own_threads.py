@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import threading
-import warnings
 from collections.abc import Iterator
 
 import pytest
-from tests.client.blocking.conftest import Fill
+from tests.client.blocking.conftest import Fill, forgotten, new_threads
 
 from ottla import Admin, Broker, Consumer, Producer
 from ottla.errors import IllegalStateError
@@ -53,8 +51,6 @@ def test_a_slow_callback_of_a_producer_does_not_delay_a_consumer(
         bootstrap_servers=broker.bootstrap_servers,
         group_id="g-" + topic,
         auto_offset_reset="earliest",
-        session_timeout_ms=500,
-        heartbeat_interval_ms=100,
     ) as consumer:
         consumer.subscribe([topic])
         for expected, record in enumerate(consumer):
@@ -91,16 +87,14 @@ def test_a_producer_that_is_forgotten_warns_and_still_sends_what_it_has(
     delivered = threading.Event()
 
     def use_and_forget() -> threading.Thread:
+        before = set(threading.enumerate())
         producer = Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=60_000)
         producer.send(topic, b"x", on_delivery=lambda metadata, error: delivered.set())
-        (thread,) = [each for each in threading.enumerate() if each.name.startswith("producer ")]
+        (thread,) = new_threads(before, "producer ")
         return thread
 
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        thread = use_and_forget()
-        gc.collect()
-    assert [str(each.message) for each in caught] == [f"unclosed {thread.name}"]
+    thread, told_of = forgotten(use_and_forget)
+    assert told_of == [f"unclosed {thread.name}"]
     assert delivered.wait(WAIT_SECONDS)
     thread.join(WAIT_SECONDS)
     assert not thread.is_alive()
@@ -108,15 +102,13 @@ def test_a_producer_that_is_forgotten_warns_and_still_sends_what_it_has(
 
 def test_an_admin_client_that_is_forgotten_warns_and_its_thread_ends(broker: Broker) -> None:
     def use_and_forget() -> threading.Thread:
+        before = set(threading.enumerate())
         admin = Admin(bootstrap_servers=broker.bootstrap_servers)
         admin.list_topics()
-        (thread,) = [each for each in threading.enumerate() if each.name.startswith("admin ")]
+        (thread,) = new_threads(before, "admin ")
         return thread
 
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        thread = use_and_forget()
-        gc.collect()
-    assert [str(each.message) for each in caught] == [f"unclosed {thread.name}"]
+    thread, told_of = forgotten(use_and_forget)
+    assert told_of == [f"unclosed {thread.name}"]
     thread.join(WAIT_SECONDS)
     assert not thread.is_alive()

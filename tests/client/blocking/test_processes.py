@@ -12,7 +12,11 @@ LOOPS = {"uvloop": "", "asyncio": "import sys; sys.modules['uvloop'] = None\n"}
 
 WAITING = """
 import asyncio, sys, threading, time
+from ottla.client.blocking import loop_thread
 from ottla.client.blocking.loop_thread import LoopThread
+
+# The loop has its turn in time, on a busy machine too.
+loop_thread.CANCEL_SECONDS = 5
 
 def say(*words):
     print(*words, flush=True)
@@ -59,10 +63,70 @@ say(threading.active_count())
     assert (code, lines, errors) == (0, ["cancelled", "interrupted", "usable", "1"], "")
 
 
+@pytest.mark.parametrize("places", ["call", "line"])
+def test_ctrl_c_at_any_place_ends_a_call(waiting: str, places: str) -> None:
+    """Also where the call has only begun, and where the loop has it already and nobody waits for it yet."""
+    lines = run_program(
+        waiting
+        + """
+import itertools, warnings
+
+# Where nothing has begun, Python itself says that a coroutine was not awaited.
+warnings.simplefilter("ignore", RuntimeWarning)
+alive = 0
+
+async def wait_quietly():
+    global alive
+    alive += 1
+    try:
+        await asyncio.Event().wait()
+    finally:
+        alive -= 1
+
+async def count():
+    return alive
+
+def interrupt_at(place):
+    # Raises at the n-th call or line of the module, once; when the call's time is over, no more.
+    left = itertools.count(place, -1)
+    def trace(frame, event, _):
+        if frame.f_code.co_filename != loop_thread.__file__:
+            return None
+        if event == "exception" and frame.f_code.co_name == "wait":
+            sys.settrace(None)
+            return None
+        if event == KIND and next(left) == 0:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return trace
+    sys.settrace(trace)
+
+KIND = sys.argv[1]
+for place in itertools.count():
+    interrupt_at(place)
+    try:
+        thread.run(wait_quietly(), 0.2)
+    except KeyboardInterrupt:
+        if thread.run(count()):
+            say("still there after an interrupt at", place)
+    except TimeoutError:
+        break
+    finally:
+        sys.settrace(None)
+say(place > 3)
+thread.close()
+""",
+        places,
+    )
+    assert lines == ["True"]
+
+
 def test_ctrl_c_is_prompt_although_the_coroutine_does_not_end(waiting: str) -> None:
     program = Program(
         waiting
         + """
+loop_thread.CANCEL_SECONDS = 2
+
 async def stubborn():
     while True:
         try:

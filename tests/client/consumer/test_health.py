@@ -5,11 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import re
 import socket
 import time
 
 import pytest
-from tests.client.consumer.conftest import Stage, nothing_comes, read, run
+from tests.client.consumer.conftest import (
+    WAIT_SECONDS,
+    Stage,
+    nothing_comes,
+    poll_until,
+    read,
+    run,
+)
 from tests.client.consumer.scripted import Cluster, T, data_of
 
 import ottla
@@ -123,19 +131,29 @@ async def stalls(
     cluster: Cluster, caplog: pytest.LogCaptureFixture, polls: bool, reason: str
 ) -> None:
     cluster.log.append(b"a", b"b")
-    async with cluster.consumer(stall_timeout_ms=100, max_poll_records=1) as consumer:
-        if polls:
-            await nothing_comes(consumer, 0.3)
-        else:
-            await consumer.poll(1)
-            await asyncio.sleep(0.3)
+    # By then the first fetch was answered, so that the warning knows the reason.
+    async with cluster.consumer(stall_timeout_ms=500, max_poll_records=1) as consumer:
+        if not polls:
+            await read(consumer, 1)
+
+        async def wait(seconds: float) -> None:
+            await (nothing_comes(consumer, seconds) if polls else asyncio.sleep(seconds))
+
+        def warnings() -> list[str]:
+            messages = [record.getMessage() for record in caplog.records]
+            return [message for message in messages if "no progress" in message]
+
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not warnings():
+                await wait(0.02)
+        # Long enough to warn again.
+        await wait(0.4)
         health = consumer.health()
         assert not health.ok
         assert reason in health.reasons[0]
         assert "t-0 has made no progress" in health.reasons[0]
-        warnings = [r.getMessage() for r in caplog.records if "no progress" in r.getMessage()]
-        assert len(warnings) == 1
-        assert reason in warnings[0]
+        (warning,) = warnings()
+        assert reason in warning
         for node in cluster.nodes:
             node.script = lambda asked: None
         cluster.log.leader = 0
@@ -168,7 +186,9 @@ def test_a_broker_that_cannot_be_reached_is_told(caplog: pytest.LogCaptureFixtur
         async with cluster.consumer(stall_timeout_ms=100) as consumer:
             await consumer.position(T)
             await cluster.nodes[1].stop()
-            await nothing_comes(consumer, 0.3)
+            await poll_until(
+                consumer, lambda: "cannot be reached" in "".join(consumer.health().reasons)
+            )
             assert "broker 1 at" in consumer.health().reasons[0]
             assert "cannot be reached" in consumer.health().reasons[0]
             await cluster.nodes[1].start()
@@ -236,7 +256,7 @@ def test_a_consumer_whose_brokers_are_gone_is_not_well() -> None:
             while consumer.health().ok:
                 await consumer.poll(0.1)
             (reason,) = consumer.health().reasons
-            assert reason.startswith("no broker has answered for 1 s: ")
+            assert re.match(r"no broker has answered for \d+ s: ", reason)
             assert (consumer.health().seconds_without_broker or 0) >= 1
             assert "Cannot connect" in reason
             await cluster.nodes[0].start()

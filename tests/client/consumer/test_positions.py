@@ -281,7 +281,7 @@ def test_what_cannot_be_had_in_time_is_named(stage: Stage) -> None:
             started = time.monotonic()
             with pytest.raises(TimedOutError, match="no-such-topic"):
                 await consumer.end_offsets([("no-such-topic", 0)], timeout=0.3)
-            assert time.monotonic() - started < 2
+            assert time.monotonic() - started < 5
             with pytest.raises(TimedOutError, match=f"{stage.topic}-7"):
                 await consumer.end_offsets([(stage.topic, 7)], timeout=0.3)
             await consumer.assign([(stage.topic, 7)])
@@ -299,7 +299,7 @@ def test_default_api_timeout_limits_calls_without_a_timeout(stage: Stage) -> Non
             started = time.monotonic()
             with pytest.raises(TimedOutError):
                 await consumer.partitions_for("no-such-topic")
-            assert time.monotonic() - started < 2
+            assert time.monotonic() - started < 5
 
     run(test)
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from tests.client.network.fake_broker import refusing_address
 from tests.client.producer.meddler import Meddler, produce_error
+from tests.faults.processes import free_port
 
 import ottla
 from ottla.errors import (
@@ -47,30 +49,57 @@ def error_of(kind: type[OttlaError], call: Callable[[], object], *words: str) ->
     return caught.value
 
 
+def poll_until(consumer: ottla.Consumer, condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        consumer.poll(0.05)
+
+
+def at_once(*calls: Callable[[], object]) -> None:
+    """Make calls that take their time, each on a thread of its own."""
+    with ThreadPoolExecutor(len(calls)) as pool:
+        for made in [pool.submit(call) for call in calls]:
+            made.result()
+
+
 @pytest.fixture
 def group() -> str:
     return f"group-{uuid.uuid4().hex[:12]}"
 
 
-def test_an_unknown_topic_is_named(servers: str) -> None:
-    words: tuple[str, ...] = (
+def test_a_producer_names_a_topic_that_is_unknown(servers: str) -> None:
+    unknown = (
         r"Topic nope does not exist after \d+ ms",
         "UNKNOWN_TOPIC_OR_PARTITION",
         "create it",
     )
-    with ottla.Producer(bootstrap_servers=servers, **QUICK) as producer:
-        error_of(TimedOutError, lambda: producer.send("nope", b"x"), *words)
-        error_of(TimedOutError, lambda: producer.partitions_for("nope"), *words)
+    too_high = ("Partition 9 of topic t, which has 1", "Metadata")
+    options = {**QUICK, "max_block_ms": 1500, "delivery_timeout_ms": 10_000}
+    with ottla.Producer(bootstrap_servers=servers, **options) as producer:
+        at_once(
+            lambda: error_of(TimedOutError, lambda: producer.send("nope", b"x"), *unknown),
+            lambda: error_of(TimedOutError, lambda: producer.partitions_for("nope"), *unknown),
+            lambda: error_of(
+                TimedOutError, lambda: producer.send("t", b"x", partition=9), *too_high
+            ),
+        )
         error_of(AbortableError, lambda: producer.send("no/name", b"x"), "INVALID_TOPIC", "no/name")
-        words = ("Partition 9 of topic t, which has 1", "Metadata")
-        error_of(TimedOutError, lambda: producer.send("t", b"x", partition=9), *words)
         assert producer.send("t", b"x").result(5).topic == "t", "others are not held up"
-    with ottla.Consumer(bootstrap_servers=servers, default_api_timeout_ms=300) as consumer:
-        words = (r"Topic nope does not exist", "create it")
-        error_of(TimedOutError, lambda: consumer.end_offsets([("nope", 0)]), *words)
-        error_of(TimedOutError, lambda: consumer.partitions_for("nope"), *words)
-        words = ("t-7", "partitions are 0 to 0", "ListOffsets")
-        error_of(TimedOutError, lambda: consumer.end_offsets([("t", 7)]), *words)
+
+
+def test_a_consumer_names_a_topic_that_is_unknown(servers: str) -> None:
+    def check(ask: Callable[[ottla.Consumer], object], *words: str) -> None:
+        with ottla.Consumer(bootstrap_servers=servers, default_api_timeout_ms=1500) as consumer:
+            error_of(TimedOutError, lambda: ask(consumer), *words)
+
+    unknown = ("Topic nope does not exist", "create it")
+    too_high = ("t-7", "partitions are 0 to 0", "ListOffsets")
+    at_once(
+        lambda: check(lambda consumer: consumer.end_offsets([("nope", 0)]), *unknown),
+        lambda: check(lambda consumer: consumer.partitions_for("nope"), *unknown),
+        lambda: check(lambda consumer: consumer.end_offsets([("t", 7)]), *too_high),
+    )
 
 
 def test_a_topic_that_does_not_exist_is_in_the_log_once(
@@ -81,6 +110,8 @@ def test_a_topic_that_does_not_exist_is_in_the_log_once(
         ottla.Consumer(bootstrap_servers=servers, retry_backoff_ms=10) as consumer,
     ):
         consumer.assign([("nope", 0)])
+        poll_until(consumer, lambda: "nope" in caplog.text)
+        # Long enough to say it again.
         consumer.poll(0.3)
     said = [record.message for record in caplog.records if "nope" in record.message]
     assert said == [
@@ -94,12 +125,10 @@ def test_a_subscription_to_a_topic_that_does_not_exist_is_told(
     options: dict[str, Any] = {"retry_backoff_ms": 10, "group_id": group}
     with ottla.Consumer(bootstrap_servers=servers, **options) as consumer:
         consumer.subscribe(["nope"])
-        consumer.poll(0.5)
-        health = consumer.health()
-        assert (health.ok, health.reasons) == (
-            False,
-            ("topic nope: The broker has no such topic or partition.",),
-        )
+        told = ("topic nope: The broker has no such topic or partition.",)
+        # At first it may be something else, such as a coordinator that is not ready yet.
+        poll_until(consumer, lambda: consumer.health().reasons == told)
+        assert not consumer.health().ok
     assert "topic nope: The broker has no such" in caplog.text
 
 
@@ -211,9 +240,16 @@ def test_positions_that_cannot_be_had_are_named_with_what_to_do(servers: str, gr
         error_of(OffsetOutOfRangeError, poll, *words)
 
 
-def test_brokers_that_cannot_be_reached_are_named_with_the_reason(group: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"127.0.0.1:{server.getsockname()[1]}"
+@pytest.fixture
+def dead_address() -> Iterator[str]:
+    with refusing_address() as address:
+        yield address
+
+
+def test_brokers_that_cannot_be_reached_are_named_with_the_reason(
+    group: str, dead_address: str
+) -> None:
+    address = dead_address
     words: tuple[str, ...] = (address, "Connection refused")
     with ottla.Producer(bootstrap_servers=address, **QUICK) as producer:
         error_of(TimedOutError, lambda: producer.send("t", b"x"), *words)
@@ -238,7 +274,7 @@ def test_brokers_that_cannot_be_reached_are_named_with_the_reason(group: str) ->
 
 
 def test_a_broker_that_dies_in_the_middle_is_named_with_the_reason(group: str) -> None:
-    with ottla.Broker() as broker:
+    with ottla.Broker(listen=f"127.0.0.1:{free_port()}") as broker:
         servers = broker.bootstrap_servers
         producer = ottla.Producer(bootstrap_servers=servers, **QUICK)
         producer.send("t", b"x").result(5)

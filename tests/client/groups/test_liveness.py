@@ -19,18 +19,22 @@ from ottla.errors import CommitFailedError, FatalError
 from ottla.model import TopicPartition
 
 SHORT_SESSION = {"group.min.session.timeout.ms": 100}
+# A machine that stands still for a moment costs no membership; without heartbeats it would be over in time.
+KEPT: dict[str, Any] = {"session_timeout_ms": 2500, "heartbeat_interval_ms": 100}
+LONGER_THAN_SESSION_SECONDS = 3.5
 
 
 def test_heartbeats_keep_a_member_that_does_not_poll() -> None:
     async def test(servers: str) -> None:
-        options: dict[str, Any] = {"session_timeout_ms": 400, "heartbeat_interval_ms": 50}
-        async with Driver(servers, new_group(), **options) as member:
+        async with Driver(servers, new_group(), **KEPT) as member:
             await create_topic(member.network, "t", 1)
             member.subscribe("t")
             await member.join()
             generation = member.member.group_metadata().generation_id
-            await asyncio.sleep(1)
+            await asyncio.sleep(LONGER_THAN_SESSION_SECONDS)
             await member.step()
+            # The coordinator refuses commits of a member that it does not know any more.
+            await member.member.commit({member.assigned[0]: OffsetAndMetadata(1)})
             assert member.is_stable
             assert member.member.group_metadata().generation_id == generation
 
@@ -65,10 +69,10 @@ def test_a_member_that_nobody_polls_leaves_and_says_so(
 def test_waiting_in_poll_for_long_is_polling(ottla_broker: Broker, ottla_topic: str) -> None:
     async def test() -> None:
         servers = ottla_broker.bootstrap_servers
-        options: dict[str, Any] = {"max_poll_interval_ms": 300, "heartbeat_interval_ms": 5000}
+        options: dict[str, Any] = {"max_poll_interval_ms": 1500, "heartbeat_interval_ms": 5000}
         async with Driver(servers, new_group(), **options) as member:
             await member.join_new(ottla_topic, 1)
-            end = time.monotonic() + 1.0
+            end = time.monotonic() + 3.5
             while time.monotonic() < end:
                 member.woken.clear()
                 await member.member.poll()
@@ -83,17 +87,18 @@ def test_waiting_in_poll_for_long_is_polling(ottla_broker: Broker, ottla_topic: 
 def test_a_listener_that_takes_long_does_not_stop_heartbeats() -> None:
     class Slow:
         async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
-            await asyncio.sleep(1)
+            await asyncio.sleep(LONGER_THAN_SESSION_SECONDS)
 
     async def test(servers: str) -> None:
-        options: dict[str, Any] = {"session_timeout_ms": 400, "heartbeat_interval_ms": 50}
-        async with Driver(servers, new_group(), **options) as member:
+        async with Driver(servers, new_group(), **KEPT) as member:
             await create_topic(member.network, "t", 1)
             member.subscribe("t", listener=Slow())
             await member.join()
             generation = member.member.group_metadata().generation_id
             for _ in range(3):
                 await member.step()
+            # The coordinator refuses commits of a member that it does not know any more.
+            await member.member.commit({member.assigned[0]: OffsetAndMetadata(1)})
             assert member.is_stable
             assert member.member.group_metadata().generation_id == generation
 

@@ -118,8 +118,14 @@ class Refusals:
         self.planned[request] = [answer] * times
 
 
-# A member whose id the refusals took away is missed by the broker only when its session ends.
-SESSION_TIMEOUT_MS = 500
+SESSION_MS = 10_000
+# A member whose id a refusal took away is missed by the broker only when its session ends.
+SHORT_SESSION_MS = 1500
+
+
+def session_ms_after(code: ErrorCode) -> int:
+    """So long that a slow machine costs no membership, unless the test has to wait for the session's end."""
+    return SHORT_SESSION_MS if code is ErrorCode.UNKNOWN_MEMBER_ID else SESSION_MS
 
 
 @pytest.fixture(scope="module")
@@ -128,11 +134,11 @@ def servers() -> Iterator[str]:
         yield broker.bootstrap_servers
 
 
-def member_of(servers: str, group: str = "") -> Driver:
+def member_of(servers: str, group: str = "", session_ms: int = SESSION_MS) -> Driver:
     return Driver(
         servers,
         group or new_group(),
-        session_timeout_ms=SESSION_TIMEOUT_MS,
+        session_timeout_ms=session_ms,
         heartbeat_interval_ms=20,
     )
 
@@ -155,7 +161,7 @@ def test_joining_goes_on_after_errors_that_pass(
     servers: str, ottla_topic: str, refusals: Refusals, code: ErrorCode, api: str
 ) -> None:
     async def test() -> None:
-        async with member_of(servers) as member:
+        async with member_of(servers, session_ms=session_ms_after(code)) as member:
             await create_topic(member.network, ottla_topic, 2)
             if api == "join":
                 refusals.plan(JoinGroupRequest, join_refusal(code), times=2)
@@ -206,7 +212,7 @@ def test_a_heartbeat_that_is_refused_makes_the_member_join_again(
     servers: str, ottla_topic: str, refusals: Refusals, code: ErrorCode, call: str
 ) -> None:
     async def test() -> None:
-        async with member_of(servers) as member:
+        async with member_of(servers, session_ms=session_ms_after(code)) as member:
             await member.join_new(ottla_topic, 1)
             refusals.plan(HeartbeatRequest, heartbeat_refusal(code))
             await member.poll_until(lambda: len(member.told.calls) == 3)
@@ -389,6 +395,8 @@ def test_committed_offsets_wait_for_an_open_transaction(servers: str, ottla_topi
         async with member_of(servers, group) as member:
             await create_topic(member.network, ottla_topic, 1)
             partition = TopicPartition(ottla_topic, 0)
+            # The coordinator is known then, and the time below is for its answers alone.
+            assert await member.member.committed([partition]) == {partition: None}
             producer = confluent_kafka.Producer(
                 {"bootstrap.servers": servers, "transactional.id": group, "log_level": 0}
             )
@@ -405,7 +413,7 @@ def test_committed_offsets_wait_for_an_open_transaction(servers: str, ottla_topi
 
             await asyncio.to_thread(open_transaction)
             with pytest.raises(TimedOutError, match="UNSTABLE_OFFSET_COMMIT"):
-                await member.member.committed([partition], 300)
+                await member.member.committed([partition], 1500)
             waiting = asyncio.ensure_future(member.member.committed([partition]))
             await asyncio.to_thread(producer.commit_transaction, 10)
             assert await waiting == {partition: OffsetAndMetadata(17)}
@@ -437,7 +445,7 @@ def test_the_reason_of_a_rejoin_is_told_to_the_coordinator(
     servers: str, ottla_topic: str, refusals: Refusals
 ) -> None:
     async def test() -> None:
-        async with member_of(servers) as member:
+        async with member_of(servers, session_ms=SHORT_SESSION_MS) as member:
             await member.join_new(ottla_topic, 1)
             reasons: list[str | None] = []
 

@@ -137,6 +137,30 @@ def test_poll_arrow(play: Play) -> None:
     play(test)
 
 
+def test_what_was_fetched_behind_an_end_keeps_no_other_partition_waiting(play: Play) -> None:
+    pytest.importorskip("pyarrow")
+
+    async def test(stage: Stage) -> None:
+        partitions = [TopicPartition(stage.topic, number) for number in (0, 1)]
+        for partition in partitions:
+            await stage.fill(bytes(3000), bytes(3000), partition=partition.partition)
+        # One answer is more than may be buffered.
+        consumer = stage.consumer(fetch_max_bytes=1000)
+        await consumer.assign(partitions)
+        ends = dict.fromkeys(partitions, 1)
+        reached: dict[TopicPartition, int] = {}
+        for _ in range(4):
+            records = await consumer.poll_arrow(2.0, end_offsets=ends)
+            reached |= {each: found.offset for each, found in records.next_offsets.items()}
+            if len(reached) == 2:
+                break
+        assert reached == ends
+        # Some of it may have been dropped, and comes again.
+        assert [len(value) for value in await read(consumer, 2)] == [3000, 3000]
+
+    play(test)
+
+
 def test_commit_and_committed(play: Play) -> None:
     async def test(stage: Stage) -> None:
         zero, one = TopicPartition(stage.topic, 0), TopicPartition(stage.topic, 1)

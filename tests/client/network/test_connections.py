@@ -12,9 +12,9 @@ from tests.client.network.fake_broker import (
     HEARTBEAT,
     FakeBroker,
     network_to,
+    refusing_address,
     running,
     until,
-    unused_address,
 )
 
 from ottla.errors import RetriableError
@@ -144,10 +144,11 @@ class TestClosing:
     def test_closing_at_once_leaves_nothing_behind(self, run: Run) -> None:
         async def main() -> None:
             broker = FakeBroker()
-            async with running(broker):
-                for _ in range(10):
-                    async with network_to(broker.address, unused_address()):
-                        pass
+            with refusing_address() as dead:
+                async with running(broker):
+                    for _ in range(10):
+                        async with network_to(broker.address, dead):
+                            pass
 
         run(main())
 

@@ -6,6 +6,7 @@ import asyncio
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.client.network.fake_broker import HEARTBEAT
@@ -13,9 +14,14 @@ from tests.client.network.fake_broker import HEARTBEAT
 from ottla.client.aio.connection import Connection, VersionRange
 from ottla.errors import KafkaError, RetriableError
 from ottla.model import Endpoint
-from ottla.wire.framing import frame_response
+from ottla.wire.framing import frame_request, frame_response, request_parts
 from ottla.wire.messages.heartbeat import HeartbeatResponse
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+from ottla.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 
 
 class Wire(asyncio.Transport):
@@ -25,6 +31,10 @@ class Wire(asyncio.Transport):
         super().__init__()
         self.written: list[bytes] = []
         self.aborted = False
+        self.closing = False
+
+    def is_closing(self) -> bool:
+        return self.closing
 
     def write(self, data: Any) -> None:
         self.written.append(bytes(data))
@@ -55,6 +65,36 @@ def deliver(connection: Connection, data: bytes, cuts: list[int]) -> None:
             buffer[:count] = data[start : start + count]
             connection.buffer_updated(count)
             start += count
+
+
+def producing() -> ProduceRequest:
+    data = [PartitionProduceData(index=0, records=bytes(100_000))]
+    topics = [TopicProduceData(name="t", partition_data=data)]
+    return ProduceRequest(transactional_id=None, acks=-1, timeout_ms=1000, topic_data=topics)
+
+
+def test_what_is_sent_while_the_transport_closes_fails_with_the_connection() -> None:
+    """asyncio's own `writelines` does not look, and fails in its own ways, or never ends."""
+
+    async def check() -> None:
+        connection, wire = connect()
+        wire.closing = True
+        answer = connection.send(producing(), 8)
+        assert not wire.written
+        connection.connection_lost(None)
+        with pytest.raises(RetriableError):
+            await answer
+
+    asyncio.run(check())
+
+
+def test_no_part_of_a_request_is_empty() -> None:
+    """Records are the last field of some versions; asyncio never gets rid of an empty last part."""
+    for version in (8, 9):
+        parts = request_parts(producing(), version, 1, "me")
+        assert len(parts) >= 2
+        assert all(map(len, parts))
+        assert b"".join(parts) == frame_request(producing(), version, 1, "me")
 
 
 # A broker takes about 1000 bytes, the buffer for small answers has 64 KB.

@@ -13,9 +13,9 @@ from tests.client.network.fake_broker import (
     FakeBroker,
     broker_at,
     network_to,
+    refusing_address,
     running,
     until,
-    unused_address,
 )
 
 from ottla.client.aio.network import KEY_GROUP, KEY_TRANSACTION
@@ -46,7 +46,7 @@ def test_a_topic_that_is_not_there_is_named_in_the_error(run: Run) -> None:
         broker = FakeBroker()
         async with running(broker), network_to(broker.address) as network:
             with pytest.raises(TimedOutError, match=r"Topic no does not exist.*UNKNOWN_TOPIC"):
-                await network.topic("no", 100)
+                await network.topic("no", 1000)
 
     run(main())
 
@@ -54,12 +54,12 @@ def test_a_topic_that_is_not_there_is_named_in_the_error(run: Run) -> None:
 def test_a_dead_server_among_several_does_not_matter(run: Run) -> None:
     async def main() -> None:
         broker = FakeBroker()
-        async with running(broker):
-            dead = unused_address()
-            for _ in range(4):
-                async with network_to(dead, broker.address) as network:
-                    await network.updated(5000)
-                    assert list(network.cluster.nodes) == [0]
+        with refusing_address() as dead:
+            async with running(broker):
+                for _ in range(4):
+                    async with network_to(dead, broker.address) as network:
+                        await network.updated(5000)
+                        assert list(network.cluster.nodes) == [0]
 
     run(main())
 
@@ -88,12 +88,12 @@ def test_a_server_that_does_not_accept_does_not_keep_the_others_waiting(
 
 def test_when_nobody_is_there_the_error_says_who_was_asked(run: Run) -> None:
     async def main() -> None:
-        address = unused_address()
-        async with network_to(address) as network:
-            with pytest.raises(TimedOutError, match=address):
-                await network.updated(100)
-            with pytest.raises(RetriableError, match="refused"):
-                await network.any_node()
+        with refusing_address() as address:
+            async with network_to(address) as network:
+                with pytest.raises(TimedOutError, match=address):
+                    await network.updated(100)
+                with pytest.raises(RetriableError, match="refused"):
+                    await network.any_node()
 
     run(main())
 

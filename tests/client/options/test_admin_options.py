@@ -79,6 +79,6 @@ def test_a_request_without_an_answer_is_sent_again_after_request_timeout_ms(
             started = time.monotonic()
             assert admin.describe_cluster().nodes
             assert 0.15 < time.monotonic() - started < 5
-            assert len(meddler.seen("DescribeCluster")) == 2
+            assert len(meddler.seen("DescribeCluster")) >= 2
     finally:
         hold.set()

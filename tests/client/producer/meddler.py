@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -229,19 +228,21 @@ def _read_response(request: Request, frame: bytes) -> Any:
     return decode_message(response_class, request.version, memoryview(frame), 5 if flexible else 4)
 
 
+def own_port(broker: Broker) -> int:
+    """Where the only node listens, although it advertises a proxy."""
+    running, _ = broker._running_broker()
+    (server,) = running.servers.values()
+    return server.endpoint.port
+
+
 @contextmanager
 def meddled_broker(**options: Any) -> Iterator[tuple[Broker, Meddler]]:
     """A broker whose clients all come through a proxy."""
     meddler = Meddler()
     meddler.start()
     try:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        meddler.forward_to(port)
-        with Broker(
-            options, listen=f"127.0.0.1:{port}", advertise=f"127.0.0.1:{meddler.port}"
-        ) as broker:
+        with Broker(options, advertise=f"127.0.0.1:{meddler.port}") as broker:
+            meddler.forward_to(own_port(broker))
             yield broker, meddler
     finally:
         meddler.stop()

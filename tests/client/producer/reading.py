@@ -7,6 +7,7 @@ from typing import Any
 import confluent_kafka
 from tests.clients.broker_side import FETCH_BYTES, FETCH_VERSION, Batch, batches_of
 
+import ottla
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
 from ottla.records.batch import read_batch, split_batches
@@ -110,3 +111,9 @@ def seen_by_confluent(servers: str, topic: str, partitions: int) -> list[bytes]:
         return values
     finally:
         consumer.close()
+
+
+def has_its_memory_back(producer: ottla.Producer) -> bool:
+    """Records are answered a moment before their memory is given back."""
+    metrics = producer.metrics()
+    return metrics["buffer-available-bytes"] == metrics["buffer-total-bytes"]

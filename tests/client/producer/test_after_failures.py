@@ -7,11 +7,12 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 from tests.client.producer.meddler import Meddler, produce_error
-from tests.client.producer.transactional import QUICK, make
+from tests.client.producer.transactional import QUICK, make, max_block_ms
 
 import ottla
 import ottla.aio
@@ -49,13 +50,13 @@ def test_every_call_of_a_fenced_producer_names_the_fence(
 def test_fatal_error_comes_before_a_call_that_timed_out(
     make: Callable[..., ottla.Producer], meddler: Meddler, topic: str
 ) -> None:
-    old = make(max_block_ms=300)
+    old = make()
     old.init_transactions()
     old.begin_transaction()
     old.send(topic, b"old", partition=0).result(10)
     hold = threading.Event()
     meddler.on("EndTxn", hold=hold, answer=_fenced)
-    with pytest.raises(TimedOutError):
+    with max_block_ms(old, 300), pytest.raises(TimedOutError):
         old.commit_transaction()
     hold.set()
     with pytest.raises(FatalError, match="PRODUCER_FENCED"):
@@ -67,13 +68,13 @@ def test_fatal_error_comes_before_a_call_that_timed_out(
 def test_unseen_end_of_a_commit_does_not_hide_the_fatal_error(
     make: Callable[..., ottla.Producer], meddler: Meddler, topic: str
 ) -> None:
-    old = make(max_block_ms=300)
+    old = make()
     old.init_transactions()
     old.begin_transaction()
     old.send(topic, b"old", partition=0).result(10)
     hold = threading.Event()
     meddler.on("EndTxn", hold=hold, answer=_fenced)
-    with pytest.raises(TimedOutError):
+    with max_block_ms(old, 300), pytest.raises(TimedOutError):
         old.commit_transaction()
     hold.set()
     deadline = time.monotonic() + 10
@@ -153,7 +154,7 @@ def test_exception_tells_that_the_abort_timed_out(
     ottla_topic_name: Callable[[], str],
     is_sync: bool,
 ) -> None:
-    options: dict[str, Any] = {"transactional_id": ottla_topic_name(), "max_block_ms": 300, **QUICK}
+    options: dict[str, Any] = {"transactional_id": ottla_topic_name(), **QUICK}
     options["bootstrap_servers"] = servers
     hold = threading.Event()
     note = r"not aborted yet: .*abort_transaction\(\) is not done after 300 ms"
@@ -163,9 +164,10 @@ def test_exception_tells_that_the_abort_timed_out(
             producer.init_transactions()
 
             def fail() -> None:
-                with producer.transaction():
+                with ExitStack() as limits, producer.transaction():
                     producer.send(topic, b"x", partition=0).result(10)
                     meddler.on("EndTxn", hold=hold)
+                    limits.enter_context(max_block_ms(producer, 300))
                     raise ZeroDivisionError
 
             with pytest.raises(ZeroDivisionError) as caught:
@@ -183,10 +185,12 @@ def test_exception_tells_that_the_abort_timed_out(
             await producer.init_transactions()
 
             async def fail() -> None:
-                async with producer.transaction():
-                    await (await producer.send(topic, b"x", partition=0))
-                    meddler.on("EndTxn", hold=hold)
-                    raise ZeroDivisionError
+                with ExitStack() as limits:
+                    async with producer.transaction():
+                        await (await producer.send(topic, b"x", partition=0))
+                        meddler.on("EndTxn", hold=hold)
+                        limits.enter_context(max_block_ms(producer, 300))
+                        raise ZeroDivisionError
 
             with pytest.raises(ZeroDivisionError) as caught:
                 await fail()

@@ -7,8 +7,9 @@ import time
 from typing import Any
 
 import pytest
+from tests.broker.requests import eventually
 from tests.client.producer.meddler import Meddler, batches_sent, produce_error
-from tests.client.producer.reading import headers_of, records_of, values_of
+from tests.client.producer.reading import has_its_memory_back, headers_of, records_of, values_of
 
 import ottla
 from ottla.errors import (
@@ -110,13 +111,15 @@ def test_error_that_cannot_pass_fails_only_its_batch(
 
 
 def test_broker_may_blame_single_records(meddler: Meddler, servers: str, topic: str) -> None:
-    with ottla.Producer(bootstrap_servers=servers, **{**QUICK, "linger_ms": 100}) as producer:
-        producer.send(topic, b"x", partition=0).result(10)
+    with ottla.Producer(bootstrap_servers=servers, **{**QUICK, "linger_ms": 20_000}) as producer:
+        producer.send(topic, b"x", partition=0)
+        producer.flush(10)
         blamed = BatchIndexAndErrorMessage(batch_index=1, batch_index_error_message="it is odd")
         meddler.on(
             "Produce", answer=produce_error(ErrorCode.INVALID_RECORD, record_errors=[blamed])
         )
         good, bad = (producer.send(topic, value, partition=0) for value in (b"2", b"3"))
+        producer.flush(10)
         error = bad.exception(10)
         other = good.exception(10)
         assert isinstance(error, AbortableError)
@@ -149,7 +152,7 @@ def test_batch_that_is_too_large_for_the_broker_is_split(
         producer.flush(10)
         assert [future.result(0).offset for future in futures] == list(range(1, 101))
         assert producer.metrics()["batch-split-total"] == 2
-        assert producer.metrics()["buffer-available-bytes"] == producer.config.buffer_memory
+        assert eventually(lambda: has_its_memory_back(producer))
     assert delivered == list(range(1, 101))
     assert values_of(servers, topic)[1:] == numbers(100)
 
@@ -185,6 +188,7 @@ def test_outcomes_of_send_many_are_told_batch_by_batch(
         sent = producer.send_many(topic, numbers(100), partition=0)
         sent.add_batch_callback(tell)
         sent.result(10)
+        assert eventually(lambda: sum(count for count, _ in told) >= 100)
         assert len(told) > 1, "the batch was split"
         assert (sum(count for count, _ in told), {error for _, error in told}) == (100, {None})
         told.clear()
@@ -198,6 +202,7 @@ def test_outcomes_of_send_many_are_told_batch_by_batch(
         sent = producer.send_many(topic, numbers(3), partition=0)
         sent.add_batch_callback(tell)
         assert sent[2].exception(10) is not None
+        assert eventually(lambda: len(told) == 3)
         assert [count for count, _ in told] == [1, 1, 1]
         assert [isinstance(e, AbortableError) and e.message == "it is odd" for _, e in told] == [
             False,
@@ -277,7 +282,7 @@ def test_delivery_timeout_fails_records_in_flight_and_the_next_ones_are_written_
 ) -> None:
     hold = threading.Event()
     with ottla.Producer(
-        bootstrap_servers=servers, delivery_timeout_ms=400, request_timeout_ms=300, **QUICK
+        bootstrap_servers=servers, delivery_timeout_ms=2000, request_timeout_ms=1500, **QUICK
     ) as producer:
         producer.send(topic, b"first", partition=0).result(10)
         meddler.on("Produce", hold=hold, times=2)
@@ -285,7 +290,7 @@ def test_delivery_timeout_fails_records_in_flight_and_the_next_ones_are_written_
         started = time.monotonic()
         with pytest.raises(TimedOutError, match=r"delivery\.timeout\.ms"):
             lost.result(10)
-        assert 0.2 < time.monotonic() - started < 5
+        assert 1.5 < time.monotonic() - started < 8
         hold.set()
         for value in (b"a", b"b"):
             producer.send(topic, value, partition=0).result(10)
@@ -299,14 +304,14 @@ def test_delivery_timeout_fails_records_that_were_never_sent(
     meddler: Meddler, servers: str, topic: str
 ) -> None:
     with ottla.Producer(
-        bootstrap_servers=servers, delivery_timeout_ms=300, request_timeout_ms=200, **QUICK
+        bootstrap_servers=servers, delivery_timeout_ms=2000, request_timeout_ms=1000, **QUICK
     ) as producer:
         producer.send(topic, b"first", partition=0).result(10)
         meddler.on("Produce", is_lost=True, times=1000)
         future = producer.send(topic, b"x", partition=0)
         with pytest.raises(TimedOutError):
             future.result(10)
-        assert producer.metrics()["buffer-available-bytes"] == producer.config.buffer_memory
+        assert eventually(lambda: has_its_memory_back(producer))
 
 
 def test_request_timeout_retries(meddler: Meddler, servers: str, topic: str) -> None:
@@ -418,7 +423,7 @@ def test_broker_that_refuses_a_connection_once_does_not_end_the_producer(
 def test_record_for_a_broker_that_goes_on_refusing_fails_with_that_error(
     meddler: Meddler, servers: str, topic: str
 ) -> None:
-    options = {**QUICK, **RECONNECT, "delivery_timeout_ms": 400, "request_timeout_ms": 200}
+    options = {**QUICK, **RECONNECT, "delivery_timeout_ms": 2000, "request_timeout_ms": 1000}
     with ottla.Producer(bootstrap_servers=servers, **options) as producer:
         producer.send(topic, b"first", partition=0).result(10)
         meddler.on("ApiVersions", edit=refused_connection, times=10_000)

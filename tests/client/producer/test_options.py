@@ -7,8 +7,9 @@ import time
 from typing import Any
 
 import pytest
+from tests.broker.requests import eventually
 from tests.client.producer.meddler import Meddler, batches_sent, produce_error
-from tests.client.producer.reading import headers_of, values_of
+from tests.client.producer.reading import has_its_memory_back, headers_of, values_of
 from tests.clients.broker_side import create_topic
 
 import ottla
@@ -40,12 +41,12 @@ def test_batch_size_0_gives_every_record_its_batch(servers: str, topic: str) -> 
 
 
 def test_record_larger_than_batch_size_gets_its_own_batch(servers: str, topic: str) -> None:
-    send_all(servers, topic, [b"x", b"y" * 2000, b"z", b"z"], batch_size=500, linger_ms=1000)
+    send_all(servers, topic, [b"x", b"y" * 2000, b"z", b"z"], batch_size=500, linger_ms=20_000)
     assert batch_counts(servers, topic) == [1, 1, 2]
 
 
 def test_batch_size_bounds_batches(servers: str, topic: str) -> None:
-    send_all(servers, topic, [b"x" * 100] * 100, batch_size=1000, linger_ms=1000)
+    send_all(servers, topic, [b"x" * 100] * 100, batch_size=1000, linger_ms=20_000)
     sizes = [batch.header.size_bytes for batch in headers_of(servers, topic)]
     assert max(sizes) <= 1000
     assert len(sizes) == 13
@@ -61,17 +62,19 @@ def test_batches_of_what_compresses_well_hold_more(servers: str, topic: str) -> 
     assert max(batch_counts(servers, topic)) > 25, "17 fit without compression"
 
 
+def send_seconds(producer: ottla.Producer, topic: str) -> float:
+    started = time.monotonic()
+    producer.send(topic, b"x").result(10)
+    return time.monotonic() - started
+
+
 def test_linger_holds_a_batch_back(servers: str, topic: str) -> None:
     with ottla.Producer(bootstrap_servers=servers, linger_ms=150) as producer:
         producer.partitions_for(topic)
-        started = time.monotonic()
-        producer.send(topic, b"x").result(10)
-        assert time.monotonic() - started > 0.14
+        assert send_seconds(producer, topic) > 0.14
     with ottla.Producer(bootstrap_servers=servers, linger_ms=0) as producer:
-        producer.send(topic, b"x").result(10)
-        started = time.monotonic()
-        producer.send(topic, b"x").result(10)
-        assert time.monotonic() - started < 0.14
+        # Some may be slow on a busy machine, but not all.
+        assert any(send_seconds(producer, topic) < 0.14 for _ in range(20))
 
 
 def test_full_batch_does_not_linger(servers: str, topic: str) -> None:
@@ -91,7 +94,7 @@ def test_flush_does_not_wait_for_the_linger(servers: str, topic: str) -> None:
 
 def test_full_memory_blocks_for_max_block_ms(meddler: Meddler, servers: str, topic: str) -> None:
     with ottla.Producer(
-        bootstrap_servers=servers, buffer_memory=20_000, max_block_ms=200, linger_ms=0
+        bootstrap_servers=servers, buffer_memory=20_000, max_block_ms=1500, linger_ms=0
     ) as producer:
         producer.send(topic, b"first", partition=0).result(10)
         hold = threading.Event()
@@ -100,7 +103,7 @@ def test_full_memory_blocks_for_max_block_ms(meddler: Meddler, servers: str, top
         started = time.monotonic()
         with pytest.raises(TimedOutError, match=r"buffer\.memory"):
             producer.send(topic, b"y" * 10_000, partition=0)
-        assert 0.15 < time.monotonic() - started < 5
+        assert 1.4 < time.monotonic() - started < 8
         threading.Timer(0.05, hold.set).start()
         assert producer.send(topic, b"z" * 10_000, partition=0).result(10).offset == 2
         assert first.result(0).offset == 1
@@ -120,7 +123,7 @@ def test_batches_that_linger_go_when_memory_is_short(servers: str, topic: str) -
 def test_unknown_topic_is_waited_for(ottla_topic: str) -> None:
     with ottla.Broker(auto_create_topics_enable=False) as broker:
         servers = broker.bootstrap_servers
-        with ottla.Producer(bootstrap_servers=servers, max_block_ms=150) as producer:
+        with ottla.Producer(bootstrap_servers=servers, max_block_ms=1500) as producer:
             with pytest.raises(TimedOutError, match="UNKNOWN_TOPIC_OR_PARTITION") as caught:
                 producer.send(ottla_topic, b"x")
             assert ottla_topic in str(caught.value)
@@ -133,7 +136,7 @@ def test_unknown_topic_is_waited_for(ottla_topic: str) -> None:
 
 
 def test_partition_that_does_not_exist_yet_is_waited_for(servers: str, topic: str) -> None:
-    with ottla.Producer(bootstrap_servers=servers, max_block_ms=200) as producer:
+    with ottla.Producer(bootstrap_servers=servers, max_block_ms=1500) as producer:
         producer.send(topic, b"x", partition=0).result(10)
         with pytest.raises(TimedOutError, match="Partition 2 of topic"):
             producer.send(topic, b"x", partition=2)
@@ -310,8 +313,10 @@ def test_records_without_a_key_avoid_brokers_that_take_nothing(ottla_topic: str)
         connection = producer._client._network.connection_now(slow)
         assert connection is not None
         # As if the broker had asked for a pause (KIP-219).
-        connection.throttled_until = time.monotonic() + 1.0
-        for _ in range(3):
+        connection.throttled_until = time.monotonic() + 3.0
+        deadline = time.monotonic() + 10
+        while not producer._client.sender._sticky._is_slow(slow):
+            assert time.monotonic() < deadline, "the producer does not notice"
             producer.send(ottla_topic, b"x", partition=0)
             time.sleep(0.01)
         futures = [producer.send(ottla_topic, b"y") for _ in range(20)]
@@ -334,6 +339,7 @@ def test_producer_id_is_that_of_the_coordinator(meddler: Meddler, servers: str, 
 def test_metrics_have_kafkas_names(servers: str, topic: str) -> None:
     with ottla.Producer(bootstrap_servers=servers) as producer:
         producer.send(topic, b"x" * 100).result(10)
+        assert eventually(lambda: has_its_memory_back(producer))
         metrics = producer.metrics()
     for name in (
         *("record-send-total", "record-send-rate", "record-error-total", "record-retry-total"),
@@ -345,7 +351,6 @@ def test_metrics_have_kafkas_names(servers: str, topic: str) -> None:
         assert name in metrics
     assert metrics["record-send-total"] == 1
     assert metrics["batch-size-avg"] > 100
-    assert metrics["buffer-available-bytes"] == metrics["buffer-total-bytes"]
 
 
 def test_what_gave_way_is_said_once(

@@ -91,7 +91,7 @@ def test_callback_may_send(servers: str, topic: str) -> None:
 
 
 def test_future_can_be_awaited_waited_for_and_watched(servers: str, topic: str) -> None:
-    with ottla.Producer(bootstrap_servers=servers, linger_ms=200) as producer:
+    with ottla.Producer(bootstrap_servers=servers, linger_ms=20_000) as producer:
         producer.partitions_for(topic)
         future = producer.send(topic, b"x", partition=0)
         assert not future.done()
@@ -103,7 +103,10 @@ def test_future_can_be_awaited_waited_for_and_watched(servers: str, topic: str) 
         async def wait() -> int:
             with pytest.raises(IllegalStateError, match="await the future"):
                 future.result()
-            return (await future).offset
+            flushing = asyncio.get_running_loop().run_in_executor(None, producer.flush)
+            offset = (await future).offset
+            await flushing
+            return offset
 
         assert asyncio.run(wait()) == 0
         assert future.done()

@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 from tests.client.producer.meddler import Meddler, produce_error
 from tests.client.producer.reading import all_committed
-from tests.client.producer.transactional import PARTITIONS, make, version, without_features
+from tests.client.producer.transactional import (
+    PARTITIONS,
+    make,
+    max_block_ms,
+    version,
+    without_features,
+)
 
 import ottla
 from ottla.errors import AbortableError, ErrorCode, FatalError, TimedOutError
@@ -225,12 +231,12 @@ def test_abort_does_not_wait_for_offsets_that_cannot_be_committed(
             ]
         )
 
-    producer = make(max_block_ms=1000)
+    producer = make(max_block_ms=10_000)
     producer.init_transactions()
     meddler.on("TxnOffsetCommit", answer=refused, times=10**6)
     producer.begin_transaction()
     producer.send(topic, b"x", partition=0).result(10)
-    with pytest.raises(TimedOutError):
+    with max_block_ms(producer, 300), pytest.raises(TimedOutError):
         producer.send_offsets_to_transaction({(topic, 0): 3}, topic)
     producer.abort_transaction()
     meddler.calm()
@@ -338,7 +344,7 @@ def test_record_that_is_refused_at_once_keeps_the_transaction_from_committing(
 def test_records_that_time_out_are_not_committed(
     version: int, make: Callable[..., ottla.Producer], meddler: Meddler, servers: str, topic: str
 ) -> None:
-    producer = make(delivery_timeout_ms=300, request_timeout_ms=250)
+    producer = make(delivery_timeout_ms=2000, request_timeout_ms=1000)
     producer.init_transactions()
     producer.begin_transaction()
     producer.send(topic, b"a", partition=0).result(10)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from tests.client.producer.meddler import Meddler
 
 import ottla
+import ottla.aio
 
 QUICK: dict[str, Any] = {"retry_backoff_ms": 10, "retry_backoff_max_ms": 20, "linger_ms": 0}
 PARTITIONS = 2
@@ -17,6 +19,18 @@ PARTITIONS = 2
 def without_features(answer: Any) -> Any:
     answer.finalized_features = []
     return answer
+
+
+@contextmanager
+def max_block_ms(producer: ottla.Producer | ottla.aio.Producer, limit_ms: int) -> Iterator[None]:
+    """A short limit for a call that has to time out; the others have time, however slow the machine is."""
+    config = producer.config
+    before = config.max_block_ms
+    object.__setattr__(config, "max_block_ms", limit_ms)  # frozen, and shared by both faces
+    try:
+        yield
+    finally:
+        object.__setattr__(config, "max_block_ms", before)
 
 
 @pytest.fixture(params=[1, 2], ids=["version-1", "version-2"])

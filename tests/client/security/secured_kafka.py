@@ -18,7 +18,7 @@ from tests.apache_kafka.programs import (
 from tests.client.security.certificates import Certificates
 
 USER, PASSWORD = "alice", "alice-secret"
-SESSION_MS = 2000
+SESSION_MS = 6000
 
 PROTOCOLS = {
     "CONTROLLER": "PLAINTEXT",

@@ -59,9 +59,14 @@ def refusing(context: ssl.SSLContext) -> Iterator[str]:
             except OSError:
                 return
             connection.settimeout(5)
-            with context.wrap_socket(
-                connection, server_side=True, do_handshake_on_connect=False
-            ) as secured:
+            try:
+                secured = context.wrap_socket(
+                    connection, server_side=True, do_handshake_on_connect=False
+                )
+            except OSError:  # the client has gone
+                connection.close()
+                continue
+            with secured:
                 with suppress(OSError):
                     secured.do_handshake()
                 # Closing with something unread would reset the connection before the reason arrives.

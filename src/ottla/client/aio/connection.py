@@ -16,9 +16,9 @@ from ottla.errors import ErrorCode, KafkaError, TimedOutError, exception_for
 from ottla.model import Endpoint
 from ottla.wire.compile import decode_message
 from ottla.wire.declare import info_of
-from ottla.wire.framing import SIZE_BYTES, frame_request, read_size, response_header_is_flexible
+from ottla.wire.framing import SIZE_BYTES, read_size, request_parts, response_header_is_flexible
 from ottla.wire.primitives import read_uvarint, skip_tagged
-from ottla.wire.types import MalformedMessageError
+from ottla.wire.types import Buffer, MalformedMessageError
 
 _CORRELATION_ID = struct.Struct(">i")
 _SMALL_BUFFER_BYTES = 64 * 1024
@@ -59,7 +59,7 @@ class _Waiting(NamedTuple):
 class _Held(NamedTuple):
     """A request that has to wait until the broker knows again who we are."""
 
-    frame: bytes
+    frame: list[Buffer]
     waiting: _Waiting | None
 
 
@@ -196,10 +196,10 @@ class Connection(asyncio.BufferedProtocol):
         self._write(frame)
         return waiting.answer
 
-    def _frame(self, request: Any, version: int) -> tuple[bytes, int]:
+    def _frame(self, request: Any, version: int) -> tuple[list[Buffer], int]:
         correlation_id = self._next_id
         self._next_id = (correlation_id + 1) % _CORRELATION_IDS
-        return frame_request(request, version, correlation_id, self._client_id), correlation_id
+        return request_parts(request, version, correlation_id, self._client_id), correlation_id
 
     def _expect(
         self, correlation_id: int, api: str, decode: Decode, timeout_ms: float | None
@@ -219,9 +219,15 @@ class Connection(asyncio.BufferedProtocol):
         answer.exception()
         return answer
 
-    def _write(self, frame: bytes) -> None:
+    def _write(self, frame: list[Buffer]) -> None:
         assert self._transport is not None, "requests are sent after the connection was made"
-        self._transport.write(frame)
+        if self._transport.is_closing():
+            # Whoever waits for the answer is told when the connection is lost. asyncio's `writelines` does not look.
+            return
+        if len(frame) == 1:
+            self._transport.write(frame[0])
+        else:
+            self._transport.writelines(frame)
 
     @property
     def tcp_socket(self) -> socket.socket:

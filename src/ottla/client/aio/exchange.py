@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 from uuid import UUID
 
 from ottla.client.aio.connection import Connection
@@ -11,12 +11,14 @@ from ottla.client.model import NO_OFFSET, NO_TIMESTAMP, Node
 from ottla.client.state.producer_batch import ProducerBatch
 from ottla.errors import ErrorCode, KafkaError
 from ottla.model import NO_TOPIC_ID
+from ottla.records.record import Buffer
 from ottla.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceData,
 )
+from ottla.wire.types import InPieces
 
 # The newest version that has no part in transactions of version 2, and the newest that names topics.
 _LAST_VERSION_1_TRANSACTIONS: Final = 11
@@ -37,12 +39,25 @@ class Answer(NamedTuple):
     nodes: Mapping[int, Node] = {}
 
 
+# What is not tried again, or in parts, without a look at the bytes.
+_OF_BYTES: Final = (ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE)
+
+
+def judged(batch: ProducerBatch, answer: Answer) -> Answer:
+    """The answer; another one if the batch was damaged before it was sent, which no other attempt mends."""
+    if answer.code not in _OF_BYTES or batch.is_intact():
+        return answer
+    damaged = "The batch was damaged before it was sent: its checksum is wrong."
+    return answer._replace(code=ErrorCode.INVALID_RECORD, message=damaged)
+
+
 class Exchange:
     """One request on its way, and its answer."""
 
-    __slots__ = ("_topics", "batches", "connection", "names", "sent_ms")
+    __slots__ = ("_is_answered", "_topics", "batches", "connection", "names", "sent_ms")
 
-    def __init__(self, connection: Connection, sent_ms: float) -> None:
+    def __init__(self, connection: Connection, sent_ms: float, *, is_answered: bool) -> None:
+        self._is_answered = is_answered
         self.connection = connection
         self.sent_ms = sent_ms
         self.batches: dict[tuple[str, int], ProducerBatch] = {}
@@ -55,7 +70,7 @@ class Exchange:
         """What the request carries."""
         return list(self._topics.values())
 
-    def add(self, batch: ProducerBatch, topic_id: UUID, encoded: bytes) -> None:
+    def add(self, batch: ProducerBatch, topic_id: UUID, encoded: Buffer | InPieces) -> None:
         """One more batch, of a partition that has none in it yet."""
         self.batches[batch.key] = batch
         data = self._topics.get(batch.topic)
@@ -63,7 +78,12 @@ class Exchange:
             self.names[topic_id] = batch.topic
             data = TopicProduceData(name=batch.topic, topic_id=topic_id, partition_data=[])
             self._topics[batch.topic] = data
-        data.partition_data.append(PartitionProduceData(index=batch.partition, records=encoded))
+        if isinstance(encoded, InPieces) and not self._is_answered:
+            # What it shows may change when the future is done, and that is before it has left.
+            encoded = b"".join(encoded.pieces)
+        # Pieces are as good as a buffer here: a request is encoded, and never read.
+        records = cast(Buffer, encoded)
+        data.partition_data.append(PartitionProduceData(index=batch.partition, records=records))
 
     def newest_version(self, is_version_1: bool) -> int | None:
         """The newest version of Produce to use, in transactions of version 1 or otherwise."""

@@ -87,9 +87,9 @@ class Fetcher:
         self._loop = asyncio.get_running_loop()
         self.buffer = FetchBuffer(subscriptions, settings.max_bytes)
         self.is_wanted = False
+        """Whether somebody waits for records: an empty answer is then followed by another fetch."""
         self.end_offsets: Mapping[TopicPartition, int] = {}
         """Where the user stops reading: what is behind is not fetched ahead for him."""
-        """Whether somebody waits for records: an empty answer is then followed by another fetch."""
         self._sessions: dict[int, FetchSession] = {}
         self._in_flight: dict[int, asyncio.Future[FetchResponse]] = {}
         self._connecting: dict[int, asyncio.Task[None]] = {}
@@ -157,7 +157,11 @@ class Fetcher:
                 assert before is not None
                 end_offset = self.end_offsets.get(fetched.partition, INT64_MAX)
                 if before.offset >= end_offset:
-                    enough.add(fetched.partition)
+                    # Behind the ends of many partitions there may be more than fits.
+                    if self.buffer.is_full:
+                        self.buffer.drop(fetched)
+                    else:
+                        enough.add(fetched.partition)
                     continue
                 fetched.take_columns(columns, end_offset)
             except Exception:
@@ -219,6 +223,10 @@ class Fetcher:
             position = state.position
             if position is None or not state.is_fetchable:
                 continue
+            # Of one that has come to its end the buffer may hold more, which must not keep others waiting.
+            end_offset = self.end_offsets.get(partition, INT64_MAX)
+            if position.offset >= end_offset:
+                continue
             node = self._node_for(partition, state, now)
             if node == NO_LEADER or node in self._in_flight or self._pauses(partition, now):
                 continue
@@ -226,7 +234,7 @@ class Fetcher:
             if offset is None:
                 full.add(node)
                 continue
-            if offset >= self.end_offsets.get(partition, INT64_MAX):
+            if offset >= end_offset:
                 continue
             topic_id = self._network.cluster.topic_id(partition.topic)
             want = WantedPartition(offset, position.leader.epoch, topic_id)

@@ -193,12 +193,15 @@ class Producer(ClosedByBlock):
         )
         return sent
 
-    async def send_encoded(self, topic: str, partition: int, batch: Buffer) -> RecordFuture:
+    async def send_encoded(
+        self, topic: str, partition: int, batch: Buffer, *, check_crc: bool = True
+    ) -> RecordFuture:
         """Send a record batch (magic 2) that is encoded already; the future is that of its first record.
 
         See `ottla.Producer.send_encoded`.
         """
-        sent: RecordFuture = await self._follow(self.writer.steps_encoded(topic, partition, batch))
+        steps = self.writer.steps_encoded(topic, partition, batch, check_crc)
+        sent: RecordFuture = await self._follow(steps)
         return sent
 
     async def _follow(self, steps: Any) -> Any:

@@ -15,7 +15,7 @@ from threading import Event
 from typing import Any, Final, Protocol
 
 from ottla.client.aio.connection import Connection
-from ottla.client.aio.exchange import Answer, Exchange
+from ottla.client.aio.exchange import Answer, Exchange, judged
 from ottla.client.aio.network import Network
 from ottla.client.aio.passes import Passes
 from ottla.client.delivery import Completion
@@ -288,7 +288,7 @@ class Sender:
 
     def _send(self, connection: Connection, batches: list[ProducerBatch], now_ms: float) -> None:
         cluster = self._network.cluster
-        sent = Exchange(connection, now_ms)
+        sent = Exchange(connection, now_ms, is_answered=self._acks != 0)
         for batch in batches:
             batch.close()
             if self._sequences is not None:
@@ -370,6 +370,7 @@ class Sender:
 
     def _settle(self, batch: ProducerBatch, answer: Answer, broker: str, now_ms: float) -> None:
         """One batch's answer: it is written, tried again, split, or failed."""
+        answer = judged(batch, answer)
         code = answer.code
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             # A duplicate is older than what the broker remembers: written, but it does not know where.

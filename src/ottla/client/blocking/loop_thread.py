@@ -71,8 +71,10 @@ class _Call(Generic[T]):
         # None: the task is done. A SimpleQueue may be used from signal handlers, and Ctrl-C ends a wait for it.
         self._told: SimpleQueue[_UserCall | None] = SimpleQueue()
         self._is_over = False
+        # Whether the loop may know of it.
+        self.is_asked_for = False
 
-    def start(self) -> None:
+    def _start(self) -> None:
         """On the loop: starts the coroutine, whose user code comes back to us."""
         if self._is_over:
             self._coroutine.close()
@@ -109,9 +111,11 @@ class _Call(Generic[T]):
         return await answer
 
     def wait(self, timeout_seconds: float | None) -> T:
-        """On the calling thread: runs user code until the coroutine is done."""
+        """On the calling thread: has the coroutine started, and runs user code until it is done."""
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         try:
+            # It may run before this returns, and has to be cancelled if an interrupt comes just then.
+            self._have_it_started()
             while (told := self._next(deadline)) is not None:
                 self._run_here(told)
             task = self._task
@@ -135,6 +139,14 @@ class _Call(Generic[T]):
             raise failure
         finally:
             del failure
+
+    def _have_it_started(self) -> None:
+        self.is_asked_for = True
+        try:
+            self._loop.call_soon_threadsafe(self._start)
+        except RuntimeError:
+            self._coroutine.close()
+            raise IllegalStateError(CLOSED.format(name=self._running.name)) from None
 
     def _next(self, deadline: float | None) -> _UserCall | None:
         left = None if deadline is None else deadline - time.monotonic()
@@ -173,9 +185,10 @@ class _Call(Generic[T]):
         self._is_over = True
 
         def cancel() -> None:
-            if self._task is None:
-                return
-            if not self._task.cancel():  # it has ended, before it knew that nobody waits
+            if self._task is None:  # interrupted before the loop was told, or `_start` came later
+                self._coroutine.close()
+                self._told.put(None)
+            elif not self._task.cancel():  # it has ended, before it knew that nobody waits
                 self._dispose(self._task)
                 self._told.put(None)
 
@@ -338,11 +351,10 @@ class LoopThread:
             raise IllegalStateError(self._own_thread())
         call = _Call(running, coroutine, unclaimed)
         try:
-            running.loop.call_soon_threadsafe(call.start)
-        except RuntimeError:
-            coroutine.close()
-            raise IllegalStateError(CLOSED.format(name=running.name)) from None
-        return call.wait(timeout_seconds)
+            return call.wait(timeout_seconds)
+        finally:
+            if not call.is_asked_for:  # interrupted so early that nobody else knows of it
+                coroutine.close()
 
     def _own_thread(self) -> str:
         return (

@@ -112,15 +112,21 @@ class Producer(BlockingFace[AsyncProducer]):
         )
         return sent
 
-    def send_encoded(self, topic: str, partition: int, batch: Buffer) -> RecordFuture:
+    def send_encoded(
+        self, topic: str, partition: int, batch: Buffer, *, check_crc: bool = True
+    ) -> RecordFuture:
         """Send a record batch (magic 2) that is encoded already, by another process say.
 
         The batch has no producer id, epoch and sequence: it gets those of this producer when it is sent, becomes part
-        of its transaction if there is one, and its checksum is renewed. Its checksum has to be right before. It keeps
-        its codec and its timestamps; serializers, interceptors and the partitioner do not see it. If the broker finds
-        it too large, it is split as any other. The future is that of its first record: the others follow it.
+        of its transaction if there is one, and its checksum is renewed. Its checksum has to be right before; with
+        check_crc=False that is left to the broker, which refuses a batch that was not. It keeps its codec and its
+        timestamps; serializers, interceptors and the partitioner do not see it. If the broker finds it too large, it
+        is split as any other. The future is that of its first record: the others follow it. What a read-only
+        `memoryview` shows is not copied: it has to stay as it is until the future is done, or the producer is
+        closed if that fails.
         """
-        sent: RecordFuture = self._follow(self._writer.steps_encoded(topic, partition, batch))
+        steps = self._writer.steps_encoded(topic, partition, batch, check_crc)
+        sent: RecordFuture = self._follow(steps)
         return sent
 
     def _follow(self, steps: Any) -> Any:

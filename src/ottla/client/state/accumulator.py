@@ -26,7 +26,7 @@ from ottla.client.state.partition_queue import (
 from ottla.client.state.producer_batch import OnDelivery, ProducerBatch
 from ottla.model import NO_LEADER, TopicPartition
 from ottla.records.batch import HEADER_BYTES, read_header
-from ottla.records.record import Header
+from ottla.records.record import Buffer, Header
 
 
 @dataclass(slots=True)
@@ -163,7 +163,7 @@ class Accumulator:
             return future
 
     def append_encoded(
-        self, queue: PartitionQueue, encoded: bytes, reservation: Reservation, now_ms: float
+        self, queue: PartitionQueue, encoded: Buffer, reservation: Reservation, now_ms: float
     ) -> RecordFuture:
         """Add a batch that is encoded already; the future is that of its first record."""
         with self.lock:

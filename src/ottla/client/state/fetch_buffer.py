@@ -50,9 +50,14 @@ class FetchBuffer:
         if first.next_offset != position and first is not self.in_use:
             # From before a seek: it will be dropped when it is next in line.
             return position
-        if len(buffered) >= FETCHES_AHEAD or self.size_bytes >= self._limit_bytes:
+        if len(buffered) >= FETCHES_AHEAD or self.is_full:
             return None
         return last.end_offset
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it holds as much as it may; partitions of which it has nothing are fetched all the same."""
+        return self.size_bytes >= self._limit_bytes
 
     def next_in_line(self, enough: Container[TopicPartition] = ()) -> Fetched | None:
         """The answer whose records the user gets next; drops those that he does not want any more.
@@ -111,6 +116,10 @@ class FetchBuffer:
         for fetched in tuple(self._queue):
             if fetched.partition.topic not in topics:
                 self._remove(fetched)
+
+    def drop(self, fetched: Fetched) -> None:
+        """Nobody wants it before something else is read: it can be fetched again."""
+        self._remove(fetched)
 
     def clear(self) -> None:
         self._queue.clear()

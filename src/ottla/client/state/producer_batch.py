@@ -17,13 +17,17 @@ from ottla.records.batch import (
     NO_SEQUENCE,
     BatchFlag,
     build_from,
+    crc_matches,
+    header_with_producer,
     increment_sequence,
     read_batch,
     read_header,
-    with_producer,
 )
 from ottla.records.client_kernel import RecordsBuilder
 from ottla.records.compression import Codec
+from ottla.records.record import Buffer
+from ottla.wire.encoder import INLINE_RECORDS_BYTES
+from ottla.wire.types import InPieces
 
 log = logging.getLogger("ottla.client")
 
@@ -58,6 +62,7 @@ class ProducerBatch(Completion):
         "drained_ms",
         "encoded",
         "error",
+        "header",
         "identity",
         "key",
         "last_attempt_ms",
@@ -93,7 +98,9 @@ class ProducerBatch(Completion):
         # Known once it is closed.
         self.record_count = 0
         self.size_bytes = 0
-        self.encoded: bytes | None = None
+        self.encoded: Buffer | None = None
+        self.header: bytes | None = None
+        """What stands in the place of the header of `encoded`, if it was stamped again."""
         self.stamped: tuple[ProducerIdentity, int] | None = None
         """Whose numbers the encoded batch has."""
         # How it was sent.
@@ -121,7 +128,7 @@ class ProducerBatch(Completion):
         cls,
         key: TopicPartition,
         order: tuple[int, ...],
-        encoded: bytes,
+        encoded: Buffer,
         reserved_bytes: int,
         created_ms: float,
     ) -> ProducerBatch:
@@ -174,7 +181,7 @@ class ProducerBatch(Completion):
         self.identity = identity
         self.base_sequence = base_sequence
 
-    def encode(self, codec: Codec, level: int | None, flags: BatchFlag) -> bytes:
+    def encode(self, codec: Codec, level: int | None, flags: BatchFlag) -> Buffer | InPieces:
         """The bytes to send; records are compressed once, and stamped again if the sequence changed."""
         producer_id, producer_epoch = self.identity
         if self.encoded is None:
@@ -189,7 +196,7 @@ class ProducerBatch(Completion):
                 flags=flags,
             )
         elif self.stamped != (self.identity, self.base_sequence):
-            self.encoded = with_producer(
+            self.header = header_with_producer(
                 self.encoded,
                 producer_id=producer_id,
                 producer_epoch=producer_epoch,
@@ -198,7 +205,15 @@ class ProducerBatch(Completion):
             )
         self.sequence_was_reset = False
         self.stamped = (self.identity, self.base_sequence)
-        return self.encoded
+        if self.header is None:
+            return self.encoded
+        stamped = InPieces(self.header, memoryview(self.encoded)[HEADER_BYTES:])
+        return stamped if len(stamped) >= INLINE_RECORDS_BYTES else b"".join(stamped.pieces)
+
+    def is_intact(self) -> bool:
+        """Whether its checksum is right: that of one that somebody else encoded may be left to the broker."""
+        encoded = self.encoded
+        return encoded is None or crc_matches(encoded, 0, read_header(encoded, 0))
 
     def close(self) -> None:
         """No more records: count them."""

@@ -1,0 +1,36 @@
+"""Topics that may go at any moment: those that are there, and not an error for the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from ottla.client.admin_model import TopicDescription
+from ottla.errors import ErrorCode, KafkaError, PartialFailureError, RetriableError
+
+if TYPE_CHECKING:
+    from ottla.client.blocking.admin import Admin
+
+_ABSENT: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+def existing(admin: Admin, names: Iterable[str]) -> Mapping[str, TopicDescription]:
+    """Those of the topics that exist."""
+    names = list(names)
+    if not names:
+        return {}
+    try:
+        return admin.describe_topics(names)
+    except PartialFailureError as error:
+        refused = [each for each in error.errors.values() if each.code not in _ABSENT]
+        if refused:
+            # One that cannot pass says more than one that can.
+            raise next(
+                (e for e in refused if not isinstance(e, RetriableError)), refused[0]
+            ) from error
+        found: Mapping[str, TopicDescription] = error.results
+        return found
+    except KafkaError as error:
+        if error.code not in _ABSENT:
+            raise
+        return {}
