@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tests.clients.transactions_seen import wait_until_stable
 from tests.spark.sessions import spark_session
 
 import ottla
@@ -49,9 +50,11 @@ class PipelineScene:
         )
 
     def records(self, part: str) -> list[Any]:
+        """All that was written, when no pipeline runs any more."""
+        place = ottla.TopicPartition(self.topic(part), 0)
+        wait_until_stable(self.servers, place)
         options = {"bootstrap.servers": self.servers, "isolation.level": "read_committed"}
         with ottla.Consumer(options) as consumer:
-            place = ottla.TopicPartition(self.topic(part), 0)
             end = consumer.end_offsets([place])[place]
             consumer.assign([place])
             consumer.seek_to_beginning()

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.clients.transactions_seen import AT_REST, wait_for
+
 import ottla
 from ottla.client.admin_model import NewTopic
 from ottla.model import TopicPartition
@@ -139,11 +141,20 @@ class Pipe:
             ]
 
     def check_done(self) -> None:
-        """Everything went through, once."""
+        """Everything went through, once; no driver is at work."""
+        self._settle()
         self.check_whole()
         assert Counter(int(value.split()[1]) for value in self.output()) == Counter(
             range(self.count)
         )
+
+    def _settle(self) -> None:
+        """Until a commit that was answered has come to all partitions (KIP-98: markers follow the answer)."""
+        with ottla.Admin(bootstrap_servers=self.servers) as admin:
+            wait_for(
+                f"{self.name} is at rest",
+                lambda: admin.list_transactions()[self.name].state in AT_REST,
+            )
 
 
 def records_of(consumer: ottla.Consumer, topic: str) -> list[Any]:

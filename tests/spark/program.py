@@ -30,6 +30,7 @@ from ottla.spark.committing import CommitPoint
 from ottla.spark.datasource import OttlaDataSource
 from ottla.spark.driver_sink import DriverSink
 from ottla.spark.pipeline import LOW_LATENCY, STANDARD, Pipeline
+from ottla.spark.sockets import socket_settings
 from ottla.spark.supervising import PipelineError
 
 CRASH = "OTTLA_TEST_CRASH"
@@ -108,6 +109,7 @@ def session(settings: dict[str, Any]) -> SparkSession:
     builder = SparkSession.builder.master(settings.get("master", "local[2]"))
     for name, value in {
         **FAST_CHECKPOINTS,
+        **socket_settings(),
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         # The checker wants to see all plans.
@@ -198,6 +200,25 @@ def failing(spark: SparkSession, settings: dict[str, Any]) -> DataFrame:
     return copied(spark, settings).select("key", met("value").alias("value"))
 
 
+def doubled(spark: SparkSession, settings: dict[str, Any]) -> DataFrame:
+    """As `copied`; two attempts of each second task wait for each other: Spark begins slow ones once more."""
+    flags = Path(settings["flags"])
+
+    def meet(value: str) -> str:
+        context = TaskContext.get()
+        assert context is not None
+        batch = context.getLocalProperty("streaming.sql.batchId")
+        (flags / f"{batch}-{context.partitionId()}-{context.attemptNumber()}").touch()
+        other = flags / f"{batch}-1-{1 - context.attemptNumber()}"
+        deadline = time.monotonic() + 60
+        while context.partitionId() == 1 and not other.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return value
+
+    met = f.udf(meet, "string", useArrow=False)
+    return copied(spark, settings).select("key", met("value").alias("value"))
+
+
 KINDS = {
     "copied": copied,
     "counted": counted,
@@ -205,6 +226,7 @@ KINDS = {
     "joined": joined,
     "rated": rated,
     "failing": failing,
+    "doubled": doubled,
 }
 TRIGGERS: dict[str, dict[str, Any]] = {
     "available-now": {"availableNow": True},

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from ottla.spark.sockets import socket_settings
+
 SOURCES = str(Path(__file__).parents[2] / "src")
 FAST_CHECKPOINTS = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
@@ -41,6 +43,7 @@ def spark_session() -> Any:
     builder = SparkSession.builder.master("local[2]").appName("ottla tests")
     settings = {
         **FAST_CHECKPOINTS,
+        **socket_settings(),
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",

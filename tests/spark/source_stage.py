@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import ottla
+from ottla.client.raw import RawConnection
+from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
 from ottla.spark.offsets import SourceOffset
+from ottla.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 
 
 class SourceStage:
@@ -28,7 +36,31 @@ class SourceStage:
         self.admin.close()
 
     def create(self, partitions: int, topic: str | None = None) -> None:
-        self.admin.create_topics([ottla.NewTopic(topic or self.topic, num_partitions=partitions)])
+        name = topic or self.topic
+        self.admin.create_topics([ottla.NewTopic(name, num_partitions=partitions)])
+        self._wait(name, partitions, lambda errors: errors == {ErrorCode.NONE})
+
+    def delete(self, topic: str | None = None) -> None:
+        name = topic or self.topic
+        partitions = len(self.admin.describe_topics([name])[name].partitions)
+        self.admin.delete_topics([name])
+        self._wait(name, partitions, lambda errors: ErrorCode.NONE not in errors)
+
+    def _wait(self, topic: str, partitions: int, is_done: Callable[[set[int]], bool]) -> None:
+        """Until the leader knows: Kafka's controller answers before its brokers have heard of it."""
+        asked = [ListOffsetsPartition(partition_index=i, timestamp=-1) for i in range(partitions)]
+        request = ListOffsetsRequest(
+            replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=asked)]
+        )
+        deadline = time.monotonic() + 30
+        with RawConnection(self.servers) as leader:
+            while True:
+                (found,) = leader.call(request, ListOffsetsResponse, 7).topics
+                errors = {each.error_code for each in found.partitions}
+                if is_done(errors):
+                    return
+                assert time.monotonic() < deadline, f"{topic}: {errors}"
+                time.sleep(0.01)
 
     def at(self, partition: int) -> TopicPartition:
         return TopicPartition(self.topic, partition)

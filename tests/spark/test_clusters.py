@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -19,6 +19,7 @@ pytest.importorskip("pyspark")
 
 from tests.spark.pipeline_process import PipelineProcess, environment
 from tests.spark.pipelines import records_of
+from tests.spark.scenes import Scene
 from tests.spark.sessions import needs_spark
 
 import ottla
@@ -28,6 +29,7 @@ from ottla.client.admin_model import NewTopic
 pytestmark = [pytest.mark.campaign, pytest.mark.timeout(900)]
 
 RUN_SECONDS = 400
+HOST = "127.0.0.1"
 
 
 def script(name: str) -> str:
@@ -94,21 +96,22 @@ def wait_for(log: Path, pattern: str) -> None:
 
 
 @contextmanager
-def standalone(folder: Path, **variables: str) -> Iterator[str]:
-    """A master and two workers; the address of the master."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
+def standalone(
+    folder: Path, hosts: Sequence[str] = (HOST, HOST), **variables: str
+) -> Iterator[str]:
+    """A master and a worker for each host; the address of the master."""
+    with socket.create_server((HOST, 0)) as free:
         port = free.getsockname()[1]
     deploy = "org.apache.spark.deploy"
-    address = f"spark://127.0.0.1:{port}"
+    address = f"spark://{HOST}:{port}"
     with ExitStack() as stack:
         web = ["--webui-port", "0"]
-        place = ["--host", "127.0.0.1", *web]
+        place = ["--host", HOST, "--port", str(port), *web]
         log = folder / "master.log"
-        stack.enter_context(
-            process(log, variables, f"{deploy}.master.Master", "--port", str(port), *place)
-        )
+        stack.enter_context(process(log, variables, f"{deploy}.master.Master", *place))
         wait_for(log, "I have been elected leader|New state: ALIVE")
-        for number in (1, 2):
+        for number, host in enumerate(hosts, 1):
+            place = ["--host", host, *web]
             log = folder / f"worker-{number}.log"
             size = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"work-{number}")]
             stack.enter_context(
@@ -137,6 +140,32 @@ def test_a_standalone_master_with_two_workers(pipeline: PipelineProcess, master:
 def test_spark_submit_runs_the_same_program(pipeline: PipelineProcess, master: str) -> None:
     submit = [script("spark-submit"), "--master", master]
     run(pipeline, *submit, str(pipeline.file), *pipeline.arguments("available-now"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a second loopback address")
+def test_tasks_that_run_twice_at_once_write_their_rows_once(
+    ottla_broker: Broker, ottla_topic_name: Callable[[], str], tmp_path: Path
+) -> None:
+    """Spark begins a slow task once more, on another host, and takes what is done first."""
+    needs_spark()
+    scene = Scene(ottla_broker.bootstrap_servers, ottla_topic_name(), tmp_path)
+    scene.create()
+    scene.feed(150)
+    flags = tmp_path / "flags"
+    flags.mkdir()
+    conf = {
+        "spark.speculation": "true",
+        "spark.speculation.interval": "100ms",
+        "spark.speculation.minTaskRuntime": "100ms",
+        "spark.speculation.quantile": "0.5",
+        "spark.speculation.multiplier": "1.01",
+    }
+    with standalone(tmp_path, (HOST, "127.0.0.2")) as master:
+        scene.finish(master=master, kind="doubled", flags=str(flags), conf=conf)
+    scene.check_done()
+    attempts = sorted(each.name for each in flags.iterdir())
+    assert {"0-1-0", "0-1-1", "1-1-0", "1-1-1"} <= set(attempts)
+    scene.clean_up()
 
 
 def test_a_driver_that_is_killed_on_a_cluster_loses_and_repeats_nothing(

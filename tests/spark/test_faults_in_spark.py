@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -153,7 +154,8 @@ def test_of_two_instances_with_one_checkpoint_one_stays(scene: Scene) -> None:
     feed_until(scene, lambda: any(each.process.poll() is not None for each in runs))
     loser, winner = sorted(runs, key=lambda each: each.process.poll() is None)
     assert loser.wait() == LEFT, loser.said()[-6000:]
-    assert "PipelineTakenOverError: Another instance took over" in loser.said()
+    # By the checkpoint's files or by the marker, whichever it sees first.
+    assert re.search("PipelineTakenOverError: .*nother instance took over", loser.said())
     assert "begins again" not in loser.said()
     wait_until(lambda: scene.output_count() == scene.count, "all records")
     assert winner.stop() == 0, winner.said()[-6000:]
@@ -201,11 +203,23 @@ def test_a_committer_that_outlives_its_driver_and_wakes_late_changes_nothing(
     assert (after.committed, after.aborted) == (before.committed, before.aborted)
 
 
-@pytest.mark.parametrize("point", ["ENTERED", "LOOKED", "FENCED", "SENT", "SENT_MARKER"])
+@pytest.mark.parametrize(
+    ("point", "visit", "takes_over"),
+    [
+        # Who has not fenced yet takes over when it wakes.
+        ("ENTERED", 1, True),
+        ("LOOKED", 1, True),
+        # Who has been fenced is out; that of the second micro-batch has the session of the first.
+        ("ENTERED", 2, False),
+        ("FENCED", 1, False),
+        ("SENT", 2, False),
+        ("SENT_MARKER", 2, False),
+    ],
+)
 def test_a_committer_that_wakes_while_its_successor_commits_repeats_nothing(
-    scene: Scene, point: str
+    scene: Scene, point: str, visit: int, takes_over: bool
 ) -> None:
-    zombie = scene.crash(point, visit_of(point), "sleep")
+    zombie = scene.crash(point, visit, "sleep")
     scene.feed(40)
     living = scene.start(("SENT_MARKER", 1, "halt"))
     living.wait_at_step()
@@ -213,8 +227,7 @@ def test_a_committer_that_wakes_while_its_successor_commits_repeats_nothing(
     zombie.wait_for_committer()
     scene.check_whole()
     living.wake()
-    # Who has not fenced yet takes over when it wakes; who has been fenced is out.
-    if point in ("ENTERED", "LOOKED"):
+    if takes_over:
         assert living.wait() == FAILED, living.said()[-6000:]
         assert "Another instance took over pipeline" in living.said()
         scene.check_whole()
@@ -243,10 +256,18 @@ def test_a_query_that_fails_with_its_tasks_writes_their_rows_once(scene: Scene) 
     flags = scene.folder / "flags"
     flags.mkdir()
     failures = 0
-    while (run := scene.start(kind="failing", flags=str(flags), master="local[2]")).wait():
-        failures += 1
-        assert failures < 20
-        assert "the task fails in the middle" in run.said() or "crashed" in run.said()
+    while True:
+        told = len(list(flags.iterdir()))
+        run = scene.start(kind="failing", flags=str(flags), master="local[2]")
+        if run.wait() == 0:
+            break
+        # Of each failure a task left a flag that was told to fail, unless a process of Spark's did not start in time.
+        if len(list(flags.iterdir())) > told:
+            failures += 1
+        else:
+            assert "Python worker failed to connect back" in run.said(), run.said()[-6000:]
         scene.check_whole()
     scene.check_done()
-    assert failures >= 3
+    # Both tasks of both micro-batches that have records; together, or one after the other if Spark stops the second.
+    assert sorted(each.name for each in flags.iterdir()) == ["0-0-0", "0-1-0", "1-0-0", "1-1-0"]
+    assert 2 <= failures <= 4

@@ -67,7 +67,7 @@ def test_a_task_that_fails_leaves_no_file(tmp_path: Path) -> None:
     assert files(tmp_path) == []
 
 
-@pytest.mark.parametrize("left", [None, 29])
+@pytest.mark.parametrize("left", [None, 0, 29, 31])
 def test_a_file_that_is_not_as_it_was_left_is_an_error(tmp_path: Path, left: int | None) -> None:
     parcel = packed(batches(30), str(tmp_path), NAME)
     assert parcel.path is not None

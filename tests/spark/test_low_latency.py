@@ -13,6 +13,7 @@ pytest.importorskip("pyspark")
 from tests.spark.scenes import Scene
 
 from ottla.errors import ConfigError
+from ottla.spark import committing
 from ottla.spark.committing import CommitPoint
 from ottla.spark.driver_sink import DriverSink
 from ottla.spark.handing_over import FOLDERS
@@ -38,6 +39,8 @@ def test_a_pipeline_goes_on_after_a_stop_with_either_engine(spark: Any, scene: S
             source_options={"maxOffsetsPerTrigger": "90"},
             engine=engine,
         ).run()
+        kept = {each.target.pipeline for each in committing._sessions.values()}
+        assert scene.name not in kept, "connections stay open"
         scene.check_done()
         scene.feed(40)
     # Sources and sinks see the same folder, in which the ones leave notes for the others.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,14 +21,16 @@ from tests.spark.pipelines import committed_values
 
 import ottla
 from ottla import Broker
+from ottla.errors import ConfigError
 from ottla.model import TopicPartition
-from ottla.spark import committing, sink
+from ottla.spark import batch_sink, committing, sink
 from ottla.spark.committing import CommitPoint, Committer
 from ottla.spark.datasource import OttlaDataSource
 from ottla.spark.handing_over import FOLDERS
 from ottla.spark.offsets import SourceOffset
 from ottla.spark.progress import ProgressError, TakenOverError
-from ottla.spark.sink import stream_writer
+from ottla.spark.sink import pinned_counts, stream_writer
+from ottla.spark.sink_options import SinkSettings, read_stream_settings
 
 QUERY = "6ba98283-13c6-4538-8087-02f2f68bc607"
 SCHEMA = StructType().add("value", "binary")
@@ -62,15 +65,20 @@ class Stage:
         text = "\n".join(["v1", "{}", json.dumps(self.position(number, end))])
         (self.folder / "offsets" / str(number)).write_text(text)
 
-    def writer(self, **more: str) -> Any:
-        options = {
+    def options(self, **more: str) -> dict[str, str]:
+        given = {
             "kafka.bootstrap.servers": self.servers,
             "topic": self.output,
             "pipeline": self.name,
             "checkpointlocation": str(self.folder),
-            **more,
         }
-        return stream_writer(options, SCHEMA)
+        return {**given, **more}
+
+    def settings(self, **more: str) -> SinkSettings:
+        return read_stream_settings(self.options(**more), SCHEMA)
+
+    def writer(self, **more: str) -> Any:
+        return stream_writer(self.options(**more), SCHEMA)
 
     def messages(self, planned: Any, number: int, values: range) -> list[Any]:
         """What two tasks leave that were planned by the process of this writer."""
@@ -126,7 +134,7 @@ def stage(
     monkeypatch.setattr(sink, "_closed", set())
     made = Stage(spark_broker, ottla_topic_name(), tmp_path, monkeypatch)
     yield made
-    made.forget(made.writer())
+    Committer(sink.target_of(made.settings(), QUERY)).forget()
 
 
 def test_an_instance_whose_plan_was_replaced_commits_nothing(stage: Stage) -> None:
@@ -188,6 +196,7 @@ def test_a_plan_that_was_replaced_before_it_was_pinned_is_told_from_what_was_rea
     reader.partitions(stage.position(0, 10), stage.position(1, 15))
     stage.writer().commit(stage.messages(stage.writer(), 1, range(10, 15)), 1)
     assert (stage.committed(), len(stage.values())) == (15, 15)
+    reader.stop()
 
 
 def test_an_instance_that_finds_later_plans_stops(stage: Stage) -> None:
@@ -212,10 +221,11 @@ def test_a_micro_batch_that_runs_again_has_its_plan_again(stage: Stage) -> None:
 
 
 def test_without_a_pin_the_plan_is_read_when_it_is_committed(stage: Stage) -> None:
-    """Before there is a plan, or where only tasks know the place of the checkpoint."""
-    early = stage.writer()
+    """Where only tasks know the place of the checkpoint."""
     stage.plan(0, 10)
-    stage.writer().commit(stage.messages(early, 0, range(10)), 0)
+    pinned = stage.writer()
+    blind = type(pinned)(pinned._settings, pinned._counts)
+    stage.writer().commit(stage.messages(blind, 0, range(10)), 0)
     stage.plan(1, 20)
     # That of the micro-batch before is none of this one.
     (stage.folder / "offsets" / "1").rename(stage.folder / "later")
@@ -223,6 +233,23 @@ def test_without_a_pin_the_plan_is_read_when_it_is_committed(stage: Stage) -> No
     (stage.folder / "later").rename(stage.folder / "offsets" / "1")
     stage.writer().commit(stage.messages(before, 1, range(10, 20)), 1)
     assert (stage.committed(), len(stage.values())) == (20, 20)
+
+
+def test_a_query_that_plans_its_tasks_before_any_offsets_is_continuous_and_refused(
+    stage: Stage,
+) -> None:
+    """Its tasks would not call `write`, and Spark only logs what `commit` raises."""
+    for more in ({}, {"delivery": "at-least-once"}):
+        with pytest.raises(ConfigError, match="this query is processed continuously"):
+            stage.writer(**more)
+    # Spark keeps the last plans only.
+    stage.plan(107, 10)
+    for more in ({}, {"delivery": "at-least-once"}):
+        stage.writer(**more)
+    (stage.folder / "offsets" / "107").unlink()
+    # Elsewhere there is no query: this is another place than Spark's.
+    (stage.folder / "metadata").unlink()
+    assert stage.writer()._pin is None
 
 
 def test_the_plan_is_checked_although_no_offsets_are_committed(stage: Stage) -> None:
@@ -257,15 +284,15 @@ def test_a_checkpoint_that_need_not_be_read_may_be_closed(
 
 
 def test_partitions_that_were_added_are_used_in_the_next_micro_batch(stage: Stage) -> None:
-    assert stage.writer()._counts == {stage.output: 1}
+    settings = stage.settings()
+    assert pinned_counts(settings) == {stage.output: 1}
     with ottla.Admin(bootstrap_servers=stage.servers) as admin:
         admin.create_partitions({stage.output: 3})
-    assert stage.writer(markertopic=stage.source.topic)._counts == {
+    assert pinned_counts(stage.settings(markertopic=stage.source.topic)) == {
         stage.output: 3,
         stage.source.topic: 1,
     }
     # Also where only rows name the topic.
-    settings = stage.writer()._settings
     batch = pa.RecordBatch.from_arrays(
         [pa.array([b"x"]), pa.array([2], pa.int32())], names=["value", "partition"]
     )
@@ -273,15 +300,43 @@ def test_partitions_that_were_added_are_used_in_the_next_micro_batch(stage: Stag
     assert found.partition == 2
 
 
+def test_tasks_agree_on_the_partitions_of_pinned_topics_that_only_rows_name(stage: Stage) -> None:
+    dead = f"{stage.name}-dead"
+
+    def placed(counts: dict[str, int]) -> set[int]:
+        """Where the tasks of a micro-batch put rows with different keys."""
+        keys = [b"%d" % number for number in range(50)]
+        batch = pa.RecordBatch.from_arrays(
+            [pa.array(keys), pa.array(keys), pa.array([dead] * 50)],
+            names=["key", "value", "topic"],
+        )
+        settings = replace(stage.settings(), topic=None)
+        return {each.partition for each in sink.encoded(settings, counts, [batch], 0)}
+
+    with ottla.Admin(bootstrap_servers=stage.servers) as admin:
+        admin.create_topics([ottla.NewTopic(dead, 1)])
+        planned = pinned_counts(stage.settings(pinnedtopics=f"{dead}, {stage.output}"))
+        admin.create_partitions({dead: 3})
+    assert placed(planned) == {0}
+    assert placed(pinned_counts(stage.settings(pinnedtopics=dead))) == {0, 1, 2}
+
+
+def test_a_pinned_topic_need_not_exist_and_is_not_created(stage: Stage) -> None:
+    missing = f"{stage.name}-missing"
+    assert pinned_counts(stage.settings(pinnedtopics=missing)) == {stage.output: 1}
+    with ottla.Admin(bootstrap_servers=stage.servers) as admin:
+        assert missing not in admin.list_topics()
+
+
 def test_a_batch_query_lacks_no_task() -> None:
-    writer = sink.OneTransactionWriter(SimpleNamespace(kafka={}), {})  # type: ignore[arg-type]
+    writer = batch_sink.OneTransactionWriter(SimpleNamespace(kafka={}), {})  # type: ignore[arg-type]
     with pytest.raises(ottla.OttlaError, match="1 of 2 tasks left no message"):
         writer.commit([sink.Written(0, None, None, None, sink.NOTHING), None])
 
 
 def test_settings_do_not_show_secrets(stage: Stage) -> None:
-    settings = stage.writer(
+    settings = stage.settings(
         checkpointStorageOptions='{"secret_key":"hushed"}', **{"kafka.client.id": "hushed"}
-    )._settings
+    )
     assert "hushed" not in repr(settings)
     assert "hushed" not in repr(sink.target_of(settings, QUERY))

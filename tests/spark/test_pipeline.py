@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import re
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+pytest.importorskip("pyspark")
+
+from ottla import Broker
 from ottla.errors import ConfigError
+from ottla.spark import first_look
 from ottla.spark.formats import Json
 from ottla.spark.pipeline import Pipeline, subscription, trigger_ms
+from ottla.spark.running import Run
+from ottla.spark.sink_options import stream_settings
+from ottla.spark.source_options import read_stream_options
+from ottla.spark.supervising import PipelineError
 
 JSON = Json("id LONG")
+SASL = {
+    "kafka.sasl.mechanism": "PLAIN",
+    "kafka.sasl.username": "me",
+    "kafka.sasl.password": "secret",
+}
+TASKS = ("minpartitions", "recordsperpartition")
 
 
 @pytest.mark.parametrize(
@@ -28,6 +43,7 @@ JSON = Json("id LONG")
         ({"dead_letter": "dead"}, "give values too"),
         ({"dead_letter": "out", "values": JSON}, "same topic"),
         ({"source": lambda spark: spark, "values": JSON}, "source is a function"),
+        ({"kafka": {"group.id": "mine"}}, "leave group.id out"),
     ],
 )
 def test_what_cannot_work_is_refused_at_once(options: dict[str, Any], words: str) -> None:
@@ -67,6 +83,27 @@ def test_a_source_without_topics_is_refused(source: Any) -> None:
         subscription(source)
 
 
+@pytest.mark.parametrize(
+    ("engine", "given", "expected"),
+    [
+        ("standard", {}, {}),
+        ("low-latency", {}, {"minRecordsPerPartition": "1000"}),
+        ("low-latency", {"startingOffsets": "latest"}, {"minRecordsPerPartition": "1000"}),
+        *(
+            ("low-latency", {name: "7"}, {name: "7"})
+            for name in ("minrecordsperpartition", "minPartitions", "maxRecordsPerPartition")
+        ),
+    ],
+)
+def test_small_micro_batches_are_read_in_one_task_by_the_low_latency_engine(
+    engine: str, given: dict[str, str], expected: dict[str, str]
+) -> None:
+    made = Pipeline("fraud", source="in", sink="out", engine=engine, source_options=given)
+    found = made.read_options("in")
+    assert {name: found[name] for name in found if name.lower().endswith(TASKS)} == expected
+    assert read_stream_options(found).subscription.topics == ("in",)
+
+
 def test_a_cluster_needs_a_checkpoint_that_all_machines_see(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,9 +140,162 @@ def test_secrets_are_not_shown() -> None:
     assert "secret" not in repr(pipeline)
 
 
+def test_the_dead_letters_count_of_partitions_is_pinned_too() -> None:
+    made = Pipeline("fraud", "payments", "alerts", values=JSON, dead_letter="dead")
+    assert made.written_with("local[2]")["pinnedTopics"] == "dead"
+    more = Pipeline(
+        *("fraud", "payments", "alerts"),
+        values=JSON,
+        dead_letter="dead",
+        sink_options={"pinnedtopics": "a,b"},
+    )
+    assert more.written_with("local[2]")["pinnedtopics"] == "a,b,dead"
+    chosen = Pipeline("fraud", "payments", "alerts", sink_options={"markertopic": "kept"})
+    written = chosen.written_with("local[2]")
+    assert written.keys() & {"pinnedTopics", "markerTopic", "markertopic"} == {"markertopic"}
+
+
 def test_a_mode_that_spark_does_not_offer_is_refused_at_once() -> None:
     with pytest.raises(ConfigError, match="watermark"):
         Pipeline("fraud", "payments", "alerts", output_mode="update")
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_what_fails_because_a_signal_ended_java_too_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch, is_told: bool
+) -> None:
+    """A signal for all processes of the group, while Spark starts."""
+
+    def start(*words: Any, **options: Any) -> None:
+        if is_told:
+            signal.raise_signal(signal.SIGINT)
+        raise RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited")
+
+    monkeypatch.setattr("ottla.spark.pipeline.start_session", start)
+    monkeypatch.setattr("ottla.spark.pipeline.require_java", lambda: None)
+    monkeypatch.setattr("ottla.spark.first_look.reach", lambda pipeline, clusters: None)
+    with pytest.raises(KeyboardInterrupt if is_told else RuntimeError):
+        Pipeline("fraud", "payments", "alerts").run()
+
+
+class SparkStartedError(Exception):
+    """Nothing was wrong before Spark starts."""
+
+
+@pytest.fixture
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(*words: Any, **options: Any) -> None:
+        raise SparkStartedError
+
+    monkeypatch.setattr("ottla.spark.pipeline.require_java", lambda: None)
+    monkeypatch.setattr("ottla.spark.pipeline.start_session", start)
+
+
+@pytest.mark.usefixtures("without_spark")
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"source_options": {"startingOffset": "latest"}}, "did you mean startingOffsets"),
+        ({"source_options": {"maxOffsetsPerTrigger": "many"}}, "maxOffsetsPerTrigger='many'"),
+        ({"source_options": {"kafka.group.instance.id": "a"}}, "takes part in no group"),
+        ({"sink_options": {"delivery": "twice"}}, "delivery='twice'"),
+        ({"sink_options": {"kafka.linger.ms": "5"}}, "nothing waits"),
+        ({"sink_options": {"delivery": "at-least-once"}, "engine": "low-latency"}, "exactly-once,"),
+        ({"sink_options": {"topic": None}}, "topic is None"),
+        ({"kafka": {"compression.typ": "zstd"}}, r"did you mean compression\.type\?"),
+        ({"kafka": {"isolation.levl": "x"}}, r"did you mean isolation\.level\?"),
+        ({"kafka": {"nothing": "x"}}, "'nothing' is not a consumer option"),
+        ({"kafka": {"linger.ms": "5"}}, "nothing waits"),
+        ({"kafka": {"auto.offset.reset": "latest"}}, "use startingOffsets"),
+        ({"kafka": {"isolation.level": "read_all"}}, "isolation.level"),
+        ({"source": lambda spark: spark, "kafka": {"isolation.level": "x"}}, "isolation.level"),
+        ({"checkpoint": None, "settings": {"spark.master": "spark://a:7077"}}, "checkpoint is"),
+    ],
+)
+def test_wrong_options_are_told_before_spark_starts(options: dict[str, Any], words: str) -> None:
+    pipeline = Pipeline(**{"name": "fraud", "source": "in", "sink": "out", **options})
+    with pytest.raises(ConfigError, match=words):
+        pipeline.run()
+
+
+def test_options_may_be_numbers_and_truths() -> None:
+    pipeline = Pipeline(
+        *("fraud", "in", "out"),
+        kafka={"max.block.ms": 500},
+        source_options={"failOnDataLoss": False, "maxOffsetsPerTrigger": 7},
+        sink_options={"commitSourceOffsets": False},
+    )
+    read = read_stream_options(pipeline.read_options("in"))
+    assert (read.fail_on_data_loss, read.max_offsets) == (False, 7)
+    written = stream_settings(pipeline.written_with("local[2]"))
+    assert (written.commits_source_offsets, written.config.max_block_ms) == (False, 500)
+
+
+def test_whoever_needs_another_way_to_the_same_broker_is_asked_too() -> None:
+    def clusters(**options: Any) -> list[first_look.Cluster]:
+        made = Pipeline("fraud", "in", "out", **options)
+        return first_look.check_options(made, "local[2]")
+
+    assert len(clusters()) == 1
+    found = clusters(
+        sink_options={"kafka.security.protocol": "SASL_PLAINTEXT", **SASL},
+        source_options={"kafka.default.api.timeout.ms": "5000"},
+    )
+    assert [each.patience_ms for each in found] == [5000, 60000]
+    assert "secret" not in repr(found)
+
+
+def test_an_option_goes_to_the_client_that_has_it() -> None:
+    kafka = {"isolation.level": "read_uncommitted", "compression.type": "zstd", "client.id": "me"}
+    pipeline = Pipeline("fraud", source="in", sink="out", kafka=kafka)
+    read = read_stream_options(pipeline.read_options("in"))
+    written = stream_settings(pipeline.written_with("local[2]"))
+    assert read.isolation_level == "read_uncommitted"
+    assert written.config.compression_type == "zstd"
+    assert read.consumer["client.id"] == written.kafka["client.id"] == "me"
+    assert "compression.type" not in read.consumer
+    assert "isolation.level" not in written.kafka
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_whoever_waits_for_a_broker_is_told_how_long(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("ottla.spark.first_look._SOON_MS", 200)
+    soon = {"default.api.timeout.ms": 1000, "request.timeout.ms": 1000}
+    with pytest.raises(PipelineError, match="no answer in 1 s"):
+        Pipeline("fraud", "in", "out", bootstrap_servers="127.0.0.1:1", kafka=soon).run()
+    (told,) = [each for each in caplog.messages if "Waiting for up to 0.8 s more" in each]
+    assert told.startswith("No broker can be reached: 127.0.0.1:1: ")
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_a_broker_that_answers_nobody_ends_a_pipeline_before_spark_starts(
+    ottla_broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nobody = "127.0.0.1:1"
+    there = ottla_broker.bootstrap_servers
+    soon = {"default.api.timeout.ms": "1000", "request.timeout.ms": "1000", "max.block.ms": "500"}
+
+    def made(servers: str, source: str) -> Pipeline:
+        return Pipeline(
+            *("fraud", "in", "out"),
+            bootstrap_servers=servers,
+            kafka=soon,
+            source_options={"kafka.bootstrap.servers": source},
+        )
+
+    for servers, source in ((nobody, nobody), (there, nobody), (nobody, there)):
+        with pytest.raises(
+            PipelineError, match=f"fraud did not start, no answer in .* s: No broker .*{nobody}"
+        ):
+            made(servers, source).run()
+    with pytest.raises(SparkStartedError):
+        made(there, there).run()
+    # A process that takes the place of another one waits for its broker as the other one would have done.
+    monkeypatch.setattr("ottla.spark.running._current", Run(goes_on=True))
+    with pytest.raises(SparkStartedError):
+        made(nobody, nobody).run()
 
 
 def test_a_transform_that_returns_nothing_is_told() -> None:

@@ -147,4 +147,4 @@ def test_a_pipeline_that_was_taken_over_stops_and_says_so(scene: PipelineScene) 
     (failure,) = failures
     assert isinstance(failure, PipelineTakenOverError)
     assert "Another instance took over" in str(failure)
-    assert committed_values(scene.servers, scene.topic("out")) == [b"1"]
+    assert [each.value for each in scene.records("out")] == [b"1"]

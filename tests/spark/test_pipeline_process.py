@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -40,6 +42,12 @@ def nothing_is_left(pids: list[int]) -> None:
     until(lambda: not {pid for pid, _ in parents()} & set(pids), "processes are left", 30)
 
 
+def was_stopped(pipeline: PipelineProcess) -> bool:
+    """Whether the last line says so, and of how many records Spark has told."""
+    words = rf"{re.escape(pipeline.name)}: stopped( after \d+ records)?"
+    return re.fullmatch(words, pipeline.said().splitlines()[-1]) is not None
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
 def test_told_to_stop_it_ends_with_0_and_without_a_traceback(
     pipeline: PipelineProcess, number: signal.Signals
@@ -52,26 +60,38 @@ def test_told_to_stop_it_ends_with_0_and_without_a_traceback(
     else:
         pipeline.send(number)
     assert pipeline.wait() == 0, pipeline.said()
-    assert pipeline.said().splitlines()[-1] == f"{pipeline.name}: stopped"
+    assert was_stopped(pipeline)
     assert "Traceback" not in pipeline.said()
     nothing_is_left(pids)
     assert not list(Path(pipeline.checkpoint).rglob(".*.crc")), "checksums cost time"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
+@pytest.mark.parametrize(
+    ("number", "send", "words", "java_seconds"),
+    [
+        (signal.SIGTERM, PipelineProcess.send, (), 0.0),
+        (signal.SIGINT, PipelineProcess.send_to_group, (), 0.0),
+        # Service managers send it to all processes of a service: Java is gone before we could tell it.
+        (signal.SIGTERM, PipelineProcess.send_to_group, ("-v",), 0.0),
+        (signal.SIGTERM, PipelineProcess.send_to_group, ("-v",), 6.0),
+    ],
+    ids=["SIGTERM", "Ctrl-C", "SIGTERM for all at once", "SIGTERM for all later"],
+)
 def test_told_to_stop_while_spark_starts_it_ends_with_0(
-    pipeline: PipelineProcess, number: signal.Signals
+    pipeline: PipelineProcess,
+    number: signal.Signals,
+    send: Callable[[PipelineProcess, signal.Signals], None],
+    words: tuple[str, ...],
+    java_seconds: float,
 ) -> None:
-    pipeline.start(*HERE)
-    until(lambda: "Spark starts" in pipeline.said(), pipeline.said())
+    pipeline.start(*HERE, *words)
+    until(lambda: "starting" in pipeline.said(), pipeline.said())
     until(lambda: len(pipeline.pids()) > 1, "no child")
+    time.sleep(java_seconds)
     pids = pipeline.pids()
-    if number is signal.SIGINT:
-        pipeline.send_to_group(number)
-    else:
-        pipeline.send(number)
+    send(pipeline, number)
     assert pipeline.wait() == 0, pipeline.said()
-    assert pipeline.said().splitlines()[-1] == f"{pipeline.name}: stopped"
+    assert was_stopped(pipeline)
     assert "Traceback" not in pipeline.said()
     nothing_is_left(pids)
     assert "Exception" not in pipeline.said()

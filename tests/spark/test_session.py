@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import stat
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,9 +16,11 @@ from ottla.spark.session import (
     defaults,
     is_local,
     is_on_this_machine,
+    master_with,
     set_python,
     settings_elsewhere,
 )
+from ottla.spark.sockets import FOLDER, SWITCH, socket_settings
 
 
 @pytest.mark.parametrize(
@@ -85,3 +91,58 @@ def test_workers_run_this_python_unless_the_user_names_another(
 ) -> None:
     set_python(environment, settings)
     assert environment.get("PYSPARK_PYTHON") == python
+
+
+def test_sockets_are_in_a_folder_that_others_cannot_enter() -> None:
+    settings = socket_settings()
+    assert settings[SWITCH] == "true"
+    assert stat.S_IMODE(Path(settings[FOLDER]).stat().st_mode) == 0o700
+    assert socket_settings() == settings
+
+
+def test_the_folder_goes_with_the_process_that_made_it() -> None:
+    program = """
+import os, sys
+from ottla.spark.sockets import FOLDER, socket_settings
+
+folder = socket_settings()[FOLDER]
+if not os.fork():
+    sys.exit()
+os.wait()
+print(folder, os.path.isdir(folder))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    folder, was_there = done.stdout.split()
+    assert was_there == "True"
+    assert not Path(folder).exists()
+
+
+@pytest.mark.parametrize(("length", "fits"), [(39, True), (40, False)])
+def test_where_names_of_sockets_would_be_too_long_spark_stays_with_tcp(
+    length: int, fits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: "/" + (length - 1) * "x")
+    monkeypatch.setattr(tempfile, "mkdtemp", lambda **_: str(tmp_path / "sockets"))
+    assert bool(socket_settings.__wrapped__()) is fits
+
+
+def test_where_spark_will_run_is_known_before_it_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyspark")
+    from pyspark import SparkContext
+
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert master_with({}) == "local[*]"
+    (tmp_path / "spark-defaults.conf").write_text("spark.master spark://defaults:7077\n")
+    assert master_with({}) == "spark://defaults:7077"
+    monkeypatch.setattr(SparkContext, "_active_spark_context", SimpleNamespace(master="local[2]"))
+    assert master_with({}) == "local[2]"
+    # That it cannot be, another one tells.
+    assert master_with({"spark.master": "spark://given:7077"}) == "spark://given:7077"

@@ -24,7 +24,7 @@ from ottla.spark.progress import marker_group
 pytestmark = pytest.mark.timeout(1500)
 
 ONCE = {CommitPoint.LOOKED, CommitPoint.FENCED, CommitPoint.LOOKED_AGAIN}
-# In every test run the demo kills a driver in the middle of a transaction: tests/cli/test_demo.py.
+# In every test run the demo kills a driver, in the middle of a transaction if it catches one: tests/cli/test_demo.py.
 CASES = [
     pytest.param(point.name, deed, id=f"{point.name}-{deed}")
     for point in CommitPoint
@@ -192,21 +192,6 @@ def test_an_expired_marker_is_an_error_that_names_the_option(scene: Scene) -> No
     assert "offsets.retention.minutes" in said
     scene.finish(write={"failOnUnknownProgress": "false"})
     scene.check_done()
-
-
-# Refusals
-
-
-CONTINUOUS = "format('ottla') writes micro-batches, and this query is processed continuously"
-
-
-@pytest.mark.campaign
-def test_continuous_processing_of_a_foreign_source_writes_nothing_and_is_told_in_the_log(
-    scene: Scene,
-) -> None:
-    run = scene.start(kind="rated", trigger="continuous", rows_per_second="20")
-    run.wait_for(CONTINUOUS)
-    assert scene.output_count() == 0
 
 
 @pytest.mark.campaign

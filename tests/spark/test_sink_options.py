@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from ottla.errors import ConfigError
 from ottla.records.compression import Codec
-from ottla.spark.sink import ExactlyOnceWriter
+from ottla.spark.sink import AtLeastOnceWriter, ExactlyOnceWriter
 from ottla.spark.sink_options import (
     AT_LEAST_ONCE,
     EXACTLY_ONCE,
@@ -110,7 +110,7 @@ def test_a_topic_is_needed_and_one_for_the_marker() -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"asyncprogresstrackingenabled": "true"}, "asyncprogresstrackingenabled is refused"),
+        ({"asyncprogresstrackingenabled": "true"}, "asyncProgressTracking… is refused"),
         ({"asyncprogresstrackingcheckpointintervalms": "5"}, "is refused"),
         ({"kafka.transactional.id": "x"}, "use pipeline"),
         ({"kafka.acks": "1"}, "acks"),
@@ -142,9 +142,10 @@ def test_tasks_compress_as_the_producer_would() -> None:
 
 
 def test_epochs_that_end_without_their_tasks_are_told_to_be_continuous_processing() -> None:
-    writer = ExactlyOnceWriter(stream(topic="out"), {})
-    with pytest.raises(ConfigError, match="this query is processed continuously"):
-        writer.commit([None, None], 0)
+    for kind in (ExactlyOnceWriter, AtLeastOnceWriter):
+        writer = kind(stream(topic="out"), {})
+        with pytest.raises(ConfigError, match="this query is processed continuously"):
+            writer.commit([None, None], 0)
 
 
 @pytest.mark.parametrize(

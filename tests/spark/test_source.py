@@ -53,9 +53,12 @@ def test_a_schema_cannot_be_given(stage: SourceStage) -> None:
     from ottla.spark.datasource import OttlaDataSource
 
     source = OttlaDataSource(stage.options())
-    for make in (source.reader, source.streamReader):
-        with pytest.raises(ConfigError, match="a schema cannot be given"):
-            make(StructType().add("value", StringType()))
+    schema = StructType().add("value", StringType())
+    with pytest.raises(ConfigError, match="a schema cannot be given"):
+        source.reader(schema)
+    reader = source.streamReader(schema)
+    with pytest.raises(ConfigError, match="a schema cannot be given"):
+        reader.initialOffset()
 
 
 def test_readers_can_be_sent_to_tasks(stage: SourceStage) -> None:
@@ -110,18 +113,18 @@ def test_a_first_micro_batch_that_is_run_again_begins_where_it_began(stage: Sour
     again = stage.stream(startingOffsets="latest")
     assert offsets(stage, again.initialOffset()) == [9]
     parts = again.partitions(again.initialOffset(), end)
-    assert [part.wanted[1:] for part in parts] == [(3, 5)]
+    assert [part.wanted[0][1:] for part in parts] == [(3, 5)]
     later = again.latestOffset(end, everything())
-    assert [part.wanted[1:] for part in again.partitions(end, later)] == [(5, 9)]
+    assert [part.wanted[0][1:] for part in again.partitions(end, later)] == [(5, 9)]
 
 
 def test_a_topic_that_does_not_exist_is_told(stage: SourceStage) -> None:
-    with pytest.raises(ConfigError, match=f"The cluster has no {stage.topic}"):
+    with pytest.raises(ConfigError, match=f"The cluster has no topic {stage.topic}"):
         stage.stream().initialOffset()
-    with pytest.raises(ConfigError, match=f"The cluster has no {stage.topic}"):
+    with pytest.raises(ConfigError, match=f"The cluster has no topic {stage.topic}"):
         stage.batch().partitions()
     stage.create(1)
-    with pytest.raises(ConfigError, match=f"The cluster has no {stage.topic}-1"):
+    with pytest.raises(ConfigError, match=f"The cluster has no topic {stage.topic}-1"):
         stage.stream(assign=f'{{"{stage.topic}":[0,1]}}').initialOffset()
 
 
@@ -131,12 +134,27 @@ def test_a_pipeline_without_its_checkpoint_goes_on_where_it_had_committed(
     stage.create(3)
     stage.fill(5, 5, 2)
     options = {"pipeline": f"pipe-{stage.topic}", "startingOffsets": "latest"}
-    reader = stage.stream(**options)
-    assert offsets(stage, reader.initialOffset()) == [5, 5, 2], "it has not run before"
+    start = stage.stream(**options).initialOffset()
+    assert offsets(stage, start) == [5, 5, 2], "it has not run before"
     stage.admin.alter_consumer_group_offsets(options["pipeline"], {stage.at(0): 4, stage.at(1): 1})
-    start = reader.initialOffset()
+    start = stage.stream(**options).initialOffset()
     assert offsets(stage, start) == [4, 1, 0], "a partition that came later is read from its begin"
     assert start["group"] == options["pipeline"]
+
+
+def test_a_query_has_one_begin_and_says_once_that_it_goes_on(
+    stage: SourceStage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Spark asks for the begin when it plans the first micro-batch, and when it runs it."""
+    stage.create(1)
+    stage.fill(5)
+    pipeline = f"pipe-{stage.topic}"
+    stage.admin.alter_consumer_group_offsets(pipeline, {stage.at(0): 2})
+    reader = stage.stream(pipeline=pipeline)
+    assert offsets(stage, reader.initialOffset()) == [2]
+    stage.admin.alter_consumer_group_offsets(pipeline, {stage.at(0): 4})
+    assert offsets(stage, reader.initialOffset()) == [2]
+    assert sum("goes on from the offsets" in each for each in caplog.messages) == 1
 
 
 def test_a_pipeline_that_begins_anew_fences_whoever_ran_it_before(stage: SourceStage) -> None:
@@ -152,7 +170,8 @@ def test_a_pipeline_that_begins_anew_fences_whoever_ran_it_before(stage: SourceS
     with pytest.raises(ottla.FatalError):
         zombie.commit_transaction()
     zombie.close()
-    assert offsets(stage, reader.initialOffset()) == [0]
+    again = stage.stream(pipeline=pipeline, startingOffsets="earliest")
+    assert offsets(stage, again.initialOffset()) == [0]
 
 
 # How far it reads
@@ -203,7 +222,7 @@ def test_a_micro_batch_waits_for_enough_records(stage: SourceStage) -> None:
         assert offsets(stage, reader.latestOffset(first, everything())) == [11]
         stage.fill(1)
         assert offsets(stage, reader.latestOffset(first, limit)) == [12]
-        stage.admin.delete_topics([stage.topic])
+        stage.delete()
         stage.create(1)
         stage.fill(2)
     hasty = stage.stream(**options, maxTriggerDelay="0s")
@@ -244,7 +263,7 @@ def test_partitions_and_topics_that_come_later_are_read_from_their_begin(
     stage.fill(4, topic=f"{stage.topic}-more")
     end = reader.latestOffset(start, everything())
     parts = reader.partitions(start, end)
-    assert sorted(part.wanted[1:] for part in parts) == [(0, 3), (0, 4)]
+    assert sorted(part.wanted[0][1:] for part in parts) == [(0, 3), (0, 4)]
     assert len(values(reader, parts)) == 7
     assert reader.latestOffset(end, everything()) == end
     # Spark repeats a micro-batch with what it wrote down.

@@ -11,9 +11,9 @@ pytest.importorskip("pyspark")
 
 from tests.spark.source_stage import SourceStage, everything, values
 
+from ottla.client.existing import existing
 from ottla.errors import ConfigError
 from ottla.spark import asking, source, source_cluster
-from ottla.spark.asking import existing
 from ottla.spark.offsets import DataLossError
 
 
@@ -48,7 +48,7 @@ def test_a_topic_that_is_gone_fails_the_query_or_is_left_out(
     options = {"startingOffsets": "earliest", "subscribe": f"{stage.topic},{other}"}
     strict, patient = stage.stream(**options), stage.stream(**options, failOnDataLoss="false")
     start = strict.initialOffset()
-    stage.admin.delete_topics([other])
+    stage.delete(other)
     stage.fill(2)
     with pytest.raises(DataLossError, match=f"{other}-0 is gone"):
         strict.latestOffset(start, everything())
@@ -67,7 +67,7 @@ def test_a_topic_that_was_made_again_is_not_mistaken_for_the_former(
     stage.fill(2)
     strict, patient = stage.stream(), stage.stream(failOnDataLoss="false")
     start = strict.initialOffset()
-    stage.admin.delete_topics([stage.topic])
+    stage.delete()
     stage.create(1)
     stage.fill(3)
     with pytest.raises(DataLossError, match="deleted and made again"):
@@ -75,6 +75,26 @@ def test_a_topic_that_was_made_again_is_not_mistaken_for_the_former(
     end = patient.latestOffset(start, everything())
     assert values(patient, patient.partitions(start, end)) == [b"0:0", b"0:1", b"0:2"]
     assert patient.latestOffset(end, everything()) == end
+
+
+def test_a_planned_micro_batch_does_not_read_a_topic_that_was_made_again_since(
+    stage: SourceStage,
+) -> None:
+    """As when it is repeated: nobody asks for the latest offsets then."""
+    stage.create(1)
+    stage.fill(3)
+    planning = stage.stream(startingOffsets="earliest")
+    start = planning.initialOffset()
+    end = planning.latestOffset(start, everything())
+    stage.delete()
+    stage.create(1)
+    stage.fill(5)
+    strict, patient = stage.stream(), stage.stream(failOnDataLoss="false")
+    with pytest.raises(DataLossError, match="made again after a micro-batch was planned"):
+        strict.partitions(start, end)
+    assert values(patient, patient.partitions(start, end)) == []
+    after = patient.latestOffset(end, everything())
+    assert values(patient, patient.partitions(end, after)) == [b"0:%d" % each for each in range(5)]
 
 
 def test_a_log_that_ends_before_what_was_read_fails_the_query(stage: SourceStage) -> None:
@@ -96,7 +116,8 @@ def test_a_task_whose_records_do_not_come_says_so(stage: SourceStage) -> None:
     with pytest.raises(DataLossError, match="ends at 2, and 5 was its end"):
         values(strict, strict.partitions(start, end))
     assert time.monotonic() - began < 20
-    patient = stage.stream(**{"kafkaConsumer.pollTimeoutMs": 100, "failOnDataLoss": "false"})
+    # It has some time for the records that are there.
+    patient = stage.stream(**{"kafkaConsumer.pollTimeoutMs": 2500, "failOnDataLoss": "false"})
     assert values(patient, patient.partitions(start, end)) == [b"0:0", b"0:1"]
 
 
@@ -134,6 +155,17 @@ def test_a_topic_that_one_answer_lacks_is_neither_lost_nor_read_again(
         assert reader.latestOffset(end, everything()) == end
 
 
+def test_a_topic_that_the_first_answer_lacks_may_be_subscribed_to(
+    stage: SourceStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that was created a moment ago, in a cluster whose brokers hear of it later."""
+    stage.create(1)
+    stage.fill(3)
+    reader = stage.stream(startingOffsets="earliest")
+    lacking_at_first(reader, stage.topic, monkeypatch, times=2)
+    assert reader.initialOffset()["topics"] == {stage.topic: {"0": 0}}
+
+
 def test_a_topic_that_comes_back_is_read_on(
     stage: SourceStage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -162,7 +194,7 @@ def test_a_topic_that_goes_between_two_questions_is_a_loss(stage: SourceStage) -
     stage.fill(2, 2)
     reader = stage.stream(startingOffsets="earliest")
     end = reader.latestOffset(reader.initialOffset(), everything())
-    stage.admin.delete_topics([stage.topic])
+    stage.delete()
     with pytest.raises(DataLossError, match=f"{stage.topic}-0 is gone"):
         reader.latestOffset(end, everything())
 
@@ -177,7 +209,7 @@ def test_a_topic_that_goes_before_its_tasks_run_is_a_loss(
     strict, patient = stage.stream(**quick), stage.stream(**quick, failOnDataLoss="false")
     start = strict.initialOffset()
     parts = strict.partitions(start, strict.latestOffset(start, everything()))
-    stage.admin.delete_topics([stage.topic])
+    stage.delete()
     with pytest.raises(DataLossError, match="is gone, and was to be read from 0 to 3"):
         values(strict, parts)
     assert values(patient, parts) == []

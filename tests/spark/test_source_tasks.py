@@ -32,7 +32,7 @@ def test_a_batch_reads_what_the_options_say(stage: SourceStage) -> None:
     for options, expected in cases:
         reader = stage.batch(**options)
         parts = reader.partitions()
-        assert sorted(part.wanted for part in parts) == [
+        assert sorted(each for part in parts for each in part.wanted) == [
             (stage.at(number), *span) for number, span in enumerate(expected)
         ], options
         assert len(values(reader, parts)) == sum(end - start for start, end in expected)
@@ -52,7 +52,7 @@ def test_a_batch_of_offsets_that_are_not_there_fails_or_takes_what_there_is(
     with pytest.raises(DataLossError, match="ends at 10, not at 12"):
         stage.batch(**late).partitions()
     parts = stage.batch(**early, **late, failOnDataLoss="false").partitions()
-    assert [part.wanted[1:] for part in parts] == [(4, 10)]
+    assert [each[1:] for part in parts for each in part.wanted] == [(4, 10)]
 
 
 def test_partitions_are_split_into_tasks(stage: SourceStage) -> None:
@@ -85,13 +85,13 @@ def test_a_process_keeps_its_consumer_for_the_next_task(stage: SourceStage) -> N
     kept: set[int] = set()
     for part in reader.partitions():
         assert len(values(reader, [part])) == 5
-        kept.update(id(consumer) for _, consumer in reading._idle)
+        kept.update(id(each.consumer) for each in reading._idle)
     assert len(kept) == len(reading._idle) == 1
     # One that breaks off in the middle leaves it as well, and the next task is none the wiser.
     unfinished = reader.read(reader.partitions()[0])
     next(unfinished)
     unfinished.close()
-    assert {id(consumer) for _, consumer in reading._idle} == kept
+    assert {id(each.consumer) for each in reading._idle} == kept
     assert len(values(reader, reader.partitions())) == 40
 
 

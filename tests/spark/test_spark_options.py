@@ -17,6 +17,7 @@ from ottla.spark.options import (
     REFUSED_READING,
     REFUSED_WRITING,
     WRITES,
+    SparkOption,
     Use,
     kafka_options,
     values,
@@ -24,6 +25,7 @@ from ottla.spark.options import (
 from ottla.spark.source_options import (
     SourceOptions,
     Subscription,
+    check_for_any_query,
     includes_headers,
     read_batch_options,
     read_stream_options,
@@ -62,7 +64,7 @@ GUIDE: dict[str, tuple[str, tuple[Use, ...]]] = {
 }
 OURS = {
     *("pipeline", "commitOffsets", "delivery", "markerTopic", "failOnUnknownProgress"),
-    *("commitSourceOffsets", "checkpointStorageOptions"),
+    *("commitSourceOffsets", "checkpointStorageOptions", "pinnedTopics", "minRecordsPerPartition"),
 }
 # What the guide says cannot be set through `kafka.`.
 UNSETTABLE = {
@@ -102,6 +104,17 @@ def test_an_option_of_the_guide_works_or_is_refused_by_name(name: str, use: Use)
                 values(given, use)
 
 
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+def test_a_misspelt_name_is_answered_with_the_spelling_of_the_documents(
+    option: SparkOption,
+) -> None:
+    """Spark lowers names, so what was typed is not known any more."""
+    typed = option.key[:-3] + option.key[-2:]
+    for use in option.uses:
+        with pytest.raises(ConfigError, match=rf"'{typed}' is .*: did you mean {option.name}\?"):
+            values({typed: "1"}, use)
+
+
 def test_every_option_of_a_source_changes_what_is_read() -> None:
     for use in READS:
         plain = read(use, LEAST)
@@ -127,9 +140,13 @@ def test_what_the_guide_says_cannot_be_set_is_refused(use: Use, names: set[str])
 
 @pytest.mark.parametrize("use", list(Use))
 def test_options_of_clients_are_checked(use: Use) -> None:
-    assert kafka_options({**SERVERS, "kafka.request.timeout.ms": "5000"}, use) == {
+    mine = {"kafka.request.timeout.ms": "5000", "kafka.receive.buffer.bytes": "100000"}
+    assert kafka_options({**SERVERS, **mine}, use) == {
         "bootstrap.servers": "127.0.0.1:9",
         "request.timeout.ms": "5000",
+        "receive.buffer.bytes": "100000",
+        # Not Kafka's default.
+        "send.buffer.bytes": "-1",
     }
     with pytest.raises(ConfigError, match=r"kafka\.bootstrap\.servers is missing"):
         kafka_options({}, use)
@@ -137,6 +154,42 @@ def test_options_of_clients_are_checked(use: Use) -> None:
         kafka_options({**SERVERS, "kafka.request.timeout": "1"}, use)
     with pytest.raises(ConfigError, match=r"request\.timeout\.ms='soon' is not valid"):
         kafka_options({**SERVERS, "kafka.request.timeout.ms": "soon"}, use)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"endingOffst": "x"}, r"did you mean endingOffsets\?"),
+        ({"maxOffsetPerTrigger": "5"}, r"did you mean maxOffsetsPerTrigger\?"),
+        ({"pinnedTopics": "t"}, "pinnedTopics is for .* writes, and this is .* reads or .* reads"),
+        ({"endingOffsets": "middle"}, "endingOffsets="),
+        ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger="),
+        ({"startingOffsets": "middle"}, "startingOffsets="),
+        ({"kafka.group.idd": "x"}, r"group\.id"),
+    ],
+)
+def test_what_no_query_takes_is_refused_before_its_kind_is_known(
+    given: dict[str, str], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        check_for_any_query({**LEAST, **given})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"endingOffsets": "latest"},
+        {"maxOffsetsPerTrigger": "5"},
+        {"startingOffsets": "latest"},  # not of a batch
+        # Each of a kind of its own: the query says so when it is known which it is.
+        {"maxOffsetsPerTrigger": "5", "endingOffsets": "latest"},
+    ],
+)
+def test_what_some_query_takes_is_not_refused_before_its_kind_is_known(
+    given: dict[str, str],
+) -> None:
+    check_for_any_query({**LEAST, **given})
 
 
 @pytest.mark.parametrize(
@@ -162,6 +215,8 @@ def test_an_option_that_does_not_exist_is_refused_with_advice(name: str, advice:
         ("maxOffsetsPerTrigger", "many"),
         ("maxOffsetsPerTrigger", str(1 << 63)),
         ("minPartitions", "-1"),
+        ("minRecordsPerPartition", "0"),
+        ("minRecordsPerPartition", "-5"),
         ("maxTriggerDelay", "soon"),
         ("maxTriggerDelay", "5 fortnights"),
         ("startingTimestamp", "-1"),
@@ -300,6 +355,17 @@ def test_offsets_for_the_lag_need_a_group_and_no_pipeline() -> None:
 def test_a_least_above_the_most_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"minOffsetsPerTrigger \(2\) is above"):
         read_stream_options({**LEAST, "minOffsetsPerTrigger": "2", "maxOffsetsPerTrigger": "1"})
+
+
+@pytest.mark.parametrize("use", READS)
+def test_tasks_cannot_have_more_at_least_than_at_most(use: Use) -> None:
+    given = {**LEAST, "minRecordsPerPartition": "20", "maxRecordsPerPartition": "19"}
+    with pytest.raises(
+        ConfigError, match=r"minRecordsPerPartition \(20\) is above maxRecordsPerPartition \(19\)"
+    ):
+        read(use, given)
+    assert read(use, {**given, "maxRecordsPerPartition": "20"}).task_sizes == (None, 20, 20)
+    assert read(use, {**LEAST, "minPartitions": "3"}).task_sizes == (3, None, None)
 
 
 def test_the_columns_are_known_before_the_query_is() -> None:

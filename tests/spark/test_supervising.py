@@ -17,7 +17,7 @@ from ottla.spark.supervising import (
 )
 
 SPARK = "[STREAM_FAILED] Query [id = 1] terminated with exception: {} SQLSTATE: XXKST\n=== Streaming Query ===\n"
-TRACEBACK = 'Traceback (most recent call last):\n  File "worker.py", line 1, in main\n{}\n'
+TRACEBACK = 'Traceback (most recent call last):\n  File "fraud.py", line 1, in main\n{}\n'
 
 
 def failed(*lines: str) -> str:
@@ -83,7 +83,8 @@ def test_the_users_own_error_is_told_and_not_what_spark_wraps_around_it() -> Non
         "org.apache.spark.SparkException: Job aborted due to stage failure",
         "pyspark.errors.exceptions.captured.PythonException: no",
     )
-    assert judge("StreamingQueryException", text).reason == "KeyError: 'amount'"
+    reason = judge("StreamingQueryException", text).reason
+    assert reason == "KeyError: 'amount' (fraud.py, line 1, in main)"
 
 
 def test_an_error_of_java_is_told_by_its_message() -> None:
@@ -197,3 +198,13 @@ def test_a_micro_batch_that_is_too_large_says_what_to_set() -> None:
 def test_a_checkpoint_that_another_driver_writes_to_is_a_takeover_in_older_words_too() -> None:
     text = "exception: Multiple streaming queries are concurrently using file:/c/offsets. SQLSTATE: XXKST"
     assert judge("StreamingQueryException", text).next is Next.LEAVE
+
+
+def test_a_record_that_cannot_be_read_is_told_in_its_own_words() -> None:
+    words = "topic t partition 0 offset 235: the value is not JSON. Give the pipeline a dead_letter topic"
+    text = (
+        "[STREAM_FAILED] Query [id = 6, runId = 5] terminated with exception: [USER_RAISED_EXCEPTION] "
+        f"{words} SQLSTATE: P0001 SQLSTATE: XXKST\n\tat org.apache.spark.sql"
+    )
+    failure = judge("StreamingQueryException", text)
+    assert (failure.next, failure.reason) == (Next.STOP, words)

@@ -129,6 +129,61 @@ def test_restarts_without_any_progress_may_be_limited() -> None:
     assert len(program.queries) == 2
 
 
+class JavaError:
+    """Stands where an exception in Java does."""
+
+    def __init__(self, message: str, cause: JavaError | None = None) -> None:
+        self.message, self.cause = message, cause
+
+    def getMessage(self) -> str:  # noqa: N802
+        return self.message
+
+    def getCause(self) -> JavaError | None:  # noqa: N802
+        return self.cause
+
+    def toString(self) -> str:  # noqa: N802
+        return f"org.apache.spark.SparkException: {self.message}"
+
+
+class CapturedError(StreamingQueryException):
+    """As PySpark gives it, with the exception in Java that it stands for."""
+
+    def __init__(self, message: str, origin: JavaError) -> None:
+        super().__init__(message)
+        self._origin = origin
+
+
+def failed_writing(reason: str) -> StreamingQueryException:
+    """As Spark tells it when the abort fails too, because the broker is still away."""
+    lost = JavaError(f"Task 0 in stage 3.0 failed 1 times\n{reason}\n SQLSTATE: 38000")
+    failed = JavaError("terminated: Writing job failed.", JavaError("Writing job failed.", lost))
+    return CapturedError("[STREAM_FAILED] terminated: Writing job failed.", failed)
+
+
+def test_what_failed_first_counts_when_the_abort_fails_too() -> None:
+    away = failed_writing("ottla.errors.TimedOutError: REQUEST_TIMED_OUT (7): No broker")
+    assert supervise(Program([Query("a", 0, away), Query("b", 0, None)])) == ([], [1.0])
+    with pytest.raises(PipelineError, match="fraud stopped: ValueError: of the user"):
+        supervise(Program([Query("a", 0, failed_writing("ValueError: of the user"))]))
+
+
+def test_causes_count_only_where_spark_says_nothing_itself() -> None:
+    away = JavaError("ottla.errors.RetriableError: NETWORK_EXCEPTION (13): gone")
+    failure = CapturedError("ValueError: of the user", JavaError("ValueError: of the user", away))
+    with pytest.raises(PipelineError, match="fraud stopped: ValueError: of the user"):
+        supervise(Program([Query("a", 0, failure)]))
+
+
+def test_what_java_said_before_it_went_counts() -> None:
+    class GoneError(JavaError):
+        def getCause(self) -> JavaError | None:  # noqa: N802
+            raise ConnectionResetError
+
+    said = "ottla.errors.RetriableError: NETWORK_EXCEPTION (13): gone\nWriting job failed."
+    failure = CapturedError(said, GoneError("Writing job failed."))
+    assert supervise(Program([Query("a", 0, failure), Query("b", 0, None)])) == ([], [1.0])
+
+
 @pytest.mark.parametrize(
     ("failure", "error"),
     [

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
-from ottla.client.admin_model import TopicDescription
 from ottla.client.blocking.admin import Admin
-from ottla.errors import ErrorCode, KafkaError, PartialFailureError, RetriableError
+from ottla.client.existing import existing
+from ottla.errors import PartialFailureError, RetriableError
 
 log = logging.getLogger("ottla.spark")
 
 # A broker that has just begun, or is slow to learn, does not know all topics: one answer is not believed.
 LOOKS: Final = 3
 LOOK_PAUSE_SECONDS: Final = 0.1
-_ABSENT: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 T = TypeVar("T")
 
@@ -30,28 +29,6 @@ def whole(question: Callable[[], T]) -> T:
         if all(isinstance(each, RetriableError) for each in errors):
             raise errors[0] from error
         raise
-
-
-def existing(admin: Admin, names: Iterable[str]) -> Mapping[str, TopicDescription]:
-    """Those of the topics that exist."""
-    names = list(names)
-    if not names:
-        return {}
-    try:
-        return admin.describe_topics(names)
-    except PartialFailureError as error:
-        refused = [each for each in error.errors.values() if each.code not in _ABSENT]
-        if refused:
-            # One that cannot pass says more than one that can.
-            raise next(
-                (e for e in refused if not isinstance(e, RetriableError)), refused[0]
-            ) from error
-        found: Mapping[str, TopicDescription] = error.results
-        return found
-    except KafkaError as error:
-        if error.code not in _ABSENT:
-            raise
-        return {}
 
 
 def absent(admin: Admin, names: Iterable[str]) -> list[str]:

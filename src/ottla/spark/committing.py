@@ -14,7 +14,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
@@ -220,7 +220,7 @@ class Session:
         producer, pipeline = self._producer, self.target.pipeline
         futures = []
         for topic, partition, data in batch.records:
-            futures.append(producer.send_encoded(topic, partition, data))
+            futures.append(producer.send_encoded(topic, partition, data, check_crc=False))
             if len(futures) == 1:
                 reach(CommitPoint.SENT_SOME)
         producer.flush()
@@ -411,6 +411,16 @@ def _keep(session: Session) -> None:
         _sessions[session.target.key] = session
     if before is not None:
         before.drop()
+
+
+def forget(pipeline: str) -> None:
+    """Let go of all sessions of a pipeline that has ended."""
+    with _lock:
+        keys = [key for key, session in _sessions.items() if session.target.pipeline == pipeline]
+        left = [_sessions.pop(key) for key in keys]
+    for session in left:
+        with suppress(OttlaError):
+            session.drop()
 
 
 @contextmanager

@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
+from ottla.errors import ConfigError
+from ottla.spark import daemon
+
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
+
+
+# Processes of Spark's that plan, read or write load this module before they do anything else.
+daemon.quieten()
 
 
 class OttlaDataSource(DataSource):
@@ -21,9 +28,11 @@ class OttlaDataSource(DataSource):
         return "ottla"
 
     def schema(self) -> StructType:
-        """The columns of the source."""
+        """The columns of the source; `load()` asks for them, and is the first that can refuse options."""
         from ottla.spark.source import source_schema
+        from ottla.spark.source_options import check_for_any_query
 
+        check_for_any_query(self.given)
         return source_schema(self.given)
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -34,13 +43,16 @@ class OttlaDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Read on and on."""
-        from ottla.spark.source import StreamReader
+        from ottla.spark.source import RefusedReader, StreamReader
 
-        return StreamReader(self.given, schema)
+        try:
+            return StreamReader(self.given, schema)
+        except ConfigError as error:
+            return RefusedReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Write the rows of a batch query."""
-        from ottla.spark.sink import batch_writer
+        from ottla.spark.batch_sink import batch_writer
 
         return batch_writer(self.given, schema, overwrite)
 

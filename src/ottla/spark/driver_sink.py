@@ -14,7 +14,7 @@ from ottla.errors import ConfigError, OttlaError
 from ottla.spark.committing import Committer
 from ottla.spark.progress import MicroBatch, Records, TakenOverError
 from ottla.spark.sink import QUERY, encoded, newest_plan, pinned_counts, plan_of, target_of
-from ottla.spark.sink_options import EXACTLY_ONCE, read_stream_settings
+from ottla.spark.sink_options import EXACTLY_ONCE, SinkSettings, read_stream_settings
 from ottla.spark.supervising import (
     BY_CLASS,
     MicroBatchLostError,
@@ -36,16 +36,21 @@ _RAISED: Final[Mapping[Next, type[OttlaError]]] = {
 _MOST_LETTERS: Final = 1000
 
 
+def check_delivery(settings: SinkSettings) -> None:
+    """Refuse what this engine does not do."""
+    if settings.delivery != EXACTLY_ONCE:
+        raise ConfigError(
+            f"engine='low-latency' is exactly-once, and delivery is {settings.delivery}: remove one of them"
+        )
+
+
 class DriverSink:
     """What `foreachBatch` calls: writes each micro-batch once and as a whole, whatever fails."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         options = {name.lower(): value for name, value in given.items()}
         self._settings = read_stream_settings(options, schema)
-        if self._settings.delivery != EXACTLY_ONCE:
-            raise ConfigError(
-                f"engine='low-latency' is exactly-once, and delivery is {self._settings.delivery}: remove one of them"
-            )
+        check_delivery(self._settings)
         # What is wrong with the topics shows at the start.
         pinned_counts(self._settings)
 

@@ -7,6 +7,7 @@ there, which takes a third off the time of a large micro-batch. Spark removes th
 
 from __future__ import annotations
 
+import mmap
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -59,11 +60,14 @@ class Parcel:
         with file:
             # Whoever fails now runs the tasks again, and they leave other files.
             self.discard()
-            for topic, partition, length in self.places:
-                data = file.read(length)
-                if len(data) != length:
-                    raise HandoverError(f"{self.path} is shorter than the task left it")
-                yield Records(topic, partition, data)
+            if os.fstat(file.fileno()).st_size != sum(length for _, _, length in self.places):
+                raise HandoverError(f"{self.path} is not as long as the task left it")
+            # Shown, not read: the producer sends it from there. It stays, because nobody else can open it any more.
+            whole = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        start = 0
+        for topic, partition, length in self.places:
+            yield Records(topic, partition, whole[start : start + length])
+            start += length
 
     def discard(self) -> None:
         """Nobody wants it any more."""

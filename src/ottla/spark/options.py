@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
@@ -74,6 +74,14 @@ def text(given: str) -> str:
     if not given.strip():
         raise ValueError("text that is not empty")
     return given.strip()
+
+
+def names(given: str) -> tuple[str, ...]:
+    """Names with commas between them, each once."""
+    found = tuple(dict.fromkeys(each.strip() for each in given.split(",") if each.strip()))
+    if not found:
+        raise ValueError("names with commas between them")
+    return found
 
 
 def flag(given: str) -> bool:
@@ -162,7 +170,12 @@ OPTIONS: Final = (
     # How it is read
     _reading("failOnDataLoss", flag, True, "Whether records that are gone fail the query."),
     _reading("kafkaConsumer.pollTimeoutMs", whole_number(1), 120_000, "How long a task waits."),
-    _reading("fetchOffset.numRetries", whole_number(1), 3, "How often offsets are asked for."),
+    _reading(
+        "fetchOffset.numRetries",
+        whole_number(1),
+        3,
+        "How often offsets are asked for; after a timeout, by streaming queries that have reached the cluster.",
+    ),
     _reading("fetchOffset.retryIntervalMs", whole_number(0), 1000, "The pause in between."),
     _reading("groupIdPrefix", text, "spark-kafka-source", "How names of consumers begin."),
     _reading("includeHeaders", flag, False, "Whether there is a column `headers`."),
@@ -179,6 +192,15 @@ OPTIONS: Final = (
         text,
         None,
         "The stable name of an exactly-once pipeline: its transactional id and its group.",
+        of_spark=False,
+    ),
+    SparkOption(
+        "minRecordsPerPartition",
+        READS,
+        whole_number(1),
+        None,
+        "Partitions with fewer offsets to read share tasks that have so many; minPartitions then splits into none that "
+        "have fewer. Without it, each partition has a task.",
         of_spark=False,
     ),
     SparkOption(
@@ -205,6 +227,15 @@ OPTIONS: Final = (
         text,
         None,
         "The topic under which an exactly-once sink keeps its progress; without it, that of the option topic.",
+        of_spark=False,
+    ),
+    SparkOption(
+        "pinnedTopics",
+        WRITES,
+        names,
+        None,
+        "Topics that the column topic may name: the tasks of one micro-batch agree on how many partitions these have, "
+        "even while partitions are added.",
         of_spark=False,
     ),
     SparkOption(
@@ -296,32 +327,36 @@ REFUSED: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-def check_names(given: Mapping[str, str], use: Use) -> None:
-    """Refuse options that do not exist or have no meaning for this use."""
+def check_names(given: Mapping[str, str], *uses: Use) -> None:
+    """Refuse options that do not exist or have no meaning for any of these uses."""
     for name in given:
-        key = name.lower()
-        if key.startswith(KAFKA_PREFIX) or _means_something(key, use):
-            continue
-        raise ConfigError(_refusal(name, key, use))
+        if not any(means_something(name, use) for use in uses):
+            raise ConfigError(_refusal(name, name.lower(), uses))
 
 
-def _means_something(key: str, use: Use) -> bool:
-    return key in BY_KEY and use in BY_KEY[key].uses
+def means_something(name: str, use: Use) -> bool:
+    """Whether there is an option of this name; what begins with kafka. is looked at elsewhere."""
+    key = name.lower()
+    return key.startswith(KAFKA_PREFIX) or (key in BY_KEY and use in BY_KEY[key].uses)
 
 
-def _refusal(name: str, key: str, use: Use) -> str:
+def _refusal(name: str, key: str, uses: Sequence[Use]) -> str:
     if key in BY_KEY:
-        uses = " or ".join(use.value for use in BY_KEY[key].uses)
-        return f"{BY_KEY[key].name} is for {uses}, and this is {use.value}: remove it"
+        wanted = _any_of(BY_KEY[key].uses)
+        return f"{BY_KEY[key].name} is for {wanted}, and this is {_any_of(uses)}: remove it"
     for refused, hint in REFUSED.items():
         if key == refused or (refused.endswith(".") and key.startswith(refused)):
             return f"{name} is not an option of format('ottla'): {hint}"
-    served = [option.name for option in OPTIONS if use in option.uses]
-    kafka = [KAFKA_PREFIX + known for known in options_of(_client_of(use))]
+    served = [option.name for option in OPTIONS if set(uses) & set(option.uses)]
+    kafka = [KAFKA_PREFIX + known for use in uses for known in options_of(_client_of(use))]
     lower = {option.lower(): option for option in (*served, *kafka)}
     nearest = difflib.get_close_matches(key, lower, n=1, cutoff=0.6)
     advice = f"did you mean {lower[nearest[0]]}?" if nearest else "remove it or check its spelling"
     return f"{name!r} is not an option of format('ottla'): {advice}"
+
+
+def _any_of(uses: Iterable[Use]) -> str:
+    return " or ".join(use.value for use in uses)
 
 
 def values(given: Mapping[str, str], use: Use) -> dict[str, Any]:
@@ -348,10 +383,15 @@ def _client_of(use: Use) -> type[ClientConfig]:
     return ConsumerConfig if use in READS else ProducerConfig
 
 
+# Buffers of sockets that grow as needed: with Kafka's 64 and 128 KB, who sends and who receives megabytes wait for
+# each other again and again.
+_GROWING_BUFFERS: Final = {"receive.buffer.bytes": "-1", "send.buffer.bytes": "-1"}
+
+
 def kafka_options(given: Mapping[str, str], use: Use) -> dict[str, str]:
     """The options of Kafka's clients, without their prefix; each exists and may be set."""
     refused = REFUSED_READING if use in READS else REFUSED_WRITING
-    found: dict[str, str] = {}
+    found = dict(_GROWING_BUFFERS)
     for name, value in given.items():
         key = name.lower()
         if not key.startswith(KAFKA_PREFIX):
@@ -369,6 +409,24 @@ def kafka_options(given: Mapping[str, str], use: Use) -> dict[str, str]:
     except ConfigError as error:
         raise ConfigError(f"An option that begins with {KAFKA_PREFIX}: {error}") from error
     return found
+
+
+def shared_options(kafka: Mapping[str, str], use: Use) -> dict[str, str]:
+    """Of options of several clients, without prefix, those that are not just for another one than this use's."""
+    mine = options_of(_client_of(use))
+    known = {*options_of(ConsumerConfig), *options_of(ProducerConfig)}
+    for name in kafka:
+        nearest = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.8)
+        if nearest and name.lower() not in known:
+            raise ConfigError(
+                f"{name!r} is not an option of Kafka's clients: did you mean {nearest[0]}?"
+            )
+    # What nobody knows is for the client to refuse, which may have more to say.
+    return {
+        name: value
+        for name, value in kafka.items()
+        if name.lower() in mine or name.lower() not in known
+    }
 
 
 def admin_options(kafka: Mapping[str, str]) -> dict[str, str]:

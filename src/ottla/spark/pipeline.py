@@ -6,17 +6,22 @@ import json
 import logging
 import os
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.config.default_cluster import default_servers
 from ottla.errors import ConfigError
 from ottla.spark import running
 from ottla.spark.formats import Format
-from ottla.spark.options import duration_ms
+from ottla.spark.options import Use, duration_ms, shared_options
+from ottla.spark.own_errors import own_place
 from ottla.spark.reporting import Progress, progress_of
-from ottla.spark.session import is_on_this_machine, start_session
+from ottla.spark.requirement import require_spark
+from ottla.spark.session import is_on_this_machine, master_with, require_java, start_session
 from ottla.spark.stopping import Stop
 from ottla.spark.supervising import (
     DriverLostError,
@@ -36,16 +41,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.spark")
 
+Value = str | float | bool
 Source = str | Sequence[str] | re.Pattern[str] | Callable[["SparkSession"], "DataFrame"]
 
 AVAILABLE_NOW: Final = "available-now"
 MOST_OFFSETS: Final = 1_000_000
 STANDARD: Final = "standard"
 LOW_LATENCY: Final = "low-latency"
+# A task costs as much as reading thousands of rows: those of a small micro-batch are read in one.
+LOW_LATENCY_TASK_RECORDS: Final = 1000
+TASK_SIZE_OPTIONS: Final = ("minPartitions", "minRecordsPerPartition", "maxRecordsPerPartition")
 OUTPUT_MODES: Final = ("append", "complete")
 CHECKPOINTS: Final = "ottla-checkpoints"
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _LOOK_SECONDS: Final = 0.1
+# All that Spark says of a query when a task has failed, and then the abort.
+_UNEXPLAINED: Final = "Writing job failed"
 _OUTPUT: Final = ("key", "value", "headers")
 
 
@@ -75,20 +86,23 @@ class Pipeline:
     """The topic of records that cannot be read; without one, such a record stops the pipeline."""
     bootstrap_servers: str | None = None
     """Without it, -b of `ottla pipeline run`, then OTTLA_BOOTSTRAP_SERVER, then 127.0.0.1:9092."""
-    kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Options of Kafka's clients for both source and sink, by Kafka's names."""
-    source_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    kafka: Mapping[str, Value] = field(default_factory=dict, repr=False)
+    """Options of Kafka's clients, by Kafka's names: for source and sink, or whichever has them."""
+    source_options: Mapping[str, Value] = field(default_factory=dict, repr=False)
     """Without maxOffsetsPerTrigger it is a million: a micro-batch has to fit into the driver's memory."""
-    sink_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    sink_options: Mapping[str, Value] = field(default_factory=dict, repr=False)
     checkpoint: str | None = None
     """Without it, ottla-checkpoints/NAME in the working folder."""
     output_mode: str = "append"
     settings: Mapping[str, str] = field(default_factory=dict)
     """Of the Spark session; those of `ottla pipeline run` win."""
     engine: str = STANDARD
-    """standard, or low-latency: the driver itself encodes and commits, which suits small micro-batches."""
+    """standard, or low-latency: the driver itself encodes and commits, and small partitions share the tasks that read
+    them (minRecordsPerPartition=1000), which suits small micro-batches."""
     max_restarts: int | None = None
-    """How often to begin again after failures that may pass, without a micro-batch in between; None is always."""
+    """How often to begin again after failures that may pass, without a micro-batch in between; None is always.
+
+    A broker that does not answer before the first start, for a minute, ends it."""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -114,6 +128,8 @@ class Pipeline:
                 f"output_mode={self.output_mode!r} is not one of {', '.join(OUTPUT_MODES)}: Spark offers update not to "
                 "sinks that are written in Python; aggregate with a watermark and append, or write complete results"
             )
+        if "group.id" in map(str.lower, self.kafka):
+            raise ConfigError("a pipeline's group has its name: leave group.id out")
         if self.dead_letter == self.sink:
             raise ConfigError("dead_letter and sink are the same topic: give them two")
         running.offer(self)
@@ -124,6 +140,11 @@ class Pipeline:
     def servers(self) -> str:
         """Where the broker is."""
         return running.overrides().bootstrap_servers or self.bootstrap_servers or default_servers()
+
+    @property
+    def is_low_latency(self) -> bool:
+        """Whether the driver itself encodes and commits."""
+        return self.engine == LOW_LATENCY
 
     def checkpoint_location(self, master: str) -> str:
         """Where Spark keeps its progress; on a cluster it has to be said."""
@@ -140,17 +161,25 @@ class Pipeline:
         """The source as it comes."""
         if callable(self.source):
             return self.source(spark)
+        options = self.read_options(self.source)
+        return spark.readStream.format("ottla").options(**options).load()
+
+    def read_options(self, source: str | Sequence[str] | re.Pattern[str]) -> dict[str, str]:
+        """The options of a source of topics; what the user says wins."""
         options = {
             "startingOffsets": "earliest",
             "pipeline": self.name,
             "maxOffsetsPerTrigger": str(MOST_OFFSETS),
-            **self._kafka_options(),
+            **self._kafka_options(shared_options(texts(self.kafka), Use.STREAM_READ)),
         }
-        options |= subscription(self.source)
+        options |= subscription(source)
         if self.dead_letter is not None:
             options["includeHeaders"] = "true"
-        options = _without(options, self.source_options) | dict(self.source_options)
-        return spark.readStream.format("ottla").options(**options).load()
+        # Whoever says anything about the sizes of tasks gets just that.
+        named = {name.lower() for name in self.source_options}
+        if self.is_low_latency and named.isdisjoint(map(str.lower, TASK_SIZE_OPTIONS)):
+            options["minRecordsPerPartition"] = str(LOW_LATENCY_TASK_RECORDS)
+        return _without(options, self.source_options) | texts(self.source_options)
 
     def rows(self, spark: SparkSession) -> DataFrame:
         """What is written: key, value, headers and topic."""
@@ -174,7 +203,7 @@ class Pipeline:
         return rows.unionByName(bad, allowMissingColumns=True)
 
     def _wants_headers(self) -> bool:
-        named = {name.lower(): value for name, value in self.source_options.items()}
+        named = {name.lower(): value for name, value in texts(self.source_options).items()}
         return named.get("includeheaders", "false").lower() == "true"
 
     def _written(self, records: DataFrame) -> DataFrame:
@@ -203,19 +232,33 @@ class Pipeline:
             )
         return rows.withColumn("value", values.encoded(f.col("value"), kind))
 
-    def _kafka_options(self) -> dict[str, str]:
-        options = {f"kafka.{name}": value for name, value in self.kafka.items()}
+    def _kafka_options(self, kafka: Mapping[str, str]) -> dict[str, str]:
+        options = {f"kafka.{name}": value for name, value in kafka.items()}
         return {**options, "kafka.bootstrap.servers": self.servers}
+
+    def written_with(self, master: str) -> dict[str, str]:
+        """The options of the sink."""
+        # Where a function makes the source, nobody else could use what is not the sink's.
+        kafka = texts(self.kafka)
+        if not callable(self.source):
+            kafka = shared_options(kafka, Use.STREAM_WRITE)
+        options = {
+            **self._kafka_options(kafka),
+            "pipeline": self.name,
+            "markerTopic": self.sink,
+            "checkpointLocation": self.checkpoint_location(master),
+        }
+        options = _without(options, self.sink_options) | texts(self.sink_options)
+        if self.dead_letter is not None:
+            pinned = next(
+                (name for name in options if name.lower() == "pinnedtopics"), "pinnedTopics"
+            )
+            options[pinned] = ",".join(filter(None, [options.get(pinned), self.dead_letter]))
+        return options
 
     def start(self, spark: SparkSession) -> StreamingQuery:
         """Begin, or go on; the caller looks after the query."""
-        options = {
-            **self._kafka_options(),
-            "pipeline": self.name,
-            "markerTopic": self.sink,
-            "checkpointLocation": self.checkpoint_location(str(spark.sparkContext.master)),
-        }
-        options = _without(options, self.sink_options) | dict(self.sink_options)
+        options = self.written_with(str(spark.sparkContext.master))
         # Makes the session that of this thread: without one, Spark knows no sinks that are written in Python.
         spark.createDataFrame([], "nothing INT")
         writer = self._writer(self.rows(spark), options).queryName(self.name)
@@ -225,7 +268,7 @@ class Pipeline:
         return writer.trigger(processingTime=f"{trigger_ms(self.trigger)} milliseconds").start()
 
     def _writer(self, rows: DataFrame, options: Mapping[str, str]) -> DataStreamWriter:
-        if self.engine == STANDARD:
+        if not self.is_low_latency:
             return rows.writeStream.format("ottla")
         from ottla.spark.driver_sink import DriverSink
 
@@ -236,23 +279,40 @@ class Pipeline:
     def run(self, on_progress: Callable[[Progress], None] | None = None) -> None:
         """Run until stopped, or until everything is processed with trigger=available-now.
 
-        Failures that may pass begin again; a PipelineError says why it ended otherwise. Ctrl-C and SIGTERM stop it
-        after nothing or a whole micro-batch.
+        Failures that may pass begin again; a PipelineError says why it ended otherwise, a ConfigError which option is
+        wrong. Ctrl-C and SIGTERM stop it after nothing or a whole micro-batch.
         """
         overrides = running.begun(self)
-        report = on_progress or overrides.on_progress
         settings = {**self.settings, **overrides.settings}
-        master = overrides.master or settings.get("spark.master")
-        checkpoint = self.checkpoint
-        if master is not None:
-            checkpoint = self.checkpoint_location(master)
-        with Stop() as stop:
-            spark = start_session(
-                self.name, master=master, checkpoint=checkpoint, settings=settings
-            )
-            # Spark has a handler of its own for Ctrl-C.
-            stop.listen()
-            Supervisor(self, spark, report or _ignore, stop).run()
+        if overrides.master is not None:
+            settings["spark.master"] = overrides.master
+        require_spark()
+        from ottla.spark import committing, first_look
+
+        checkpoint = self.checkpoint_location(master := master_with(settings))
+        clusters = first_look.check_options(self, master)
+        require_java()
+        if not overrides.goes_on:
+            first_look.reach(self, clusters)
+        start = partial(start_session, self.name, checkpoint=checkpoint, settings=settings)
+        with Stop(partial(overrides.tell, "stopping; a second signal does not wait")) as stop:
+            began = time.monotonic()
+            try:
+                # Spark has a handler of its own for Ctrl-C, which talks to Java whatever else does so.
+                spark = stop.shield(start)
+            except Exception:
+                if not stop.is_wanted:
+                    raise
+                # The signal was for all processes of the group, and so Java is gone: that was wanted.
+                stop.obey()
+                return
+            if not stop.is_wanted:
+                overrides.tell(f"Spark runs after {time.monotonic() - began:.0f} s")
+            try:
+                Supervisor(self, spark, on_progress or overrides.on_progress or _ignore, stop).run()
+            finally:
+                # Those of the low-latency engine are this process's.
+                committing.forget(self.name)
             stop.obey()
 
 
@@ -279,7 +339,18 @@ def subscription(source: str | Sequence[str] | re.Pattern[str]) -> dict[str, str
     return {"subscribe": ",".join(topics)}
 
 
-def _without(options: Mapping[str, str], others: Mapping[str, str]) -> dict[str, str]:
+def texts(options: Mapping[str, Value]) -> dict[str, str]:
+    """Options as Spark writes them, which people give as numbers and truths too."""
+    for name, value in options.items():
+        if value is None:
+            raise ConfigError(f"{name} is None: leave it out, or give a value")
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in options.items()
+    }
+
+
+def _without(options: Mapping[str, str], others: Mapping[str, Value]) -> dict[str, str]:
     """Those that the others do not name; names of Spark's options ignore case."""
     named = {name.lower() for name in others}
     return {name: value for name, value in options.items() if name.lower() not in named}
@@ -342,13 +413,15 @@ class Supervisor:
             # Its signature says int, and it takes fractions of a second.
             while not query.awaitTermination(_LOOK_SECONDS):  # type: ignore[arg-type]
                 self._look(query)
-                if self._stop.is_wanted:
+                if self._stop.notice():
                     query.stop()
             self._look(query)
         except ConnectionError as error:
             return judge_connection(error)
         except (PySparkException, Py4JError) as error:
-            return judge(type(error).__name__, text_of(error))
+            if not self._stop.is_wanted:
+                log.debug("the query of pipeline %s failed", self._pipeline.name, exc_info=True)
+            return judge(type(error).__name__, text_of(error)).at(own_place(error))
         except BaseException as error:
             # An error of the listener, a second Ctrl-C: the query must not go on without its pipeline.
             if query is not None:
@@ -395,12 +468,20 @@ class Supervisor:
 
 def text_of(error: Exception) -> str:
     """What an error says; of one that Java raised, what Java says."""
-    cause = getattr(error, "java_exception", None)
+    raised = getattr(error, "java_exception", None)
     try:
-        return str(error) if cause is None else f"{error}\n: {cause.toString()}"
+        text = str(error) if raised is None else f"{error}\n: {raised.toString()}"
     except Exception:
         # Java is gone, or its error cannot be written.
         return repr(error.args)
+    if _UNEXPLAINED in text:
+        with suppress(Exception):  # Java is gone: what it said before counts
+            cause = getattr(error, "_origin", None) if raised is None else raised
+            while cause is not None and (cause.getMessage() or "") in text:
+                cause = cause.getCause()
+            if cause is not None:
+                text += f"\nCaused by: {cause.toString()}"
+    return text
 
 
 def _place(found: dict[str, Any]) -> tuple[str, int, str]:

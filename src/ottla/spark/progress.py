@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from ottla.client.model import OffsetAndMetadata
 from ottla.errors import OttlaError
 from ottla.model import TopicPartition
+from ottla.records.record import Buffer
 
 ACCEPT_OPTION: Final = "failOnUnknownProgress"
 """The option that accepts the risk where progress is not known."""
@@ -73,7 +74,7 @@ class Records(NamedTuple):
 
     topic: str
     partition: int
-    data: bytes
+    data: Buffer
 
 
 class SourceRange(NamedTuple):

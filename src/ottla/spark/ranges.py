@@ -1,9 +1,10 @@
-"""Ranges of offsets, and how they are split into tasks."""
+"""Ranges of offsets, and which of them a task reads: large ones are split, small ones go together."""
 
 from __future__ import annotations
 
+import heapq
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -23,29 +24,82 @@ class OffsetRange(NamedTuple):
         return self.end_offset - self.start_offset
 
 
-def split(
-    ranges: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None
-) -> list[OffsetRange]:
+class TaskSizes(NamedTuple):
+    """What is wanted of tasks, in the order in which it gives way: the last is always kept."""
+
+    min_partitions: int | None = None
+    min_records: int | None = None
+    max_records: int | None = None
+
+
+def tasks(ranges: Iterable[OffsetRange], sizes: TaskSizes) -> list[tuple[OffsetRange, ...]]:
+    """What each task reads; of a partition it has one range at most."""
+    parts = split(ranges, sizes)
+    if sizes.min_records is None:
+        return [(each,) for each in parts]
+    return joined(parts, sizes.min_records, sizes.max_records)
+
+
+def split(ranges: Iterable[OffsetRange], sizes: TaskSizes) -> list[OffsetRange]:
     """The same offsets in ranges of at most `max_records`, and in about `min_partitions` of them or more.
 
-    Empty ranges are left out. Large ones are split first, in proportion to their size.
+    Empty ranges are left out. Large ones are split first, in proportion to their size, but for the sake of
+    `min_partitions` into no parts below `min_records`.
     """
     found = [each for each in ranges if each.size > 0]
-    if max_records is not None:
-        found = [part for each in found for part in cut(each, -(-each.size // max_records))]
-    if min_partitions is None or len(found) >= min_partitions:
-        return found
+    if sizes.max_records is not None:
+        found = [part for each in found for part in cut(each, -(-each.size // sizes.max_records))]
+    least = sizes.min_records or 1
     total = sum(each.size for each in found)
-    whole = [each for each in found if _part_count(each.size, total, min_partitions) == 1]
+    wanted = min(sizes.min_partitions or 1, total // least)
+    if _task_count(found, least) >= wanted:
+        return found
+    whole = [each for each in found if _part_count(each.size, total, wanted) == 1]
     # What stays whole counts no more, so that the rest has parts of about the same size.
     rest = total - sum(each.size for each in whole)
-    wanted = max(min_partitions - len(whole), 1)
+    left = max(wanted - _task_count(whole, least), 1)
     kept = set(whole)
     return [
         part
         for each in found
-        for part in cut(each, 1 if each in kept else _part_count(each.size, rest, wanted))
+        for part in cut(
+            each, 1 if each in kept else min(_part_count(each.size, rest, left), each.size // least)
+        )
     ]
+
+
+_Task = tuple[int, list[int]]
+"""How many offsets, and the places of the ranges."""
+
+
+def joined(
+    ranges: Sequence[OffsetRange], min_records: int, max_records: int | None
+) -> list[tuple[OffsetRange, ...]]:
+    """Ranges of fewer than `min_records` together, until there are so many, in no task more than `max_records`.
+
+    Two tasks that have fewer would have too many together. Those have more ranges than they need that took in what was
+    left over. Parts that `max_records` made of a partition never meet: any two of them are more than it allows.
+    """
+    done: list[_Task] = []
+    # The smallest first: what does not fit into it fits into no other.
+    growing: list[_Task] = []
+    for place, each in enumerate(ranges):
+        size, places = each.size, [place]
+        if size < min_records and growing and _fits(growing[0][0] + size, max_records):
+            more, others = heapq.heappop(growing)
+            size, places = size + more, [*others, place]
+        heapq.heappush(growing if size < min_records else done, (size, places))
+    for size, places in sorted(growing):
+        if done and _fits(done[0][0] + size, max_records):
+            more, others = heapq.heappop(done)
+            size, places = size + more, sorted(others + places)
+        heapq.heappush(done, (size, places))
+    in_order = sorted(places for _, places in done)
+    return [tuple(ranges[place] for place in places) for places in in_order]
+
+
+def _fits(size: int, max_records: int | None) -> bool:
+    return max_records is None or size <= max_records
 
 
 def cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
@@ -57,6 +111,12 @@ def cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
         for first, last in itertools.pairwise(edges)
         if first < last
     ]
+
+
+def _task_count(ranges: Iterable[OffsetRange], least: int) -> int:
+    """About how many tasks they make: large ones one each, small ones as many as they fill."""
+    sizes = [each.size for each in ranges]
+    return sum(size >= least for size in sizes) + sum(s for s in sizes if s < least) // least
 
 
 def _part_count(size: int, total: int, wanted: int) -> int:

@@ -18,8 +18,12 @@ class Run:
     master: str | None = None
     bootstrap_servers: str | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
+    goes_on: bool = False
+    """Whether it takes the place of a process that has died."""
     on_progress: Callable[[Progress], None] | None = None
     on_start: Callable[[Pipeline], None] | None = None
+    tell: Callable[[str], None] = lambda text: None
+    """What people want to know while nothing else is shown."""
     offered: list[Pipeline] = field(default_factory=list)
     """Pipelines that the program made."""
     ran: list[Pipeline] = field(default_factory=list)

@@ -15,6 +15,7 @@ from ottla.config import properties
 from ottla.errors import ConfigError
 from ottla.spark.java import find_java
 from ottla.spark.requirement import require_spark
+from ottla.spark.sockets import SWITCH, socket_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -122,8 +123,9 @@ def start_session(
     known = _known_to_spark() | given
     chosen = defaults(name, known.get("spark.master", DEFAULT_MASTER), checkpoint) | known
     set_python(os.environ, chosen)
-    if not _java_runs():
-        find_java().set_in(os.environ)
+    if is_on_this_machine(chosen["spark.master"]) and SWITCH not in chosen:
+        chosen = socket_settings() | chosen
+    require_java()
     builder = SparkSession.builder
     for key, value in chosen.items():
         builder = builder.config(key, value)
@@ -133,6 +135,23 @@ def start_session(
     if "spark.log.level" not in chosen:
         session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def master_with(settings: Mapping[str, str]) -> str:
+    """Where `start_session` would run Spark with these settings."""
+    from pyspark import SparkContext
+
+    if "spark.master" in settings:
+        return settings["spark.master"]
+    if (active := SparkContext._active_spark_context) is not None:
+        return str(active.master)
+    return _known_to_spark().get("spark.master", DEFAULT_MASTER)
+
+
+def require_java() -> None:
+    """Fail with advice if Spark needs a Java and there is none."""
+    if not _java_runs():
+        find_java().set_in(os.environ)
 
 
 def _active(session: SparkSession, given: Mapping[str, str]) -> SparkSession:

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import logging
 import threading
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
@@ -23,17 +21,16 @@ from pyspark.sql.types import StructType
 
 from ottla.client.blocking.admin import Admin
 from ottla.client.blocking.producer import Producer
+from ottla.client.existing import existing
 from ottla.errors import ConfigError, OttlaError
 from ottla.records.arrow import ColumnsEncoder, EncodedBatch
-from ottla.spark.asking import existing
-from ottla.spark.committing import Committer, Target, one_transaction, sources_of
+from ottla.spark.committing import Committer, Target, sources_of
 from ottla.spark.handing_over import Parcel, own_folder, packed, sweep
 from ottla.spark.noting import is_contradicted
 from ottla.spark.progress import MicroBatch, group_offsets
 from ottla.spark.sink_options import (
     EXACTLY_ONCE,
     SinkSettings,
-    read_batch_settings,
     read_stream_settings,
 )
 from ottla.spark.source_offsets import (
@@ -75,18 +72,8 @@ def stream_writer(
     if settings.delivery == EXACTLY_ONCE:
         # Whether the checkpoint can be opened shows at the start.
         return ExactlyOnceWriter(settings, counts, newest_plan(settings))
+    refuse_continuous(settings)
     return AtLeastOnceWriter(settings, counts)
-
-
-def batch_writer(
-    given: Mapping[str, str], schema: StructType, overwrite: bool
-) -> OneTransactionWriter | DirectWriter:
-    """The writer of a batch query."""
-    settings = read_batch_settings(given, schema, overwrite)
-    counts = pinned_counts(settings)
-    if settings.delivery == EXACTLY_ONCE:
-        return OneTransactionWriter(settings, counts)
-    return DirectWriter(settings, counts)
 
 
 class Written(WriterCommitMessage):
@@ -114,20 +101,23 @@ class Written(WriterCommitMessage):
 
 def pinned_counts(settings: SinkSettings) -> dict[str, int]:
     """How many partitions the topics have that are known by name: all tasks of a micro-batch agree on it."""
-    topics = dict.fromkeys((settings.topic, settings.marker_topic))
-    return partition_counts(settings, [each for each in topics if each is not None])
+    named = dict.fromkeys((settings.topic, settings.marker_topic))
+    needed = [each for each in named if each is not None]
+    # Rows may not name the others ever, so these need not exist.
+    return partition_counts(settings, needed, settings.pinned_topics)
 
 
-def partition_counts(settings: SinkSettings, topics: Sequence[str]) -> dict[str, int]:
+def partition_counts(
+    settings: SinkSettings, needed: Sequence[str], others: Sequence[str] = ()
+) -> dict[str, int]:
     """As many as there are now: what a producer remembers may be minutes old."""
-    found = existing(admin_of(settings), topics)
-    return {
-        # One that does not exist may be created by asking for it.
-        each: len(
-            found[each].partitions if each in found else sending(settings).partitions_for(each)
-        )
-        for each in topics
-    }
+    found = existing(admin_of(settings), dict.fromkeys([*needed, *others]))
+    counts = {name: len(topic.partitions) for name, topic in found.items()}
+    for each in needed:
+        if each not in counts:
+            # It may be created by asking for it.
+            counts[each] = len(sending(settings).partitions_for(each))
+    return counts
 
 
 def encoded(
@@ -204,7 +194,7 @@ def send(
     """Send the rows of a task, at least once."""
     producer = sending(settings)
     futures = [
-        producer.send_encoded(each.topic, each.partition, each.data)
+        producer.send_encoded(each.topic, each.partition, each.data, check_crc=False)
         for each in encoded(settings, counts, batches, first_partition())
     ]
     producer.flush()
@@ -281,7 +271,7 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Nothing to undo: nothing was sent, or `commit` ended what it had begun, or it committed."""
-        _discard(messages)
+        discard(messages)
         for message in messages:
             if isinstance(message, Written) and message.query is not None:
                 Committer(target_of(self._settings, message.query)).forget()
@@ -305,9 +295,10 @@ class AtLeastOnceWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Everything is written; a pipeline's group is told how far its source is, for its lag."""
         settings = self._settings
+        # Also where nobody wants the offsets: without messages nothing was written.
+        written = _all_of(messages, batchId)
         if settings.pipeline is None or not settings.commits_source_offsets:
             return
-        written = _all_of(messages, batchId)
         query, root = _query_of(written, batchId)
         try:
             plan = plan_of(settings, query, root, batchId)
@@ -344,13 +335,36 @@ def newest_plan(settings: SinkSettings) -> Pin | None:
         return None
     try:
         checkpoint = Checkpoint(location, open_files(location, settings.storage))
-        number = checkpoint.newest()
+        number = _newest_number(checkpoint)
         return None if number is None else Pin(number, _plan_in(checkpoint, settings, number))
     except CheckpointError as error:
         if settings.commits_source_offsets:
             raise
         _let_be(location, error)
         return None
+
+
+def refuse_continuous(settings: SinkSettings) -> None:
+    """As far as the checkpoint tells; one that cannot be read is nobody's concern here."""
+    if settings.location is not None and settings.location not in _closed:
+        try:
+            _newest_number(
+                Checkpoint(settings.location, open_files(settings.location, settings.storage))
+            )
+        except CheckpointError:
+            _closed.add(settings.location)
+
+
+def _newest_number(checkpoint: Checkpoint) -> int | None:
+    """That of the newest plan; None where there is no checkpoint.
+
+    Continuous processing is refused: its tasks are planned before any offsets are, those of a micro-batch after. Later
+    is too late. Its tasks do not call `write`, and Spark only logs what `commit` raises.
+    """
+    number = checkpoint.newest()
+    if number is None and checkpoint.query() is not None and not checkpoint.is_planned(0):
+        raise ConfigError(_NO_MICRO_BATCHES)
+    return number
 
 
 def plan_of(
@@ -407,7 +421,7 @@ def target_of(settings: SinkSettings, query: str) -> Target:
     )
 
 
-def _all_written(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
+def all_written(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
     """The messages in the order of tasks; each task has one."""
     written = [each for each in messages if isinstance(each, Written)]
     if messages and not written:
@@ -423,15 +437,15 @@ def _all_written(messages: Sequence[WriterCommitMessage | None]) -> list[Written
 
 
 def _all_of(messages: Sequence[WriterCommitMessage | None], number: int) -> list[Written]:
-    """As `_all_written`, and all are of this micro-batch."""
-    written = _all_written(messages)
+    """As `all_written`, and all are of this micro-batch."""
+    written = all_written(messages)
     others = [each.batch for each in written if each.batch not in (None, number)]
     if others:
         raise OttlaError(f"micro-batch {number} got messages of micro-batches {others}")
     return written
 
 
-def _discard(messages: Sequence[WriterCommitMessage | None]) -> None:
+def discard(messages: Sequence[WriterCommitMessage | None]) -> None:
     """What tasks have encoded is not wanted."""
     for message in messages:
         if isinstance(message, Written):
@@ -443,57 +457,3 @@ def _query_of(written: Sequence[Written], number: int) -> tuple[str, str | None]
         if each.query is not None:
             return each.query, each.root
     raise OttlaError(f"no task of micro-batch {number} knows its query")
-
-
-# Batch
-
-
-class OneTransactionWriter(DataSourceArrowWriter):
-    """All rows of a batch query in one transaction: readers see all of them or none.
-
-    A query that is run again writes its rows again, under a transactional id of its own.
-    """
-
-    def __init__(self, settings: SinkSettings, counts: Mapping[str, int]) -> None:
-        self._settings = settings
-        self._counts = counts
-        self._drivers_folder = own_folder()
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Encode the rows of a task."""
-        return told(packed_rows(self._settings, self._counts, iterator, self._drivers_folder))
-
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Write everything."""
-        name = f"ottla-batch-{uuid.uuid4()}"
-        options: dict[str, Any] = {**self._settings.kafka, "transactional.id": name}
-        written = _all_written(messages)
-        with Producer(options) as producer:
-            producer.init_transactions()
-            with one_transaction(producer, name):
-                for message in written:
-                    for topic, partition, data in message.parcel.open():
-                        producer.send_encoded(topic, partition, data)
-
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing was sent, or `commit` has aborted it."""
-        _discard(messages)
-
-
-class DirectWriter(DataSourceArrowWriter):
-    """Tasks send by themselves; a task that runs again writes its rows again."""
-
-    def __init__(self, settings: SinkSettings, counts: Mapping[str, int]) -> None:
-        self._settings = settings
-        self._counts = counts
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Send the rows of a task."""
-        send(self._settings, self._counts, iterator)
-        return told()
-
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Everything is written."""
-
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """What was sent stays."""

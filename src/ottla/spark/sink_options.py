@@ -28,7 +28,8 @@ from ottla.spark.source_offsets import read_storage_options
 EXACTLY_ONCE: Final = "exactly-once"
 AT_LEAST_ONCE: Final = "at-least-once"
 MOST_BATCH_BYTES: Final = 1024 * 1024
-_ASYNC_PROGRESS: Final = "asyncprogresstracking"
+# As Spark writes it, which lowers the names of options on their way to us.
+_ASYNC_PROGRESS: Final = "asyncProgressTracking"
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class SinkSettings:
     storage: Mapping[str, Any] = field(default_factory=dict, repr=False)
     commits_source_offsets: bool = True
     fails_on_unknown: bool = True
+    pinned_topics: tuple[str, ...] = ()
+    """Topics that rows may name, besides."""
 
     @property
     def admin(self) -> dict[str, str]:
@@ -82,10 +85,24 @@ class SinkSettings:
 
 
 def read_stream_settings(given: Mapping[str, str], schema: StructType) -> SinkSettings:
-    """The settings of a streaming sink."""
+    """The settings of a streaming sink that gets these columns."""
+    settings = _stream_settings(given)
+    check_columns(schema, settings.topic)
+    _check_delivery(settings)
+    return settings
+
+
+def stream_settings(given: Mapping[str, str]) -> SinkSettings:
+    """The settings of a streaming sink whose columns are not known yet."""
+    settings = _stream_settings(given)
+    _check_delivery(settings)
+    return settings
+
+
+def _stream_settings(given: Mapping[str, str]) -> SinkSettings:
     _refuse_async_progress(given)
     found = values(given, Use.STREAM_WRITE)
-    settings = SinkSettings(
+    return SinkSettings(
         kafka_options(given, Use.STREAM_WRITE),
         found["topic"],
         found["delivery"] or EXACTLY_ONCE,
@@ -96,15 +113,17 @@ def read_stream_settings(given: Mapping[str, str], schema: StructType) -> SinkSe
         read_storage_options(found["checkpointStorageOptions"]),
         found["commitSourceOffsets"],
         found["failOnUnknownProgress"],
+        found["pinnedTopics"] or (),
     )
-    check_columns(schema, settings.topic)
+
+
+def _check_delivery(settings: SinkSettings) -> None:
     _check_acks(settings)
     if settings.delivery == EXACTLY_ONCE and settings.marker_topic is None:
         raise ConfigError(
             "markerTopic is missing: where rows name their topics, an exactly-once sink needs one topic of the "
             "cluster, always the same, under which it keeps its progress; or set topic, or delivery=at-least-once"
         )
-    return settings
 
 
 def read_batch_settings(
@@ -119,6 +138,7 @@ def read_batch_settings(
         found["topic"],
         # A batch may be larger than the driver's memory, through which an exactly-once one goes.
         found["delivery"] or AT_LEAST_ONCE,
+        pinned_topics=found["pinnedTopics"] or (),
     )
     check_columns(schema, settings.topic)
     _check_acks(settings)
@@ -127,10 +147,11 @@ def read_batch_settings(
 
 def _refuse_async_progress(given: Mapping[str, str]) -> None:
     for name, value in given.items():
-        if name.lower().startswith(_ASYNC_PROGRESS) and value.strip().lower() != "false":
+        key = name.lower()
+        if key.startswith(_ASYNC_PROGRESS.lower()) and value.strip().lower() != "false":
             raise ConfigError(
-                f"{name} is refused: with it Spark starts a micro-batch before the one before is noted as done, and "
-                "would repeat several after a failure; remove it"
+                f"{_ASYNC_PROGRESS}… is refused: with it Spark starts a micro-batch before the one before is noted as "
+                "done, and would repeat several after a failure; remove it"
             )
 
 

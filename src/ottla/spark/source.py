@@ -46,11 +46,12 @@ from ottla.spark.offsets import (
     new_partitions,
     offset_count,
     ranges,
+    remade_topics,
     shrunk,
     up_to,
 )
-from ottla.spark.ranges import OffsetRange, split
-from ottla.spark.reading import read_range, report_gap, report_loss
+from ottla.spark.ranges import OffsetRange, tasks
+from ottla.spark.reading import read_ranges, report_gap, report_loss
 from ottla.spark.renewing import Renewal
 from ottla.spark.source_cluster import SourceCluster
 from ottla.spark.source_offsets import range_of
@@ -99,26 +100,38 @@ def _check_schema(given: Mapping[str, str], schema: StructType) -> None:
 class RangePartition(InputPartition):
     """What one task reads."""
 
-    def __init__(self, wanted: OffsetRange) -> None:
-        super().__init__(tuple(wanted))
+    def __init__(self, wanted: Sequence[OffsetRange], topic_ids: Mapping[str, str]) -> None:
+        # Plain tuples: Spark sends them to the task, and a micro-batch may have many.
+        ranges = tuple((*each.partition, *each[1:]) for each in wanted)
+        topics = dict.fromkeys(each.partition.topic for each in wanted)
+        super().__init__((ranges, {name: topic_ids[name] for name in topics if name in topic_ids}))
 
     @property
-    def wanted(self) -> OffsetRange:
-        """The range of offsets."""
-        partition, start_offset, end_offset = self.value
-        return OffsetRange(TopicPartition(*partition), start_offset, end_offset)
+    def wanted(self) -> list[OffsetRange]:
+        """Ranges of offsets, each of another partition."""
+        return [
+            OffsetRange(TopicPartition(topic, number), start_offset, end_offset)
+            for topic, number, start_offset, end_offset in self.value[0]
+        ]
+
+    @property
+    def topic_ids(self) -> dict[str, str]:
+        """Which topics are meant, where brokers have ids."""
+        found: dict[str, str] = self.value[1]
+        return found
 
 
-def _planned(found: list[OffsetRange], options: SourceOptions) -> list[InputPartition]:
-    parts = split(found, options.min_partitions, options.max_records_per_partition)
-    return [RangePartition(each) for each in parts]
+def _planned(
+    found: list[OffsetRange], topic_ids: Mapping[str, str], options: SourceOptions
+) -> list[InputPartition]:
+    return [RangePartition(each, topic_ids) for each in tasks(found, options.task_sizes)]
 
 
 def _read(partition: InputPartition, options: SourceOptions) -> Iterator[Any]:
     # Where there is nothing to read, Spark makes one partition of its own.
     if isinstance(partition, RangePartition):
         schema = SCHEMA if options.include_headers else SCHEMA_WITHOUT_HEADERS
-        yield from read_range(partition.wanted, options, schema)
+        yield from read_ranges(partition.wanted, partition.topic_ids, options, schema)
     freeze_what_is_loaded()
 
 
@@ -133,13 +146,13 @@ class BatchReader(DataSourceReader):
         """The tasks; where they begin and end is decided here."""
         cluster = SourceCluster(self._options)
         try:
-            return _planned(self._ranges(cluster), self._options)
+            found = cluster.found_at_first()
+            return _planned(self._ranges(cluster, found), found.topic_ids, self._options)
         finally:
             cluster.close()
 
-    def _ranges(self, cluster: SourceCluster) -> list[OffsetRange]:
+    def _ranges(self, cluster: SourceCluster, found: Found) -> list[OffsetRange]:
         options = self._options
-        found = cluster.found_at_first()
         starts = cluster.starts(options.start, found)
         stops = cluster.stops(options.end, found)
         # What an option says may be gone already, or not be there yet.
@@ -162,6 +175,36 @@ class BatchReader(DataSourceReader):
         return _read(partition, self._options)
 
 
+class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Of a query whose options are wrong: says so when it is asked.
+
+    Spark asks a reader to stop even if there is none, and what it tells of an error before that is the consequence.
+    """
+
+    def __init__(self, error: ConfigError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Refused."""
+        raise self._error
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Refused."""
+        raise self._error
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Refused."""
+        raise self._error
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Refused."""
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Refused."""
+        raise self._error
+
+
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads on from position to position; Spark keeps the positions in its checkpoint."""
 
@@ -169,6 +212,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         _check_schema(given, schema)
         self._options = read_stream_options(given)
         self._cluster = SourceCluster(self._options)
+        self._begin: SourceOffset | None = None
         self._found: Found | None = None
         self._found_at = 0.0
         self._batch_at: float | None = None
@@ -189,12 +233,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Where a query begins that has no checkpoint."""
+        # Spark asks when it plans the first micro-batch and again when it runs it: it is one begin.
+        if self._begin is None:
+            self._begin = self._looked_up_begin()
+        return self._begin.to_json()
+
+    def _looked_up_begin(self) -> SourceOffset:
         found = self._cluster.found_at_first()
         offsets = self._continued(found) or self._cluster.starts(self._options.start, found)
-        start = SourceOffset(
+        return SourceOffset(
             offsets, found.topic_ids, found.cluster, self._options.pipeline, begin=offsets
         )
-        return start.to_json()
 
     def _continued(self, found: Found) -> dict[TopicPartition, int] | None:
         """Where the pipeline was when its checkpoint was lost; None if it has not run before."""
@@ -305,7 +354,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin, stop = SourceOffset.from_json(start), SourceOffset.from_json(end)
         # The first one begins where its end says: the start is asked for anew if it is repeated.
         self._notes.leave(range_of(None if stop.begin else begin, stop))
-        return _planned(ranges(begin, stop), self._options)
+        todo = ranges(begin, stop)
+        return _planned(self._still_there(todo, stop), stop.topic_ids, self._options)
+
+    def _still_there(self, todo: list[OffsetRange], stop: SourceOffset) -> list[OffsetRange]:
+        """What was planned for topics that have been made again since has other records now.
+
+        A micro-batch that is repeated after a restart may have been planned long ago.
+        """
+        again = remade_topics(stop, self._discovered().topic_ids)
+        for each in sorted({each.partition.topic for each in todo} & again):
+            report_loss(
+                self._options,
+                f"topic {each} was deleted and made again after a micro-batch was planned",
+            )
+        return [each for each in todo if each.partition.topic not in again]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The records of one task."""

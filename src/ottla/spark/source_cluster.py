@@ -10,9 +10,10 @@ from typing import Final, TypeVar
 
 from ottla.client.admin_model import IsolationLevel, OffsetSpec
 from ottla.client.blocking.admin import Admin
-from ottla.errors import ConfigError, KafkaError, RetriableError
+from ottla.client.existing import existing
+from ottla.errors import ConfigError, KafkaError, RetriableError, TimedOutError
 from ottla.model import TopicPartition, topic_id_text
-from ottla.spark.asking import existing, whole
+from ottla.spark.asking import LOOK_PAUSE_SECONDS, LOOKS, whole
 from ottla.spark.limits import (
     LATEST,
     Limit,
@@ -40,6 +41,7 @@ class SourceCluster:
         self._isolation = IsolationLevel[options.isolation_level.upper()]
         self._admin: Admin | None = None
         self._cluster_id: str | None = None
+        self._was_reached = False
 
     @property
     def admin(self) -> Admin:
@@ -76,15 +78,23 @@ class SourceCluster:
 
     def found_at_first(self) -> Found:
         """As `found`, for a query that begins: what it names has to exist."""
-        found = self.found()
+        looks = 1
+        while missing := self._missing(found := self.found()):
+            if looks == LOOKS:
+                names = ", ".join(map(str, missing))
+                raise ConfigError(
+                    f"The cluster has no topic {names}: create it, or read something else"
+                )
+            looks += 1
+            time.sleep(LOOK_PAUSE_SECONDS)
+        return found
+
+    def _missing(self, found: Found) -> list[object]:
+        """What the subscription names, and the cluster does not have."""
         subscription = self._options.subscription
         there = {each.topic for each in found.partitions}
         missing: list[object] = [each for each in subscription.topics if each not in there]
-        missing += [each for each in subscription.partitions if each not in found.partitions]
-        if missing:
-            names = ", ".join(map(str, missing))
-            raise ConfigError(f"The cluster has no {names}: create it, or read something else")
-        return found
+        return missing + [each for each in subscription.partitions if each not in found.partitions]
 
     def _topics(self) -> Collection[str]:
         subscription = self._options.subscription
@@ -165,17 +175,25 @@ class SourceCluster:
             log.warning("offsets for the lag of group %s were not committed: %s", group, error)
 
     def _asked(self, question: Callable[[], T]) -> T:
-        """The answer, asked for as often as fetchOffset.numRetries says."""
+        """The answer, asked for as often as the options say."""
         attempt = 1
         while True:
             try:
-                return whole(question)
+                answer = whole(question)
+                self._was_reached = True
+                return answer
             except RetriableError as error:
-                if attempt >= self._options.lookup_attempts:
+                if attempt >= self._attempts_after(error):
                     raise
                 log.warning("attempt %d to ask the cluster failed: %s", attempt, error)
             attempt += 1
             self.pause()
+
+    def _attempts_after(self, error: RetriableError) -> int:
+        if not isinstance(error, TimedOutError):
+            return self._options.lookup_attempts
+        # The client has tried for the whole of its timeout. Where nobody ever answered, the address may be wrong.
+        return self._options.timeout_attempts if self._was_reached else 1
 
     def pause(self) -> None:
         """Wait for fetchOffset.retryIntervalMs."""

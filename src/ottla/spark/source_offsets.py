@@ -255,6 +255,10 @@ class Checkpoint:
         numbers = [int(name) for name in self._files.names("offsets") if name.isdecimal()]
         return max(numbers, default=None)
 
+    def is_planned(self, number: int) -> bool:
+        """Whether a micro-batch was planned: its file is there, also where a list of files is behind."""
+        return self._files.read(f"offsets/{number}") is not None
+
     def keeps_state(self) -> bool:
         """Whether tasks have written state of aggregations and the like."""
         return _STATE in self._files.folders()

@@ -23,11 +23,14 @@ from ottla.spark.options import (
     READS,
     Use,
     admin_options,
+    check_names,
     kafka_options,
+    means_something,
     producer_options,
     values,
 )
 from ottla.spark.partition_maps import read_partitions
+from ottla.spark.ranges import TaskSizes
 
 
 @dataclass(frozen=True)
@@ -50,12 +53,13 @@ class SourceOptions:
     fail_on_data_loss: bool
     poll_timeout_ms: int
     lookup_attempts: int
+    timeout_attempts: int
+    """How often to ask for what a client did not get in the whole of its timeout."""
     lookup_pause_ms: int
     max_offsets: int | None
     min_offsets: int | None
     max_delay_ms: int
-    min_partitions: int | None
-    max_records_per_partition: int | None
+    task_sizes: TaskSizes
     include_headers: bool
     pipeline: str | None
     commit_group: str | None
@@ -95,6 +99,25 @@ def read_stream_options(given: Mapping[str, str]) -> SourceOptions:
     return _options(given, Use.STREAM_READ, found, start, Everywhere(LATEST))
 
 
+def check_for_any_query(given: Mapping[str, str]) -> None:
+    """Refuse what neither a streaming nor a batch query takes: Spark does not say yet which one it will be."""
+    check_names(given, *READS)
+    refusals = []
+    for use, read in {
+        Use.STREAM_READ: read_stream_options,
+        Use.BATCH_READ: read_batch_options,
+    }.items():
+        # Whoever names an option of the one does not mean the other.
+        if all(means_something(name, use) for name in given):
+            try:
+                read(given)
+                return
+            except ConfigError as error:
+                refusals.append(error)
+    if refusals:
+        raise refusals[0]
+
+
 def includes_headers(given: Mapping[str, str]) -> bool:
     """Whether there is a column of headers; whether the query streams is not known yet."""
     mine = {name: value for name, value in given.items() if name.lower() == "includeheaders"}
@@ -127,12 +150,13 @@ def _options(
         fail_on_data_loss=found["failOnDataLoss"],
         poll_timeout_ms=found["kafkaConsumer.pollTimeoutMs"],
         lookup_attempts=found["fetchOffset.numRetries"],
+        # A stream outlasts an outage; whoever runs a batch query waits for its answer.
+        timeout_attempts=found["fetchOffset.numRetries"] if use is Use.STREAM_READ else 1,
         lookup_pause_ms=found["fetchOffset.retryIntervalMs"],
         max_offsets=found.get("maxOffsetsPerTrigger"),
         min_offsets=found.get("minOffsetsPerTrigger"),
         max_delay_ms=found.get("maxTriggerDelay", 0),
-        min_partitions=found["minPartitions"],
-        max_records_per_partition=found["maxRecordsPerPartition"],
+        task_sizes=_task_sizes(found),
         include_headers=found["includeHeaders"],
         pipeline=pipeline,
         commit_group=_commit_group(kafka, pipeline) if found.get("commitOffsets") else None,
@@ -163,6 +187,16 @@ def _subscription(found: Mapping[str, Any]) -> Subscription:
             f"subscribePattern={pattern!r} is no regular expression of Python: {error}"
         ) from error
     return Subscription(pattern=pattern)
+
+
+def _task_sizes(found: Mapping[str, Any]) -> TaskSizes:
+    least, most = found["minRecordsPerPartition"], found["maxRecordsPerPartition"]
+    if least is not None and most is not None and least > most:
+        raise ConfigError(
+            f"minRecordsPerPartition ({least}) is above maxRecordsPerPartition ({most}): lower it or "
+            "raise the other"
+        )
+    return TaskSizes(found["minPartitions"], least, most)
 
 
 def _commit_group(kafka: Mapping[str, str], pipeline: str | None) -> str:

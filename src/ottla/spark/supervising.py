@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Final
 
 from ottla.errors import Action, ErrorCode, OttlaError
+from ottla.spark.own_errors import OF_SPARK, own_error
 
 FIRST_PAUSE_SECONDS: Final = 1.0
 LONGEST_PAUSE_SECONDS: Final = 60.0
@@ -102,7 +103,12 @@ _OTHER_DRIVER: Final = re.compile(
 _ERROR_LINE: Final = re.compile(
     r"^(?:: |Caused by: )?(?:[\w.$]+\.)?(\w+(?:Error|Exception)): ?(.*)$", re.MULTILINE
 )
-_SPARK_CLASS: Final = re.compile(r"(Spark|Py4J|Stream|Query|Analysis|Python)\w*(Exception|Error)$")
+
+
+# What raise_error says, as the rows do that cannot be read.
+_RAISED_BY_SQL: Final = re.compile(
+    r"\[USER_RAISED_EXCEPTION\] (.+?)(?: SQLSTATE: \w+)*$", re.MULTILINE
+)
 
 
 @dataclass(frozen=True)
@@ -112,6 +118,12 @@ class Failure:
     next: Next
     reason: str
     """One line for people."""
+
+    def at(self, place: str | None) -> Failure:
+        """As it is, with the line of the user's code; what passes by itself needs none."""
+        if place is None or place in self.reason or self.next is not Next.STOP:
+            return self
+        return replace(self, reason=f"{self.reason} ({place})")
 
 
 JAVA_IS_GONE: Final = Failure(Next.NEW_DRIVER, "Spark's Java process is gone")
@@ -143,8 +155,8 @@ def judge(kind: str, text: str) -> Failure:
     if _OTHER_DRIVER.search(text):
         return Failure(
             Next.LEAVE,
-            "Another instance took over: it writes to the checkpoint of this pipeline. Nothing is lost; run one "
-            "instance of a pipeline.",
+            "Another instance took over, or was there before: it writes to the checkpoint of this pipeline. Nothing is "
+            "lost; run one instance of a pipeline.",
         )
     if known:
         return Failure(*known[-1])
@@ -180,7 +192,11 @@ def _is_for_people(name: str) -> bool:
 
 def _reason(kind: str, text: str, lines: list[tuple[str, str]]) -> str:
     """The line that says most: that of the user's own error, in which Spark wraps its own."""
-    own = [each for each in lines if not _SPARK_CLASS.fullmatch(each[0])]
+    if (raised := own_error(text)) is not None:
+        return raised
+    if (told := _RAISED_BY_SQL.search(text)) is not None:
+        return told[1].strip()
+    own = [each for each in lines if not OF_SPARK.fullmatch(each[0])]
     if own:
         return ": ".join(own[-1])
     first = next((line.strip() for line in text.splitlines() if line.strip()), "")
