@@ -12,6 +12,7 @@ from tests.spark.sessions import needs_spark
 RUN_SECONDS = 280
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_the_demo_kills_a_pipeline_and_finds_every_order_once() -> None:
     needs_spark()

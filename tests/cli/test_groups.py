@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.apache_kafka.conftest import kafka_address, kafka_jars
 from tests.broker.requests import eventually
-from tests.cli.conftest import Ottla, Result
+from tests.cli.conftest import Ottla, Result, soon
 
 from ottla import Admin, Broker, Consumer, NewTopic, Producer
 
@@ -210,7 +210,11 @@ def test_lag_does_not_count_markers(
         producer.send(topic, b"never", partition=1)
         producer.flush()
         producer.abort_transaction()
-    assert offsets_of(groups_inside("describe", group))["1"] == ["0", "8", "4"]
+
+    def markers_are_there() -> None:
+        assert offsets_of(groups_inside("describe", group))["1"] == ["0", "8", "4"]
+
+    soon(markers_are_there)
     committed = groups_inside(
         "describe", group, "--isolation", "read_committed", "-o", "json"
     ).data[1]

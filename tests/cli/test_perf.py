@@ -38,15 +38,24 @@ def make(broker: Broker, topic: str) -> None:
         admin.create_topics([NewTopic(topic, num_partitions=2)])
 
 
-def count(broker: Broker, topic: str, isolation: str = "read_uncommitted") -> int:
+def values_of(
+    broker: Broker, topic: str, isolation: str = "read_uncommitted"
+) -> list[bytes | None]:
+    """The values of all records of a topic."""
     options = {"bootstrap.servers": broker.bootstrap_servers, "isolation.level": isolation}
-    found = 0
+    partitions = [(topic, 0), (topic, 1)]
+    found: list[bytes | None] = []
     with Consumer(options) as consumer:
-        consumer.assign([(topic, 0), (topic, 1)])
+        consumer.assign(partitions)
         consumer.seek_to_beginning()
-        while records := consumer.poll(0.5):
-            found += len(records)
+        ends = consumer.end_offsets(partitions)
+        while any(consumer.position(each) < end for each, end in ends.items()):
+            found += [record.value for record in consumer.poll(0.1)]
     return found
+
+
+def count(broker: Broker, topic: str, isolation: str = "read_uncommitted") -> int:
+    return len(values_of(broker, topic, isolation))
 
 
 def test_sending_and_reading_are_measured(cli_broker: Broker, ottla: Ottla, inside: Ottla) -> None:
@@ -74,9 +83,7 @@ def test_sending_and_reading_are_measured(cli_broker: Broker, ottla: Ottla, insi
     read = CONSUMED.fullmatch(line)
     assert read is not None, line
     assert (read[1], read[2]) == (f"{370_000 / 1024 / 1024:.4f}", "3700")
-    few = inside(
-        "perf", "consume", "perf-both", "--messages", "9999", "--idle", "0.5", "-o", "json"
-    )
+    few = inside("perf", "consume", "perf-both", "--messages", "9999", "--idle", "3", "-o", "json")
     assert few.code == 1
     assert (few.data["records"], few.data["bytes"]) == (3700, 370_000)
     assert "--idle" in few.err
@@ -101,11 +108,7 @@ def test_values_come_from_a_file(cli_broker: Broker, inside: Ottla, tmp_path: Pa
         *("--payload-delimiter", r"\r\n"),
     )
     assert done.code == 0, done.err
-    with Consumer({"bootstrap.servers": cli_broker.bootstrap_servers}) as consumer:
-        consumer.assign([("perf-file", 0), ("perf-file", 1)])
-        consumer.seek_to_beginning()
-        values = [record.value for record in consumer.poll(5)]
-    assert set(values) == {b"tea", b"cake"}
+    assert set(values_of(cli_broker, "perf-file")) == {b"tea", b"cake"}
 
 
 def test_records_that_are_refused_are_told(cli_broker: Broker, inside: Ottla) -> None:

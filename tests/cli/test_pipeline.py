@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,13 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from ottla.cli.pipeline import choose, quieten, split_program
+from tests.spark.sessions import needs_spark
+
+from ottla.cli.pipeline import _Watch, choose, quieten, split_program
+from ottla.cli.terminal import Terminal
 from ottla.errors import ConfigError
 from ottla.spark.pipeline import Pipeline
+from ottla.spark.reporting import Progress
 
 RUN_SECONDS = 60
 
@@ -141,6 +146,68 @@ def test_a_process_without_its_java_begins_again_as_a_new_one(tmp_path: Path) ->
     done = run(tmp_path, "x.py", "--", "argument")
     assert done.returncode == 7, done.stderr
     assert done.stderr.count("Java is gone; a new driver begins in 1 s") == 1
+
+
+LOGGING = """
+import logging
+import py4j.java_gateway
+code = compile("import logging; logging.error('Answer from Java side is empty')", py4j.java_gateway.__file__, "exec")
+exec(code)
+# The program's own handlers see nothing of it either; commands to Java have passwords in them.
+logging.getLogger().addHandler(logging.StreamHandler())
+logging.getLogger("py4j.clientserver").debug("Command to send: secret")
+logging.getLogger("py4j.clientserver").info("Command to send: secret")
+logging.error("of the program")
+raise SystemExit(7)
+"""
+
+
+@pytest.mark.parametrize("words", [(), ("-v",)], ids=["", "verbose"])
+def test_what_py4j_says_of_java_is_not_in_the_log(tmp_path: Path, words: tuple[str, ...]) -> None:
+    (tmp_path / "x.py").write_text(LOGGING, encoding="utf-8")
+    done = run(tmp_path, "x.py", *words)
+    assert done.returncode == 7
+    assert "of the program" in done.stderr
+    assert "Java side" not in done.stderr
+    assert "secret" not in done.stderr
+
+
+UNREACHED = """
+from ottla.spark import Pipeline
+soon = {"default.api.timeout.ms": "1000", "request.timeout.ms": "1000"}
+Pipeline("fraud", "payments", "alerts", kafka=soon).run()
+"""
+
+
+def test_a_broker_that_never_answered_is_told_in_one_line(tmp_path: Path) -> None:
+    needs_spark()
+    (tmp_path / "x.py").write_text(UNREACHED, encoding="utf-8")
+    done = run(tmp_path, "x.py", "-b", "127.0.0.1:1")
+    assert done.returncode == 1, done.stderr
+    first, *_, last = done.stderr.splitlines()
+    assert first == "fraud: payments → alerts on 127.0.0.1:1; starting"
+    assert "pipeline fraud did not start, no answer in 1 s: No broker can be reached" in last
+    assert "127.0.0.1:1: Cannot connect" in last
+    assert "Traceback" not in done.stderr
+
+
+def test_a_query_without_records_waits_and_is_said_to_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.cli.pipeline.Terminal", partial(Terminal, seldom_seconds=0.0))
+    watch = _Watch()
+    for progress in (
+        Progress(0, 2000, 500, 7),
+        Progress(1, 0, 2, 0),
+        Progress(1, 0, 2, 0),
+        Progress(1, 5, 10, None),
+    ):
+        watch.progress(progress)
+    assert capsys.readouterr().err.splitlines() == [
+        "pipeline: batch 0, 2,000 records so far, 4,000/s, 500 ms, lag 7",
+        "pipeline: waiting for records, 2,000 so far, lag 0",
+        "pipeline: batch 1, 2,005 records so far, 500/s, 10 ms",
+    ]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])

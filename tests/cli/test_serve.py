@@ -54,7 +54,8 @@ class Serving:
 
     @property
     def events(self) -> list[Event]:
-        lines = self.log.read_text(encoding="utf-8").splitlines()
+        # The last line may be half written.
+        *lines, _ = self.log.read_text(encoding="utf-8").split("\n")
         return [json.loads(line) for line in lines]
 
     def wait_for(self, event: str, **fields: Any) -> Event:
@@ -155,11 +156,11 @@ def tell_groups(broker: Serving) -> None:
 
 def tell_transactions(broker: Serving) -> None:
     options = {"bootstrap.servers": broker.address, "transactional.id": "till"}
-    slow = Producer({**options, "transaction.timeout.ms": 200})
+    slow = Producer({**options, "transaction.timeout.ms": 1500})
     slow.init_transactions()
     slow.begin_transaction()
     slow.send("read", value=b"never seen").result(10)
-    broker.wait_for("transaction_timed_out", transactional_id="till", timeout_ms=200, partitions=1)
+    broker.wait_for("transaction_timed_out", transactional_id="till", timeout_ms=1500, partitions=1)
     slow.close(0)
     first, second = (Producer(options) for _ in range(2))
     first.init_transactions()

@@ -30,7 +30,7 @@ def test_a_commit_without_an_answer_is_not_called_an_abort(
     topic: str, cli_broker: Broker, inside: Ottla
 ) -> None:
     stalled = Stalled(cli_broker, topic)
-    options = ("--transactional-id", topic, "--timeout", "0.6", "--print-offsets")
+    options = ("--transactional-id", topic, "--timeout", "2", "--print-offsets")
     done = inside("produce", topic, *options, stdin=Pieces(b"a\nb\n", stalled))
     stalled.release()
     assert (done.code, done.out) == (1, "")
@@ -48,9 +48,10 @@ def test_a_commit_that_takes_long_is_waited_for(
 
     def stall_for_a_while() -> None:
         stalled()
-        threading.Timer(0.9, stalled.release).start()
+        # When the first call has given up, and the second has begun.
+        threading.Timer(2.5, stalled.release).start()
 
-    options = ("--transactional-id", topic, "--timeout", "0.6", "--print-offsets")
+    options = ("--transactional-id", topic, "--timeout", "2", "--print-offsets")
     done = inside("produce", topic, *options, stdin=Pieces(b"a\nb\n", stall_for_a_while))
     assert (done.code, done.err) == (0, f"2 records written to {topic} in 1 transaction\n")
     assert done.lines == [f"{topic}\t0\t0", f"{topic}\t0\t1"]

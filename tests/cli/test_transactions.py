@@ -35,7 +35,10 @@ def open_one(cli_broker: Broker, admin: Admin) -> Iterator[Producer]:
     assert eventually(
         lambda: admin.describe_transactions([DONE_ID])[DONE_ID].state == "CompleteCommit"
     )
-    producer = Producer(bootstrap_servers=servers, transactional_id=OPEN_ID)
+    # It stays open while one command after the other looks at it.
+    producer = Producer(
+        bootstrap_servers=servers, transactional_id=OPEN_ID, transaction_timeout_ms=600_000
+    )
     producer.init_transactions()
     producer.begin_transaction()
     producer.send(TOPIC, b"open", partition=0).result()

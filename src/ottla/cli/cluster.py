@@ -11,6 +11,7 @@ from ottla.cli.connecting import admin_of
 from ottla.cli.failing import DONE, CommandError, attempt, tell_each
 from ottla.cli.output import Output, columns, repeat, say
 from ottla.client.api_names import api_key, known_versions
+from ottla.client.existing import existing
 
 if TYPE_CHECKING:
     from ottla.client.admin_model import ClusterDescription, LogDirDescription
@@ -67,8 +68,7 @@ def describe(arguments: argparse.Namespace) -> int:
 
 def _overview(admin: Admin) -> dict[str, Any]:
     cluster = admin.describe_cluster()
-    names = admin.list_topics(list_internal=True)
-    topics = admin.describe_topics(names) if names else {}
+    topics = existing(admin, admin.list_topics(list_internal=True))
     partitions = [each for topic in topics.values() for each in topic.partitions]
     return {
         "cluster_id": cluster.cluster_id,

@@ -128,8 +128,8 @@ class Demo:
 
     def _show(self, done: int) -> None:
         self._terminal.show(
-            f"{'pipeline':10} {bar(done, self._count)} {done:>9,} of {self._count:,} orders done, "
-            f"{self._produced - done:,} waiting   {time.monotonic() - self._began:3.0f} s"
+            f"{'pipeline':10} {bar(done, self._count, 12)} {done:>9,} of {self._count:,} orders done, "
+            f"{self._produced - done:,} waiting {time.monotonic() - self._began:3.0f} s"
         )
 
     def _kill(self, admin: Admin, driver: DriverProcess) -> None:
@@ -140,7 +140,8 @@ class Demo:
             is_open = _is_open(admin)
         driver.kill()
         self._terminal.done()
-        when = "in the middle of a transaction" if is_open else "between two transactions"
+        # It may have ended in the last moment.
+        when = "in the middle of a transaction" if _is_open(admin) else "between two transactions"
         self._say(
             "kill -9",
             f"driver, Java and workers at {committed(admin):,} orders, {when}; it starts again",

@@ -11,6 +11,7 @@ from ottla.cli.failing import DONE, CommandError, UsageError, attempt, tell_each
 from ottla.cli.moments import current_ms, moment_ms
 from ottla.cli.output import Output, columns, repeat, say
 from ottla.client.admin_model import IsolationLevel, ListedOffset, OffsetSpec
+from ottla.client.existing import existing
 from ottla.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -104,13 +105,14 @@ def _partitions(
         if missing and rule.topic != ".*":
             raise no_such_topics(missing)
     wanted = sorted({name for chosen in by_rule.values() for name in chosen})
-    described = admin.describe_topics(wanted) if wanted else {}
+    described = existing(admin, wanted)
     found: dict[TopicPartition, None] = {}
     missing_ones = []
     for rule, chosen in by_rule.items():
         partitions = [
             TopicPartition(name, each.partition)
             for name in chosen
+            if name in described
             for each in described[name].partitions
             if rule.has(each.partition)
         ]

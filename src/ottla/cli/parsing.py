@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NoReturn
 
 from ottla.cli.exit_codes import USAGE
@@ -15,6 +15,9 @@ _BEHIND_VERBS: Final = (
 )
 
 
+_Name = tuple[argparse.Action, Any, Any]
+
+
 class Parser(argparse.ArgumentParser):
     """The parser of the command, of its commands and of their verbs.
 
@@ -23,6 +26,7 @@ class Parser(argparse.ArgumentParser):
     """
 
     _is_parsing = False
+    _names: Sequence[_Name] = ()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Refuses what it does not know at once: a verb knows its flags better than the command above it."""
@@ -32,6 +36,9 @@ class Parser(argparse.ArgumentParser):
             self._check_begin(list(args))
         if self._has_list():
             self._is_parsing = True
+            self._names = [
+                (each, each.nargs, each.default) for each in self._get_positional_actions()
+            ]
             try:
                 found, unknown = self.parse_known_intermixed_args(args, namespace)
             finally:
@@ -41,6 +48,17 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             self.error(self._unknown(unknown))
         return found, unknown
+
+    def format_help(self) -> str:
+        """The help, with all names: argparse hides them while it looks for options, of which help is one."""
+        if not self._is_parsing:
+            return super().format_help()
+        hidden = [(each, each.nargs, each.default) for each in self._get_positional_actions()]
+        try:
+            _set_back(self._names)
+            return super().format_help()
+        finally:
+            _set_back(hidden)
 
     def _check_begin(self, given: list[str]) -> None:
         """Before a verb nothing is understood but help: says where the rest belongs."""
@@ -100,6 +118,11 @@ class Parser(argparse.ArgumentParser):
         """Usage and one line."""
         self.print_usage(sys.stderr)
         self.exit(USAGE, f"{self.prog}: {message} ({self.prog} --help explains)\n")
+
+
+def _set_back(names: Iterable[_Name]) -> None:
+    for action, nargs, default in names:
+        action.nargs, action.default = nargs, default
 
 
 def _meant(word: object, known: Iterable[str]) -> str:

@@ -16,10 +16,13 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.cli.failing import CommandError
 from ottla.cli.terminal import Terminal
 from ottla.errors import ConfigError, OttlaError
+from ottla.spark.own_errors import own_place, told
 from ottla.spark.requirement import SparkMissingError, require_spark
 from ottla.spark.running import Run, begin
+from ottla.spark.sockets import remove_sockets
 
 if TYPE_CHECKING:
     from ottla.spark.pipeline import Pipeline
@@ -29,6 +32,12 @@ if TYPE_CHECKING:
 # How often a driver died without a micro-batch in between; a new process learns it from its environment.
 _DEATHS: Final = "OTTLA_PIPELINE_DEATHS"
 _LONGEST_PAUSE_SECONDS: Final = 60
+_MORE: Final = "-v shows the whole trace"
+_NO_SESSION: Final = "[SESSION_OR_CONTEXT_NOT_EXISTS]"
+_NO_SESSION_YET: Final = (
+    "Spark starts when the pipeline runs: make that in transform, or give types of UDFs as StringType() and "
+    "not as text"
+)
 
 
 class _Stopped(BaseException):
@@ -42,8 +51,11 @@ def run(arguments: argparse.Namespace) -> int:
         format="%(asctime)s %(levelname)s %(message)s",
         stream=sys.stderr,
     )
-    # Py4J tells every word that it exchanges with Java; its errors are judged, and told in one line.
-    logging.getLogger("py4j").setLevel(logging.INFO if arguments.verbose else logging.CRITICAL)
+    # Py4J writes every word that it exchanges with Java, and that Java is gone with a traceback for each attempt. Its
+    # errors are raised too, judged, and told in one line.
+    logging.getLogger("py4j").setLevel(logging.WARNING if arguments.verbose else logging.CRITICAL)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(_is_not_of_py4j)
     if not arguments.verbose:
         warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
         quieten(os.environ)
@@ -53,6 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise OttlaError(str(error)) from error
     from ottla.spark.supervising import DriverLostError
 
+    if not arguments.verbose:
+        _quieten_contexts()
     watch = _Watch()
     signal.signal(signal.SIGTERM, _stop)
     try:
@@ -61,9 +75,19 @@ def run(arguments: argparse.Namespace) -> int:
             run_program(arguments.program, arguments.of_program)
         except DriverLostError as error:
             _begin_again(watch, error)
+        except (OttlaError, BrokenPipeError):
+            raise
+        except Exception as error:
+            raise of_program(error, "" if arguments.verbose else _MORE) from error
+        watch.finished("ended")
     except (KeyboardInterrupt, _Stopped):
-        watch.say("stopped")
+        watch.finished("stopped")
     return 0
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Whether a line of the log is somebody else's: Py4J writes some in nobody's name."""
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def quieten(environment: MutableMapping[str, str]) -> None:
@@ -75,6 +99,21 @@ def quieten(environment: MutableMapping[str, str]) -> None:
     environment["SPARK_SUBMIT_OPTS"] = (
         f"{before} -Dlog4j2.configurationFile={file.as_uri()}".strip()
     )
+
+
+def _quieten_contexts() -> None:
+    """Let PySpark not write each error of a DataFrame as a page of JSON, besides raising it."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def of_program(error: Exception, advice: str) -> CommandError:
+    """An error that the user's own program raised: what it says, on which of its lines, and what to do."""
+    if _NO_SESSION in str(error):
+        advice = _NO_SESSION_YET
+    return CommandError(told(type(error).__name__, str(error), own_place(error)), advice)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
@@ -92,8 +131,10 @@ def _run_of(arguments: argparse.Namespace, watch: _Watch) -> Run:
         master=arguments.master,
         bootstrap_servers=arguments.bootstrap_server,
         settings=settings,
+        goes_on=_DEATHS in os.environ,
         on_progress=watch.progress,
         on_start=watch.started,
+        tell=watch.say,
     )
 
 
@@ -116,13 +157,13 @@ def run_program(program: str, arguments: Sequence[str] = ()) -> None:
     else:
         sys.path.insert(0, os.getcwd())
         found = _run_module(place)
-    told = overrides()
-    if told.ran and name is not None:
+    noted = overrides()
+    if noted.ran and name is not None:
         raise ConfigError(
             f"{place} runs a pipeline by itself, so that {name} is not run: leave out :{name}, or the call of run()"
         )
-    if not told.ran:
-        choose(program, name, found, told.offered).run()
+    if not noted.ran:
+        choose(program, name, found, noted.offered).run()
 
 
 def _run_module(name: str) -> dict[str, Any]:
@@ -179,10 +220,13 @@ class _Watch:
     def say(self, text: str) -> None:
         self._terminal.say(f"{self._name}: {text}")
 
+    def finished(self, how: str) -> None:
+        self.say(f"{how} after {self._rows:,} records" if self._rows else how)
+
     def started(self, pipeline: Pipeline) -> None:
         self._name = pipeline.name
         source = pipeline.source if isinstance(pipeline.source, str) else "its source"
-        self.say(f"{source} → {pipeline.sink} on {pipeline.servers}; Spark starts")
+        self.say(f"{source} → {pipeline.sink} on {pipeline.servers}; starting")
 
     def progress(self, progress: Progress) -> None:
         os.environ.pop(_DEATHS, None)
@@ -191,6 +235,10 @@ class _Watch:
         if was_idle and self._is_idle:
             return
         lag = "" if progress.lag is None else f", lag {progress.lag:,}"
+        if self._is_idle:
+            # What Spark reports then has the number of the micro-batch that will be next.
+            self._terminal.show(f"{self._name}: waiting for records, {self._rows:,} so far{lag}")
+            return
         self._terminal.show(
             f"{self._name}: batch {progress.batch}, {self._rows:,} records so far, "
             f"{progress.rows_per_second:,.0f}/s, {progress.duration_ms} ms{lag}"
@@ -209,6 +257,7 @@ def _begin_again(watch: _Watch, error: DriverLostError) -> None:
     time.sleep(pause)
     os.environ[_DEATHS] = str(deaths + 1)
     _bury()
+    remove_sockets()
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 

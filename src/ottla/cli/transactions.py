@@ -16,6 +16,7 @@ from ottla.client.admin_model import (
     TransactionDescription,
     TransactionState,
 )
+from ottla.client.existing import existing
 from ottla.errors import ErrorCode, KafkaError, PartialFailureError
 from ottla.model import TopicPartition
 
@@ -234,11 +235,11 @@ def find_hanging(arguments: argparse.Namespace) -> int:
 def _partitions(admin: Admin, arguments: argparse.Namespace) -> list[TopicPartition]:
     if arguments.partition is not None:
         return [TopicPartition(arguments.topic, arguments.partition)]
-    topics = [arguments.topic]
     if arguments.topic is None:
         # Offsets that were committed in a transaction wait for its marker as well.
-        topics = sorted(admin.list_topics(list_internal=True))
-    described = admin.describe_topics(topics) if topics else {}
+        described = existing(admin, sorted(admin.list_topics(list_internal=True)))
+    else:
+        described = admin.describe_topics([arguments.topic])
     broker_id = arguments.broker_id
     return [
         TopicPartition(topic, info.partition)
