@@ -1,7 +1,9 @@
 """What does an exactly-once pipeline of Spark cost, and how long until a reader has a row?
 
 Run: python -m benchmarks.bench_spark_pipeline
-BENCH_ROWS is the length of the backlog, BENCH_LIMIT the most rows of a micro-batch.
+BENCH_ROWS is the length of the backlog, BENCH_LIMIT the most rows of a micro-batch. BENCH_PAIRS says how often
+exactly-once and at-least-once are measured one right after the other at the end: they differ by less than the machine's
+speed varies.
 """
 
 from __future__ import annotations
@@ -14,34 +16,37 @@ from importlib.metadata import version as installed_version
 from statistics import median
 
 from benchmarks.comparison import say
-from benchmarks.measure import commit, machine, other_work
+from benchmarks.measure import commit, interval_of_median, machine, other_work
 from benchmarks.report import RESULTS, number, table
 from benchmarks.spark_pipelines import (
+    AT_LEAST_ONCE,
     CONNECTOR_VERSION,
     EXACTLY_ONCE,
     SPARK_CONNECTOR,
     VARIANTS,
     Run,
+    Stage,
     staged,
 )
 
 DEFAULT_ROUNDS = 3
 DEFAULT_ROWS = 2_000_000
 DEFAULT_LIMIT = 250_000
+DEFAULT_PAIRS = 12
 LATENCY_SECONDS = 10.0
 KINDS = ("java", "python", "broker")
 
 Runs = dict[str, list[Run]]
 
 
-def ratio(own: list[Run], other: list[Run]) -> float:
-    """The median of the rounds' ratios: both were measured within seconds."""
-    return median(one.rate / two.rate for one, two in zip(own, other, strict=True))
+def rate_ratios(own: list[Run], other: list[Run]) -> list[float]:
+    """Round by round: both were measured within seconds."""
+    return [one.rate / two.rate for one, two in zip(own, other, strict=True)]
 
 
-def cost_ratio(own: list[Run], other: list[Run]) -> float:
+def cost_ratios(own: list[Run], other: list[Run]) -> list[float]:
     pairs = zip(own, other, strict=True)
-    return median(one.cpu_us_per_row() / two.cpu_us_per_row() for one, two in pairs)
+    return [one.cpu_us_per_row() / two.cpu_us_per_row() for one, two in pairs]
 
 
 def throughput_table(runs: Runs) -> str:
@@ -53,10 +58,10 @@ def throughput_table(runs: Runs) -> str:
     lines = [
         [
             *(variant, number(median(each.rate for each in measured))),
-            f"{ratio(ours, measured):.2f}",
+            f"{median(rate_ratios(ours, measured)):.2f}",
             number(median(each.batch_ms for each in measured)),
             number(median(each.cpu_us_per_row() for each in measured)),
-            f"{cost_ratio(ours, measured):.2f}",
+            f"{median(cost_ratios(ours, measured)):.2f}",
             *(number(median(each.cpu_us_per_row(kind) for each in measured)) for kind in KINDS),
         ]
         for variant, measured in runs.items()
@@ -78,7 +83,34 @@ def latency_table(runs: Runs) -> str:
     return table(header, lines)
 
 
-def measure(rounds: int, rows: int, limit: int) -> tuple[Runs, Runs, dict[str, str]]:
+def price_table(pairs: Runs) -> str:
+    ours, other = pairs[EXACTLY_ONCE], pairs[AT_LEAST_ONCE]
+    header = [f"{EXACTLY_ONCE} / {AT_LEAST_ONCE}", "median", "95 % interval", "least", "most"]
+    found = {"rows/s": rate_ratios(ours, other), "CPU µs/row": cost_ratios(ours, other)}
+    lines = []
+    for name, ratios in found.items():
+        low, high = interval_of_median(ratios)
+        between = f"{low:.3f} to {high:.3f}"
+        lines.append(
+            [name, f"{median(ratios):.3f}", between, f"{min(ratios):.3f}", f"{max(ratios):.3f}"]
+        )
+    return table(header, lines)
+
+
+def measure_pairs(stage: Stage, source: str, pairs: int, rows: int, limit: int) -> Runs:
+    """Both ways to deliver, one right after the other, the first one of each pair in turn."""
+    found: Runs = {EXACTLY_ONCE: [], AT_LEAST_ONCE: []}
+    for turn in range(pairs):
+        for variant in sorted(found, reverse=bool(turn % 2)):
+            done = stage.throughput(variant, source, rows, limit)
+            say(f"pair {turn + 1} of {pairs}: {variant}, {done.rate:,.0f} rows/s")
+            found[variant].append(done)
+    return found
+
+
+def measure(
+    rounds: int, pairs: int, rows: int, limit: int
+) -> tuple[Runs, Runs, Runs, dict[str, str]]:
     """Every variant in turn, rounds beginning with another one each time; a first round is thrown away."""
     backlog: Runs = {}
     trickle: Runs = {}
@@ -103,15 +135,17 @@ def measure(rounds: int, rows: int, limit: int) -> tuple[Runs, Runs, dict[str, s
                 say(f"{done.latency_ms['p50']:.0f} ms, {done.batch_ms:.0f} ms per micro-batch")
                 if turn:
                     trickle.setdefault(variant, []).append(done)
-    return backlog, trickle, missing
+        price = measure_pairs(stage, source, pairs, rows, limit)
+    return backlog, trickle, price, missing
 
 
 def run() -> None:
     rounds = int(os.environ.get("BENCH_ROUNDS", DEFAULT_ROUNDS))
     rows = int(os.environ.get("BENCH_ROWS", DEFAULT_ROWS))
     limit = int(os.environ.get("BENCH_LIMIT", DEFAULT_LIMIT))
+    pairs = int(os.environ.get("BENCH_PAIRS", DEFAULT_PAIRS))
     load_before = other_work()
-    backlog, trickle, missing = measure(rounds, rows, limit)
+    backlog, trickle, price, missing = measure(rounds, pairs, rows, limit)
     where = machine()
     spark = installed_version("pyspark")
     print(
@@ -122,6 +156,8 @@ def run() -> None:
     ordered = [each for each in VARIANTS if each in backlog]
     print(throughput_table({each: backlog[each] for each in ordered}), end="\n\n")
     print(latency_table({each: trickle[each] for each in ordered}))
+    if pairs:
+        print(f"\n{pairs} pairs:\n\n{price_table(price)}")
     content = {
         "commit": commit(),
         "machine": where,
@@ -132,6 +168,7 @@ def run() -> None:
         "limit": limit,
         "backlog": {name: [asdict(each) for each in found] for name, found in backlog.items()},
         "trickle": {name: [asdict(each) for each in found] for name, found in trickle.items()},
+        "pairs": {name: [asdict(each) for each in found] for name, found in price.items()},
     }
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / "spark-pipeline.json"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version as installed_version
+from math import comb, inf
 from pathlib import Path
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -101,3 +103,17 @@ def commit() -> str:
         ).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
+
+
+def interval_of_median(values: Sequence[float], miss: float = 0.05) -> tuple[float, float]:
+    """Where the median of what they are samples of is, but for a probability of `miss`, whatever its distribution.
+
+    Of fewer than six values nobody can say that much: it is everywhere.
+    """
+    ordered, count = sorted(values), len(values)
+    # As many values lie below the true median as coins show heads.
+    left, tail = 0, 0.5**count
+    while tail <= miss / 2:
+        left += 1
+        tail += comb(count, left) * 0.5**count
+    return (ordered[left - 1], ordered[count - left]) if left else (-inf, inf)

@@ -24,6 +24,7 @@ from benchmarks.process_tree import ProcessTree
 
 import ottla
 from ottla.client.admin_model import NewTopic
+from ottla.spark.pipeline import LOW_LATENCY_TASK_RECORDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -124,6 +125,8 @@ class Stage:
         reader = reader.option("kafka.isolation.level", "read_committed")
         if limit is not None:
             reader = reader.option("maxOffsetsPerTrigger", str(limit))
+        if variant == LOW_LATENCY:
+            reader = reader.option("minRecordsPerPartition", str(LOW_LATENCY_TASK_RECORDS))
         rows = reader.load().selectExpr("key", "substring(value, 2) AS value")
         options = {
             "kafka.bootstrap.servers": self.servers,

@@ -62,8 +62,9 @@ def test_answers_of_different_lengths_are_told_apart(bootstrap_server: str) -> N
             frame = fetch_frame("t", partition, 0, batch_bytes)
             bursts.append(Burst(frame, 1, fetch_once(connection, frame, batch_bytes)))
     assert len({burst.answer_bytes for burst in bursts}) == 3
-    sent = drive(bootstrap_server, bursts, seconds=SECONDS, bursts_in_flight=2)
-    assert sent.requests > 3
+    # Each of them twice, however slow the first answer is.
+    sent = drive(bootstrap_server, bursts, seconds=SECONDS, bursts_in_flight=6)
+    assert sent.requests >= 6
 
 
 def test_a_fetch_that_finds_other_bytes_than_expected_is_an_error(bootstrap_server: str) -> None:
