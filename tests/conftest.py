@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import itertools
 import os
+from collections.abc import Generator
 from importlib.metadata import entry_points
 
 import pytest
@@ -19,13 +22,50 @@ settings.register_profile("ci", deadline=None, derandomize=True, database=None, 
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share a Spark session come first: xdist then gives them to one worker, and one session is enough."""
-    items.sort(key=lambda item: not _shares_spark(item))
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Thousands of tests are no garbage: the collector need not look at them, neither now nor during the run."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests that share a Spark session stay together, and what takes long begins early."""
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    items[:] = _in_shares(items, workers)
     for item in filter(_shares_spark, items):
         # One that is given up in mid-sentence with Java takes the session with it: busy machines get their time.
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(400))
+
+
+def _in_shares(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """With --dist worksteal, workers begin with equally many tests each, and later take from the ends of others'.
+
+    The first has Spark's at the beginning, so that one session is enough, and the others the long ones. None of these
+    is left for the end of the run, where the other workers would wait for it.
+    """
+    heads: list[list[pytest.Item]] = [[] for _ in range(workers)]
+    rest = []
+    long_ones = itertools.cycle(heads[1:] or heads)
+    for item in items:
+        if _shares_spark(item):
+            heads[0].append(item)
+        elif item.get_closest_marker("long") is not None:
+            next(long_ones).append(item)
+        else:
+            rest.append(item)
+    ordered: list[pytest.Item] = []
+    for number, head in enumerate(heads):
+        share = (len(items) - len(ordered)) // (workers - number)
+        filling = max(0, share - len(head))
+        ordered += head + rest[:filling]
+        del rest[:filling]
+    return ordered
 
 
 def _shares_spark(item: pytest.Item) -> bool:

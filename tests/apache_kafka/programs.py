@@ -7,13 +7,15 @@ import subprocess
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
+from tests.faults.processes import free_port
+
 from ottla.model import topic_id_text
 
-START_SECONDS = 40.0
+START_SECONDS = 100.0
 STOP_SECONDS = 30.0
 TOOL_SECONDS = 60.0
 
@@ -127,15 +129,11 @@ def running_kafka(
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on at this moment."""
-    with ExitStack() as stack:
-        # All are held until all are known, or they could be the same.
-        ports = []
-        for _ in range(count):
-            listener = stack.enter_context(socket.socket())
-            listener.bind(("127.0.0.1", 0))
-            ports.append(int(listener.getsockname()[1]))
-        return ports
+    """Different ports that nobody listens on."""
+    ports: set[int] = set()
+    while len(ports) < count:
+        ports.add(free_port())
+    return list(ports)
 
 
 def wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:

@@ -15,6 +15,7 @@ from tests.apache_kafka.programs import TOOL_SECONDS, dump_log, java
 from tests.apache_kafka.test_dump_log import COMPLAINTS, fields
 from tests.clients.transactions_seen import (
     AT_REST,
+    INTERNAL_PARTITIONS,
     TRANSACTIONS_TOPIC,
     describe,
     ends,
@@ -23,7 +24,7 @@ from tests.clients.transactions_seen import (
     wait_until_stable,
 )
 
-from ottla import Broker
+from ottla import Broker, Consumer
 from ottla.model import TopicPartition
 from ottla.records.batch import split_batches
 
@@ -32,8 +33,9 @@ CONSOLE = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 FORMATTER = "org.apache.kafka.tools.consumer.TransactionLogMessageFormatter"
 TOPIC = "orders"
 COMMITTED_ID, ABORTED_ID, OPEN_ID = "committed", "aborted", "open"
-TIMEOUT_MS = 60_000
-READ_MS = 3_000
+# The open transaction stays open while the tools start one after the other.
+TIMEOUT_MS = 600_000
+READ_MS = 30_000
 
 
 def begun(broker: Broker, transactional_id: str) -> confluent_kafka.Producer:
@@ -96,10 +98,13 @@ def copied(broker: Broker, partition: TopicPartition, folder: Path) -> list[Path
 
 @pytest.mark.timeout(240)
 def test_the_formatter_reads_the_state_of_transactions(broker: Broker, kafka_tools: Path) -> None:
+    with Consumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
+        places = [(TRANSACTIONS_TOPIC, number) for number in range(INTERNAL_PARTITIONS)]
+        count = sum(consumer.end_offsets(places).values())
     text = tool(
         *(kafka_tools, CONSOLE, "--bootstrap-server", broker.bootstrap_servers),
-        *("--topic", TRANSACTIONS_TOPIC, "--from-beginning", "--timeout-ms", str(READ_MS)),
-        *("--formatter", FORMATTER),
+        *("--topic", TRANSACTIONS_TOPIC, "--from-beginning", "--formatter", FORMATTER),
+        *("--max-messages", str(count), "--timeout-ms", str(READ_MS)),
     )
     read: list[dict[str, Any]] = []
     decoder = json.JSONDecoder()

@@ -66,9 +66,14 @@ def join(bench: Bench, session_timeout_ms: int) -> ErrorCode:
 
 def first_join_takes_a_while(bench: Bench) -> object:
     ask.find_coordinator(bench.connection, GROUP)
-    begun = time.monotonic()
-    assert ask.join_fully(bench.connection, GROUP).error_code == ErrorCode.NONE
-    return time.monotonic() - begun >= PATIENCE_SECONDS
+    # The least of some: any one may take long on a busy machine.
+    seconds = []
+    for number in range(3):
+        begun = time.monotonic()
+        joined = ask.join_fully(bench.connection, f"{GROUP}-{number}")
+        assert joined.error_code == ErrorCode.NONE
+        seconds.append(time.monotonic() - begun)
+    return min(seconds) >= 0.9 * PATIENCE_SECONDS
 
 
 def short_session(bench: Bench) -> object:
@@ -95,7 +100,7 @@ def long_metadata(bench: Bench) -> object:
 def commit_on_a_slow_disk(bench: Bench) -> object:
     # The first one makes what there is to make; how long this machine's disk takes for it does not matter here.
     with mock.patch.object(sync, "_sync_data", return_value=None):
-        assert commit(bench) is ErrorCode.NONE
+        assert eventually(lambda: commit(bench) is ErrorCode.NONE)
 
     def slow(fd: int) -> None:
         time.sleep(SLOW_SYNC_SECONDS)
@@ -126,7 +131,7 @@ def reads_of_a_replay(bench: Bench) -> object:
 def expired_offset_goes_soon(bench: Bench) -> object:
     # Before version 5 a commit said itself how long it counts.
     assert commit(bench, version=4, retention_time_ms=0) is ErrorCode.NONE
-    return eventually(lambda: not has_offset(bench), PATIENCE_SECONDS)
+    return eventually(lambda: not has_offset(bench), bench.patience_seconds)
 
 
 def offset_is_kept_for_two_minutes(bench: Bench) -> object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -119,6 +120,19 @@ def waiter_count(broker: ottla.Broker) -> int:
 
 def connection_count(broker: ottla.Broker) -> int:
     return on_loop(broker, lambda found: found.server.connection_count)
+
+
+@contextmanager
+def held_loop(broker: ottla.Broker) -> Iterator[None]:
+    """Whatever is sent meanwhile, the broker reads at once afterwards."""
+    is_over = threading.Event()
+    holding = threading.Thread(target=lambda: on_loop(broker, lambda _: is_over.wait(10)))
+    holding.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        holding.join()
 
 
 def eventually(condition: Callable[[], bool], seconds: float = WAIT_SECONDS) -> bool:

@@ -5,11 +5,12 @@ from typing import Any
 import confluent_kafka
 import pytest
 from tests.broker.requests import create, fetch, new_producer_id, produce
+from tests.records.stamping import with_producer
 
 import ottla
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
-from ottla.records.batch import BatchFlag, increment_sequence, with_producer
+from ottla.records.batch import BatchFlag, increment_sequence
 from ottla.records.compression import Codec
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.broker.compacted import CompactedLog, Producer
 from tests.storage.batches import SteppingClock
-from tests.storage.conftest import crash_copy
+from tests.storage.conftest import crash_copy, is_about
 
 from ottla.records.batch import BatchFlag
 from ottla.records.control import MarkerType
@@ -58,9 +58,10 @@ def test_every_step_of_a_cleaning_may_be_the_last(
     copies: list[Path] = []
 
     def spying(real: Any) -> Any:
-        def call(*arguments: Any) -> Any:
-            copies.append(crash_copy(tmp_path / "data", tmp_path / f"crash-{len(copies)}"))
-            return real(*arguments)
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            if is_about(tmp_path / "data", arguments[0]):
+                copies.append(crash_copy(tmp_path / "data", tmp_path / f"crash-{len(copies)}"))
+            return real(*arguments, **keywords)
 
         return call
 

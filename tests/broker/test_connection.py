@@ -29,6 +29,7 @@ from tests.broker.requests import (
 )
 
 import ottla
+from ottla.broker import server
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
 from ottla.wire.compile import decode_message
@@ -262,7 +263,10 @@ def test_connections_come_and_go(
     assert on_loop(broker, lambda found: len(found.server._per_host)) == 1
 
 
-def test_stopping_answers_what_was_taken(start: Starter, topic: str) -> None:
+def test_stopping_answers_what_was_taken(
+    start: Starter, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "DRAIN_SECONDS", 20.0)
     broker = start()
     with session_with(broker) as connection:
         create(connection, topic)
@@ -275,7 +279,7 @@ def test_stopping_answers_what_was_taken(start: Starter, topic: str) -> None:
         assert eventually(lambda: waiter_count(broker) == 1)
         began = time.monotonic()
         broker.stop()
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 10
         assert [next_id(connection) for _ in sent] == sent
         with pytest.raises(ConnectionError):
             connection.receive_frame()
@@ -283,12 +287,15 @@ def test_stopping_answers_what_was_taken(start: Starter, topic: str) -> None:
         assert read_values(connection, topic) == [b"v"]
 
 
-def test_stopping_does_not_wait_for_idle_clients(start: Starter) -> None:
+def test_stopping_does_not_wait_for_idle_clients(
+    start: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "DRAIN_SECONDS", 20.0)
     broker = start()
     idle = [RawConnection(broker.bootstrap_servers) for _ in range(10)]
     began = time.monotonic()
     broker.stop()
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10
     for each in idle:
         with pytest.raises(ConnectionError):
             each.receive_frame()

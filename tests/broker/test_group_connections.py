@@ -10,6 +10,7 @@ from tests.broker.requests import (
     connection_count,
     create,
     eventually,
+    held_loop,
     session_with,
 )
 
@@ -83,7 +84,7 @@ def test_a_parked_member_that_disconnects_does_not_hold_the_others_up() -> None:
         member = ask.enter(one, "group")
         before = connection_count(broker)
         with session_with(broker) as other:
-            new_id = ask.new_member_id(other, "group", session_timeout_ms=300)
+            new_id = ask.new_member_id(other, "group")
             other.send(ask.join_request("group", new_id, session_timeout_ms=300), NEWEST_JOIN)
             ask.await_state(one, "group", "PreparingRebalance")
         assert eventually(lambda: connection_count(broker) == before)
@@ -127,8 +128,9 @@ def test_fifty_members_that_come_together_are_one_generation() -> None:
     with ottla.Broker(group_initial_rebalance_delay_ms=500) as broker, ExitStack() as stack:
         connections = [stack.enter_context(session_with(broker)) for _ in range(50)]
         ask.await_coordinator(connections[0])
-        for number, each in enumerate(connections):
-            each.send(ask.join_request("group", instance_id=f"i{number}"), NEWEST_JOIN)
+        with held_loop(broker):
+            for number, each in enumerate(connections):
+                each.send(ask.join_request("group", instance_id=f"i{number}"), NEWEST_JOIN)
         answers = [each.receive(JoinGroupResponse, NEWEST_JOIN) for each in connections]
         assert {(one.error_code, one.generation_id) for one in answers} == {(ErrorCode.NONE, 1)}
         (leader,) = {one.leader for one in answers}

@@ -85,7 +85,7 @@ def test_a_member_that_does_not_come_back_is_missed(start: Starter) -> None:
     broker = start(options=options)
     with session_with(broker) as connection:
         ask.await_coordinator(connection)
-        member = ask.enter(connection, "group", session_timeout_ms=300)
+        member = ask.enter(connection, "group", session_timeout_ms=2500)
     broker.stop()
     with session_with(start(options=options)) as connection:
         ask.await_state(connection, "group", "Empty")

@@ -158,15 +158,15 @@ def test_without_a_rebalance_timeout_the_session_timeout_counts() -> None:
     """Version 0 has none (KIP-62): a member that does not join again is dropped when its session would end."""
     with ottla.Broker(group_min_session_timeout_ms=100) as quick, session_with(quick) as first:
         ask.await_coordinator(first)
-        leader = ask.join(first, "g", session_timeout_ms=300, version=0)
+        leader = ask.join(first, "g", session_timeout_ms=2500, version=0)
         member = Joined("g", leader.member_id, leader.generation_id)
         ask.sync(first, member)
         with session_with(quick) as second:
-            second.send(ask.join_request("g", session_timeout_ms=300), 0)
+            second.send(ask.join_request("g", session_timeout_ms=2500), 0)
             ask.await_state(first, "g", "PreparingRebalance")
             # It goes on heartbeating, so that not its session ends but the time to join.
             alone = eventually(
-                lambda: ask.heartbeat(first, member) is ErrorCode.UNKNOWN_MEMBER_ID, 5
+                lambda: ask.heartbeat(first, member) is ErrorCode.UNKNOWN_MEMBER_ID, 15
             )
             assert alone
             assert second.receive(JoinGroupResponse, 0).generation_id == 2

@@ -236,7 +236,7 @@ def test_an_append_that_waits_for_the_disk_is_not_acknowledged_by_the_old_leader
     while on_loop(three.broker, lambda running: _end_offset(running, topic)) < 3:
         time.sleep(0.001)
     # The claim of the new leader has to wait for the disk, too.
-    threading.Timer(0.2, disk.is_free.set).start()
+    threading.Timer(4.0, disk.is_free.set).start()
     three.move(topic)
     results = [
         old.receive(ProduceResponse, 12).responses[0].partition_responses[0] for _ in range(2)

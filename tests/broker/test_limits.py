@@ -80,25 +80,25 @@ def test_an_idle_connection_is_closed_and_a_busy_one_is_not(
     start: Starter, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    broker = start(connections_max_idle_ms=200)
+    broker = start(connections_max_idle_ms=2000)
     with session_with(broker) as idle, session_with(broker) as busy:
         assert is_served(idle)
         began = time.monotonic()
         while connection_count(broker) > 1:
             assert is_served(busy)
-            assert time.monotonic() - began < 10
+            assert time.monotonic() - began < 30
             time.sleep(0.02)
-        assert time.monotonic() - began > 0.15
+        assert time.monotonic() - began > 1.5
         with pytest.raises(ConnectionError):
             idle.receive_frame()
-        assert "idle for connections.max.idle.ms=200" in caplog.text
+        assert "idle for connections.max.idle.ms=2000" in caplog.text
 
 
 def test_who_waits_for_an_answer_is_not_idle(start: Starter, topic: str) -> None:
-    broker = start(connections_max_idle_ms=100)
+    broker = start(connections_max_idle_ms=2000)
     with session_with(broker) as parked:
         create(parked, topic)
-        parked.send(fetch_request(topic, 0, max_wait_ms=600), 12)
+        parked.send(fetch_request(topic, 0, max_wait_ms=3000), 12)
         assert parked.receive(FetchResponse, 12).error_code == ErrorCode.NONE
         assert is_served(parked)
 

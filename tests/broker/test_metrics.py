@@ -116,8 +116,12 @@ def test_a_fetch_that_waits_is_in_flight(measured: ottla.Broker) -> None:
     ) as consumer:
         consumer.assign([("silent", 0)])
         consumer.seek_to_beginning()
-        consumer.poll(0.5)
-        assert total(scrape(measured), "ottla_requests_in_flight", api="Fetch") == 1
+
+        def is_waiting() -> bool:
+            consumer.poll(0.1)
+            return total(scrape(measured), "ottla_requests_in_flight", api="Fetch") == 1
+
+        assert eventually(is_waiting)
     assert eventually(
         lambda: total(scrape(measured), "ottla_requests_in_flight", api="Fetch") == 0
     ), "whoever went away is not waited for"
@@ -147,6 +151,8 @@ def test_syncs_are_counted(start: Starter) -> None:
 def test_the_number_of_topics_with_series_is_limited(
     measured: ottla.Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    with ottla.Admin(bootstrap_servers=measured.bootstrap_servers) as admin:
+        admin.create_topics([ottla.NewTopic("limited-1"), ottla.NewTopic("limited-2")])
     monkeypatch.setattr(metrics, "MAX_TOPICS", 1)
     samples = scrape(measured)["ottla_topic_partitions"].samples
     names = [dict(labels)["topic"] for _, labels in samples]

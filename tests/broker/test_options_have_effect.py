@@ -12,7 +12,7 @@ from tests.broker.option_probes import (
     alter_broker,
     takes_in_memory,
 )
-from tests.broker.requests import BROKER, TOPIC, create, session_with, set_options
+from tests.broker.requests import BROKER, TOPIC, WAIT_SECONDS, create, session_with, set_options
 from tests.broker.test_describe_configs import DEFAULT, OF_BROKER, OF_TOPIC, STATIC
 from tests.broker.test_describe_configs import options_of as described_options
 from tests.broker.txn_option_probes import TRANSACTION_PROBES
@@ -72,6 +72,10 @@ def broker_value(name: str) -> str:
     return OTHER_VALUES[topic_option]
 
 
+def patience(way: str) -> float:
+    return option_probes.PATIENCE_SECONDS if way == "not set" else WAIT_SECONDS
+
+
 def test_every_option_is_in_the_tables() -> None:
     assert {*TOPIC_PROBES, *PROBED_ELSEWHERE} == set(TOPIC_OPTIONS)
     in_tables = {*BROKER_PROBES, *PROBED_BY_ITSELF, *BROKER_TO_TOPIC, *CLEANER_OPTIONS}
@@ -88,7 +92,7 @@ def test_a_topic_option_has_effect(start: Starter, topic: str, name: str, way: s
         create(connection, topic, config={**probe.also, **own})
         if way == "altered":
             assert set_options(connection, topic, {name: probe.value}) == ErrorCode.NONE
-        seen = probe.probe(Bench(broker, connection, topic))
+        seen = probe.probe(Bench(broker, connection, topic, patience(way)))
     assert seen == (probe.without if way == "not set" else probe.seen)
 
 
@@ -128,7 +132,7 @@ def test_a_broker_option_has_effect(start: Starter, topic: str, name: str, way: 
             create(connection, topic, config=probe.topic_options)
         if way == "altered":
             assert alter_broker(connection, own) is ErrorCode.NONE
-        seen = probe.probe(Bench(broker, connection, topic))
+        seen = probe.probe(Bench(broker, connection, topic, patience(way)))
     assert seen == (probe.without if way == "not set" else probe.seen)
 
 
@@ -172,8 +176,6 @@ def test_a_broker_option_that_is_set_is_shown_with_its_source(start: Starter, na
     node = value if name == "node.id" else "1"
     broker = start(options={name: value})
     with session_with(broker) as connection:
-        if name == "connections.max.idle.ms":
-            value = "50"
         option = described_options(connection, BROKER, node)[name]
         assert (option.value, option.config_source) == (value, STATIC)
         if BROKER_OPTIONS[name].dynamic:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import ExitStack
 
 from tests.broker.conftest import Starter
 from tests.broker.requests import (
     create,
     fetch,
-    on_loop,
+    held_loop,
     read_values,
     records_in,
     session_with,
@@ -67,14 +66,10 @@ def _check_together(broker: ottla.Broker, held: list[RawConnection], topic: str)
     ids = [new_id() for _ in held]
     await_coordinator(held[0], ids[0])
     producers = [become(connection, name) for connection, name in zip(held, ids, strict=True)]
-    are_sent = threading.Event()
-    holding = threading.Thread(target=lambda: on_loop(broker, lambda _: are_sent.wait(10)))
-    holding.start()
-    for number, connection in enumerate(held):
-        data = batch(producers[number], 0, b"of producer %d" % number)
-        connection.send(send_request(ids[number], topic, data, number), PRODUCE_V2)
-    are_sent.set()
-    holding.join()
+    with held_loop(broker):
+        for number, connection in enumerate(held):
+            data = batch(producers[number], 0, b"of producer %d" % number)
+            connection.send(send_request(ids[number], topic, data, number), PRODUCE_V2)
     for number, connection in enumerate(held):
         answer = connection.receive(ProduceResponse, PRODUCE_V2)
         (partition,) = answer.responses[0].partition_responses

@@ -58,9 +58,9 @@ def test_old_segments_go_and_young_ones_stay(start: Starter, topic: str) -> None
 def test_a_segment_goes_when_all_of_it_is_old_even_the_last_one(start: Starter, topic: str) -> None:
     broker = start(**CHECKS_OFTEN)
     with session_with(broker) as connection:
-        create(connection, topic, config={"retention.ms": "1000"})
-        append_at(connection, topic, now_ms() - 60_000)
-        append_at(connection, topic, now_ms() - 60_000)
+        create(connection, topic, config={"retention.ms": "3600000"})
+        append_at(connection, topic, now_ms() - 7_200_000)
+        append_at(connection, topic, now_ms() - 7_200_000)
         assert eventually(lambda: fetch(connection, topic, 2).log_start_offset == 2, seconds=5)
         assert fill(connection, topic, b"next") == [2]
     broker.stop()

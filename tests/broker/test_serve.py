@@ -48,7 +48,7 @@ def test_a_signal_answers_what_was_taken_and_stops_within_seconds(
             result = connection.receive(ProduceResponse, 12).responses[0].partition_responses[0]
             assert (result.error_code, result.base_offset) == (ErrorCode.NONE, offset)
         assert serve_process.wait() == 0
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 15
     assert "stopped cleanly" in serve_process.log
     serve_process.start()
     with RawConnection(serve_process.address) as connection:

@@ -150,7 +150,9 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(
     cluster: Cluster, topic: str, version: int
 ) -> None:
     group = new_group()
-    producer = Producer(cluster, version=version).init(timeout_ms=2000)
+    # Making what groups need may take a while, and the transaction's time runs.
+    cluster.of_group(group)
+    producer = Producer(cluster, version=version).init(timeout_ms=4000)
     producer.send(topic, b"slow").send_offsets(group, {(topic, 0): 5})
     assert cluster.is_in(producer.id, "CompleteAbort")
     assert cluster.is_healed(topic)

@@ -8,7 +8,7 @@ from unittest import mock
 from tests.broker import txn_requests as ask
 from tests.broker.group_requests import find_coordinator
 from tests.broker.nodes import Nodes
-from tests.broker.option_probes import PATIENCE_SECONDS, Bench, BrokerProbe
+from tests.broker.option_probes import Bench, BrokerProbe
 from tests.broker.requests import eventually, now_ms, on_loop
 
 import ottla
@@ -41,7 +41,7 @@ def timed_out_transaction_ends_soon(bench: Bench) -> object:
     who = init(bench, timeout_ms=1)
     assert ask.send(bench.connection, ID, who, bench.topic) is ErrorCode.NONE
     return eventually(
-        lambda: ask.state_of(bench.connection, ID) == "CompleteAbort", PATIENCE_SECONDS
+        lambda: ask.state_of(bench.connection, ID) == "CompleteAbort", bench.patience_seconds
     )
 
 
@@ -57,7 +57,7 @@ def write_outside_of_a_transaction(bench: Bench) -> object:
 
 def unused_id_goes_soon(bench: Bench) -> object:
     init(bench)
-    return eventually(lambda: ID not in ask.list_ids(bench.connection), PATIENCE_SECONDS)
+    return eventually(lambda: ID not in ask.list_ids(bench.connection), bench.patience_seconds)
 
 
 def id_is_kept_for_two_minutes(bench: Bench) -> object:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from tests.clients.java.driver import Java
 from tests.clients.kafka_python.driver import KafkaPython
 from tests.clients.kcat.driver import Kcat
 from tests.clients.ottla_client.driver import Ottla
+from tests.faults.processes import free_port
 
 from ottla import Broker
 
@@ -129,9 +129,6 @@ class RestartableBroker:
 
 @pytest.fixture
 def restartable_broker(tmp_path: Path) -> Iterator[RestartableBroker]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    running = RestartableBroker(tmp_path / "data", port)
+    running = RestartableBroker(tmp_path / "data", free_port())
     yield running
     running.broker.stop()

@@ -45,7 +45,11 @@ class Recorder:
                 client, _ = self.listener.accept()
             except OSError:
                 return
-            broker = socket.create_connection((upstream.host, upstream.port))
+            try:
+                broker = socket.create_connection((upstream.host, upstream.port))
+            except OSError:  # a client that is still closing, when the broker has gone
+                client.close()
+                continue
             for one in (client, broker):
                 one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._sockets += [client, broker]

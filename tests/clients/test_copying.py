@@ -58,7 +58,7 @@ def test_a_copier_that_was_replaced_commits_neither_output_nor_offsets(copier: C
 
 def test_a_copier_that_died_is_aborted_in_time_and_its_group_goes_on(copier: Copier) -> None:
     client = copier.client
-    with client.transactional_producer(copier.transactional_id, timeout_ms=1_000) as dying:
+    with client.transactional_producer(copier.transactional_id, timeout_ms=3_000) as dying:
         with copier.member() as member:
             records = member.read(TURN_RECORDS)
             dying.begin()

@@ -13,7 +13,8 @@ from tests.clients.messages import MEGABYTE, Message, noise, numbered
 from ottla import Broker
 from ottla.errors import ErrorCode
 
-IMPATIENT = ProducerOptions(give_up_ms=1500)
+# Time enough to connect, to ask and to be refused, on a busy machine too.
+GIVE_UP_MS = 3000
 
 
 def test_a_message_above_the_limit_is_too_large(client: Driver, ottla_topic: str) -> None:
@@ -38,7 +39,7 @@ def test_a_message_without_a_key_is_refused_by_a_compacted_topic(
 
 def test_too_few_replicas_refuse_acks_all_and_only_that(client: Driver, ottla_topic: str) -> None:
     client.create_topic(ottla_topic, configs={"min.insync.replicas": "2"})
-    options = ProducerOptions(acks="all", give_up_ms=1500)
+    options = ProducerOptions(acks="all", give_up_ms=GIVE_UP_MS)
     with pytest.raises(RefusedError) as caught:
         client.send(ottla_topic, [Message(b"value")], options=options)
     assert caught.value.error is ErrorCode.NOT_ENOUGH_REPLICAS
@@ -57,7 +58,7 @@ def test_an_unknown_topic_is_not_created_where_that_is_off(
 ) -> None:
     client = make_client(strict_broker.bootstrap_servers)
     with pytest.raises(RefusedError) as caught:
-        client.send(ottla_topic, numbered(1), options=IMPATIENT)
+        client.send(ottla_topic, numbered(1), options=ProducerOptions(give_up_ms=GIVE_UP_MS))
     # Some clients say what they heard, others that they heard of no topic in time.
     assert caught.value.error in (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

@@ -23,7 +23,7 @@ COMMITTED = ConsumerOptions(isolation="read_committed")
 UNCOMMITTED = ConsumerOptions(isolation="read_uncommitted")
 # The last record of a partition: who reads up to it has read everything.
 END = Message(b"the end")
-SHORT_TIMEOUT_MS = 1_000
+SHORT_TIMEOUT_MS = 3_000
 
 
 @pytest.fixture

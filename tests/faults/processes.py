@@ -17,20 +17,29 @@ from typing import Self
 from ottla.broker.crashpoints import CrashPoint
 
 START_SECONDS = 30.0
-# Below the ports that the system gives to clients: nobody takes the port while the broker is down.
-FIRST_PORT, LAST_PORT = 12_000, 30_000
+# Below the ports that the system gives to clients, and a share for each worker of a test run: nobody takes a port while
+# its broker is down.
+FIRST_PORT, WORKER_PORTS, SHARES = 12_000, 2_250, 8
+
+
+def free_ports(count: int) -> int:
+    """The first of several ports in a row that nobody listens on."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    own = FIRST_PORT + worker % SHARES * WORKER_PORTS
+    while True:
+        first = random.SystemRandom().randrange(own, own + WORKER_PORTS - count)
+        try:
+            for port in range(first, first + count):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        return first
 
 
 def free_port() -> int:
     """A port that nobody listens on."""
-    while True:
-        port = random.randint(FIRST_PORT, LAST_PORT)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        return port
+    return free_ports(1)
 
 
 def fault_rng() -> random.Random:

@@ -21,6 +21,7 @@ from ottla.errors import ErrorCode
 from ottla.records.batch import BatchHeader, split_batches
 
 BATCHES, BATCH_RECORDS = 60, 10
+BASE_OFFSET_BYTES = 8
 TOPIC = "orders"
 
 # Changes the last segment's file and answers the first byte that may be gone.
@@ -40,7 +41,10 @@ def cut(path: Path, rng: random.Random) -> int:
 
 def flip_a_bit(path: Path, rng: random.Random) -> int:
     data = bytearray(path.read_bytes())
-    position = rng.randrange(len(data))
+    # No checksum covers a base offset: a larger one is a gap, as compaction leaves it.
+    starts = [start for start, _ in split_batches(bytes(data))]
+    spared = {start + byte for start in starts for byte in range(BASE_OFFSET_BYTES)}
+    position = rng.choice([place for place in range(len(data)) if place not in spared])
     data[position] ^= 1 << rng.randrange(8)
     path.write_bytes(data)
     return position
@@ -48,7 +52,8 @@ def flip_a_bit(path: Path, rng: random.Random) -> int:
 
 def zero_the_end(path: Path, rng: random.Random) -> int:
     data = bytearray(path.read_bytes())
-    position = rng.randrange(len(data))
+    # The very last byte is zero as it is: the last record has no headers.
+    position = rng.randrange(len(data) - 1)
     data[position:] = bytes(len(data) - position)
     path.write_bytes(data)
     return position

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +15,7 @@ from tests.broker.requests import (
     produce,
     set_options,
 )
+from tests.storage.conftest import crash_copy
 
 import ottla
 from ottla.client.raw import RawConnection
@@ -126,6 +126,6 @@ def make_samples(folder: Path) -> dict[str, Sample]:
         data_dir=running, log_flush_offset_checkpoint_interval_ms=3_600_000
     ) as broker:
         _fill(broker)
-        shutil.copytree(running, folder / "unclean")
+        crash_copy(running, folder / "unclean")
     running.rename(folder / "clean")
     return {name: Sample(folder / name, _stored(folder / name)) for name in ("clean", "unclean")}

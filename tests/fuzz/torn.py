@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.fuzz.wire import FuzzError
 from tests.storage.batches import SteppingClock, read_all, ref_of
+from tests.storage.conftest import crash_copy
 
 from ottla.broker.shard import Shard
 from ottla.config.topic import TopicConfig
@@ -96,8 +97,7 @@ def crashed_folder(folder: Path, codec: Codec) -> tuple[Path, int]:
         _append(shard, number, codec)
     start = shard.log.size_bytes
     _append(shard, BATCHES - 1, codec)
-    crashed = folder / f"crashed-{codec.name}"
-    shutil.copytree(folder / "running", crashed)
+    crashed = crash_copy(folder / "running", folder / f"crashed-{codec.name}")
     store.close()
     shutil.rmtree(folder / "running")
     return crashed, start

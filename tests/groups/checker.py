@@ -11,6 +11,7 @@ from tests.groups.history import (
     ASSIGNED,
     COMMITTED,
     ENDS_ALL,
+    LEFT,
     LOST,
     RECORD,
     RESUMED,
@@ -223,12 +224,31 @@ def problems(events: Iterable[Event], produced: Produced) -> list[str]:
     ]
 
 
+def faults(events: Iterable[Event]) -> list[str]:
+    """Signs that a worker was killed, paused or thrown out.
+
+    A cooperative member that is closed while the group rebalances, because another one left a moment before, calls
+    what it owns lost, as Java's does: that is a fault only if it has no generation any more or goes on afterwards.
+    """
+    found = []
+    leaving: set[str] = set()
+    for event in reversed(list(events)):
+        if event.kind == RESUMED or (
+            event.kind == LOST and (event.worker not in leaving or event.generation < 0)
+        ):
+            found.append(f"fault: {event.worker} {event.kind} at {event.time:.3f}")
+        if event.kind == LEFT:
+            leaving.add(event.worker)
+        else:
+            leaving.discard(event.worker)
+    return found[::-1]
+
+
 def problems_without_faults(events: Iterable[Event], produced: Produced) -> list[str]:
     """As above, where nobody was killed or paused: then each record is processed exactly once."""
     events = list(events)
-    faults = [event for event in events if event.kind in (LOST, RESUMED)]
     return [
         *problems(events, produced),
         *repeated_records(events),
-        *(f"fault: {event.worker} {event.kind} at {event.time:.3f}" for event in faults),
+        *faults(events),
     ]

@@ -61,8 +61,10 @@ CLIENTS = {
 
 # Nobody who is well should ever miss it, on a busy machine neither.
 PATIENT_MS = 10_000
-# For those whom the test kills or pauses.
-IMPATIENT_MS = 1_500
+# For those who are away for a while and have to be taken back.
+LONG_SESSION_MS = 25_000
+# For those whom the test kills or pauses; until then they should not miss it either.
+IMPATIENT_MS = 4_000
 
 
 class Member:

@@ -11,7 +11,7 @@ from tests.groups.checker import problems
 from tests.groups.conftest import MakeGroup, Topics
 from tests.groups.feed import Feed
 from tests.groups.history import ASSIGNED, COMMITTED, RECORD
-from tests.groups.members import Client
+from tests.groups.members import LONG_SESSION_MS, Client
 
 PARTITIONS = 4
 KILLS = 2
@@ -27,7 +27,9 @@ def test_committed_offsets_survive_kills_of_the_broker_and_the_group_goes_on(
         partitions = topics.create(ottla_topic, PARTITIONS)
         group = make_group(broker.address, library)
         with Feed(broker.address, partitions) as feed:
-            members = [group.start([ottla_topic]) for _ in range(2)]
+            members = [
+                group.start([ottla_topic], session_timeout_ms=LONG_SESSION_MS) for _ in range(2)
+            ]
             group.settle(partitions, *members)
             for _ in range(KILLS):
                 feed.flow()

@@ -76,6 +76,9 @@ def with_(index: int, *more: Event) -> list[Event]:
 def test_a_good_history_has_no_problems() -> None:
     assert found(GOOD) == []
     assert found(with_(10, event(8, "one", LEFT), event(8.5, "two", ASSIGNED, ONE))) == []
+    # It was closed while the group rebalanced.
+    closed = [event(8, "one", LOST, ONE, generation=2), event(8.2, "one", LEFT)]
+    assert found(with_(10, event(7.9, "two", LEFT), *closed)) == []
 
 
 @pytest.mark.parametrize(
@@ -105,7 +108,18 @@ def test_a_good_history_has_no_problems() -> None:
             "stale",
             with_(10, event(8, "one", COMMITTED, ZERO, generation=1, began=7.5, offsets=(2,))),
         ),
-        ("fault", with_(10, event(8, "one", LOST, ONE))),
+        ("fault", with_(10, event(8, "one", LOST, ONE, generation=2))),
+        ("fault", with_(10, event(8, "one", LOST, ONE), event(9, "one", LEFT))),
+        (
+            "fault",
+            with_(
+                10,
+                event(8, "one", LOST, ONE, generation=2),
+                event(8.5, "one", ASSIGNED, ONE, generation=3),
+                event(9, "one", LEFT),
+            ),
+        ),
+        ("fault", with_(10, event(8, "one", RESUMED), event(9, "one", LEFT))),
     ],
 )
 def test_each_anomaly_is_found(name: str, events: list[Event]) -> None:

@@ -8,7 +8,7 @@ from tests.groups.checker import problems
 from tests.groups.conftest import MakeGroup, Topics
 from tests.groups.feed import Feed
 from tests.groups.history import ASSIGNED, COMMITTED, LOST, REVOKED
-from tests.groups.members import IMPATIENT_MS, Client
+from tests.groups.members import IMPATIENT_MS, LONG_SESSION_MS, Client, Member
 
 PARTITIONS = 4
 
@@ -18,10 +18,16 @@ def test_static_members_that_restart_in_time_cause_no_rebalance(
 ) -> None:
     partitions = topics.create(ottla_topic, PARTITIONS)
     group = make_group(bootstrap, static_client)
+
+    def start(instance: str) -> Member:
+        return group.start(
+            [ottla_topic], group_instance_id=instance, session_timeout_ms=LONG_SESSION_MS
+        )
+
     with Feed(bootstrap, partitions) as feed:
-        one = group.start([ottla_topic], group_instance_id="one")
+        one = start("one")
         group.settle(partitions, one)
-        two = group.start([ottla_topic], group_instance_id="two")
+        two = start("two")
         group.settle(partitions, one, two)
         owned = group.history.owners
         generation = group.history.of(two.name, ASSIGNED)[-1].generation
@@ -29,11 +35,11 @@ def test_static_members_that_restart_in_time_cause_no_rebalance(
 
         # The leader stops as it should, which does not make a static member leave.
         one.leave()
-        one_again = group.start([ottla_topic], group_instance_id="one")
+        one_again = start("one")
         group.settle(partitions, one_again, two)
         # The other one is killed.
         two.kill()
-        two_again = group.start([ottla_topic], group_instance_id="two")
+        two_again = start("two")
         group.settle(partitions, one_again, two_again)
 
         assert group.history.owners == {

@@ -34,7 +34,11 @@ def handle(value):
         os._exit(9)
     return value
 
-options = dict(session_timeout_ms=1000, heartbeat_interval_ms=300, max_poll_records={batch})
+# Only one that crashes has to be missed soon.
+session_timeout_ms = 1000 if limit else 30_000
+options = dict(
+    session_timeout_ms=session_timeout_ms, heartbeat_interval_ms=300, max_poll_records={batch}
+)
 {function}(*sys.argv[4:7], handle, **options)
 """
 

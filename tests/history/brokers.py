@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -14,6 +12,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from tests.faults.processes import free_ports
 from tests.history.proxy import Route
 
 import ottla
@@ -24,8 +23,6 @@ ROOT = Path(__file__).parents[2]
 SOURCES = Path(ottla.__file__).parents[1]
 # Clients that spin while there is no broker leave it little of two cores to start on.
 START_SECONDS = 90.0
-# Below the ports that the system gives to clients: nobody takes them while the broker is down.
-FIRST_PORT, LAST_PORT = 12_000, 30_000
 
 SWEEP_MS = 1_000
 OPTIONS = {
@@ -43,19 +40,6 @@ def environment() -> dict[str, str]:
     """That of every process of a run: it finds `ottla` and `tests`."""
     paths = [str(SOURCES), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-
-
-def free_ports(count: int) -> int:
-    """The first of several ports in a row that nobody listens on."""
-    while True:
-        first = random.SystemRandom().randint(FIRST_PORT, LAST_PORT)
-        try:
-            for port in range(first, first + count):
-                with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", port))
-        except OSError:
-            continue
-        return first
 
 
 class BrokerProcess:

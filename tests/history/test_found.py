@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
-from tests.history.brokers import free_ports
+from tests.faults.processes import free_ports
 from tests.history.client import FailedError
 from tests.history.confluent_client import ConfluentClient
 from tests.history.digest import Place

@@ -12,6 +12,7 @@ from tests.history.round import SETTINGS, Round
 DISTURBED_SECONDS = 5.0
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("setting", ["one", "one-ours"])
 def test_transactions_hold_while_requests_are_late_and_processes_die(

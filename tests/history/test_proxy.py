@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.history.brokers import free_ports
+from tests.faults.processes import free_ports
 from tests.history.events import Recorder
 from tests.history.frames import Frame
 from tests.history.one_transaction import OneTransaction

@@ -6,7 +6,7 @@ import pytest
 from tests.sim.group_bugs import BUGS, Bug
 from tests.sim.run import SeedFailedError, play_seed, play_seeds
 
-CHUNKS = 40
+CHUNKS = 20
 SEEDS_PER_CHUNK = 50
 BUG_SEEDS = 200
 

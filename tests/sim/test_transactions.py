@@ -6,10 +6,11 @@ import pytest
 from tests.sim.run import SeedFailedError, play_seeds
 from tests.sim.txn_bugs import BUGS, Bug, seeds_for
 
-CHUNKS = 8
+CHUNKS = 4
 SEEDS_PER_CHUNK = 250
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_transactions_are_whole_and_nodes_die_at_every_place(chunk: int) -> None:
     first = chunk * SEEDS_PER_CHUNK

@@ -260,17 +260,30 @@ def refused_commits_are_taken_for_done(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TransactionMachine, "end", end)
 
 
-def seeds_for(bug: Bug) -> range:
-    """Where a bug has to be found; some show only in worlds that are about one place."""
+def seeds_for(bug: Bug) -> list[int]:
+    """Where a bug has to be found; some show only in worlds that are about one place.
+
+    Where a rare one was seen last comes first: with that seed it shows until something else changes.
+    """
     place = SHOWS_AT.get(bug)
-    return range(SEEDS) if place is None else range(POINTS.index(place), WORLDS_ABOUT, len(POINTS))
+    begin, end, step = (
+        (0, SEEDS, 1) if place is None else (POINTS.index(place), WORLDS_ABOUT, len(POINTS))
+    )
+    return [*SEEN_LAST.get(bug, ()), *range(begin, end, step)]
 
 
 SEEDS = 400
 WORLDS_ABOUT = 400 * len(POINTS)
 SHOWS_AT: dict[Bug, CrashPoint] = {
+    markers_sent_before_durable: CrashPoint.AFTER_MARKERS_SENT,
     old_coordinators_write_markers: CrashPoint.AFTER_MARKERS_SENT,
     verifications_outlive_markers: CrashPoint.BEFORE_VERIFICATION,
+}
+SEEN_LAST: dict[Bug, tuple[int, ...]] = {
+    late_markers_are_accepted: (78,),
+    markers_sent_before_durable: (294,),
+    old_coordinators_write_markers: (3296,),
+    verification_is_skipped: (120,),
 }
 BUGS: tuple[Bug, ...] = (
     late_requests_are_accepted,

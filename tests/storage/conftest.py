@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.storage.batches import SteppingClock
@@ -34,9 +37,22 @@ def open_store(clock: SteppingClock) -> Iterator[Opener]:
         store.close()
 
 
+def is_about(folder: Path, target: Any) -> bool:
+    """Whether a file, or its descriptor, is in a folder: brokers that other tests share call the system as well."""
+    if isinstance(target, int):
+        links = f"/proc/self/fd/{target}"
+        return not os.path.islink(links) or Path(os.readlink(links)).is_relative_to(folder)
+    return Path(target).is_relative_to(folder)
+
+
 def crash_copy(folder: Path, target: Path) -> Path:
-    """What a killed broker leaves behind: the files as they are now."""
+    """What a killed broker leaves behind: the files as they are now, without those it is deleting."""
     if target.exists():
         shutil.rmtree(target)
-    shutil.copytree(folder, target)
+    shutil.copytree(folder, target, copy_function=_copy_if_there)
     return target
+
+
+def _copy_if_there(source: str, target: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        shutil.copy2(source, target)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.storage.batches import Batch, fill, joined, read_all, ref_of
-from tests.storage.conftest import Opener, crash_copy
+from tests.storage.conftest import Opener, crash_copy, is_about
 
 from ottla.config.topic import TopicConfig
 from ottla.ports import StorageError
@@ -40,10 +40,11 @@ def crash_points(
     points: list[tuple[str, Path]] = []
 
     def spying(name: str, real: Any) -> Any:
-        def call(*arguments: Any) -> Any:
-            copy = crash_copy(folder, tmp_path / f"crash-{len(points)}")
-            points.append((f"{name} {arguments}", copy))
-            return real(*arguments)
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            if is_about(folder, arguments[0]):
+                copy = crash_copy(folder, tmp_path / f"crash-{len(points)}")
+                points.append((f"{name} {arguments}", copy))
+            return real(*arguments, **keywords)
 
         return call
 
@@ -110,11 +111,12 @@ def _finish_partly(folder: Path, steps: int, monkeypatch: pytest.MonkeyPatch) ->
     left = [steps]
 
     def dying(real: Any) -> Any:
-        def call(*arguments: Any) -> Any:
-            if not left[0]:
-                raise KeyboardInterrupt
-            left[0] -= 1
-            return real(*arguments)
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            if is_about(folder, arguments[0]):
+                if not left[0]:
+                    raise KeyboardInterrupt
+                left[0] -= 1
+            return real(*arguments, **keywords)
 
         return call
 

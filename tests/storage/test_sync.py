@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.storage.batches import SteppingClock, append, fill, joined, make_batch, read_all, ref_of
-from tests.storage.conftest import Opener, crash_copy
+from tests.storage.conftest import Opener, crash_copy, is_about
 
 from ottla.config.topic import TopicConfig
 from ottla.ports import FencedError, Snapshot, StorageError
@@ -23,13 +23,17 @@ SYNC = "ottla.storage.local.sync._sync_data"
 class CountedSync:
     """Stands in for fdatasync: counts, and can be made to wait or to fail."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self.count = 0
         self.gate = threading.Event()
         self.gate.set()
         self.fails = False
 
     def __call__(self, fd: int) -> None:
+        if not is_about(self._folder, fd):
+            os.fdatasync(fd)
+            return
         assert self.gate.wait(10)
         self.count += 1
         if self.fails:
@@ -38,8 +42,8 @@ class CountedSync:
 
 
 @pytest.fixture
-def sync(monkeypatch: pytest.MonkeyPatch) -> CountedSync:
-    counted = CountedSync()
+def sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CountedSync:
+    counted = CountedSync(tmp_path)
     monkeypatch.setattr(SYNC, counted)
     return counted
 
@@ -339,14 +343,15 @@ def test_a_log_goes_on_in_another_loop(
 
 
 @pytest.fixture
-def synced_paths(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """The names of files and folders that were synced."""
+def synced_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The names of files and folders of this test that were synced."""
     paths: set[str] = set()
     real_fsync = os.fsync
 
     def record(fd: int) -> None:
         real_fsync(fd)
-        paths.add(os.path.basename(os.readlink(f"/proc/self/fd/{fd}")))
+        if is_about(tmp_path, fd):
+            paths.add(os.path.basename(os.readlink(f"/proc/self/fd/{fd}")))
 
     monkeypatch.setattr(os, "fsync", record)
     monkeypatch.setattr(SYNC, record)

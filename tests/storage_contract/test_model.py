@@ -19,6 +19,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from tests.storage.batches import Batch, SteppingClock, append, joined, make_batch, ref_of
+from tests.storage.conftest import crash_copy
 
 from ottla.config.topic import TopicConfig
 from ottla.ports import EpochStart, LogStore, PartitionLog, Snapshot
@@ -212,8 +213,7 @@ class LocalLogModel(LogModel):
     @rule()
     def kill_and_start(self) -> None:
         self.copies += 1
-        copy = self.root / str(self.copies)
-        shutil.copytree(self.folder, copy)
+        copy = crash_copy(self.folder, self.root / str(self.copies))
         self.store.close()
         shutil.rmtree(self.folder)
         self.folder = copy
@@ -227,8 +227,7 @@ class LocalLogModel(LogModel):
         """A kill in the middle of an append that nobody was told of."""
         batch = make_batch(self.end_offset, 2, body=b"y" * 300)
         self.copies += 1
-        copy = self.root / str(self.copies)
-        shutil.copytree(self.folder, copy)
+        copy = crash_copy(self.folder, self.root / str(self.copies))
         self.store.close()
         shutil.rmtree(self.folder)
         self.folder = copy

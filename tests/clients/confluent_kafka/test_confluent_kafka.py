@@ -72,7 +72,7 @@ def test_a_consumer_closes_at_once_without_a_group(
     consumer.read(3)
     began_at = time.monotonic()
     consumer.close()
-    assert time.monotonic() - began_at < 2
+    assert time.monotonic() - began_at < 5
 
 
 # librdkafka counts from the end with offsets below this.

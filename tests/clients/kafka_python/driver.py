@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import kafka
@@ -32,7 +32,9 @@ from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
 
 # A step of a transaction takes milliseconds.
-STEP_SECONDS = READ_SECONDS / 2
+STEP_SECONDS = READ_SECONDS / 4
+# Of the reads of a member, which may spin without end, one is given up before another takes its place.
+MEMBER_READ_SECONDS = READ_SECONDS / 2
 
 
 @contextmanager
@@ -78,7 +80,11 @@ def step_in_time(step: Callable[[], None]) -> None:
 
 
 def send(
-    client: kafka.KafkaProducer, topic: str, messages: Sequence[Message], partition: int
+    client: kafka.KafkaProducer,
+    topic: str,
+    messages: Sequence[Message],
+    partition: int,
+    seconds: float,
 ) -> list[int]:
     """The offsets, when all are acknowledged."""
     with translated():
@@ -93,17 +99,17 @@ def send(
             )
             for message in messages
         ]
-        client.flush(READ_SECONDS)
-        return [future.get(timeout=READ_SECONDS).offset for future in futures]
+        client.flush(seconds)
+        return [future.get(timeout=seconds).offset for future in futures]
 
 
-def read(client: kafka.KafkaConsumer, count: int) -> list[Received]:
+def read(client: kafka.KafkaConsumer, count: int, seconds: float) -> list[Received]:
     """The next records; fewer when they do not come in time."""
     received: list[Received] = []
-    deadline = time.monotonic() + READ_SECONDS
+    deadline = time.monotonic() + seconds
     while len(received) < count and time.monotonic() < deadline:
         with translated():
-            found = client.poll(timeout_ms=10_000, max_records=count - len(received))
+            found = client.poll(timeout_ms=5_000, max_records=count - len(received))
         received += [
             Received(
                 record.partition,
@@ -128,7 +134,7 @@ class PythonProducer(Producer):
         )
 
     def send(self, topic: str, messages: Sequence[Message], partition: int = 0) -> list[int]:
-        return send(self.client, topic, messages, partition)
+        return send(self.client, topic, messages, partition, READ_SECONDS)
 
     def close(self) -> None:
         self.client.close(timeout=1)
@@ -157,7 +163,7 @@ class PythonConsumer(Consumer):
             self.client.seek(kafka.TopicPartition(*partition), offset)
 
     def read(self, count: int) -> list[Received]:
-        return read(self.client, count)
+        return read(self.client, count, READ_SECONDS)
 
     def offset_at(self, partition: TopicPartition, timestamp_ms: int) -> int | None:
         asked = kafka.TopicPartition(*partition)
@@ -196,7 +202,7 @@ class PythonTransactionalProducer(TransactionalProducer):
             self.client.begin_transaction()
 
     def send(self, topic: str, messages: Sequence[Message], partition: int = 0) -> list[int]:
-        return send(self.client, topic, messages, partition)
+        return send(self.client, topic, messages, partition, STEP_SECONDS)
 
     def send_offsets(self, offsets: Mapping[TopicPartition, int], member: Member) -> None:
         assert isinstance(member, PythonMember)
@@ -214,9 +220,11 @@ class PythonTransactionalProducer(TransactionalProducer):
         step_in_time(self.client.abort_transaction)
 
     def close(self) -> None:
-        # It would wait for what it has forgotten.
-        with suppress(errors.KafkaError):
+        # It would wait for what it has forgotten. When it gives that up, its thread would go on for ever.
+        try:
             self.client.close(timeout=0)
+        except errors.KafkaError:
+            self.client._sender.force_close()
 
 
 class PythonMember(Member):
@@ -231,12 +239,12 @@ class PythonMember(Member):
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             # One that could not leave holds its successor up for so long.
-            session_timeout_ms=6_000,
+            session_timeout_ms=3_000,
             heartbeat_interval_ms=500,
         )
 
     def read(self, count: int) -> list[Received]:
-        return read(self.client, count)
+        return read(self.client, count, MEMBER_READ_SECONDS)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         self.client.seek(kafka.TopicPartition(*partition), offset)

@@ -61,6 +61,7 @@ class Worker:
         return Identity(generation, member_id.decode(errors="replace"))
 
     def on_error(self, error: KafkaError) -> None:
+        """A fatal one comes once, as whatever is asked first: a callback, a message, a commit."""
         if error.code() == KafkaError._FATAL:
             self.fatal = error.str()
 
@@ -88,6 +89,7 @@ class Worker:
             answer = self.consumer.commit(offsets=asked, asynchronous=False)
             errors = [one.error.name() for one in answer if one.error is not None]
         except KafkaException as failure:
+            self.on_error(failure.args[0])
             errors = [failure.args[0].name()]
         if errors:
             error = ",".join(sorted(set(errors)))
@@ -97,7 +99,9 @@ class Worker:
 
     def process(self, message: Message) -> int:
         """How many records it is: one, or an error and none."""
-        if message.error() is not None:
+        error = message.error()
+        if error is not None:
+            self.on_error(error)
             return 0
         topic, partition, offset = message.topic(), message.partition(), message.offset()
         assert topic is not None
