@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from tests.clients.confluent_kafka.closing import close_member
 
 # What a test waits for is not the client's patience.
 QUICK: dict[str, object] = {
@@ -70,7 +71,7 @@ class Copier:
                 except KafkaException as error:
                     self.failures.append(error.args[0].str())
         finally:
-            consumer.close()
+            close_member(consumer)
 
     def _copy_for_a_while(self, consumer: Consumer) -> None:
         producer = Producer(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
+from tests.clients.confluent_kafka.closing import close_member
 from tests.history.confluent_client import consumer_of
 from tests.history.digest import Place
 
@@ -108,4 +109,4 @@ class ConfluentConsumer(GroupConsumer):
         return self._consumer.consumer_group_metadata()
 
     def close(self) -> None:
-        self._consumer.close()
+        close_member(self._consumer)

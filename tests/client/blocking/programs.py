@@ -48,7 +48,7 @@ class Program:
         except subprocess.TimeoutExpired:
             self.process.kill()
             out, errors = self.process.communicate()
-            raise AssertionError(f"it did not end; {out=} {errors=}") from None
+            raise TimeoutError(f"it did not end; {out=} {errors=}") from None
         return self.process.returncode, out.splitlines(), errors
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 from tests.client.groups.driving import Driver, create_topic, new_group, run, until
+from tests.clients.confluent_kafka.closing import close_member
 
 from ottla import Broker
 from ottla.client.state.leading import assignable
@@ -52,7 +53,7 @@ class Theirs:
     def poll(self) -> None:
         while not self._stopped:
             self.consumer.poll(0.05)
-        self.consumer.close()
+        close_member(self.consumer)
 
     def stop(self) -> None:
         self._stopped = True

@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourceType,
 )
+from tests.clients.confluent_kafka.closing import close_member
 from tests.clients.driver import (
     READ_SECONDS,
     Admin,
@@ -249,7 +250,7 @@ class ConfluentMember(Member):
         return None if found.offset == confluent_kafka.OFFSET_INVALID else int(found.offset)
 
     def close(self) -> None:
-        self.client.close()
+        close_member(self.client)
 
 
 class ConfluentConsumer(Consumer):

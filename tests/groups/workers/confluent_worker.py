@@ -6,6 +6,7 @@ import struct
 import time
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from tests.clients.confluent_kafka.closing import close_member
 from tests.groups.workers.reporting import (
     BATCH_RECORDS,
     POLL_SECONDS,
@@ -126,7 +127,7 @@ class Worker:
         self.commit()
         self.reporter.revoked(set(self.reporter.owned), self.identity)
         self.is_closing = True
-        self.consumer.close()
+        close_member(self.consumer)
         self.reporter.left()
 
 
