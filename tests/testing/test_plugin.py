@@ -138,6 +138,44 @@ def test_options_can_be_overridden(pytester: pytest.Pytester) -> None:
     )
 
 
+@pytest.mark.parametrize(("retention", "first"), [({}, 0), ({"log.retention.hours": 1}, 1)])
+def test_records_of_any_age_stay_unless_options_say_how_long(
+    pytester: pytest.Pytester, retention: dict[str, object], first: int
+) -> None:
+    pytester.makeconftest(
+        f"""
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def ottla_broker_options():
+            return {{"log.retention.check.interval.ms": 10, **{retention!r}}}
+        """
+    )
+    passes(
+        pytester,
+        f"""
+        from ottla import Admin, Consumer, NewTopic, TopicPartition
+        from produce import produce
+
+        def test_an_old_record(ottla_broker, ottla_topic_name):
+            asked, forgetful = ottla_topic_name(), ottla_topic_name()
+            with Admin(bootstrap_servers=ottla_broker.bootstrap_servers) as admin:
+                admin.create_topics([NewTopic(forgetful, configs={{"retention.ms": "1000"}})])
+            for topic in (asked, forgetful):
+                assert produce(ottla_broker, topic) == (0, 0)
+            places = [TopicPartition(asked, 0), TopicPartition(forgetful, 0)]
+            with Consumer(bootstrap_servers=ottla_broker.bootstrap_servers) as consumer:
+                # It looks at the topics one after the other: at both when it has looked at one twice.
+                for looked in (1, 2):
+                    while consumer.beginning_offsets(places)[places[1]] < looked:
+                        pass
+                    produce(ottla_broker, forgetful)
+                assert consumer.beginning_offsets(places)[places[0]] == {first}
+        """,
+        1,
+    )
+
+
 def test_every_xdist_worker_has_a_broker_of_its_own(pytester: pytest.Pytester) -> None:
     pytest.importorskip("xdist")
     passes(

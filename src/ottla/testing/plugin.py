@@ -19,11 +19,16 @@ if TYPE_CHECKING:
     from ottla.broker.embedded import Broker
 
 _NAME_CHARACTERS = 100
+_SAY_HOW_LONG = {"log.retention.ms", "log.retention.minutes", "log.retention.hours"}
 
 
 @pytest.fixture(scope="session")
 def ottla_broker_options() -> dict[str, object]:
-    """Options of the session's broker, by Kafka's names; override it in your conftest.py."""
+    """Options of the session's broker, by Kafka's names; override it in your conftest.py.
+
+    Unless they say how long records are kept, records stay as long as the session, whatever their timestamps are: of
+    Kafka's week, those of a test from 2024 would be gone as soon as the broker looks, five minutes after its start.
+    """
     return {}
 
 
@@ -32,7 +37,9 @@ def ottla_broker(ottla_broker_options: dict[str, object]) -> Iterator[Broker]:
     """A broker that runs as long as the test session, on a free port, with its data in a temporary folder."""
     from ottla.broker.embedded import Broker
 
-    with Broker(ottla_broker_options) as broker:
+    says_how_long = not _SAY_HOW_LONG.isdisjoint(ottla_broker_options)
+    kept: dict[str, object] = {} if says_how_long else {"log.retention.ms": -1}
+    with Broker({**kept, **ottla_broker_options}) as broker:
         yield broker
 
 
