@@ -43,6 +43,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(400))
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What ran out of time and passed afterwards is a finding: the summary of it names the test only."""
+    for report in terminalreporter.stats.get("rerun", []):
+        terminalreporter.section(f"ran out of time, and again: {report.nodeid}")
+        terminalreporter.write_line(report.longreprtext)
+
+
 def _in_shares(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
     """With --dist worksteal, workers begin with equally many tests each, and later take from the ends of others'.
 

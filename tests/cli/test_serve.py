@@ -66,7 +66,7 @@ class Serving:
                 if each["event"] == event and fields.items() <= each.items():
                     return each
             time.sleep(0.02)
-        raise AssertionError(f"no {event} with {fields} in {self.log.read_text(encoding='utf-8')}")
+        raise TimeoutError(f"no {event} with {fields} in {self.log.read_text(encoding='utf-8')}")
 
 
 @contextmanager

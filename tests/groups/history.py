@@ -124,7 +124,7 @@ class History:
                 dead = [event.worker for event in self._events if event.kind == DIED]
                 assert not dead, f"{dead} died\n{self.tail()}"
                 if time.monotonic() > deadline:
-                    raise AssertionError(f"after {seconds} s not {what}\n{self.tail()}")
+                    raise TimeoutError(f"after {seconds} s not {what}\n{self.tail()}")
                 self._changed.wait(CHECK_SECONDS)
 
     def tail(self) -> str:

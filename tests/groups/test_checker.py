@@ -205,7 +205,7 @@ def test_waiting_in_vain_tells_the_story() -> None:
     history = History()
     for one in GOOD:
         history.add(one)
-    with pytest.raises(AssertionError, match=r"(?s)not done.*1 x two committed in 2\nowners"):
+    with pytest.raises(TimeoutError, match=r"(?s)not done.*1 x two committed in 2\nowners"):
         history.wait("done", lambda: False, 0.0)
 
 

@@ -80,7 +80,7 @@ class Run:
             return self.process.wait(RUN_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            raise AssertionError(f"it does not end: {self.said()[-6000:]}") from None
+            raise TimeoutError(f"it does not end: {self.said()[-6000:]}") from None
 
     def stop(self) -> int:
         """Ask it to stop, and wait."""

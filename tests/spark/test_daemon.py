@@ -92,7 +92,7 @@ def wait_until_gone(process: int) -> None:
         except ProcessLookupError:
             return
         time.sleep(0.02)
-    raise AssertionError(f"process {process} is still there")
+    raise TimeoutError(f"process {process} is still there")
 
 
 @pytest.fixture
