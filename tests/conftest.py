@@ -10,6 +10,7 @@ from importlib.metadata import entry_points
 
 import pytest
 from hypothesis import settings
+from tests.lasting import LASTING
 
 # An installed package has registered its pytest plugin already; a source tree on the path has not.
 if not entry_points(group="pytest11", name="ottla"):
@@ -20,6 +21,11 @@ if not entry_points(group="pytest11", name="ottla"):
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, database=None, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+@pytest.fixture(scope="session")
+def ottla_broker_options() -> dict[str, object]:
+    return LASTING
 
 
 @pytest.hookimpl(wrapper=True)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.broker.group_requests import find_coordinator
 from tests.broker.processes import ServeProcess
+from tests.lasting import LASTING
 
 import ottla
 from ottla.client.raw import RawConnection
@@ -21,7 +22,7 @@ Starter = Callable[..., ottla.Broker]
 @pytest.fixture(scope="session")
 def broker() -> Iterator[ottla.Broker]:
     """The broker of tests that need no options of their own."""
-    with ottla.Broker() as running:
+    with ottla.Broker(LASTING) as running:
         yield running
 
 

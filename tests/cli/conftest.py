@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import pytest
 from tests.apache_kafka.conftest import kafka_address, kafka_jars
+from tests.lasting import LASTING
 
 from ottla import Broker
 
@@ -54,7 +55,7 @@ Ottla = Callable[..., Result]
 
 @pytest.fixture(scope="session")
 def cli_broker() -> Iterator[Broker]:
-    with Broker() as broker:
+    with Broker(LASTING) as broker:
         yield broker
 
 

@@ -16,6 +16,7 @@ from tests.clients.kafka_python.driver import KafkaPython
 from tests.clients.kcat.driver import Kcat
 from tests.clients.ottla_client.driver import Ottla
 from tests.faults.processes import free_port
+from tests.lasting import LASTING
 
 from ottla import Broker
 
@@ -77,6 +78,7 @@ def admin_client(make_admin_client: MakeDriver, ottla_broker: Broker) -> Driver:
 
 # Timeouts of transactions are seen soon, and those of members.
 TRANSACTION_OPTIONS: dict[str, object] = {
+    **LASTING,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 100,
     "group.min.session.timeout.ms": 500,
 }

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests import maven
 from tests.apache_kafka.programs import running_kafka
+from tests.lasting import LASTING
 from tests.maven import KAFKA_VERSION, NO_LOGGING
 
 from ottla import Broker
@@ -19,6 +20,7 @@ from ottla import Broker
 WHICH = os.environ.get("OTTLA_TEST_BROKER") or "ottla"
 
 OPTIONS: dict[str, object] = {
+    **LASTING,
     "group.min.session.timeout.ms": 500,
     "group.initial.rebalance.delay.ms": 0,
 }

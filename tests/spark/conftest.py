@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.lasting import LASTING
 from tests.spark.pipelines import Pipe
 from tests.spark.sessions import needs_spark, spark_session
 from tests.spark.source_stage import SourceStage
@@ -28,7 +29,7 @@ def spark() -> Any:
 @pytest.fixture(scope="session")
 def spark_broker() -> Iterator[Broker]:
     """One broker for all tests of Spark's sink."""
-    with Broker() as broker:
+    with Broker(LASTING) as broker:
         yield broker
 
 

@@ -19,15 +19,16 @@ if TYPE_CHECKING:
     from ottla.broker.embedded import Broker
 
 _NAME_CHARACTERS = 100
-_SAY_HOW_LONG = {"log.retention.ms", "log.retention.minutes", "log.retention.hours"}
+_RETENTION = "log.retention."
+_LONGER_THAN_SESSIONS_MS = 24 * 3600 * 1000
 
 
 @pytest.fixture(scope="session")
 def ottla_broker_options() -> dict[str, object]:
     """Options of the session's broker, by Kafka's names; override it in your conftest.py.
 
-    Unless they say how long records are kept, records stay as long as the session, whatever their timestamps are: of
-    Kafka's week, those of a test from 2024 would be gone as soon as the broker looks, five minutes after its start.
+    Without one that begins with `log.retention.` the broker does not look for records that are too old. By Kafka's
+    defaults, those of a test with dates of last year would be gone five minutes after its start.
     """
     return {}
 
@@ -37,9 +38,10 @@ def ottla_broker(ottla_broker_options: dict[str, object]) -> Iterator[Broker]:
     """A broker that runs as long as the test session, on a free port, with its data in a temporary folder."""
     from ottla.broker.embedded import Broker
 
-    says_how_long = not _SAY_HOW_LONG.isdisjoint(ottla_broker_options)
-    kept: dict[str, object] = {} if says_how_long else {"log.retention.ms": -1}
-    with Broker({**kept, **ottla_broker_options}) as broker:
+    options = dict(ottla_broker_options)
+    if not any(name.startswith(_RETENTION) for name in options):
+        options[f"{_RETENTION}check.interval.ms"] = _LONGER_THAN_SESSIONS_MS
+    with Broker(options) as broker:
         yield broker
 
 

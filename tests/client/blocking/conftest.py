@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from tests.broker.requests import batch_of, create, produce
+from tests.lasting import LASTING
 
 from ottla import Broker
 from ottla.client.raw import RawConnection
@@ -37,7 +38,7 @@ def forgotten(use: Callable[[], threading.Thread]) -> tuple[threading.Thread, li
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
-    with Broker(group_min_session_timeout_ms=200) as running:
+    with Broker(LASTING, group_min_session_timeout_ms=200) as running:
         yield running
 
 

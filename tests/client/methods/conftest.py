@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
+from tests.lasting import LASTING
 
 import ottla
 import ottla.aio
@@ -74,7 +75,7 @@ Play = Callable[[Callable[[Stage], Coroutine[Any, Any, None]]], None]
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
     """A broker whose topics have two partitions."""
-    with Broker(num_partitions=2) as broker:
+    with Broker(LASTING, num_partitions=2) as broker:
         yield broker
 
 

@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from tests.lasting import LASTING
+
 from ottla import Broker
 from ottla.broker.apis import SERVED
 from ottla.client.aio.connection import response_class_of
@@ -241,7 +243,7 @@ def meddled_broker(**options: Any) -> Iterator[tuple[Broker, Meddler]]:
     meddler = Meddler()
     meddler.start()
     try:
-        with Broker(options, advertise=f"127.0.0.1:{meddler.port}") as broker:
+        with Broker({**LASTING, **options}, advertise=f"127.0.0.1:{meddler.port}") as broker:
             meddler.forward_to(own_port(broker))
             yield broker, meddler
     finally:

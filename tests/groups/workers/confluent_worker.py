@@ -127,7 +127,11 @@ class Worker:
         self.commit()
         self.reporter.revoked(set(self.reporter.owned), self.identity)
         self.is_closing = True
-        close_member(self.consumer)
+        if "group.instance.id" in self.reporter.options:
+            # A static member is not to leave.
+            self.consumer.close()
+        else:
+            close_member(self.consumer)
         self.reporter.left()
 
 
