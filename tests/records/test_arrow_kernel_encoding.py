@@ -387,6 +387,7 @@ any_rows = st.builds(
     st.none() | any_numbers,
     st.sampled_from([1, 1000, -1000, 0]),
     st.none() | any_numbers,
+    st.none() | any_numbers,
 )
 
 
