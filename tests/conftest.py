@@ -26,7 +26,7 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 @pytest.fixture(scope="session")
 def ottla_broker_options() -> dict[str, object]:
-    return LASTING
+    return {**LASTING, "log.retention.hours": 168}
 
 
 @pytest.hookimpl(wrapper=True)

@@ -3,35 +3,51 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 
 import pytest
 from _pytest.runner import runtestprotocol
 
+from ottla.errors import KafkaError
+
 OPTION = "--second-chances"
 AGAIN = "rerun"
 _left = pytest.StashKey[int]()
-_has_run_out = pytest.StashKey[bool]()
+# Of each failure of a test, whether time ran out.
+_failures = pytest.StashKey[list[bool]]()
+_is_second = pytest.StashKey[bool]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         OPTION,
         type=int,
+        choices=range(100),
         default=0,
         help="how many tests whose wait ran out run once more, in each process",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[_left] = config.getoption(OPTION)
+    # Who wants to stop at the first failure wants to see it.
+    config.stash[_left] = 0 if config.getoption("maxfail") else config.getoption(OPTION)
 
 
 def ran_out_of_time(error: BaseException) -> bool:
-    """Whether a wait was too long, or a comparison with the clock failed; what was seen is right as far as it goes."""
-    if isinstance(error, AssertionError):
-        return "function monotonic>()" in str(error)
-    return isinstance(error, (TimeoutError, subprocess.TimeoutExpired))
+    """Whether a wait was too long, and nothing was found wrong before; an answer of a broker is no wait."""
+    return all(
+        isinstance(each, (TimeoutError, subprocess.TimeoutExpired))
+        and not isinstance(each, KafkaError)
+        for each in _with_reasons(error)
+        if isinstance(each, (AssertionError, KafkaError)) or each is error
+    )
+
+
+def _with_reasons(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        hides = error.__suppress_context__
+        error = error.__cause__ or (None if hides else error.__context__)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -39,27 +55,32 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if report.failed and call.excinfo is not None and ran_out_of_time(call.excinfo.value):
-        item.stash[_has_run_out] = True
+    if report.failed and call.excinfo is not None:
+        item.stash.setdefault(_failures, []).append(ran_out_of_time(call.excinfo.value))
     return report
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    if not item.config.stash[_left]:
+    if not item.config.stash[_left] or item.stash.get(_is_second, False):
         return None
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     reports = runtestprotocol(item, nextitem=nextitem, log=False)
-    if item.stash.get(_has_run_out, False):
-        item.config.stash[_left] -= 1
-        for report in reports:
-            if report.failed:
-                report.outcome = AGAIN  # type: ignore[assignment] # one of pytest's own, and ours
-                item.ihook.pytest_runtest_logreport(report=report)
-        reports = runtestprotocol(item, nextitem=nextitem, log=False)
+    failures = item.stash.get(_failures, [])
+    has_second_chance = bool(failures) and all(failures)
     for report in reports:
-        item.ihook.pytest_runtest_logreport(report=report)
-    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        if has_second_chance and report.failed:
+            report.outcome = AGAIN  # type: ignore[assignment] # pytest knows three
+        if report.outcome == AGAIN or not has_second_chance:
+            item.ihook.pytest_runtest_logreport(report=report)
+    if has_second_chance:
+        item.config.stash[_left] -= 1
+        item.stash[_is_second] = True
+        item._report_sections.clear()
+        # Through the hook, so that it has a timeout, too.
+        item.ihook.pytest_runtest_protocol(item=item, nextitem=nextitem)
+    else:
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
 
 
@@ -70,7 +91,10 @@ def pytest_report_teststatus(
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What ran out of time and passed afterwards is a finding: it is shown like a failure."""
+    """What ran out of time is a finding, whatever came of it afterwards."""
     for report in terminalreporter.stats.get(AGAIN, []):
         terminalreporter.section(f"ran out of time, and runs again: {report.nodeid}")
         terminalreporter.write_line(report.longreprtext)
+        for name, text in report.sections:
+            terminalreporter.section(name, "-")
+            terminalreporter.write_line(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ import subprocess
 import time
 
 import pytest
+from ottla.errors import TimedOutError
+from tests.waiting import in_time
 
 
 def is_first(name):
@@ -43,7 +46,7 @@ def test_another():
 
 @pytest.fixture
 def again(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'src'}{os.pathsep}{ROOT}")
     monkeypatch.setenv("PYTEST_ADDOPTS", f"-p tests.second_chances -p no:cacheprovider {OPTION}=1")
     return pytester
 
@@ -54,7 +57,7 @@ def again(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
     [
         "raise TimeoutError('it did not come')",
         "subprocess.run(['sleep', '9'], timeout=0.01)",
-        "assert time.monotonic() < 0, 'it did not come'",
+        "in_time(0.0)",
     ],
 )
 def test_what_ran_out_of_time_has_a_second_chance(
@@ -88,10 +91,50 @@ def test_who_fails_again_has_failed(again: pytest.Pytester) -> None:
         "raise AssertionError('2 records are lost')",
         "raise KeyError('three')",
         "pytest.fail('torn')",
+        "raise TimedOutError('the broker says so')",
+        "assert time.monotonic() < 0, 'earlier than it should be, or later'",
     ],
 )
 def test_what_saw_something_wrong_has_none(again: pytest.Pytester, failure: str) -> None:
     again.makepyfile(FIRST_TIME.format(failure=failure, at_the_end="pass"))
+    again.runpytest_subprocess("-p", "no:xdist").assert_outcomes(failed=1, passed=1)
+
+
+def test_what_saw_something_wrong_has_none_if_it_runs_out_of_time_as_well(
+    again: pytest.Pytester,
+) -> None:
+    wrong = "assert [b'one', b'two'] == [b'one']"
+    again.makepyfile(FIRST_TIME.format(failure=wrong, at_the_end="raise TimeoutError"))
+    result = again.runpytest_subprocess("-p", "no:xdist")
+    result.assert_outcomes(failed=1, passed=1, errors=1)
+
+
+def test_what_ran_out_of_time_because_something_was_wrong_has_none(again: pytest.Pytester) -> None:
+    again.makepyfile(
+        """
+        def test_it():
+            try:
+                assert [b"one", b"two"] == [b"one"]
+            finally:
+                raise TimeoutError
+        """
+    )
+    again.runpytest_subprocess("-p", "no:xdist").assert_outcomes(failed=1)
+
+
+def test_a_second_chance_has_its_own_timeout(again: pytest.Pytester) -> None:
+    again.makepyfile(
+        FIRST_TIME.format(failure="raise TimeoutError\n    time.sleep(60)", at_the_end="pass")
+    )
+    result = again.runpytest_subprocess("-p", "no:xdist", "--timeout=2", timeout=30)
+    result.stdout.fnmatch_lines(["*1 failed, 1 passed, 1 rerun*"])
+
+
+def test_nobody_has_one_unless_it_is_asked_for(
+    again: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p tests.second_chances -p no:cacheprovider")
+    again.makepyfile(FIRST_TIME.format(failure="raise TimeoutError", at_the_end="pass"))
     again.runpytest_subprocess("-p", "no:xdist").assert_outcomes(failed=1, passed=1)
 
 

@@ -15,6 +15,7 @@ from tests.broker.processes import ServeProcess
 from tests.broker.requests import fetch, new_producer_id, produce, records_in, sequenced
 from tests.broker.txn_requests import await_state
 from tests.storage.batches import SteppingClock
+from tests.waiting import in_time
 
 from ottla.cli.main import main
 from ottla.client.raw import RawConnection
@@ -38,7 +39,7 @@ def wait_for(address: str) -> AdminClient:
             if admin.list_topics(timeout=2).brokers:
                 return admin
         except confluent_kafka.KafkaException:
-            assert time.monotonic() < deadline, "Kafka does not answer"
+            in_time(deadline, "Kafka does not answer")
 
 
 def write(address: str) -> None:

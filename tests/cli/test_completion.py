@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Ottla
+from tests.waiting import in_time
 
 from ottla import Broker, Consumer
 from ottla.cli import completion
@@ -170,7 +171,7 @@ class Screen:
         until = time.monotonic() + ANSWER_SECONDS
         self.type(f"{line}\t")
         while not self._comes(expected, PRESS_AGAIN_SECONDS):
-            assert time.monotonic() < until, self._seen
+            in_time(until, self._seen)
             self.type(f"{CLEAR_LINE}{line}\t")
         self.type(CLEAR_LINE)
 

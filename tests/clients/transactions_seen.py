@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from tests.waiting import in_time
+
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition, coordinator_partition
@@ -45,7 +47,7 @@ class Ends(NamedTuple):
 def wait_for(what: str, condition: Callable[[], bool], seconds: float = WAIT_SECONDS) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"it did not come true in {seconds} s: {what}"
+        in_time(deadline, f"it did not come true in {seconds} s: {what}")
         time.sleep(0.01)
 
 

@@ -10,6 +10,7 @@ from tests.clients.transactions_seen import open_transactions, wait_for
 from tests.clients.transactions_seen import wait_until_stable as wait_stable
 from tests.faults.copier import QUICK
 from tests.faults.raw_calls import batch_of, create_topic, produce
+from tests.waiting import in_time
 
 from ottla import model
 from ottla.client.raw import RawConnection
@@ -98,7 +99,7 @@ def read_target(address: str, work: Work, isolation: str) -> dict[int, list[byte
     consumer.assign([TopicPartition(TARGET, number, 0) for number in found])
     deadline = time.monotonic() + READ_SECONDS
     while unread:
-        assert time.monotonic() < deadline, f"the end of {unread} was not reached"
+        in_time(deadline, f"the end of {unread} was not reached")
         for message in consumer.consume(1000, timeout=0.5):
             partition = message.partition()
             assert partition is not None

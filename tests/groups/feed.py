@@ -11,6 +11,7 @@ from typing import Self
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from tests.groups.history import RECORD, History
+from tests.waiting import in_time
 
 from ottla.model import TopicPartition
 
@@ -105,7 +106,7 @@ class Feed:
             len(self.produced[partition]) - count < FLOW_RECORDS
             for partition, count in before.items()
         ):
-            assert time.monotonic() < deadline, f"records do not flow: {self.failures}"
+            in_time(deadline, f"records do not flow: {self.failures}")
             time.sleep(INTERVAL_SECONDS)
 
     def __enter__(self) -> Self:

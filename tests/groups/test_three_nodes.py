@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from tests.groups.brokers import Running
-from tests.groups.checker import problems, problems_without_faults
+from tests.groups.checker import faults, problems, problems_without_faults, repeated_records
 from tests.groups.conftest import MakeGroup, Topics
 from tests.groups.feed import Feed
 from tests.groups.history import LOST
@@ -36,11 +38,12 @@ def test_a_group_goes_on_while_its_coordinator_and_its_leaders_move(
         feed.flow()
         # In the middle of a rebalance, as likely as not. A generation that no leader has handed out is lost with its
         # coordinator, as in Kafka, and with it what cooperative members have in hand.
+        began = time.monotonic()
         third = group.start([ottla_topic])
         feed.flow()
         move_coordinator(broker, group.group_id)
         group.settle(partitions, first, second, third)
-        has_lost = client.is_cooperative and any(one.kind == LOST for one in group.history.events)
+        settled = time.monotonic()
         for _, partition in partitions:
             move(broker, ottla_topic, partition)
         feed.flow()
@@ -52,8 +55,14 @@ def test_a_group_goes_on_while_its_coordinator_and_its_leaders_move(
         feed.flow()
         feed.drain(group.history)
     group.leave(second, third)
-    what_may_not_be = problems if has_lost else problems_without_faults
-    group.check(what_may_not_be(group.history, feed.produced))
+    lost = group.history.since(began, LOST)
+    has_lost_in_time = client.is_cooperative and any(one.time < settled for one in lost)
+    if has_lost_in_time:
+        group.check(problems(group.history, feed.produced))
+        others = [one for one in group.history if not began <= one.time < settled]
+        group.check(repeated_records(others) + faults(others))
+    else:
+        group.check(problems_without_faults(group.history, feed.produced))
 
 
 @pytest.mark.timeout(180)

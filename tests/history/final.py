@@ -166,7 +166,7 @@ class Inspector:
                     return records
         finally:
             consumer.close()
-        raise AssertionError(f"{place} could not be read to its end in {READ_SECONDS} s")
+        raise TimeoutError(f"{place} could not be read to its end in {READ_SECONDS} s")
 
     def note_all(self, places: list[Place], groups: list[str], sources: list[Place]) -> None:
         """Notes the end of a run."""
@@ -197,5 +197,5 @@ def wait_for(what: str, look: Callable[[], T | None], seconds: float) -> T:
         if found is not None:
             return found
         if time.monotonic() > deadline:
-            raise AssertionError(f"{what}: not in {seconds} s")
+            raise TimeoutError(f"{what}: not in {seconds} s")
         time.sleep(0.1)

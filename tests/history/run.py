@@ -88,7 +88,7 @@ def find_mutants(names: Sequence[str], seed: int, seconds: float, keep: Path) ->
             try:
                 report = Round(setting, folder, seed + rounds).run(seconds)
                 found = Counter(anomaly.kind.name for anomaly in report.anomalies)
-            except AssertionError as error:
+            except (AssertionError, TimeoutError) as error:
                 found[str(error)] += 1
             shutil.rmtree(folder)
             rounds += 1

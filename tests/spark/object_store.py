@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from tests import maven
+from tests.waiting import in_time
 
 HADOOP_VERSION = "3.5.0"
 SDK_VERSION = "2.35.4"
@@ -111,7 +112,7 @@ def object_store(folder: Path, jars: list[str]) -> Iterator[ObjectStore]:
     try:
         deadline = time.monotonic() + START_SECONDS
         while "Running on http://" not in (said := log.read_text(encoding="utf-8")):
-            assert time.monotonic() < deadline, said
+            in_time(deadline, said)
             assert started.poll() is None, said
             time.sleep(0.1)
         address = said.split("Running on http://")[1].split()[0]

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.spark.pipelines import committed_values
+from tests.waiting import in_time
 
 import ottla
 from ottla.client.admin_model import NewTopic
@@ -58,7 +59,7 @@ def environment(**more: str) -> dict[str, str]:
 def until(is_so: Callable[[], bool], what: str, seconds: float = WAIT_SECONDS) -> None:
     deadline = time.monotonic() + seconds
     while not is_so():
-        assert time.monotonic() < deadline, what
+        in_time(deadline, what)
         time.sleep(0.1)
 
 
@@ -179,7 +180,7 @@ class PipelineProcess:
         deadline = time.monotonic() + WAIT_SECONDS
         while self.values().total() < count:
             assert not self.has_ended, self.said()
-            assert time.monotonic() < deadline, self.said()
+            in_time(deadline, self.said())
             time.sleep(0.1)
 
     def check_exactly_once(self) -> None:

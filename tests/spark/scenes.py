@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from tests.spark import verdict
 from tests.spark.program import CRASH, FAILED
+from tests.waiting import in_time
 
 import ottla
 from ottla.client.admin_model import NewTopic
@@ -29,7 +30,7 @@ SLOW_MACHINE = "failed to connect back"
 def wait_until(condition: Callable[[], bool], what: str, seconds: float = RUN_SECONDS) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"waited {seconds:.0f} s for {what}"
+        in_time(deadline, f"waited {seconds:.0f} s for {what}")
         time.sleep(0.05)
 
 

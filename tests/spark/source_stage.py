@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from tests.waiting import in_time
+
 import ottla
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
@@ -59,7 +61,7 @@ class SourceStage:
                 errors = {each.error_code for each in found.partitions}
                 if is_done(errors):
                     return
-                assert time.monotonic() < deadline, f"{topic}: {errors}"
+                in_time(deadline, f"{topic}: {errors}")
                 time.sleep(0.01)
 
     def at(self, partition: int) -> TopicPartition:
@@ -140,5 +142,5 @@ def moved(reader: Any, start: dict[str, Any]) -> dict[str, Any]:
     """The next position; Kafka ends transactions before their markers are written."""
     deadline = time.monotonic() + 20
     while (end := reader.latestOffset(start, everything())) == start:
-        assert time.monotonic() < deadline
+        in_time(deadline)
     return dict(end)

@@ -21,6 +21,7 @@ from tests.spark.pipeline_process import PipelineProcess, environment
 from tests.spark.pipelines import records_of
 from tests.spark.scenes import Scene
 from tests.spark.sessions import needs_spark
+from tests.waiting import in_time
 
 import ottla
 from ottla import Broker
@@ -91,7 +92,7 @@ def process(
 def wait_for(log: Path, pattern: str) -> None:
     deadline = time.monotonic() + 120
     while not re.search(pattern, log.read_text(encoding="utf-8", errors="replace")):
-        assert time.monotonic() < deadline, log.read_text(encoding="utf-8", errors="replace")
+        in_time(deadline, log.read_text(encoding="utf-8", errors="replace"))
         time.sleep(0.2)
 
 

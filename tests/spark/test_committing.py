@@ -15,6 +15,7 @@ import pytest
 from tests.client.producer.meddler import Meddler, meddled_broker
 from tests.spark.driver import REFUSED, TAKEN_OVER
 from tests.spark.pipelines import WAIT_SECONDS, Pipe
+from tests.waiting import in_time
 
 import ottla
 from ottla.errors import AbortableError, ErrorCode
@@ -346,7 +347,7 @@ def wait_for_timeout(target: Target) -> None:
     with ottla.Admin(dict(target.admin_options)) as admin:
         deadline = time.monotonic() + WAIT_SECONDS
         while admin.list_transactions()[target.pipeline].state != "CompleteAbort":
-            assert time.monotonic() < deadline
+            in_time(deadline)
             threading.Event().wait(0.05)
 
 

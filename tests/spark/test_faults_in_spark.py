@@ -18,6 +18,7 @@ from tests.spark.program import FAILED, LEFT
 from tests.spark.scenes import RUN_SECONDS, Scene, wait_until
 from tests.spark.sessions import needs_spark
 from tests.spark.verdict import Transactions
+from tests.waiting import in_time
 
 from ottla import Broker
 from ottla.broker.crashpoints import CrashPoint
@@ -165,7 +166,7 @@ def test_of_two_instances_with_one_checkpoint_one_stays(scene: Scene) -> None:
 def feed_until(scene: Scene, condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + RUN_SECONDS
     while not condition():
-        assert time.monotonic() < deadline, "\n".join(run.said()[-3000:] for run in scene.runs)
+        in_time(deadline, "\n".join(run.said()[-3000:] for run in scene.runs))
         scene.feed(10)
         time.sleep(1)
 

@@ -15,6 +15,7 @@ pytest.importorskip("pyspark")
 
 from tests.spark.scenes import in_spite_of_slow_starts
 from tests.spark.source_stage import SourceStage
+from tests.waiting import in_time
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -68,7 +69,7 @@ def query(spark: Any, stage: SourceStage, tmp_path: Path) -> Query:
 def until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + WAIT_SECONDS
     while not condition():
-        assert time.monotonic() < deadline
+        in_time(deadline)
         time.sleep(0.05)
 
 

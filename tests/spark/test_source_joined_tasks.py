@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from tests.spark.source_stage import SourceStage, everything, most, rows, values
+from tests.waiting import in_time
 
 from ottla.errors import OffsetOutOfRangeError
 from ottla.model import TopicPartition
@@ -242,7 +243,7 @@ def test_aborted_transactions_and_markers_end_ranges_like_records(stage: SourceS
     task = one_task(reader, positions(stage, 0, 0, 0), ends)
     deadline = time.monotonic() + 20
     while reader.latestOffset(reader.initialOffset(), everything())["topics"] != ends:
-        assert time.monotonic() < deadline
+        in_time(deadline)
     assert by_partition(reader, task) == {0: [0, 1, 2], 1: [0, 1, 2, 3]}
 
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.waiting import in_time
+
 import ottla
 from ottla.client.raw import RawConnection
 from ottla.model import TopicPartition
@@ -96,7 +98,7 @@ class Checked:
                 found = admin.list_transactions().get(self.pipeline)
                 if found is None or "Prepare" not in found.state:
                     return
-                assert time.monotonic() < deadline, f"still {found.state}"
+                in_time(deadline, f"still {found.state}")
                 time.sleep(0.05)
 
     # What has to be true

@@ -138,17 +138,9 @@ def test_options_can_be_overridden(pytester: pytest.Pytester) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("options", "interval_ms"),
-    [
-        ({}, 24 * 3600 * 1000),
-        ({"num.partitions": 7}, 24 * 3600 * 1000),
-        ({"log.retention.hours": 1}, 300_000),
-        ({"log.retention.check.interval.ms": 10}, 10),
-    ],
-)
-def test_nothing_is_too_old_unless_an_option_says_so(
-    pytester: pytest.Pytester, options: dict[str, object], interval_ms: int
+@pytest.mark.parametrize(("retention", "first"), [({}, 0), ({"log.retention.hours": 1}, 1)])
+def test_records_of_any_age_stay_unless_options_say_how_long(
+    pytester: pytest.Pytester, retention: dict[str, object], first: int
 ) -> None:
     pytester.makeconftest(
         f"""
@@ -156,19 +148,29 @@ def test_nothing_is_too_old_unless_an_option_says_so(
 
         @pytest.fixture(scope="session")
         def ottla_broker_options():
-            return {options!r}
+            return {{"log.retention.check.interval.ms": 10, **{retention!r}}}
         """
     )
     passes(
         pytester,
         f"""
-        import ottla
+        from ottla import Admin, Consumer, NewTopic, TopicPartition
+        from produce import produce
 
-        def test_how_often_it_looks(ottla_broker):
-            node = ottla.ConfigResource.broker(1)
-            with ottla.Admin(bootstrap_servers=ottla_broker.bootstrap_servers) as admin:
-                found = admin.describe_configs([node])[node]
-            assert found["log.retention.check.interval.ms"].value == "{interval_ms}"
+        def test_an_old_record(ottla_broker, ottla_topic_name):
+            asked, forgetful = ottla_topic_name(), ottla_topic_name()
+            with Admin(bootstrap_servers=ottla_broker.bootstrap_servers) as admin:
+                admin.create_topics([NewTopic(forgetful, configs={{"retention.ms": "1000"}})])
+            for topic in (asked, forgetful):
+                assert produce(ottla_broker, topic) == (0, 0)
+            places = [TopicPartition(asked, 0), TopicPartition(forgetful, 0)]
+            with Consumer(bootstrap_servers=ottla_broker.bootstrap_servers) as consumer:
+                # It looks at the topics one after the other: at both when it has looked at one twice.
+                for looked in (1, 2):
+                    while consumer.beginning_offsets(places)[places[1]] < looked:
+                        pass
+                    produce(ottla_broker, forgetful)
+                assert consumer.beginning_offsets(places)[places[0]] == {first}
         """,
         1,
     )

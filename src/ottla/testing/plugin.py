@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from ottla.broker.embedded import Broker
 
 _NAME_CHARACTERS = 100
-_RETENTION = "log.retention."
-_LONGER_THAN_SESSIONS_MS = 24 * 3600 * 1000
+_SAY_HOW_LONG = {"log.retention.ms", "log.retention.minutes", "log.retention.hours"}
 
 
 @pytest.fixture(scope="session")
 def ottla_broker_options() -> dict[str, object]:
     """Options of the session's broker, by Kafka's names; override it in your conftest.py.
 
-    Without one that begins with `log.retention.` the broker does not look for records that are too old. By Kafka's
-    defaults, those of a test with dates of last year would be gone five minutes after its start.
+    Unless `log.retention.ms`, `minutes` or `hours` is among them, records are kept whatever their timestamps are, in
+    topics that say nothing else. By Kafka's defaults, those of a test with dates of last year would be gone five
+    minutes after the start.
     """
     return {}
 
@@ -38,9 +38,9 @@ def ottla_broker(ottla_broker_options: dict[str, object]) -> Iterator[Broker]:
     """A broker that runs as long as the test session, on a free port, with its data in a temporary folder."""
     from ottla.broker.embedded import Broker
 
-    options = dict(ottla_broker_options)
-    if not any(name.startswith(_RETENTION) for name in options):
-        options[f"{_RETENTION}check.interval.ms"] = _LONGER_THAN_SESSIONS_MS
+    options = ottla_broker_options
+    if _SAY_HOW_LONG.isdisjoint(options):
+        options = {**options, "log.retention.ms": -1}
     with Broker(options) as broker:
         yield broker
 

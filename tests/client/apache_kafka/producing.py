@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.client.apache_kafka.stage import Stage, case
+from tests.waiting import in_time
 
 import ottla
 import ottla.aio
@@ -76,7 +77,7 @@ def test_every_codec_and_acks(stage: Stage) -> None:
             # Kafka may write what it need not acknowledge after records of the next connection.
             deadline = time.monotonic() + WAIT
             while stage.ends([(topic, 0)])[TopicPartition(topic, 0)] < len(expected):
-                assert time.monotonic() < deadline, f"{codec}, acks {acks}: not all were written"
+                in_time(deadline, f"{codec}, acks {acks}: not all were written")
                 time.sleep(0.01)
     assert stage.values(topic) == expected
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tests.waiting import in_time
+
 import ottla
 from ottla.client.admin_model import OffsetSpec
 from ottla.model import TopicPartition
@@ -87,7 +89,7 @@ def read_until(
     """Poll the consumers in turn until the condition holds; their records are added to `found`."""
     deadline = time.monotonic() + WAIT_SECONDS
     while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
+        in_time(deadline, "it did not come to pass")
         for consumer in consumers:
             found += consumer.poll(POLL_SECONDS / len(consumers))
 

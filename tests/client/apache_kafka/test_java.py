@@ -14,6 +14,7 @@ from tests.client.apache_kafka.stage import WAIT_SECONDS, Stage, numbers
 from tests.clients.java.agent import Agent
 from tests.clients.java.driver import read, send
 from tests.clients.messages import Message
+from tests.waiting import in_time
 
 import ottla
 from ottla.client.raw import RawConnection
@@ -112,7 +113,7 @@ def settle(members: Sequence[Member], each: int, found: list[tuple[int, int]]) -
     deadline = time.monotonic() + WAIT_SECONDS
     with ThreadPoolExecutor(len(members)) as pool:
         while any(len(member.partitions()) != each for member in members):
-            assert time.monotonic() < deadline, [member.partitions() for member in members]
+            in_time(deadline, [member.partitions() for member in members])
             for some in pool.map(lambda member: member.poll(), members):
                 found += some
     together = [number for member in members for number in member.partitions()]
@@ -122,7 +123,7 @@ def settle(members: Sequence[Member], each: int, found: list[tuple[int, int]]) -
 def read_all(members: Sequence[Member], found: list[tuple[int, int]], count: int) -> None:
     deadline = time.monotonic() + WAIT_SECONDS
     while len(found) < count:
-        assert time.monotonic() < deadline, len(found)
+        in_time(deadline, len(found))
         for member in members:
             found += member.poll()
 
@@ -235,7 +236,7 @@ def snapshot(stage: Stage, group: str) -> Snapshot:
             return Snapshot(
                 found.protocol_data, sorted((bytes(one), bytes(two)) for one, two in members)
             )
-        assert time.monotonic() < deadline, found
+        in_time(deadline, found)
 
 
 def snapshots(stage: Stage, group: str, members: Sequence[Any]) -> list[Snapshot]:

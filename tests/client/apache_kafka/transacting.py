@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.client.apache_kafka.stage import WAIT_SECONDS, Stage, case, read, read_until
+from tests.waiting import in_time
 
 import ottla
 import ottla.aio
@@ -132,7 +133,7 @@ def test_offsets_are_committed_with_the_transaction_and_a_group_id(stage: Stage)
     # Before Kafka 2.5, nobody waits for the marker in the log of the group's offsets (KIP-447).
     deadline = time.monotonic() + WAIT_SECONDS
     while stage.admin.list_consumer_group_offsets(group)[group] != expected:
-        assert time.monotonic() < deadline
+        in_time(deadline)
 
 
 @case(2, 5)
@@ -180,7 +181,7 @@ def test_a_transaction_that_lasts_too_long_is_aborted_by_kafka(stage: Stage) -> 
         with stage.consumer(isolation_level="read_committed") as consumer:
             deadline = time.monotonic() + WAIT_SECONDS
             while consumer.end_offsets([(topic, 0)])[TopicPartition(topic, 0)] < 2:
-                assert time.monotonic() < deadline
+                in_time(deadline)
                 time.sleep(0.05)
         with pytest.raises(KafkaError) as refused:
             producer.commit_transaction()
@@ -237,7 +238,7 @@ def test_a_copier_on_asyncio_copies_each_record_once(stage: Stage) -> None:
             await producer.init_transactions()
             await consumer.subscribe([source])
             while copied < expected:
-                assert time.monotonic() < deadline, f"{copied} of {expected}"
+                in_time(deadline, f"{copied} of {expected}")
                 records = await consumer.poll(1.0)
                 if not records:
                     continue

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.client.blocking.conftest import Fill, forgotten, new_threads
 from tests.faults.processes import free_port
+from tests.waiting import in_time
 
 from ottla import Admin, Broker, Consumer, TopicPartition
 from ottla.client.aio.consumer import Consumer as AsyncConsumer
@@ -44,7 +45,7 @@ def poll_until(consumer: Consumer, is_done: Callable[[], bool]) -> list[Any]:
     deadline = time.monotonic() + WAIT_SECONDS
     values: list[Any] = []
     while not is_done():
-        assert time.monotonic() < deadline, "it did not come about"
+        in_time(deadline, "it did not come about")
         values += [record.value for record in consumer.poll(0.1)]
     return values
 

@@ -13,6 +13,7 @@ import pytest
 from tests.client.network.fake_broker import refusing_address
 from tests.client.producer.meddler import Meddler, produce_error
 from tests.faults.processes import free_port
+from tests.waiting import in_time
 
 import ottla
 from ottla.errors import (
@@ -52,7 +53,7 @@ def error_of(kind: type[OttlaError], call: Callable[[], object], *words: str) ->
 def poll_until(consumer: ottla.Consumer, condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 10
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
+        in_time(deadline, "it did not happen")
         consumer.poll(0.05)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.client.producer.meddler import Meddler, Request
+from tests.waiting import in_time
 
 import ottla
 from ottla.model import TopicPartition
@@ -41,7 +42,7 @@ def poll_until(consumer: ottla.Consumer, condition: Callable[[], bool]) -> list[
     found: list[Any] = []
     deadline = time.monotonic() + WAIT_SECONDS
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
+        in_time(deadline, "it did not happen")
         found += consumer.poll(0.02)
     return found
 
@@ -54,7 +55,7 @@ def poll_for(consumer: ottla.Consumer, seconds: float) -> list[Any]:
 def eventually(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + WAIT_SECONDS
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
+        in_time(deadline, "it did not happen")
         time.sleep(0.005)
 
 

@@ -16,6 +16,7 @@ from tests.client.network.fake_broker import FakeBroker, network_to, running, un
 from tests.client.producer.meddler import Meddler
 from tests.client.security.certificates import Certificates
 from tests.client.security.sasl_broker import PASSWORD, USER, SaslBroker
+from tests.waiting import in_time
 
 import ottla
 from ottla.client.aio.network import Network
@@ -50,7 +51,7 @@ def run(main: Coroutine[Any, Any, None]) -> None:
 def eventually(condition: Callable[[], object], seconds: float = 10.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
+        in_time(deadline, "it did not happen")
         time.sleep(0.005)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tests.lasting import LASTING
+from tests.waiting import in_time
 
 from ottla import Broker
 from ottla.broker.apis import SERVED
@@ -106,7 +107,7 @@ class Meddler:
         """Wait for a request of this name."""
         deadline = time.monotonic() + SEEN_SECONDS
         while not self.seen(name):
-            assert time.monotonic() < deadline, f"no {name} came"
+            in_time(deadline, f"no {name} came")
             time.sleep(0.005)
 
     def cut_all(self) -> None:

@@ -11,6 +11,7 @@ from tests.broker.requests import eventually
 from tests.client.producer.meddler import Meddler, batches_sent, produce_error
 from tests.client.producer.reading import has_its_memory_back, headers_of, values_of
 from tests.clients.broker_side import create_topic
+from tests.waiting import in_time
 
 import ottla
 from ottla.client.raw import RawConnection
@@ -202,7 +203,7 @@ def test_acks(meddler: Meddler, servers: str, topic: str, acks: str, number: int
         assert place.offset == (-1 if number == 0 else 0)
     deadline = time.monotonic() + 5
     while values_of(servers, topic) != [b"x"]:
-        assert time.monotonic() < deadline
+        in_time(deadline)
         time.sleep(0.01)
     assert {r.message.acks for r in meddler.seen("Produce")} == {number}
 
@@ -256,7 +257,7 @@ def test_topics_that_are_not_used_are_forgotten(meddler: Meddler, servers: str, 
         metadata._wanted[topic] -= 6000
         deadline = time.monotonic() + 5
         while wanted() or topic in producer._writer.topics:
-            assert time.monotonic() < deadline
+            in_time(deadline)
             time.sleep(0.01)
         producer.send(topic, b"y").result(10)
         assert wanted() == (topic,)
@@ -316,7 +317,7 @@ def test_records_without_a_key_avoid_brokers_that_take_nothing(ottla_topic: str)
         connection.throttled_until = time.monotonic() + 3.0
         deadline = time.monotonic() + 10
         while not producer._client.sender._sticky._is_slow(slow):
-            assert time.monotonic() < deadline, "the producer does not notice"
+            in_time(deadline, "the producer does not notice")
             producer.send(ottla_topic, b"x", partition=0)
             time.sleep(0.01)
         futures = [producer.send(ottla_topic, b"y") for _ in range(20)]
@@ -371,5 +372,5 @@ def test_closing_does_not_lose_what_nobody_answers(ottla_broker: ottla.Broker, t
             producer.send(topic, b"x" * 50_000, partition=0)
     deadline = time.monotonic() + 10
     while len(values_of(servers, topic)) < 300:
-        assert time.monotonic() < deadline
+        in_time(deadline)
         time.sleep(0.05)

@@ -21,6 +21,7 @@ from tests.client.producer.transactional import (
     version,
     without_features,
 )
+from tests.waiting import in_time
 
 import ottla
 from ottla.client.model import ConsumerGroupMetadata, OffsetAndMetadata
@@ -131,7 +132,7 @@ def _produced(meddler: Meddler) -> list[bytes]:
 def _wait_for(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 10
     while not condition():
-        assert time.monotonic() < deadline
+        in_time(deadline)
         time.sleep(0.005)
 
 
