@@ -22,7 +22,7 @@ START_SECONDS = 30.0
 FIRST_PORT, WORKER_PORTS, SHARES = 12_000, 2_250, 8
 
 
-def free_ports(count: int) -> int:
+def first_of_free_ports(count: int) -> int:
     """The first of several ports in a row that nobody listens on."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     own = FIRST_PORT + worker % SHARES * WORKER_PORTS
@@ -39,7 +39,7 @@ def free_ports(count: int) -> int:
 
 def free_port() -> int:
     """A port that nobody listens on."""
-    return free_ports(1)
+    return first_of_free_ports(1)
 
 
 def fault_rng() -> random.Random:

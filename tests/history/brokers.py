@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from tests.faults.processes import free_ports
+from tests.faults.processes import first_of_free_ports
 from tests.history.proxy import Route
 
 import ottla
@@ -48,7 +48,7 @@ class BrokerProcess:
     node_count = 1
 
     def __init__(self, folder: Path) -> None:
-        ports = free_ports(2 * self.node_count)
+        ports = first_of_free_ports(2 * self.node_count)
         self.routes = [
             Route(
                 Endpoint("127.0.0.1", ports + self.node_count + number),

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
-from tests.faults.processes import free_ports
+from tests.faults.processes import first_of_free_ports
 from tests.history.client import FailedError
 from tests.history.confluent_client import ConfluentClient
 from tests.history.digest import Place
@@ -26,7 +26,7 @@ WAIT_SECONDS = 20.0
 @contextmanager
 def behind_a_proxy(folder: Path) -> Iterator[tuple[Route, ProxyThread]]:
     """A broker that is reached through a proxy only."""
-    ports = free_ports(2)
+    ports = first_of_free_ports(2)
     route = Route(Endpoint("127.0.0.1", ports), Endpoint("127.0.0.1", ports + 1))
     proxy = ProxyThread([route], 1, Recorder(folder, "proxy"))
     with ottla.Broker(listen=str(route.broker), advertise=str(route.listen)):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.faults.processes import free_ports
+from tests.faults.processes import first_of_free_ports
 from tests.history.events import Recorder
 from tests.history.frames import Frame
 from tests.history.one_transaction import OneTransaction
@@ -84,7 +84,7 @@ class Stage:
 
     def __init__(self, folder: Path) -> None:
         self.upstream = Upstream()
-        self.listen = Endpoint("127.0.0.1", free_ports(1))
+        self.listen = Endpoint("127.0.0.1", first_of_free_ports(1))
         routes = [Route(self.listen, self.upstream.address)]
         self.proxy = ProxyThread(routes, 1, Recorder(folder, "proxy"))
         self.proxy.start()
@@ -233,7 +233,7 @@ def test_a_late_write_of_version_1_ends_with_a_late_request_that_brings_its_part
 
 
 def test_clients_are_led_through_the_proxy_to_every_one_of_three_nodes(tmp_path: Path) -> None:
-    first = free_ports(6)
+    first = first_of_free_ports(6)
     routes = [
         Route(Endpoint("127.0.0.1", first + 3 + n), Endpoint("127.0.0.1", first + n))
         for n in range(3)
