@@ -9,10 +9,16 @@ with ottla.Broker() as broker:
 The same clients for asyncio are in `ottla.aio`.
 """
 
+import os
+
 from ottla.names import MODULES, NAMES
 from ottla.version import VERSION
+from ottla.worker_python import choose_this_python
 
 __version__ = VERSION
+
+# Before Spark's Java starts, whichever module of ours a program imports first.
+choose_this_python(os.environ)
 
 # Names are imported on first use, so that `import ottla` and the command line start quickly.
 _HOMES = {name: home for home, names in NAMES.items() for name in names.split()}

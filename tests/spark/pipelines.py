@@ -17,7 +17,7 @@ from tests.clients.transactions_seen import AT_REST, wait_for
 import ottla
 from ottla.client.admin_model import NewTopic
 from ottla.model import TopicPartition
-from ottla.spark.progress import Marker, marker_group
+from ottla.spark.progress import Marker, marker_group, transactional_id
 
 WAIT_SECONDS = 60.0
 # Without Spark's plans the interpreter starts quickly.
@@ -153,7 +153,7 @@ class Pipe:
         with ottla.Admin(bootstrap_servers=self.servers) as admin:
             wait_for(
                 f"{self.name} is at rest",
-                lambda: admin.list_transactions()[self.name].state in AT_REST,
+                lambda: admin.list_transactions()[transactional_id(self.name)].state in AT_REST,
             )
 
 

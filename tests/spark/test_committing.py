@@ -31,6 +31,7 @@ from ottla.spark.progress import (
     SourceRange,
     TakenOverError,
     marker_group,
+    transactional_id,
 )
 
 # Which visits of a step are worth a death: the first commit of a process looks and fences, later ones do not.
@@ -127,11 +128,12 @@ def test_a_zombie_that_comes_too_late_does_not_fence_the_living(pipe: Pipe) -> N
     assert code == 0, said
     # A second life of the session of `living` would show a fence; here its transactional id does.
     with ottla.Admin(bootstrap_servers=pipe.servers) as admin:
-        epoch = admin.describe_transactions([pipe.name])[pipe.name].producer_epoch
+        name = transactional_id(pipe.name)
+        epoch = admin.describe_transactions([name])[name].producer_epoch
         code, said = wake(zombie)
         assert code == TAKEN_OVER
         assert "another instance took over" in said
-        assert admin.describe_transactions([pipe.name])[pipe.name].producer_epoch == epoch
+        assert admin.describe_transactions([name])[name].producer_epoch == epoch
 
 
 def test_the_second_instance_fences_the_first(pipe: Pipe) -> None:
@@ -313,7 +315,7 @@ def test_a_session_saves_the_fence_and_the_look(target: Target, meddler: Meddler
 def test_a_session_that_was_fenced_says_so_and_is_not_used_again(target: Target) -> None:
     committer = Committer(target)
     committer.commit(batch_of(target, 0, b"a"))
-    with ottla.Producer({**target.options, "transactional.id": target.pipeline}) as other:
+    with ottla.Producer({**target.options, "transactional.id": target.transactional_id}) as other:
         other.init_transactions()
         with pytest.raises(TakenOverError, match="Another instance took over pipeline"):
             committer.commit(batch_of(target, 1, b"b"))
@@ -346,7 +348,7 @@ def wait_for_timeout(target: Target) -> None:
     """Until the coordinator has aborted the transaction."""
     with ottla.Admin(dict(target.admin_options)) as admin:
         deadline = time.monotonic() + WAIT_SECONDS
-        while admin.list_transactions()[target.pipeline].state != "CompleteAbort":
+        while admin.list_transactions()[target.transactional_id].state != "CompleteAbort":
             in_time(deadline)
             threading.Event().wait(0.05)
 
@@ -374,7 +376,7 @@ def test_whoever_slept_longer_than_the_timeout_is_told_of_a_takeover(
         if point is not CommitPoint.SENT_MARKER:
             return
         wait_for_timeout(short)
-        other = {**short.options, "transactional.id": short.pipeline}
+        other = {**short.options, "transactional.id": short.transactional_id}
         with ottla.Producer(other) as producer:
             producer.init_transactions()
             if successor == "commits":
@@ -409,7 +411,7 @@ def test_micro_batches_without_records_are_committed_too(target: Target) -> None
 def test_forgetting_neither_ends_nor_fences(target: Target) -> None:
     committer = Committer(target)
     committer.commit(batch_of(target, 0, b"a"))
-    with ottla.Producer({**target.options, "transactional.id": target.pipeline}) as winner:
+    with ottla.Producer({**target.options, "transactional.id": target.transactional_id}) as winner:
         winner.init_transactions()
         winner.begin_transaction()
         winner.send(target.marker_topic, b"winner", partition=0).result(10)

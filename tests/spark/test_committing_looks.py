@@ -14,6 +14,7 @@ from ottla import Broker
 from ottla.errors import (
     AbortableError,
     ErrorCode,
+    FatalError,
     KafkaError,
     PartialFailureError,
     RetriableError,
@@ -27,11 +28,13 @@ from ottla.spark import asking, committing
 from ottla.spark.committing import CommitPoint, Committer, Outcome, Target, look
 from ottla.spark.progress import (
     Found,
+    Marker,
     MicroBatch,
     ProgressError,
     Records,
     SourceRange,
     TakenOverError,
+    marker_group,
 )
 
 
@@ -64,7 +67,8 @@ def batch_of(
 
 
 def epoch_of(target: Target, admin: ottla.Admin) -> int:
-    return admin.describe_transactions([target.pipeline])[target.pipeline].producer_epoch
+    name = target.transactional_id
+    return admin.describe_transactions([name])[name].producer_epoch
 
 
 def values_of(target: Target) -> list[bytes]:
@@ -243,3 +247,92 @@ def test_a_zombie_that_slept_past_the_timeout_does_not_fence_who_took_over(
     with pytest.raises(TakenOverError):
         Committer(slow).commit(batch_of(slow, 1, b"zombie"))
     assert values_of(target) == [b"0", b"1"]
+
+
+# Transactional ids: those of pipelines have a prefix, which they had not always
+
+
+class WriterOfBefore:
+    """An instance of the pipeline whose transactional id is the bare name, and whose markers do not say so."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        own = {"transactional.id": target.pipeline, "transaction.timeout.ms": "900000"}
+        self.producer = ottla.Producer({**target.options, **own})
+        self.producer.init_transactions()
+
+    def begin(self, number: int, value: bytes) -> None:
+        """All of a micro-batch but the commit."""
+        place = TopicPartition(self._target.marker_topic, 0)
+        self.producer.begin_transaction()
+        self.producer.send(place.topic, value, partition=0)
+        self.producer.flush()
+        self.producer.send_offsets_to_transaction(
+            {place: Marker("q", number).to_offset()}, marker_group(self._target.pipeline)
+        )
+
+    def write(self, number: int, value: bytes) -> None:
+        self.begin(number, value)
+        self.producer.commit_transaction()
+
+    def is_fenced(self) -> bool:
+        try:
+            self.producer.commit_transaction()
+        except FatalError:
+            return True
+        return False
+
+
+@pytest.fixture
+def before(target: Target) -> Iterator[WriterOfBefore]:
+    made = WriterOfBefore(target)
+    yield made
+    made.producer.close(0)
+
+
+def test_a_program_whose_transactional_id_is_the_pipelines_name_is_left_alone(
+    target: Target,
+) -> None:
+    with ottla.Producer({**target.options, "transactional.id": target.pipeline}) as program:
+        program.init_transactions()
+        program.begin_transaction()
+        program.send(target.marker_topic, b"theirs")
+        program.flush()
+        for number in range(2):
+            assert Committer(target).commit(batch_of(target, number, b"ours")) is Outcome.COMMITTED
+            Committer(target).forget()
+        program.commit_transaction()
+    assert values_of(target) == [b"theirs", b"ours", b"ours"]
+
+
+def test_an_existing_pipeline_goes_on_under_the_prefixed_id_and_its_last_writer_is_fenced(
+    target: Target, before: WriterOfBefore, admin: ottla.Admin
+) -> None:
+    before.write(0, b"zero")
+    # It dies in the middle of the next one, or is only slow.
+    before.begin(1, b"one, not committed")
+    assert Committer(target).commit(batch_of(target, 0, b"zero")) is Outcome.ALREADY_COMMITTED
+    assert Committer(target).commit(batch_of(target, 1, b"one")) is Outcome.COMMITTED
+    assert before.is_fenced()
+    assert values_of(target) == [b"zero", b"one"]
+    # From now on the bare name is nobody's of ours.
+    name = target.pipeline
+    epoch = admin.describe_transactions([name])[name].producer_epoch
+    Committer(target).forget()
+    assert Committer(target).commit(batch_of(target, 2, b"two")) is Outcome.COMMITTED
+    assert admin.describe_transactions([name])[name].producer_epoch == epoch
+
+
+def test_a_writer_under_the_bare_name_that_commits_after_the_first_look_is_seen(
+    target: Target, before: WriterOfBefore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def commit_late(point: CommitPoint) -> None:
+        if point is CommitPoint.LOOKED:
+            before.write(0, b"zero")
+            before.producer.begin_transaction()
+            before.producer.send(target.marker_topic, b"one")
+
+    monkeypatch.setattr(committing, "listener", commit_late)
+    assert Committer(target).commit(batch_of(target, 0, b"zero")) is Outcome.ALREADY_COMMITTED
+    assert before.is_fenced()
+    assert values_of(target) == [b"zero"]

@@ -23,7 +23,7 @@ import ottla
 from ottla import Broker
 from ottla.errors import ConfigError
 from ottla.model import TopicPartition
-from ottla.spark import batch_sink, committing, sink
+from ottla.spark import batch_sink, committing, sink, sink_plan
 from ottla.spark.committing import CommitPoint, Committer
 from ottla.spark.datasource import OttlaDataSource
 from ottla.spark.handing_over import FOLDERS
@@ -131,7 +131,7 @@ def stage(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Stage]:
-    monkeypatch.setattr(sink, "_closed", set())
+    monkeypatch.setattr(sink_plan, "_closed", set())
     made = Stage(spark_broker, ottla_topic_name(), tmp_path, monkeypatch)
     yield made
     Committer(sink.target_of(made.settings(), QUERY)).forget()

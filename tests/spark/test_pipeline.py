@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,14 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+import ottla
 from ottla import Broker
 from ottla.errors import ConfigError
 from ottla.spark import first_look
 from ottla.spark.formats import Json
 from ottla.spark.pipeline import Pipeline, subscription, trigger_ms
 from ottla.spark.running import Run
+from ottla.spark.sink import pinned_counts
 from ottla.spark.sink_options import stream_settings
 from ottla.spark.source_options import read_stream_options
 from ottla.spark.supervising import PipelineError
@@ -75,6 +78,27 @@ def test_triggers_are_times_with_a_unit(text: str, milliseconds: int) -> None:
 )
 def test_topics_are_named_alone_together_or_by_a_pattern(source: Any, options: Any) -> None:
     assert subscription(source) == options
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ({}, ["true"]),
+        ({"source_options": {"includeheaders": False}}, ["false"]),
+        # Dead letters have headers, whatever becomes of those of the others.
+        (
+            {
+                "source_options": {"IncludeHeaders": False},
+                "dead_letter": "dead",
+                "values": JSON,
+            },
+            ["true"],
+        ),
+    ],
+)
+def test_headers_are_read_unless_the_user_wants_none(given: Any, read: list[str]) -> None:
+    found = Pipeline("fraud", source="in", sink="out", **given).read_options("in")
+    assert [value for name, value in found.items() if name.lower() == "includeheaders"] == read
 
 
 @pytest.mark.parametrize("source", [[], "", [" "]])
@@ -210,12 +234,55 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"kafka": {"isolation.level": "read_all"}}, "isolation.level"),
         ({"source": lambda spark: spark, "kafka": {"isolation.level": "x"}}, "isolation.level"),
         ({"checkpoint": None, "settings": {"spark.master": "spark://a:7077"}}, "checkpoint is"),
+        ({"source_options": {"pipeline": "other"}}, "source has pipeline='other', and the sink"),
+        ({"sink_options": {"pipeline": "other"}}, "sink has pipeline='other': give both the same"),
+        ({"settings": {"spark.remote": "sc://a:15002"}}, r"spark\.remote means Spark Connect"),
+        ({"settings": {"spark.api.mode": "connect"}}, "API mode connect means Spark Connect"),
     ],
 )
 def test_wrong_options_are_told_before_spark_starts(options: dict[str, Any], words: str) -> None:
     pipeline = Pipeline(**{"name": "fraud", "source": "in", "sink": "out", **options})
     with pytest.raises(ConfigError, match=words):
         pipeline.run()
+
+
+@pytest.mark.usefixtures("without_spark")
+@pytest.mark.parametrize("name", ["SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"])
+def test_spark_connect_is_refused_before_anything_is_asked_of_it(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
+    monkeypatch.setenv(name, "sc://127.0.0.1:1")
+    with pytest.raises(ConfigError, match="Spark Connect"):
+        Pipeline("fraud", "in", "out").run()
+    # Whoever has a session of it, of whatever kind.
+    session = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+    with pytest.raises(ConfigError, match="the session that was given means Spark Connect"):
+        Pipeline("fraud", "in", "out").start(session)
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_topics_that_nobody_creates_are_missed_before_spark_starts(ottla_broker: Broker) -> None:
+    with Broker({"auto.create.topics.enable": "false"}) as broker:
+        servers = broker.bootstrap_servers
+        made = Pipeline(
+            *("fraud", "in", "out"), values=JSON, dead_letter="dead", bootstrap_servers=servers
+        )
+        began = time.monotonic()
+        with pytest.raises(ConfigError, match="has no topic dead, out to write to"):
+            made.run()
+        settings = stream_settings(made.written_with("local[2]"))
+        with pytest.raises(ConfigError, match="has no topic out to write to"):
+            pinned_counts(settings)
+        assert time.monotonic() - began < 30, "far below max.block.ms"
+        with ottla.Admin(bootstrap_servers=servers) as admin:
+            admin.create_topics([ottla.NewTopic(name, 1) for name in ("out", "dead")])
+        with pytest.raises(SparkStartedError):
+            made.run()
+        assert pinned_counts(settings) == {"out": 1, "dead": 1}
+    creating = ottla_broker.bootstrap_servers
+    with pytest.raises(SparkStartedError):
+        Pipeline("fraud", "in", "fraud-out", bootstrap_servers=creating).run()
 
 
 def test_options_may_be_numbers_and_truths() -> None:

@@ -16,6 +16,7 @@ from tests.spark.pipelines import committed_values
 import ottla
 from ottla import Broker
 from ottla.spark.formats import Json
+from ottla.spark.progress import transactional_id
 from ottla.spark.supervising import PipelineError, PipelineTakenOverError
 
 BAD = [
@@ -49,7 +50,7 @@ def test_what_cannot_be_read_goes_to_the_dead_letters_in_the_same_transaction(
     good = [
         (b"k%d" % number, json.dumps({"id": number, "more": 1}).encode()) for number in range(6)
     ]
-    scene.feed(*good, (b"gone", None))
+    scene.feed(*good, (b"gone", None), headers=[("trace", b"6")])
     scene.feed(*((b"bad", value) for value in BAD), headers=[("trace", b"7")])
     scene.pipeline(
         values=Json("id LONG"),
@@ -62,6 +63,7 @@ def test_what_cannot_be_read_goes_to_the_dead_letters_in_the_same_transaction(
         (b"k4", b'{"id":4}'),
         (b"gone", None),
     ]
+    assert {tuple(each.headers) for each in scene.records("out")} == {(("trace", b"6"),)}
     dead = scene.records("dead")
     assert [each.value for each in dead] == BAD
     headers = [dict(each.headers) for each in dead]
@@ -124,7 +126,7 @@ def test_avro_comes_in_and_goes_out(scene: PipelineScene) -> None:
 
 @pytest.mark.timeout(400)
 def test_a_pipeline_that_was_taken_over_stops_and_says_so(scene: PipelineScene) -> None:
-    scene.feed((b"k", b"1"))
+    scene.feed((b"k", b"1"), headers=[("trace", b"5"), ("trace", None)])
     first = threading.Event()
     failures: list[BaseException] = []
 
@@ -139,7 +141,8 @@ def test_a_pipeline_that_was_taken_over_stops_and_says_so(scene: PipelineScene) 
     running.start()
     assert first.wait(WAIT_SECONDS)
     assert failures == []
-    with ottla.Producer(bootstrap_servers=scene.servers, transactional_id=scene.name) as other:
+    same = {"bootstrap.servers": scene.servers, "transactional.id": transactional_id(scene.name)}
+    with ottla.Producer(same) as other:
         other.init_transactions()
         scene.feed((b"k", b"2"))
         running.join(WAIT_SECONDS)
@@ -147,4 +150,5 @@ def test_a_pipeline_that_was_taken_over_stops_and_says_so(scene: PipelineScene) 
     (failure,) = failures
     assert isinstance(failure, PipelineTakenOverError)
     assert "Another instance took over" in str(failure)
-    assert [each.value for each in scene.records("out")] == [b"1"]
+    (only,) = scene.records("out")
+    assert (only.value, list(only.headers)) == (b"1", [("trace", b"5"), ("trace", None)])

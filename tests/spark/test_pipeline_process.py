@@ -20,6 +20,7 @@ from tests.spark.sessions import needs_spark
 import ottla
 from ottla import Broker
 from ottla.cli.broker_process import BrokerProcess
+from ottla.spark.progress import transactional_id
 
 pytestmark = [pytest.mark.campaign, pytest.mark.timeout(600)]
 
@@ -139,7 +140,7 @@ def test_taken_over_it_ends_with_1_and_one_line(pipeline: PipelineProcess) -> No
     pipeline.start(*HERE)
     pipeline.check_exactly_once()
     with ottla.Producer(
-        bootstrap_servers=pipeline.servers, transactional_id=pipeline.name
+        bootstrap_servers=pipeline.servers, transactional_id=transactional_id(pipeline.name)
     ) as other:
         other.init_transactions()
         before = pipeline.values()

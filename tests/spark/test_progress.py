@@ -112,6 +112,7 @@ def test_a_start_that_is_not_known_continues_nothing() -> None:
 def test_every_standing_has_its_verdict() -> None:
     assert dict(VERDICTS) == {
         Standing.NOTHING_YET: Verdict.WRITE,
+        Standing.FIRST_OF_OURS: Verdict.WRITE,
         Standing.LOST: Verdict.ASK,
         Standing.JUST_BEFORE: Verdict.WRITE,
         Standing.HERE: Verdict.SKIP,

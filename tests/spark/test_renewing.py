@@ -20,7 +20,7 @@ from ottla.core.turn import Turn
 from ottla.model import TopicPartition
 from ottla.spark import committing, renewing
 from ottla.spark.committing import RENEW_SECONDS, CommitPoint, Committer, Outcome, Target
-from ottla.spark.progress import SourceRange, marker_group
+from ottla.spark.progress import Marker, SourceRange, marker_group
 from ottla.spark.renewing import Renewal
 
 WEEK_MS = 7 * 24 * 3600 * 1000
@@ -51,6 +51,9 @@ class MeddledAdmin:
         if require_stable:
             self.after()
         return found
+
+    def fence_producers(self, names: list[str]) -> Any:
+        return self._admin.fence_producers(names)
 
 
 class Scene:
@@ -160,6 +163,25 @@ def test_a_pipeline_that_has_committed_nothing_is_left_alone(
     scene.idle_for(RENEW_SECONDS)
     scene.idle_for(RENEW_SECONDS)
     scene.close()
+
+
+def test_a_writer_under_the_bare_name_is_fenced_before_its_progress_is_renewed(
+    scene: Scene,
+) -> None:
+    pipeline = scene.target.pipeline
+    place = TopicPartition(scene.target.marker_topic, 0)
+    marker = {place: Marker("q", 0).to_offset()}
+    scene.admin.alter_consumer_group_offsets(marker_group(pipeline), marker)
+    before = scene.kept()
+    with ottla.Producer({**scene.target.options, "transactional.id": pipeline}) as writer:
+        writer.init_transactions()
+        writer.begin_transaction()
+        writer.send_offsets_to_transaction({scene.source: 7}, pipeline)
+        scene.idle_for(RENEW_SECONDS)
+        scene.idle_for(RENEW_SECONDS)
+        with pytest.raises(ottla.FatalError):
+            writer.commit_transaction()
+    assert scene.kept() == before
 
 
 def test_a_session_that_rested_looks_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import subprocess
 import sys
@@ -21,6 +22,9 @@ from ottla.spark.session import (
     settings_elsewhere,
 )
 from ottla.spark.sockets import FOLDER, SWITCH, socket_settings
+from ottla.worker_python import CHOSEN, VARIABLE
+
+CHOSEN_BY_IMPORT = {VARIABLE: sys.executable, CHOSEN: sys.executable}
 
 
 @pytest.mark.parametrize(
@@ -84,13 +88,41 @@ def test_without_settings_of_the_user_nothing_is_known(tmp_path: Path) -> None:
         ({}, {"spark.pyspark.python": "mine"}, "mine"),
         ({"PYSPARK_PYTHON": "other"}, {"spark.pyspark.python": "mine"}, "mine"),
         ({}, {"spark.archives": "environment.tar.gz#environment"}, None),
+        (CHOSEN_BY_IMPORT, {}, sys.executable),
+        (CHOSEN_BY_IMPORT, {"spark.archives": "environment.tar.gz#environment"}, None),
+        ({"PYSPARK_PYTHON": sys.executable}, {"spark.archives": "models.zip"}, sys.executable),
     ],
 )
 def test_workers_run_this_python_unless_the_user_names_another(
     environment: dict[str, str], settings: dict[str, str], python: str | None
 ) -> None:
+    environment = dict(environment)
     set_python(environment, settings)
     assert environment.get("PYSPARK_PYTHON") == python
+
+
+@pytest.mark.parametrize(
+    ("first", "given", "python"),
+    [
+        ("import ottla", None, sys.executable),
+        ("import ottla.spark", None, sys.executable),
+        ("from ottla.errors import ConfigError", "", sys.executable),
+        ("import ottla", "/opt/python", "/opt/python"),
+    ],
+)
+def test_importing_anything_of_ottla_makes_workers_run_this_python(
+    first: str, given: str | None, python: str
+) -> None:
+    environment = {name: value for name, value in os.environ.items() if "PYSPARK" not in name}
+    if given is not None:
+        environment["PYSPARK_PYTHON"] = given
+    program = (
+        f"{first}; import os, sys; print(os.environ['PYSPARK_PYTHON'], 'pyspark' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
+    )
+    assert done.stdout.split() == [python, "False"]
 
 
 def test_sockets_are_in_a_folder_that_others_cannot_enter() -> None:

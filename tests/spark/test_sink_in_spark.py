@@ -19,7 +19,7 @@ from tests.spark.sessions import needs_spark
 import ottla
 from ottla import Broker
 from ottla.spark.committing import CommitPoint
-from ottla.spark.progress import marker_group
+from ottla.spark.progress import marker_group, transactional_id
 
 pytestmark = pytest.mark.timeout(1500)
 
@@ -184,7 +184,7 @@ def test_an_expired_marker_is_an_error_that_names_the_option(scene: Scene) -> No
     assert scene.check_whole() == 1
     with ottla.Admin(bootstrap_servers=scene.servers) as admin:
         # A transaction that is open keeps the group; expiry would wait for its end too.
-        admin.fence_producers([scene.name])
+        admin.fence_producers([transactional_id(scene.name)])
         admin.delete_consumer_groups([marker_group(scene.name), scene.name])
     said = scene.fail()
     assert "ProgressError" in said

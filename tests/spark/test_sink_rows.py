@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -204,6 +205,65 @@ def test_a_task_that_fails_and_is_tried_again_writes_its_rows_once(
     # On a busy machine Spark gives up waiting for a Python process to start; nothing else may fail.
     others = [judge("StreamingQueryException", each) for each in failures if each not in own]
     assert all("a part of Spark is gone" in each.reason for each in others), failures
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "is_interrupted", "is_stateful"),
+    [
+        ("given", True, False),
+        pytest.param("none", False, False, marks=pytest.mark.campaign),
+        pytest.param("given", False, True, marks=pytest.mark.campaign),
+    ],
+)
+def test_a_checkpoint_of_spark_sql_kafka_goes_on_when_both_sides_are_switched(
+    spark: Any, pipe: Pipe, tmp_path: Path, pipeline: str, is_interrupted: bool, is_stateful: bool
+) -> None:
+    checkpoint = tmp_path / "checkpoint"
+
+    def run(sink: str, of_source: str | None, of_sink: str | None) -> None:
+        reader = spark.readStream.format("ottla").options(subscribe=pipe.source)
+        reader = reader.options(startingOffsets="earliest", maxOffsetsPerTrigger=60)
+        reader = reader.option("kafka.bootstrap.servers", pipe.servers)
+        rows = (reader.option("pipeline", of_source) if of_source else reader).load()
+        rows = rows.selectExpr("concat('0 ', cast(value as string)) value")
+        rows = rows.dropDuplicates(["value"]) if is_stateful else rows
+        writer = rows.writeStream.format(sink)
+        if sink == "ottla":
+            given = options_of(pipe) if of_sink is None else options_of(pipe, pipeline=of_sink)
+            writer = writer.options(**given)
+        writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+        in_spite_of_slow_starts(lambda: writer.start().awaitTermination())
+
+    # As spark-sql-kafka leaves it: another sink, and positions that are topics only.
+    run("noop", None, None)
+    plans = sorted((checkpoint / "offsets").glob("[0-9]*"), key=lambda each: int(each.name))
+    for plan in plans:
+        *head, position = plan.read_text().splitlines()
+        plan.write_text("\n".join([*head, json.dumps(json.loads(position)["topics"])]))
+        (checkpoint / "offsets" / f".{plan.name}.crc").unlink(missing_ok=True)
+    if is_interrupted:
+        # In the second micro-batch; the last ones have no records, only those of an aborted transaction.
+        for plan in plans[2:]:
+            plan.unlink()
+        for plan in plans[1:]:
+            (checkpoint / "commits" / plan.name).unlink()
+        del plans[2:]
+    ends = [json.loads(plan.read_text().splitlines()[-1])[pipe.source] for plan in plans]
+    first = ends[0] if is_interrupted else ends[-1]
+    pipe.feed(40)
+    name = pipe.name if pipeline == "given" else None
+    if name is not None:
+        with pytest.raises(Exception, match="the source has pipeline='other', and the sink"):
+            run("ottla", "other", name)
+    run("ottla", name, name)
+    expected = [
+        int(record.value)
+        for record in read(pipe, pipe.source)
+        if record.offset >= first[str(record.partition)]
+    ]
+    found = [int(record.value.split()[1]) for record in read(pipe, pipe.sink)]
+    assert Counter(found) == Counter(expected)
+    assert len(expected) == (130 if is_interrupted else 40)
 
 
 def test_rows_that_are_too_many_for_a_message_arrive_and_leave_no_file(

@@ -14,6 +14,7 @@ from tests.spark.source_stage import SourceStage, everything, most, moved, offse
 import ottla
 from ottla.errors import ConfigError
 from ottla.spark.limits import NoRecordAtTimeError
+from ottla.spark.progress import Marker, marker_group, transactional_id
 
 # Columns
 
@@ -158,10 +159,25 @@ def test_a_query_has_one_begin_and_says_once_that_it_goes_on(
 
 
 def test_a_pipeline_that_begins_anew_fences_whoever_ran_it_before(stage: SourceStage) -> None:
+    check_fencing(stage, is_of_before=False)
+
+
+def test_a_pipeline_that_begins_anew_fences_whoever_ran_it_before_ids_had_a_prefix(
+    stage: SourceStage,
+) -> None:
+    check_fencing(stage, is_of_before=True)
+
+
+def check_fencing(stage: SourceStage, is_of_before: bool) -> None:
     stage.create(1)
     stage.fill(5)
     pipeline = f"pipe-{stage.topic}"
-    zombie = ottla.Producer(bootstrap_servers=stage.servers, transactional_id=pipeline)
+    if is_of_before:
+        # Written before transactional ids had a prefix.
+        marker = Marker("q", 0).to_offset()
+        stage.admin.alter_consumer_group_offsets(marker_group(pipeline), {stage.at(0): marker})
+    name = pipeline if is_of_before else transactional_id(pipeline)
+    zombie = ottla.Producer(bootstrap_servers=stage.servers, transactional_id=name)
     zombie.init_transactions()
     zombie.begin_transaction()
     zombie.send_offsets_to_transaction({stage.at(0): ottla.OffsetAndMetadata(3)}, pipeline)
@@ -333,13 +349,49 @@ def test_offsets_are_committed_for_the_lag(stage: SourceStage) -> None:
     reader = stage.stream(
         startingOffsets="earliest", commitOffsets="true", **{"kafka.group.id": group}
     )
-    end = reader.latestOffset(reader.initialOffset(), everything())
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, everything())
+    assert told(stage, group) == {}
     reader.commit(end)
-    found = stage.admin.list_consumer_group_offsets([group])[group]
-    assert {each: at.offset for each, at in found.items() if at} == {stage.at(0): 3, stage.at(1): 1}
+    assert told(stage, group) == {stage.at(0): 3, stage.at(1): 1}
     silent = stage.stream(**{"kafka.group.id": f"{group}-2"})
     silent.commit(end)
-    assert stage.admin.list_consumer_group_offsets([f"{group}-2"])[f"{group}-2"] == {}
+    silent.latestOffset(end, everything())
+    assert told(stage, f"{group}-2") == {}
+
+
+def test_the_last_micro_batch_is_committed_for_the_lag_without_another_one(
+    stage: SourceStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.create(2)
+    stage.fill(3, 1)
+    group = f"lag-{stage.topic}"
+    reader = stage.stream(
+        startingOffsets="earliest", commitOffsets="true", **{"kafka.group.id": group}
+    )
+    commits: list[Any] = []
+    commit = reader._cluster.commit
+
+    def counted(*arguments: Any) -> Any:
+        commits.append(arguments)
+        return commit(*arguments)
+
+    monkeypatch.setattr(reader._cluster, "commit", counted)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, everything())
+    assert commits == [], "nothing was processed"
+    # Spark asks again when the micro-batch is done, and again and again while nothing comes.
+    for _ in range(3):
+        assert reader.latestOffset(end, everything()) == end
+    assert told(stage, group) == {stage.at(0): 3, stage.at(1): 1}
+    assert len(commits) == 1
+    reader.commit(end)
+    assert len(commits) == 1
+
+
+def told(stage: SourceStage, group: str) -> dict[Any, int]:
+    found = stage.admin.list_consumer_group_offsets([group])[group]
+    return {each: at.offset for each, at in found.items() if at}
 
 
 def test_a_commit_for_the_lag_that_fails_is_nobodys_loss(
@@ -352,6 +404,12 @@ def test_a_commit_for_the_lag_that_fails_is_nobodys_loss(
     while not member.assignment():
         member.poll(0.1)
     reader = stage.stream(commitOffsets="true", **{"kafka.group.id": group})
-    reader.commit(reader.initialOffset())
-    assert f"offsets for the lag of group {group} were not committed" in caplog.text
+    end = reader.initialOffset()
+    reader.commit(end)
+    assert caplog.text.count(f"offsets for the lag of group {group} were not committed") == 1
+    reader.commit(end)
+    assert caplog.text.count("were not committed") == 1, "it is not tried again at once"
     member.close()
+    reader._try_again_at = 0.0
+    reader.commit(end)
+    assert told(stage, group) == {stage.at(0): 0}

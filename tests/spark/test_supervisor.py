@@ -14,10 +14,10 @@ pytest.importorskip("pyspark")
 
 from pyspark.errors import StreamingQueryException
 
-from ottla.spark.pipeline import Supervisor
 from ottla.spark.reporting import Progress
 from ottla.spark.stopping import Stop
 from ottla.spark.supervising import DriverLostError, PipelineError, PipelineTakenOverError
+from ottla.spark.supervisor import Supervisor
 
 RETRIABLE = StreamingQueryException("ottla.errors.RetriableError: NETWORK_EXCEPTION (13): gone")
 TAKEN_OVER = StreamingQueryException(

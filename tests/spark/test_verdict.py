@@ -14,7 +14,7 @@ import ottla
 from ottla import Broker
 from ottla.client.admin_model import NewTopic
 from ottla.model import TopicPartition
-from ottla.spark.progress import Marker, marker_group
+from ottla.spark.progress import Marker, marker_group, transactional_id
 
 ENDS = [4, 8, 11]
 
@@ -37,7 +37,8 @@ class Story:
             if not number:
                 position["begin"] = {self.source: {"0": 0}}
             (folder / "offsets" / str(number)).write_text(f"v1\n{{}}\n{json.dumps(position)}")
-        self.producer = ottla.Producer(bootstrap_servers=servers, transactional_id=name)
+        own = {"bootstrap.servers": servers, "transactional.id": transactional_id(name)}
+        self.producer = ottla.Producer(own)
         self.producer.init_transactions()
 
     def write(self, numbers: range, batch: int, end: int | None = None) -> None:

@@ -23,7 +23,7 @@ from ottla.client.raw import RawConnection
 from ottla.model import TopicPartition
 from ottla.records.batch import read_batch, split_batches
 from ottla.records.control import MarkerType, parse_marker_type
-from ottla.spark.progress import Marker, marker_group
+from ottla.spark.progress import Marker, marker_group, transactional_id
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
 SETTLE_SECONDS = 30.0
@@ -95,7 +95,7 @@ class Checked:
         deadline = time.monotonic() + SETTLE_SECONDS
         with ottla.Admin(bootstrap_servers=self.servers) as admin:
             while True:
-                found = admin.list_transactions().get(self.pipeline)
+                found = admin.list_transactions().get(transactional_id(self.pipeline))
                 if found is None or "Prepare" not in found.state:
                     return
                 in_time(deadline, f"still {found.state}")

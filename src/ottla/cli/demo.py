@@ -31,6 +31,7 @@ from ottla.core.txn.states import State
 from ottla.errors import KafkaError, OttlaError
 from ottla.model import TopicPartition
 from ottla.spark.java import find_java
+from ottla.spark.progress import transactional_id
 from ottla.spark.requirement import SparkMissingError, require_spark
 
 START_SECONDS: Final = 120.0
@@ -175,7 +176,7 @@ def committed(admin: Admin) -> int:
 
 def _is_open(admin: Admin) -> bool:
     try:
-        found = admin.describe_transactions([PIPELINE])
+        found = admin.describe_transactions([transactional_id(PIPELINE)])
     except KafkaError:
         return False
     return any(each.state in _OPEN for each in found.values())
@@ -189,9 +190,10 @@ def _values(address: str, topic: str) -> Iterator[bytes | None]:
 def transactions(address: str) -> Counter[bool]:
     """How many transactions of the pipeline were committed (True) and aborted (False), as the log of them says."""
     ends: Counter[bool] = Counter()
+    name = transactional_id(PIPELINE)
     for record in read_all(address, "__transaction_state", "read_uncommitted"):
         event = transaction_records.decode(record.key, record.value)
-        if isinstance(event, TransactionSaved) and event.transactional_id == PIPELINE:
+        if isinstance(event, TransactionSaved) and event.transactional_id == name:
             if event.state is State.COMPLETE_COMMIT:
                 ends[True] += 1
             elif event.state is State.COMPLETE_ABORT:

@@ -48,6 +48,7 @@ from ottla.spark.progress import (
     group_offsets,
     marker_group,
     standing,
+    transactional_id,
 )
 
 log = logging.getLogger("ottla.spark")
@@ -105,7 +106,7 @@ class Target:
     """Where a pipeline writes."""
 
     pipeline: str
-    """Its stable name: the transactional id, and the group that has its source's offsets."""
+    """Its stable name: that of the group which has its source's offsets, and in the transactional id."""
     marker_topic: str
     """The topic under whose partition 0 the marker is kept."""
     # They may have passwords in them.
@@ -113,6 +114,11 @@ class Target:
     """Kafka's options of the producer."""
     admin_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     fails_on_unknown: bool = True
+
+    @property
+    def transactional_id(self) -> str:
+        """Under which it writes."""
+        return transactional_id(self.pipeline)
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -176,9 +182,8 @@ class Session:
         self.cluster: str | None = None
         self.rests_since = time.monotonic()
         self._began = 0.0
-        self._producer = Producer(
-            {**LARGE_REQUESTS, **target.options, "transactional.id": target.pipeline, "acks": "all"}
-        )
+        own = {"transactional.id": target.transactional_id, "acks": "all"}
+        self._producer = Producer({**LARGE_REQUESTS, **target.options, **own})
 
     def fence(self) -> None:
         """From now on no older instance can commit."""
@@ -231,9 +236,8 @@ class Session:
             producer.send_offsets_to_transaction(dict(offsets), pipeline)
         reach(CommitPoint.SENT_SOURCE_OFFSETS)
         place = TopicPartition(self.target.marker_topic, 0)
-        producer.send_offsets_to_transaction(
-            {place: batch.marker.to_offset()}, marker_group(pipeline)
-        )
+        marker = batch.marker._replace(writer=self.target.transactional_id)
+        producer.send_offsets_to_transaction({place: marker.to_offset()}, marker_group(pipeline))
         reach(CommitPoint.SENT_MARKER)
 
     def _timed_out(self, batch: MicroBatch) -> bool:
@@ -241,9 +245,9 @@ class Session:
         limit_ms = self._producer.config.transaction_timeout_ms
         if (time.monotonic() - self._began) * 1000 < limit_ms:
             return False
-        pipeline = self.target.pipeline
+        pipeline, name = self.target.pipeline, self.target.transactional_id
         try:
-            found = self._admin.describe_transactions([pipeline])[pipeline]
+            found = self._admin.describe_transactions([name])[name]
             if found.state not in _ABORTED:
                 return False
             # Whoever took over meanwhile may have been aborted as well; what he committed before is there.
@@ -305,7 +309,8 @@ class Committer:
         with _closed_if_it_fails(Admin(dict(target.admin_options))) as admin:
             cluster = admin.describe_cluster().cluster_id
             sources = sources_of(cluster, batch)
-            verdict = self._look_before(admin, batch, sources)
+            found = look(admin, target, sources, is_stable=False)
+            verdict = self._look_before(admin, found, batch, sources)
             reach(CommitPoint.LOOKED)
             if verdict is Verdict.SKIP:
                 admin.close()
@@ -314,8 +319,7 @@ class Committer:
         with _dropped_if_it_fails(session):
             session.cluster = cluster
             session.fence()
-            reach(CommitPoint.FENCED)
-            found = look(admin, target, sources, is_stable=True)
+            found = self._look_after(admin, found, sources)
             if self._check(found, batch, sources) is Verdict.SKIP:
                 session.last = batch.marker
                 _keep(session)
@@ -323,8 +327,21 @@ class Committer:
             reach(CommitPoint.LOOKED_AGAIN)
         return session
 
+    def _look_after(self, admin: Admin, before: Found, sources: Sequence[SourceRange]) -> Found:
+        """What is committed when nobody but this session can commit any more.
+
+        A writer from before transactional ids had a prefix has another one than this session. It is fenced before it is
+        waited for; one that shows only now, before it is believed.
+        """
+        is_fenced = fence_bare_name(admin, self._target.pipeline, before.marker)
+        reach(CommitPoint.FENCED)
+        found = look(admin, self._target, sources, is_stable=True)
+        if not is_fenced and fence_bare_name(admin, self._target.pipeline, found.marker):
+            found = look(admin, self._target, sources, is_stable=True)
+        return found
+
     def _look_before(
-        self, admin: Admin, batch: MicroBatch, sources: Sequence[SourceRange]
+        self, admin: Admin, found: Found, batch: MicroBatch, sources: Sequence[SourceRange]
     ) -> Verdict:
         """What is to be said before anybody is fenced: that is not for those who cannot go on.
 
@@ -332,7 +349,6 @@ class Committer:
         last one may be committed and not yet seen, so that who seems to have no right to go on looks once more.
         """
         target = self._target
-        found = look(admin, target, sources, is_stable=False)
         place = standing(found, batch, sources)
         verdict = VERDICTS[place]
         if verdict is Verdict.ASK and not target.fails_on_unknown:
@@ -383,6 +399,14 @@ def look(admin: Admin, target: Target, sources: Sequence[SourceRange], *, is_sta
         {each: at.offset for each, at in offsets.items()},
         [each for each, at in offsets.items() if at.metadata == DIFFERING],
     )
+
+
+def fence_bare_name(admin: Admin, pipeline: str, marker: Marker | None) -> bool:
+    """Stop a writer whose transactional id is the pipeline's bare name, if the marker is of one; whether it is."""
+    if marker is None or not marker.is_under_bare_name:
+        return False
+    whole(lambda: admin.fence_producers([pipeline]))
+    return True
 
 
 # Sessions of this process, by target: at most one of each, and none while it is in use.

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ConfigError, OttlaError
 from ottla.spark.committing import Committer
-from ottla.spark.progress import MicroBatch, Records, TakenOverError
-from ottla.spark.sink import QUERY, encoded, newest_plan, pinned_counts, plan_of, target_of
+from ottla.spark.progress import Records, TakenOverError
+from ottla.spark.sink import QUERY, encoded, pinned_counts, target_of
 from ottla.spark.sink_options import EXACTLY_ONCE, SinkSettings, read_stream_settings
+from ottla.spark.sink_plan import micro_batch, newest_plan, plan_of
 from ottla.spark.supervising import (
     BY_CLASS,
     MicroBatchLostError,
@@ -47,7 +48,11 @@ def check_delivery(settings: SinkSettings) -> None:
 class DriverSink:
     """What `foreachBatch` calls: writes each micro-batch once and as a whole, whatever fails."""
 
-    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+    def __init__(
+        self, given: Mapping[str, str], schema: StructType, *, source_is_ours: bool = False
+    ) -> None:
+        # What sources note (`noting`) is for processes of Spark's Java, of which this one is none.
+        self._source_is_ours = source_is_ours
         options = {name.lower(): value for name, value in given.items()}
         self._settings = read_stream_settings(options, schema)
         check_delivery(self._settings)
@@ -77,7 +82,9 @@ class DriverSink:
             for each in encoded(settings, counts, columns, number)
         )
         plan = plan_of(settings, query, None, number, pin)
-        batch = MicroBatch(query, number, records, *plan)
+        batch = micro_batch(
+            settings, query, number, records, plan, lambda source: self._source_is_ours
+        )
         Committer(target_of(settings, query)).commit(batch)
 
 

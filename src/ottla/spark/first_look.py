@@ -12,8 +12,10 @@ from ottla.config.consumer import ConsumerConfig
 from ottla.errors import KafkaError, TimedOutError
 from ottla.spark.driver_sink import check_delivery
 from ottla.spark.sink_options import stream_settings
+from ottla.spark.sink_plan import names_differ
 from ottla.spark.source_options import read_stream_options
 from ottla.spark.supervising import PipelineError
+from ottla.spark.target_topics import refuse_missing
 
 if TYPE_CHECKING:
     from ottla.spark.pipeline import Pipeline
@@ -35,17 +37,35 @@ class Cluster:
 
 def check_options(pipeline: Pipeline, master: str) -> list[Cluster]:
     """Refuse options that the source or the sink would refuse; whom they ask."""
-    found = []
+    found: list[Cluster] = []
+    name_of_source = None
     if not callable(pipeline.source):
         source = read_stream_options(pipeline.read_options(pipeline.source))
         consumer = ConsumerConfig.read(dict(source.consumer))
         found.append(Cluster(source.admin, consumer.default_api_timeout_ms))
+        name_of_source = source.pipeline
     sink = stream_settings(pipeline.written_with(master))
+    if name_of_source is not None and name_of_source != sink.pipeline:
+        raise names_differ(name_of_source, sink.pipeline)
     if pipeline.is_low_latency:
         check_delivery(sink)
     if not any(sink.admin == cluster.options for cluster in found):
         found.append(Cluster(sink.admin, sink.config.max_block_ms))
     return found
+
+
+def check_topics(pipeline: Pipeline, master: str) -> None:
+    """Refuse topics to write to that do not exist and that the cluster does not create."""
+    sink = stream_settings(pipeline.written_with(master))
+    names = (pipeline.sink, pipeline.dead_letter, sink.topic, sink.marker_topic)
+    with Admin(sink.admin) as admin:
+        try:
+            refuse_missing(admin, {name for name in names if name is not None})
+        except KafkaError as error:
+            # Who may not ask writes all the same, or is told why not.
+            log.debug(
+                "whether the topics of pipeline %s exist is not known: %s", pipeline.name, error
+            )
 
 
 def reach(pipeline: Pipeline, clusters: Iterable[Cluster]) -> None:

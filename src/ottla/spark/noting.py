@@ -40,9 +40,13 @@ def _digest(text: str) -> str:
 
 
 class Notes:
-    """The notes of one source."""
+    """The notes of one source, each with the name of the pipeline that the source has now.
 
-    def __init__(self, drivers_folder: str | None) -> None:
+    A plan has the name that the source had when it was planned, which the user may have changed since.
+    """
+
+    def __init__(self, drivers_folder: str | None, pipeline: str | None = None) -> None:
+        self._pipeline = pipeline
         self._folder = None if drivers_folder is None else Path(drivers_folder) / _FOLDER
         self._left: deque[Path] = deque()
 
@@ -53,7 +57,7 @@ class Notes:
         path = self._folder / "-".join(_name(planned))
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
-            path.touch()
+            path.write_text(self._pipeline or "", encoding="utf-8")
         except OSError as error:
             log.warning("no note of what is read could be left: %s", error)
             return
@@ -61,6 +65,16 @@ class Notes:
             self._left.append(path)
         while len(self._left) > MOST_NOTES:
             self._left.popleft().unlink(missing_ok=True)
+
+
+def noted_pipeline(planned: SourceRange, drivers_folder: str | None) -> str | None:
+    """The name that a source of this driver has which reads this; empty if it has none, None without a note."""
+    if drivers_folder is None:
+        return None
+    try:
+        return (Path(drivers_folder) / _FOLDER / "-".join(_name(planned))).read_text("utf-8")
+    except FileNotFoundError:
+        return None
 
 
 def is_contradicted(sources: Sequence[SourceRange], drivers_folder: str | None) -> bool:

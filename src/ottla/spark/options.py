@@ -191,7 +191,7 @@ OPTIONS: Final = (
         STREAMS,
         text,
         None,
-        "The stable name of an exactly-once pipeline: its transactional id and its group.",
+        "The stable name of an exactly-once pipeline: its group, and with a prefix its transactional id.",
         of_spark=False,
     ),
     SparkOption(

@@ -2,44 +2,36 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.config.default_cluster import default_servers
 from ottla.errors import ConfigError
 from ottla.spark import running
 from ottla.spark.formats import Format
 from ottla.spark.options import Use, duration_ms, shared_options
-from ottla.spark.own_errors import own_place
-from ottla.spark.reporting import Progress, progress_of
+from ottla.spark.reporting import Progress
 from ottla.spark.requirement import require_spark
-from ottla.spark.session import is_on_this_machine, master_with, require_java, start_session
-from ottla.spark.stopping import Stop
-from ottla.spark.supervising import (
-    DriverLostError,
-    Failure,
-    Next,
-    Pauses,
-    PipelineError,
-    PipelineTakenOverError,
-    judge,
-    judge_connection,
+from ottla.spark.session import (
+    is_on_this_machine,
+    master_with,
+    refuse_connect,
+    refuse_connect_session,
+    require_java,
+    start_session,
 )
+from ottla.spark.stopping import Stop
+from ottla.spark.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
-
-log = logging.getLogger("ottla.spark")
 
 Value = str | float | bool
 Source = str | Sequence[str] | re.Pattern[str] | Callable[["SparkSession"], "DataFrame"]
@@ -54,9 +46,6 @@ TASK_SIZE_OPTIONS: Final = ("minPartitions", "minRecordsPerPartition", "maxRecor
 OUTPUT_MODES: Final = ("append", "complete")
 CHECKPOINTS: Final = "ottla-checkpoints"
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
-_LOOK_SECONDS: Final = 0.1
-# All that Spark says of a query when a task has failed, and then the abort.
-_UNEXPLAINED: Final = "Writing job failed"
 _OUTPUT: Final = ("key", "value", "headers")
 
 
@@ -66,7 +55,7 @@ class Pipeline:
 
     Pipeline("fraud", source="payments", sink="alerts", transform=lambda df: df.where("…")).run()
 
-    `name` is the pipeline's identity: its transactional id, its consumer group, its checkpoint's folder. Give each
+    `name` is the pipeline's identity: in its transactional id, its consumer group, its checkpoint's folder. Give each
     pipeline its own, and keep it.
     """
 
@@ -75,7 +64,8 @@ class Pipeline:
     """A topic, several, a pattern of names, or a function that makes a streaming DataFrame of a session."""
     sink: str
     transform: Callable[[DataFrame], DataFrame] | None = None
-    """Gets the columns of the source and returns at least `value`; `key` and `headers` are written too, no others."""
+    """Gets the columns of the source, `headers` among them, and returns at least `value`. `key` and `headers` are
+    written too if they are there, no others."""
     trigger: str = "0 seconds"
     """The least time between micro-batches, or available-now: process what is there, and end."""
     values: Format | None = None
@@ -169,17 +159,20 @@ class Pipeline:
         options = {
             "startingOffsets": "earliest",
             "pipeline": self.name,
+            "includeHeaders": "true",
             "maxOffsetsPerTrigger": str(MOST_OFFSETS),
             **self._kafka_options(shared_options(texts(self.kafka), Use.STREAM_READ)),
         }
         options |= subscription(source)
-        if self.dead_letter is not None:
-            options["includeHeaders"] = "true"
         # Whoever says anything about the sizes of tasks gets just that.
         named = {name.lower() for name in self.source_options}
         if self.is_low_latency and named.isdisjoint(map(str.lower, TASK_SIZE_OPTIONS)):
             options["minRecordsPerPartition"] = str(LOW_LATENCY_TASK_RECORDS)
-        return _without(options, self.source_options) | texts(self.source_options)
+        wanted = texts(self.source_options)
+        if self.dead_letter is not None:
+            # Dead letters keep theirs; `rows` drops those of the others if the user wants none.
+            wanted = _without(wanted, {"includeHeaders": True})
+        return _without(options, wanted) | wanted
 
     def rows(self, spark: SparkSession) -> DataFrame:
         """What is written: key, value, headers and topic."""
@@ -204,7 +197,7 @@ class Pipeline:
 
     def _wants_headers(self) -> bool:
         named = {name.lower(): value for name, value in texts(self.source_options).items()}
-        return named.get("includeheaders", "false").lower() == "true"
+        return named.get("includeheaders", "true").strip().lower() != "false"
 
     def _written(self, records: DataFrame) -> DataFrame:
         from pyspark.sql import functions as f
@@ -258,6 +251,7 @@ class Pipeline:
 
     def start(self, spark: SparkSession) -> StreamingQuery:
         """Begin, or go on; the caller looks after the query."""
+        refuse_connect_session(spark)
         options = self.written_with(str(spark.sparkContext.master))
         # Makes the session that of this thread: without one, Spark knows no sinks that are written in Python.
         spark.createDataFrame([], "nothing INT")
@@ -272,7 +266,8 @@ class Pipeline:
             return rows.writeStream.format("ottla")
         from ottla.spark.driver_sink import DriverSink
 
-        return rows.writeStream.foreachBatch(DriverSink(options, rows.schema))
+        sink = DriverSink(options, rows.schema, source_is_ours=not callable(self.source))
+        return rows.writeStream.foreachBatch(sink)
 
     # Running
 
@@ -287,6 +282,7 @@ class Pipeline:
         if overrides.master is not None:
             settings["spark.master"] = overrides.master
         require_spark()
+        refuse_connect(settings)
         from ottla.spark import committing, first_look
 
         checkpoint = self.checkpoint_location(master := master_with(settings))
@@ -294,6 +290,7 @@ class Pipeline:
         require_java()
         if not overrides.goes_on:
             first_look.reach(self, clusters)
+            first_look.check_topics(self, master)
         start = partial(start_session, self.name, checkpoint=checkpoint, settings=settings)
         with Stop(partial(overrides.tell, "stopping; a second signal does not wait")) as stop:
             began = time.monotonic()
@@ -358,140 +355,3 @@ def _without(options: Mapping[str, str], others: Mapping[str, Value]) -> dict[st
 
 def _ignore(progress: Progress) -> None:
     """Nobody wants to know."""
-
-
-class Supervisor:
-    """Keeps the query of a pipeline running."""
-
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        spark: SparkSession,
-        report: Callable[[Progress], None],
-        stop: Stop,
-        sleep: Callable[[float], None] | None = None,
-    ) -> None:
-        self._pipeline = pipeline
-        self._spark = spark
-        self._report = report
-        self._stop = stop
-        self._sleep = sleep or stop.sleep
-        self._pauses = Pauses()
-        self._restarts = 0
-        self._seen: tuple[str, int, str] | None = None
-
-    def run(self) -> None:
-        """Until the query ends by itself, fails for good, or somebody wants it to stop."""
-        while not self._stop.is_wanted:
-            failure = self._run_once()
-            if failure is None or self._stop.is_wanted:
-                return
-            if failure.next is Next.LEAVE:
-                raise PipelineTakenOverError(failure.reason)
-            if failure.next is Next.NEW_DRIVER:
-                raise DriverLostError(failure.reason, self._pipeline.max_restarts)
-            allowed = self._pipeline.max_restarts
-            if failure.next is not Next.RESTART or (
-                allowed is not None and self._restarts >= allowed
-            ):
-                raise PipelineError(f"pipeline {self._pipeline.name} stopped: {failure.reason}")
-            self._restarts += 1
-            pause = self._pauses.take()
-            log.warning(
-                "pipeline %s begins again in %.0f s: %s", self._pipeline.name, pause, failure.reason
-            )
-            self._sleep(pause)
-
-    def _run_once(self) -> Failure | None:
-        """What went wrong; None if the query has ended by itself."""
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-
-        query: StreamingQuery | None = None
-        try:
-            query = self._pipeline.start(self._spark)
-            # Its signature says int, and it takes fractions of a second.
-            while not query.awaitTermination(_LOOK_SECONDS):  # type: ignore[arg-type]
-                self._look(query)
-                if self._stop.notice():
-                    query.stop()
-            self._look(query)
-        except ConnectionError as error:
-            return judge_connection(error)
-        except (PySparkException, Py4JError) as error:
-            if not self._stop.is_wanted:
-                log.debug("the query of pipeline %s failed", self._pipeline.name, exc_info=True)
-            return judge(type(error).__name__, text_of(error)).at(own_place(error))
-        except BaseException as error:
-            # An error of the listener, a second Ctrl-C: the query must not go on without its pipeline.
-            if query is not None:
-                query.stop()
-            if isinstance(error, _ReportError):
-                raise error.error from None
-            raise
-        return None
-
-    def _look(self, query: StreamingQuery) -> None:
-        last = query.lastProgress
-        if last is None or not self._is_new(found := json.loads(last.json)):
-            return
-        if self._follows(found):
-            self._told(found)
-            return
-        # Several since the last look. All of them are a hundred long texts, too many to read each time.
-        for each in query.recentProgress:
-            if self._is_new(found := json.loads(each.json)):
-                self._told(found)
-
-    def _is_new(self, found: dict[str, Any]) -> bool:
-        seen = self._seen
-        return seen is None or seen[0] != found["runId"] or seen[1:] < _place(found)[1:]
-
-    def _follows(self, found: dict[str, Any]) -> bool:
-        """Whether nothing can be between what was seen last and this."""
-        run, batch, _ = _place(found)
-        if self._seen is None or self._seen[0] != run:
-            return False
-        return batch <= self._seen[1] + 1
-
-    def _told(self, found: dict[str, Any]) -> None:
-        self._seen = _place(found)
-        progress = progress_of(found)
-        if progress.duration_ms:
-            self._pauses.reset()
-            self._restarts = 0
-        try:
-            self._report(progress)
-        except Exception as error:
-            raise _ReportError(error) from error
-
-
-def text_of(error: Exception) -> str:
-    """What an error says; of one that Java raised, what Java says."""
-    raised = getattr(error, "java_exception", None)
-    try:
-        text = str(error) if raised is None else f"{error}\n: {raised.toString()}"
-    except Exception:
-        # Java is gone, or its error cannot be written.
-        return repr(error.args)
-    if _UNEXPLAINED in text:
-        with suppress(Exception):  # Java is gone: what it said before counts
-            cause = getattr(error, "_origin", None) if raised is None else raised
-            while cause is not None and (cause.getMessage() or "") in text:
-                cause = cause.getCause()
-            if cause is not None:
-                text += f"\nCaused by: {cause.toString()}"
-    return text
-
-
-def _place(found: dict[str, Any]) -> tuple[str, int, str]:
-    """What orders the reports of a query."""
-    return found["runId"], found["batchId"], found["timestamp"]
-
-
-class _ReportError(Exception):
-    """Whoever is told of progress failed: that is nobody's network, whatever its class."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(error)
-        self.error = error

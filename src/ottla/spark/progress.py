@@ -29,6 +29,14 @@ class TakenOverError(OttlaError):
     """Another instance of the pipeline has taken over: this one has to stop."""
 
 
+_ID_PREFIX: Final = "ottla-pipeline-"
+
+
+def transactional_id(pipeline: str) -> str:
+    """Under which a pipeline writes: not its bare name, which may be that of another program's producer."""
+    return f"{_ID_PREFIX}{pipeline}"
+
+
 def marker_group(pipeline: str) -> str:
     """The group that has the marker: not the pipeline's own, which tools look at for its lag."""
     return f"{pipeline}.marker"
@@ -41,10 +49,14 @@ class Marker(NamedTuple):
     batch: int
     plan: str | None = None
     """A digest of what Spark had planned for it; None if the checkpoint could not be read."""
+    writer: str | None = None
+    """The transactional id under which it was written; None if that was the pipeline's bare name (ADR 0030)."""
 
     def to_offset(self) -> OffsetAndMetadata:
         """How a group keeps it: the batch as the offset, the rest as metadata."""
-        fields = {"query": self.query, "batch": self.batch, "plan": self.plan}
+        fields: dict[str, object] = {"query": self.query, "batch": self.batch, "plan": self.plan}
+        if self.writer is not None:
+            fields["writer"] = self.writer
         return OffsetAndMetadata(self.batch, json.dumps(fields, separators=(",", ":")))
 
     @classmethod
@@ -52,12 +64,14 @@ class Marker(NamedTuple):
         """What `to_offset` made; anything else in that place is no progress of a pipeline."""
         try:
             fields = json.loads(kept.metadata or "")
-            query, batch, plan = fields["query"], fields["batch"], fields.get("plan")
+            query, batch = fields["query"], fields["batch"]
+            plan, writer = fields.get("plan"), fields.get("writer")
             is_marker = (
                 isinstance(query, str)
                 and type(batch) is int
                 and batch == kept.offset
                 and (plan is None or isinstance(plan, str))
+                and (writer is None or isinstance(writer, str))
             )
         except (ValueError, TypeError, KeyError, AttributeError):
             is_marker = False
@@ -66,7 +80,12 @@ class Marker(NamedTuple):
                 f"Group {group!r} has an offset that no pipeline wrote: {kept.offset} with "
                 f"{kept.metadata!r}. Give the pipeline another name, or delete that group."
             )
-        return cls(query, batch, plan)
+        return cls(query, batch, plan, writer)
+
+    @property
+    def is_under_bare_name(self) -> bool:
+        """Whether its writer, who may be alive, has the pipeline's bare name as its transactional id."""
+        return self.writer is None
 
 
 class Records(NamedTuple):
@@ -122,6 +141,8 @@ class MicroBatch:
     sources: Sequence[SourceRange] = ()
     keeps_state: bool = False
     """Whether it is the first of a query that keeps state."""
+    is_first_of_ours: bool = False
+    """Whether the query's micro-batches before were written by another sink: Spark's own connector planned them."""
 
     @property
     def marker(self) -> Marker:
@@ -144,6 +165,9 @@ class Standing(Enum):
     """Where the marker stands, seen from a micro-batch."""
 
     NOTHING_YET = "there is no marker, and this is the first micro-batch"
+    FIRST_OF_OURS = (
+        "there is no marker, and the micro-batches before are those of Spark's own connector"
+    )
     LOST = "there is no marker, but this is not the first micro-batch"
     JUST_BEFORE = "it is that of the micro-batch before"
     HERE = "it is that of this micro-batch"
@@ -169,6 +193,7 @@ class Verdict(Enum):
 
 VERDICTS: Final[Mapping[Standing, Verdict]] = {
     Standing.NOTHING_YET: Verdict.WRITE,
+    Standing.FIRST_OF_OURS: Verdict.WRITE,
     Standing.LOST: Verdict.ASK,
     Standing.JUST_BEFORE: Verdict.WRITE,
     Standing.HERE: Verdict.SKIP,
@@ -194,7 +219,9 @@ def standing(found: Found, batch: MicroBatch, sources: Sequence[SourceRange]) ->
     if marker is None:
         if batch.number == 0:
             return Standing.NOTHING_YET
-        return Standing.ELSEWHERE if is_written(found.offsets, sources) else Standing.LOST
+        if is_written(found.offsets, sources):
+            return Standing.ELSEWHERE
+        return Standing.FIRST_OF_OURS if batch.is_first_of_ours else Standing.LOST
     if marker.query != batch.query:
         if continues(found, batch, sources):
             if batch.keeps_state:
@@ -285,7 +312,8 @@ def _explain(place: Standing, pipeline: str, found: Found, batch: MicroBatch) ->
             f"Pipeline {pipeline!r} has no marker in group {marker_group(pipeline)!r}, so nobody knows whether "
             f"micro-batch {number} was committed. Groups forget offsets that are not renewed for "
             "offsets.retention.minutes (seven days), or when the output topic is deleted; or the pipeline had "
-            f"another name or wrote to another cluster before. {accept}"
+            "another name or wrote to another cluster before; or another sink wrote this query's micro-batches before, "
+            f"and its source is still the same. {accept}"
         )
     if place is Standing.ELSEWHERE:
         return (

@@ -19,8 +19,8 @@ from ottla.client.blocking.producer import Producer
 from ottla.client.model import OffsetAndMetadata
 from ottla.errors import OttlaError
 from ottla.model import TopicPartition
-from ottla.spark.committing import RENEW_SECONDS, commit_until_answered
-from ottla.spark.progress import marker_group
+from ottla.spark.committing import RENEW_SECONDS, commit_until_answered, fence_bare_name
+from ottla.spark.progress import Marker, marker_group, transactional_id
 
 log = logging.getLogger("ottla.spark")
 
@@ -61,9 +61,13 @@ class Renewal:
             log.warning("%s: its progress was not renewed: %s", self._pipeline, error)
 
     def _renew(self, expected: Kept) -> None:
-        producer = Producer({**self._options, "transactional.id": self._pipeline, "acks": "all"})
+        own = {"transactional.id": transactional_id(self._pipeline), "acks": "all"}
+        producer = Producer({**self._options, **own})
         try:
             producer.init_transactions()
+            group = marker_group(self._pipeline)
+            for kept in expected[group].values():
+                fence_bare_name(self._admin(), self._pipeline, Marker.from_offset(kept, group))
             if self._kept(is_stable=True) != expected:
                 return
             producer.begin_transaction()

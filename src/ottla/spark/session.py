@@ -16,6 +16,7 @@ from ottla.errors import ConfigError
 from ottla.spark.java import find_java
 from ottla.spark.requirement import require_spark
 from ottla.spark.sockets import SWITCH, socket_settings
+from ottla.worker_python import choose_this_python, withdraw_choice
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,8 +97,10 @@ def set_python(environment: MutableMapping[str, str], settings: Mapping[str, str
     environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if "spark.pyspark.python" in settings:
         environment["PYSPARK_PYTHON"] = settings["spark.pyspark.python"]
-    elif "spark.archives" not in settings:
-        environment.setdefault("PYSPARK_PYTHON", sys.executable)
+    elif "spark.archives" in settings:
+        withdraw_choice(environment)
+    else:
+        choose_this_python(environment)
 
 
 def start_session(
@@ -116,6 +119,7 @@ def start_session(
     from pyspark.sql import SparkSession
 
     given = dict(settings or {})
+    refuse_connect(given)
     if master is not None:
         given["spark.master"] = master
     if SparkContext._active_spark_context is not None:
@@ -146,6 +150,41 @@ def master_with(settings: Mapping[str, str]) -> str:
     if (active := SparkContext._active_spark_context) is not None:
         return str(active.master)
     return _known_to_spark().get("spark.master", DEFAULT_MASTER)
+
+
+def refuse_connect(settings: Mapping[str, str]) -> None:
+    """Fail where Spark would make a session of Spark Connect: there the driver is another process, without our code."""
+    from pyspark import SparkContext
+    from pyspark.util import default_api_mode, is_remote_only
+
+    if not is_remote_only() and SparkContext._active_spark_context is not None:
+        return
+    mode = settings.get("spark.api.mode", os.environ.get("SPARK_API_MODE", "")).lower()
+    if mode not in ("classic", "connect"):
+        mode = default_api_mode()
+    signs = {
+        "the package pyspark-client": is_remote_only(),
+        "the setting spark.remote": "spark.remote" in settings,
+        "the variable SPARK_REMOTE": "SPARK_REMOTE" in os.environ,
+        "an earlier session of Spark Connect": "SPARK_CONNECT_MODE_ENABLED" in os.environ,
+        "the API mode connect": mode == "connect",
+    }
+    for sign, is_there in signs.items():
+        if is_there:
+            raise _needs_own_driver(sign)
+
+
+def refuse_connect_session(spark: SparkSession) -> None:
+    """Fail for a session of Spark Connect."""
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        raise _needs_own_driver("the session that was given")
+
+
+def _needs_own_driver(sign: str) -> ConfigError:
+    return ConfigError(
+        f"a Pipeline runs in the process of Spark's driver, and {sign} means Spark Connect, where that is another one: "
+        "run it without, as in ottla pipeline run --master spark://HOST:7077"
+    )
 
 
 def require_java() -> None:

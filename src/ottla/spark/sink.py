@@ -26,24 +26,23 @@ from ottla.errors import ConfigError, OttlaError
 from ottla.records.arrow import ColumnsEncoder, EncodedBatch
 from ottla.spark.committing import Committer, Target, sources_of
 from ottla.spark.handing_over import Parcel, own_folder, packed, sweep
-from ottla.spark.noting import is_contradicted
 from ottla.spark.progress import MicroBatch, group_offsets
 from ottla.spark.sink_options import (
     EXACTLY_ONCE,
     SinkSettings,
     read_stream_settings,
 )
-from ottla.spark.source_offsets import (
-    NO_PLAN,
-    Checkpoint,
-    CheckpointError,
-    Pin,
-    Plan,
-    check_unchanged,
-    find_checkpoint,
-    open_files,
-    unknown_place,
+from ottla.spark.sink_plan import (
+    NO_MICRO_BATCHES,
+    check_names_agree,
+    is_read_by_us_here,
+    micro_batch,
+    newest_plan,
+    plan_of,
+    refuse_continuous,
 )
+from ottla.spark.source_offsets import Pin, unknown_place
+from ottla.spark.target_topics import refuse_missing
 from ottla.spark.worker_memory import freeze_what_is_loaded
 
 if TYPE_CHECKING:
@@ -56,10 +55,6 @@ QUERY: Final = "sql.streaming.queryId"
 BATCH: Final = "streaming.sql.batchId"
 CHECKPOINT_ROOT: Final = "spark.sql.streaming.checkpointLocation"
 CONTINUOUS: Final = "__is_continuous_processing"
-_NO_MICRO_BATCHES: Final = (
-    "format('ottla') writes micro-batches, and this query is processed continuously: use "
-    "trigger(processingTime=...) or trigger(availableNow=True)"
-)
 NOTHING: Final = Parcel()
 
 
@@ -71,7 +66,10 @@ def stream_writer(
     counts = pinned_counts(settings)
     if settings.delivery == EXACTLY_ONCE:
         # Whether the checkpoint can be opened shows at the start.
-        return ExactlyOnceWriter(settings, counts, newest_plan(settings))
+        pin = newest_plan(settings)
+        if pin is not None:
+            check_names_agree(settings, pin.plan)
+        return ExactlyOnceWriter(settings, counts, pin)
     refuse_continuous(settings)
     return AtLeastOnceWriter(settings, counts)
 
@@ -113,10 +111,12 @@ def partition_counts(
     """As many as there are now: what a producer remembers may be minutes old."""
     found = existing(admin_of(settings), dict.fromkeys([*needed, *others]))
     counts = {name: len(topic.partitions) for name, topic in found.items()}
-    for each in needed:
-        if each not in counts:
-            # It may be created by asking for it.
-            counts[each] = len(sending(settings).partitions_for(each))
+    missing = [each for each in needed if each not in counts]
+    if missing:
+        refuse_missing(admin_of(settings), missing)
+    for each in missing:
+        # It is created by asking for it.
+        counts[each] = len(sending(settings).partitions_for(each))
     return counts
 
 
@@ -261,9 +261,10 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
         query, root = _query_of(written, batchId)
         pin = next((each.pin for each in written if each.pin is not None), None)
         plan = plan_of(self._settings, query, root, batchId, pin)
+        check_names_agree(self._settings, plan)
         records = (each for message in written for each in message.parcel.open())
         target = target_of(self._settings, query)
-        batch = MicroBatch(query, batchId, records, *plan)
+        batch = micro_batch(self._settings, query, batchId, records, plan, is_read_by_us_here)
         outcome = Committer(target).commit(batch)
         sweep(query, batchId, self._drivers_folder)
         freeze_what_is_loaded()
@@ -318,95 +319,7 @@ def check_trigger() -> None:
     """Refuse what has no micro-batches."""
     context = TaskContext.get()
     if context is not None and context.getLocalProperty(CONTINUOUS) == "true":
-        raise ConfigError(_NO_MICRO_BATCHES)
-
-
-# Checkpoints that could not be read and need not be; each is tried once in a process, which may take long.
-_closed: set[str | None] = set()
-
-
-def newest_plan(settings: SinkSettings) -> Pin | None:
-    """The plan of the micro-batch that is about to run; None if the checkpoint's place is not known yet.
-
-    Spark has written it just before. Read now, because later it may be that of another instance.
-    """
-    location = settings.location
-    if location is None or (location in _closed and not settings.commits_source_offsets):
-        return None
-    try:
-        checkpoint = Checkpoint(location, open_files(location, settings.storage))
-        number = _newest_number(checkpoint)
-        return None if number is None else Pin(number, _plan_in(checkpoint, settings, number))
-    except CheckpointError as error:
-        if settings.commits_source_offsets:
-            raise
-        _let_be(location, error)
-        return None
-
-
-def refuse_continuous(settings: SinkSettings) -> None:
-    """As far as the checkpoint tells; one that cannot be read is nobody's concern here."""
-    if settings.location is not None and settings.location not in _closed:
-        try:
-            _newest_number(
-                Checkpoint(settings.location, open_files(settings.location, settings.storage))
-            )
-        except CheckpointError:
-            _closed.add(settings.location)
-
-
-def _newest_number(checkpoint: Checkpoint) -> int | None:
-    """That of the newest plan; None where there is no checkpoint.
-
-    Continuous processing is refused: its tasks are planned before any offsets are, those of a micro-batch after. Later
-    is too late. Its tasks do not call `write`, and Spark only logs what `commit` raises.
-    """
-    number = checkpoint.newest()
-    if number is None and checkpoint.query() is not None and not checkpoint.is_planned(0):
-        raise ConfigError(_NO_MICRO_BATCHES)
-    return number
-
-
-def plan_of(
-    settings: SinkSettings, query: str, root: str | None, number: int, pin: Pin | None = None
-) -> Plan:
-    """What Spark's checkpoint says of a micro-batch; what it said when the tasks were planned has to be the same."""
-    place = settings.location or root
-    if place in _closed and not settings.commits_source_offsets:
-        return NO_PLAN if pin is None or pin.number != number else pin.plan
-    try:
-        found = find_checkpoint(
-            query, settings.location, root, settings.query_name, settings.storage
-        )
-        # Without a pin of this micro-batch there is nothing to compare. A later one is another instance's.
-        if pin is None or pin.number < number:
-            plan = _plan_in(found, settings, number)
-        else:
-            check_unchanged(found, pin, number)
-            plan = pin.plan
-        if is_contradicted(plan.sources, own_folder()):
-            raise found.is_anothers(number)
-        return plan._replace(keeps_state=number == 0 and found.keeps_state())
-    except CheckpointError as error:
-        if settings.commits_source_offsets:
-            raise
-        _let_be(place, error)
-        return NO_PLAN if pin is None or pin.number != number else pin.plan
-
-
-def _plan_in(checkpoint: Checkpoint, settings: SinkSettings, number: int) -> Plan:
-    """The plan, or only what tells it from others."""
-    if settings.commits_source_offsets:
-        return checkpoint.plan(number)
-    return Plan(checkpoint.digest(number), ())
-
-
-def _let_be(place: str | None, error: CheckpointError) -> None:
-    _closed.add(place)
-    log.warning(
-        "The checkpoint is not read, so that one which is older than the output may not be noticed: %s",
-        error,
-    )
+        raise ConfigError(NO_MICRO_BATCHES)
 
 
 def target_of(settings: SinkSettings, query: str) -> Target:
@@ -426,7 +339,7 @@ def all_written(messages: Sequence[WriterCommitMessage | None]) -> list[Written]
     written = [each for each in messages if isinstance(each, Written)]
     if messages and not written:
         # Epochs end before tasks do. Spark only logs this, and does not see what a running task refuses.
-        raise ConfigError(_NO_MICRO_BATCHES)
+        raise ConfigError(NO_MICRO_BATCHES)
     if len(written) < len(messages):
         raise OttlaError(f"{len(messages) - len(written)} of {len(messages)} tasks left no message")
     written.sort(key=lambda each: each.task)

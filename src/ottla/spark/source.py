@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -67,6 +68,8 @@ log = logging.getLogger("ottla.spark")
 
 # New partitions and topics are found this late at most.
 DISCOVERY_SECONDS: Final = 1.0
+# Between two attempts to commit the same offsets for the lag.
+PAUSE_SECONDS: Final = 10.0
 
 _HEADER: Final = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _COLUMNS: Final = StructType(
@@ -220,7 +223,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._ends_when_done = False
         self._target: SourceOffset | None = None
         self._told: tuple[str, ...] = ()
-        self._notes = Notes(own_folder())
+        self._tried_for_lag: Mapping[TopicPartition, int] | None = None
+        self._try_again_at = 0.0
+        self._notes = Notes(own_folder(), self._options.pipeline)
         self._renewal = self._new_renewal()
 
     def _new_renewal(self) -> Renewal | None:
@@ -280,6 +285,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Where the next micro-batch ends; the start again if there is nothing to read yet."""
         begin = SourceOffset.from_json(start)
+        # Spark asks for the next micro-batch when the one before is done, and calls `commit` only with the next one.
+        if not begin.is_initial:
+            self._tell_group(begin)
         end = self._available(begin)
         if is_same(begin, end) or not self._is_due(offset_count(begin, end), limit):
             if self._renewal is not None:
@@ -376,9 +384,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         """A micro-batch was processed up to here; with commitOffsets the group is told."""
-        if self._options.commit_group is not None:
-            offsets = SourceOffset.from_json(end).offsets
-            self._cluster.commit(self._options.commit_group, offsets)
+        self._tell_group(SourceOffset.from_json(end))
+
+    def _tell_group(self, processed: SourceOffset) -> None:
+        """Commit how far micro-batches were processed: once, and after a refusal again, but not at once."""
+        group, now = self._options.commit_group, time.monotonic()
+        if group is None:
+            return
+        if processed.offsets == self._tried_for_lag and now < self._try_again_at:
+            return
+        self._tried_for_lag = processed.offsets
+        is_told = self._cluster.commit(group, processed.offsets)
+        self._try_again_at = math.inf if is_told else now + PAUSE_SECONDS
 
     def stop(self) -> None:
         """The query has ended."""

@@ -6,6 +6,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Final, TypeVar
 
 from ottla.client.admin_model import IsolationLevel, OffsetSpec
@@ -14,6 +15,7 @@ from ottla.client.existing import existing
 from ottla.errors import ConfigError, KafkaError, RetriableError, TimedOutError
 from ottla.model import TopicPartition, topic_id_text
 from ottla.spark.asking import LOOK_PAUSE_SECONDS, LOOKS, whole
+from ottla.spark.committing import fence_bare_name
 from ottla.spark.limits import (
     LATEST,
     Limit,
@@ -24,6 +26,7 @@ from ottla.spark.limits import (
     resolve,
 )
 from ottla.spark.offsets import Found
+from ottla.spark.progress import Marker, marker_group, transactional_id
 from ottla.spark.source_options import SourceOptions
 
 log = logging.getLogger("ottla.spark")
@@ -165,14 +168,22 @@ class SourceCluster:
 
     def fence(self, pipeline: str) -> None:
         """Stop whoever ran the pipeline before: nothing of his is committed from now on."""
-        self._asked(lambda: self.admin.fence_producers([pipeline]))
+        group = marker_group(pipeline)
+        self._asked(lambda: self.admin.fence_producers([transactional_id(pipeline)]))
+        markers = self._asked(lambda: self.admin.list_consumer_group_offsets([group])[group])
+        for kept in markers.values():
+            if kept is not None:
+                marker = Marker.from_offset(kept, group)
+                self._asked(partial(fence_bare_name, self.admin, pipeline, marker))
 
-    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Tell the lag: a failure is nobody's loss."""
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> bool:
+        """Tell the lag, and whether that succeeded: a failure loses no record."""
         try:
             self.admin.alter_consumer_group_offsets(group, dict(offsets))
         except KafkaError as error:
             log.warning("offsets for the lag of group %s were not committed: %s", group, error)
+            return False
+        return True
 
     def _asked(self, question: Callable[[], T]) -> T:
         """The answer, asked for as often as the options say."""

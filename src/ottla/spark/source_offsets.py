@@ -38,6 +38,16 @@ class StoreError(CheckpointError):
     """The store that has the checkpoint did not answer, and may do so later."""
 
 
+class FromKafka(NamedTuple):
+    """What a plan has of Spark's own Kafka source, which a source of ours has replaced, or may have."""
+
+    ranges: Sequence[SourceRange]
+    """What that source has planned of this micro-batch; nothing if it has planned the one before only."""
+    groups: Sequence[str | None]
+    """Those of our own sources, when they planned it."""
+    planned_ms: int | None
+
+
 class Plan(NamedTuple):
     """What is known of a micro-batch besides its records."""
 
@@ -45,6 +55,7 @@ class Plan(NamedTuple):
     sources: Sequence[SourceRange]
     keeps_state: bool = False
     """Whether it is a query's first, and the query keeps state in its checkpoint: aggregations, joins of streams."""
+    from_kafka: FromKafka | None = None
 
 
 class Pin(NamedTuple):
@@ -286,26 +297,51 @@ class Checkpoint:
     def plan(self, number: int) -> Plan:
         """What was planned for a micro-batch."""
         planned = self._planned(number)
-        ends = self._positions(planned)
+        end = self._positions(planned)
         before = self._files.read(f"offsets/{number - 1}") if number else None
-        starts = self._positions(before) if before is not None else {}
-        sources = [range_of(starts.get(place), end) for place, end in ends.items()]
-        return Plan(_digest(planned), sources)
+        start = self._positions(before) if before is not None else _NOTHING_PLANNED
+        starts = {**start.kafkas, **start.ours}
+        sources = [range_of(starts.get(place), at) for place, at in end.ours.items()]
+        from_kafka = None
+        if end.kafkas or end.ours.keys() & start.kafkas.keys():
+            ranges = [range_of(starts.get(place), at) for place, at in end.kafkas.items()]
+            from_kafka = FromKafka(ranges, [each.group for each in sources], end.planned_ms)
+        return Plan(_digest(planned), sources, from_kafka=from_kafka)
 
-    def _positions(self, planned: bytes) -> dict[int, SourceOffset]:
-        """The positions of our own sources, by their place among all."""
-        version, _, *lines = planned.decode().splitlines()
+    def _positions(self, planned: bytes) -> _Planned:
+        version, metadata, *lines = planned.decode().splitlines()
         if version.strip() != _VERSION:
             raise CheckpointError(
                 f"The checkpoint {self.location} is of format {version!r}, which this release does not know: "
                 f"set spark.sql.streaming.offsetLog.formatVersion=1 for a new one, or {OFF_OPTION}=false."
             )
-        found: dict[int, SourceOffset] = {}
+        ours: dict[int, SourceOffset] = {}
+        kafkas: dict[int, SourceOffset] = {}
         for place, line in enumerate(lines):
             position = _position_in(line)
             if position is not None:
-                found[place] = position
-        return found
+                (ours if _is_ours(line) else kafkas)[place] = position
+        return _Planned(ours, kafkas, _planned_ms(metadata))
+
+
+class _Planned(NamedTuple):
+    """The positions in a plan that are ours and those of Spark's own Kafka source, by their place among all."""
+
+    ours: Mapping[int, SourceOffset]
+    kafkas: Mapping[int, SourceOffset]
+    planned_ms: int | None
+
+
+_NOTHING_PLANNED: Final = _Planned({}, {}, None)
+
+
+def _planned_ms(metadata: str) -> int | None:
+    """When Spark planned it."""
+    try:
+        at = json.loads(metadata)["batchTimestampMs"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return at if type(at) is int else None
 
 
 def _digest(planned: bytes) -> str:
@@ -313,20 +349,18 @@ def _digest(planned: bytes) -> str:
 
 
 def _position_in(line: str) -> SourceOffset | None:
-    """A position of our source; None for what other sources write."""
+    """A position of our source or of Spark's own Kafka source; None for what other sources write."""
     try:
-        found = json.loads(line)
-    except ValueError:
+        found = SourceOffset.from_json(json.loads(line))
+    except (ValueError, OffsetFormatError):
         return None
-    # Spark's own Kafka source writes topics only.
-    if not isinstance(found, dict) or not isinstance(found.get("version"), int):
-        return None
-    if "topics" not in found:
-        return None
-    try:
-        return SourceOffset.from_json(found)
-    except OffsetFormatError:
-        return None
+    return found if found.offsets or _is_ours(line) else None
+
+
+def _is_ours(line: str) -> bool:
+    """Whether a position is that of our source: Spark's own Kafka source writes topics only."""
+    found = json.loads(line)
+    return isinstance(found.get("version"), int) and "topics" in found
 
 
 def range_of(before: SourceOffset | None, end: SourceOffset) -> SourceRange:
