@@ -19,6 +19,22 @@ CONFIGS = {
     "message.timestamp.type": "LogAppendTime",
     "min.cleanable.dirty.ratio": "0.25",
 }
+# What a cluster of Kafka's tells of a compacted topic, and MirrorMaker 2, Kafka Connect and operators pass on.
+OPTIONS_OF_ANOTHER_CLUSTER = {
+    "cleanup.policy": "compact",
+    "compression.gzip.level": "-1",
+    "follower.replication.throttled.replicas": "",
+    "leader.replication.throttled.replicas": "0:1,1:1",
+    "local.retention.bytes": "-2",
+    "local.retention.ms": "-2",
+    "message.timestamp.before.max.ms": "9223372036854775807",
+    "min.insync.replicas": "1",
+    "preallocate": "true",
+    "remote.log.copy.disable": "false",
+    "remote.log.delete.on.disable": "false",
+    "remote.storage.enable": "false",
+    "unclean.leader.election.enable": "false",
+}
 
 
 def test_a_topic_has_the_partitions_and_options_it_was_created_with(
@@ -33,6 +49,28 @@ def test_a_topic_has_the_partitions_and_options_it_was_created_with(
     # And Kafka's default where nothing was given.
     assert described["segment.bytes"] == "1073741824"
     assert described["min.insync.replicas"] == "1"
+
+
+def test_a_compacted_topic_of_another_cluster_is_compacted_here(
+    admin_client: Driver, ottla_topic: str
+) -> None:
+    with admin_client.admin() as admin:
+        admin.create_topic(ottla_topic, 2, OPTIONS_OF_ANOTHER_CLUSTER)
+        described = admin.configs(ottla_topic)
+        shown = {name: described[name] or "" for name in OPTIONS_OF_ANOTHER_CLUSTER}
+        assert shown == OPTIONS_OF_ANOTHER_CLUSTER
+        # A record without a key is what only a compacted topic refuses.
+        with pytest.raises(RefusedError):
+            admin_client.send(ottla_topic, [Message(b"value")])
+        admin.set_config(ottla_topic, "unclean.leader.election.enable", "true")
+        with pytest.raises(
+            RefusedError, match=r"remote\.storage\.enable=true is refused"
+        ) as caught:
+            admin.set_config(ottla_topic, "remote.storage.enable", "true")
+        afterwards = admin.configs(ottla_topic)
+    assert caught.value.error is ErrorCode.INVALID_CONFIG
+    assert afterwards["unclean.leader.election.enable"] == "true"
+    assert afterwards["remote.storage.enable"] == "false"
 
 
 def test_a_deleted_topic_is_gone_and_its_name_free(admin_client: Driver, ottla_topic: str) -> None:

@@ -31,12 +31,14 @@ def reset_offsets(arguments: argparse.Namespace) -> int:
     _check_usage(arguments)
     with admin_of(arguments) as admin:
         groups = groups_of(admin, arguments)
-        inactive, is_failed = _inactive(admin, groups)
+        inactive, new, is_failed = _inactive(admin, groups)
         # All is planned before anything is done: what is wrong with one group leaves all as they are.
         plans = {group: _Planning(admin, group, len(groups)).plan(arguments) for group in inactive}
         for group in [group for group, plan in plans.items() if not plan]:
-            say(f"ottla: group '{group}' has committed nothing: --topic TOPIC says what to reset")
+            say(f"ottla: {_nothing_to_reset(group, group in new)}")
             is_failed |= not arguments.all_groups
+        for group in [group for group in new if plans[group]]:
+            say(f"group '{group}' does not exist yet: committing offsets makes it")
         show = partial(_show, arguments, len(groups))
         if arguments.execute:
             return FAILED if _execute_all(admin, plans, show) or is_failed else DONE
@@ -85,8 +87,17 @@ def _tell_partitions(group: str, errors: Mapping[TopicPartition, KafkaError]) ->
         say(f"ottla: group '{group}', {partition}: {line_of(trouble)}")
 
 
-def _inactive(admin: Admin, groups: list[str]) -> tuple[list[str], bool]:
-    """The groups that can be reset, which need not exist yet; whether there are others."""
+def _nothing_to_reset(group: str, is_new: bool) -> str:
+    if is_new:
+        return (
+            f"group '{group}' does not exist: `ottla groups list` has the names of those that do; "
+            "--topic TOPIC makes a new one"
+        )
+    return f"group '{group}' has committed nothing: --topic TOPIC says what to reset"
+
+
+def _inactive(admin: Admin, groups: list[str]) -> tuple[list[str], list[str], bool]:
+    """The groups that can be reset, those of them that do not exist yet, and whether there are others."""
     found, errors = described(admin, groups)
     others = {
         group: error
@@ -105,7 +116,9 @@ def _inactive(admin: Admin, groups: list[str]) -> tuple[list[str], bool]:
             f"{found[group].state}: stop its consumers first"
         )
     refused = {*active, *others}
-    return [group for group in groups if group not in refused], bool(refused)
+    new = [group for group in errors if group not in others]
+    new += [name for name, group in found.items() if group.state is GroupState.DEAD]
+    return [group for group in groups if group not in refused], new, bool(refused)
 
 
 def _show(arguments: argparse.Namespace, group_count: int, plans: Mapping[str, Plan]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from ottla.cli.exit_codes import USAGE
@@ -24,6 +24,9 @@ class Parser(argparse.ArgumentParser):
     Options and names come in any order: argparse itself gives all names that a list may have to the first that come
     together, so that `produce TOPIC -l FILE` fails.
     """
+
+    instead: Mapping[str, str] = {}
+    """What to write in place of options that people try first."""
 
     _is_parsing = False
     _names: Sequence[_Name] = ()
@@ -101,6 +104,8 @@ class Parser(argparse.ArgumentParser):
         if not flags:
             return f"{' '.join(unknown)!r} is more than this command takes"
         flag = flags[0].partition("=")[0]
+        if flag in self.instead:
+            return f"there is no {flag} here: write {self.instead[flag]}"
         return f"there is no {flag} here{_meant(flag, self._option_string_actions)}"
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:

@@ -78,6 +78,7 @@ def settings_of(arguments: argparse.Namespace, file: ServerFile | None = None) -
         advertise=_advertise_of(arguments, file),
         data_dir=_data_dir_of(arguments, file),
         metrics=None if arguments.metrics is None else Endpoint.parse(arguments.metrics),
+        has_own_process=True,
     )
 
 

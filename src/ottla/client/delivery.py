@@ -120,13 +120,17 @@ class RecordFuture(SentRecord):
         batch, index = self._wait(timeout)
         error = batch.error_of(index)
         if error is not None:
+            batch.note_seen()
             raise error
         return self._metadata(batch, index)
 
     def exception(self, timeout: float | None = None) -> Exception | None:
         """Why the record was not written; None if it was."""
         batch, index = self._wait(timeout)
-        return batch.error_of(index)
+        error = batch.error_of(index)
+        if error is not None:
+            batch.note_seen()
+        return error
 
     def add_done_callback(self, callback: Callable[[RecordFuture], object]) -> None:
         """Call it with this future when the outcome is known, on the thread that learns it; at once if it is."""
@@ -145,6 +149,7 @@ class RecordFuture(SentRecord):
             yield from batch.wait_async().__await__()
         error = batch.error_of(index)
         if error is not None:
+            batch.note_seen()
             raise error
         return self._metadata(batch, index)
 
@@ -170,7 +175,7 @@ class RecordFuture(SentRecord):
             batch, index = self._place()
             if batch.is_done:
                 return batch, index
-            _refuse_on_loop()
+            _refuse_on(batch.loop)
             if deadline is None and timeout is not None:
                 deadline = time.monotonic() + timeout
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
@@ -197,13 +202,17 @@ def _part_of(batch: ProducerBatch, index: int) -> tuple[ProducerBatch, int]:
     return batch.parts[part], index - starts[part]
 
 
-def _refuse_on_loop() -> None:
-    """Blocking the loop would keep the answer from coming for ever."""
+def _refuse_on(loop: object) -> None:
+    """Refuse to block the loop that has to bring the outcome; another one, of a notebook say, does not matter."""
     try:
-        asyncio.get_running_loop()
+        running = asyncio.get_running_loop()
     except RuntimeError:
         return
-    raise IllegalStateError("result() would block the event loop: await the future instead")
+    if running is loop:
+        raise IllegalStateError(
+            "result() would block the event loop that brings the result: "
+            "await the future, or ask when the callback is over"
+        )
 
 
 class Accepted(dict[int, RecordFuture]):
@@ -368,8 +377,10 @@ def _follow(batch: ProducerBatch, first_index: int, count: int, callback: OnBatc
             if low < high:
                 _follow(part, low - start, high - low, callback)
     elif batch.record_errors is None:
+        batch.note_seen()
         callback(count, batch.error)
     else:
+        batch.note_seen()
         for index in range(first_index, end_index):
             callback(1, batch.error_of(index))
 

@@ -136,6 +136,27 @@ class ProducerInterceptors(_Chain):
         self._tell(self._acknowledged, nowhere(record.topic, -1 if known is None else known), error)
 
 
+class Acknowledgement:
+    """Tells interceptors how a record ended, first, as in Kafka, and then the program if it gave a callback."""
+
+    __slots__ = ("_interceptors", "_key", "on_delivery")
+
+    def __init__(
+        self,
+        interceptors: ProducerInterceptors,
+        key: TopicPartition,
+        on_delivery: Callable[[RecordMetadata | None, Exception | None], Any] | None,
+    ) -> None:
+        self._interceptors = interceptors
+        self._key = key
+        self.on_delivery = on_delivery
+
+    def __call__(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
+        self._interceptors.on_acknowledgement(metadata or nowhere(*self._key), error)
+        if self.on_delivery is not None:
+            self.on_delivery(metadata, error)
+
+
 class ConsumerInterceptors(_Chain):
     """The interceptors of a consumer."""
 

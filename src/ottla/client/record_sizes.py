@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from ottla.client.model import Headers
@@ -19,13 +19,20 @@ def read_headers(headers: Any) -> Headers:
     if headers is None or headers == ():
         return ()
     pairs = headers.items() if isinstance(headers, Mapping) else headers
-    read = tuple((name, value) for name, value in pairs)
-    for name, value in read:
-        if not isinstance(name, str) or not (value is None or isinstance(value, bytes)):
-            raise SerializationError(
-                f"a header is a name (str) with a value (bytes or None), not {(name, value)!r}"
-            )
-    return read
+    if isinstance(headers, str | bytes) or not isinstance(pairs, Iterable):
+        raise SerializationError(f"headers are a dict or a list of pairs, not {headers!r}")
+    return tuple(_read_header(pair) for pair in pairs)
+
+
+def _read_header(pair: Any) -> Header:
+    if isinstance(pair, tuple | list) and len(pair) == 2:
+        name, value = pair
+        if isinstance(name, str) and (value is None or isinstance(value, bytes)):
+            return name, value
+    raise SerializationError(
+        "a header is a name (str) with a value (bytes or None), "
+        f'as in headers=[("name", b"value")], not {pair!r}'
+    )
 
 
 def record_bound_bytes(key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> int:

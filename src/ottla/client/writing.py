@@ -7,16 +7,16 @@ faces wait, by blocking or on the loop. A record that needs no waiting takes the
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from time import time_ns
 from typing import Any, NamedTuple, TypeAlias
 
 from ottla.client.arguments import check_callback, check_record
 from ottla.client.delivery import RecordFuture, SentRecords, size_of
-from ottla.client.interceptors import ProducerInterceptors, nowhere
-from ottla.client.model import Headers, ProducerRecord, RecordMetadata
+from ottla.client.interceptors import Acknowledgement, ProducerInterceptors
+from ottla.client.model import Headers, ProducerRecord
 from ottla.client.partitioners import DefaultPartitioner, Partitioner, StickyPartitioner
 from ottla.client.ready_made import check_ready_made, unchanging
 from ottla.client.record_sizes import read_headers, record_bound_bytes
+from ottla.client.record_timestamps import SECONDS_END, SecondsWatch, current_timestamp_ms
 from ottla.client.serializers import BytesSerializer, Serializer
 from ottla.client.state.accumulator import Accumulator
 from ottla.client.state.memory import Reservation
@@ -83,6 +83,7 @@ class Writer:
         self._wake_sender = wake_sender
         self._now_ms = now_ms
         self._cluster = Cluster()
+        self._seconds_watch = SecondsWatch()
         self._ignores_keys = isinstance(partitioner, StickyPartitioner)
         self._is_standard = isinstance(partitioner, DefaultPartitioner | StickyPartitioner)
         self.is_plain = (
@@ -124,7 +125,9 @@ class Writer:
             known = self.topics.get(topic)
             if known is None or not self.is_plain:
                 return None
-            if timestamp_ms is not None and (type(timestamp_ms) is not int or timestamp_ms < 0):
+            if timestamp_ms is not None and (
+                type(timestamp_ms) is not int or timestamp_ms < SECONDS_END
+            ):
                 return None
             if on_delivery is not None and not callable(on_delivery):
                 return None
@@ -190,6 +193,8 @@ class Writer:
         self, topic: str, partition: int | None, timestamp_ms: int | None
     ) -> Generator[Wanted, None, TopicQueues]:
         check_record(topic, partition, timestamp_ms)
+        if timestamp_ms is not None:
+            self._seconds_watch.look(topic, timestamp_ms)
         while True:
             known = self.topics.get(topic)
             if known is not None and known.count and (partition is None or partition < known.count):
@@ -262,13 +267,7 @@ class Writer:
         interceptors = self._interceptors
         if not interceptors.sees_acknowledgements:
             return on_delivery
-
-        def tell(metadata: RecordMetadata | None, error: Exception | None) -> None:
-            interceptors.on_acknowledgement(metadata or nowhere(*queue.key), error)
-            if on_delivery is not None:
-                on_delivery(metadata, error)
-
-        return tell
+        return Acknowledgement(interceptors, queue.key, on_delivery)
 
     # Partitions
 
@@ -369,7 +368,7 @@ class Writer:
             known = yield from self._known(topic, partition, timestamp_ms)
             read = read_headers(headers)
             values, keys = self._all_bytes(topic, values, keys, read)
-            timestamp = _now() if timestamp_ms is None else timestamp_ms
+            timestamp = current_timestamp_ms() if timestamp_ms is None else timestamp_ms
             sent = SentRecords(timestamp, values, keys)
             for queue, many in self._by_queue(
                 known, Many(timestamp, values, keys, read, range(len(values))), partition
@@ -490,7 +489,3 @@ class Writer:
 
 def _nobody() -> None:
     """Whom a grant of memory wakes, until somebody waits for it."""
-
-
-def _now() -> int:
-    return time_ns() // 1_000_000

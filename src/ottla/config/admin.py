@@ -43,14 +43,21 @@ class AdminConfig(ClientConfig):
     )
 
     def settle(self) -> None:
-        """A default timeout of calls is not shorter than that of their requests."""
+        """The timeout of calls is not shorter than that of their requests: the one that is a default gives way."""
         super().settle()
-        too_short = self.default_api_timeout_ms < self.request_timeout_ms
-        if too_short and "default.api.timeout.ms" not in self.given:
+        if self.default_api_timeout_ms >= self.request_timeout_ms:
+            return
+        if "default.api.timeout.ms" not in self.given:
             self._give_way(
                 "default.api.timeout.ms",
                 self.request_timeout_ms,
                 "request.timeout.ms was given and is above the default",
+            )
+        elif "request.timeout.ms" not in self.given and self.default_api_timeout_ms > 0:
+            self._give_way(
+                "request.timeout.ms",
+                self.default_api_timeout_ms,
+                "default.api.timeout.ms was given and is below the default",
             )
 
     def validate(self) -> None:

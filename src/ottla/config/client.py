@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
-from ottla.config.client_not_served import OTHERS_NAMES
+from ottla.config.client_not_served import MEANT, OTHERS_NAMES
 from ottla.config.options import (
     Importance,
     OptionType,
@@ -210,6 +210,8 @@ class ClientConfig(SecurityConfig):
             other = getattr(importlib.import_module(module), class_name)
             if other is not cls and name in options_of(other):
                 return f"it is an option of {clients}, remove it here"
+        if name in MEANT:
+            return MEANT[name]
         for origin, names in OTHERS_NAMES.items():
             instead = names.get(name) or names.get(name.replace(".", "_"))
             if instead is not None:

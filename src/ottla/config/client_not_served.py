@@ -120,6 +120,28 @@ KAFKA_PYTHON_NAMES: Mapping[str, str] = {
 }
 """What to use instead of names that only kafka-python and aiokafka have."""
 
+_SERVERS = "use bootstrap.servers, with the HOST:PORT of a broker or more"
+_TOPICS = "topics are named by subscribe(), assign() and send()"
+
+MEANT: Mapping[str, str] = {
+    "address": _SERVERS,
+    "bootstrap": _SERVERS,
+    "bootstrap.brokers": _SERVERS,
+    "broker": _SERVERS,
+    "broker.list": _SERVERS,
+    "brokers": _SERVERS,
+    "host": _SERVERS,
+    "hosts": _SERVERS,
+    "kafka": _SERVERS,
+    "port": _SERVERS,
+    "server": _SERVERS,
+    "servers": _SERVERS,
+    "topic": _TOPICS,
+    "topics": _TOPICS,
+    "url": _SERVERS,
+}
+"""What to write instead of names that people try first."""
+
 OTHERS_NAMES: Mapping[str, Mapping[str, str]] = {
     "librdkafka": LIBRDKAFKA_NAMES,
     "kafka-python": KAFKA_PYTHON_NAMES,

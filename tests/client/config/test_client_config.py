@@ -114,6 +114,10 @@ def test_none_does_not_hide_a_wrong_name() -> None:
         (AdminConfig, "bootstrap.controllers", r"use bootstrap\.servers"),
         (ProducerConfig, "ssl.keystore.password", r"ssl\.key\.password"),
         (ProducerConfig, "sasl.oauthbearer.token.endpoint.url", r"sasl\.login\.callback\.handler"),
+        (ProducerConfig, "brokers", r"^brokers is not a producer option: use bootstrap\.servers, "),
+        (ConsumerConfig, "servers", r"use bootstrap\.servers, with the HOST:PORT of a broker"),
+        (AdminConfig, "port", r"use bootstrap\.servers, with the HOST:PORT of a broker"),
+        (ConsumerConfig, "topics", r"topics are named by subscribe\(\)"),
         (ProducerConfig, "zzz", "remove it or check its spelling"),
     ],
 )
@@ -179,8 +183,13 @@ def test_an_admins_default_timeout_is_not_below_that_of_requests() -> None:
     config = admin(request_timeout_ms=90_000)
     assert config.default_api_timeout_ms == 90_000
     assert "default.api.timeout.ms is 90000" in config.notes[0]
+    config = admin(default_api_timeout_ms=3000)
+    assert (config.default_api_timeout_ms, config.request_timeout_ms) == (3000, 3000)
+    assert config.notes == (
+        "request.timeout.ms is 3000: default.api.timeout.ms was given and is below the default",
+    )
     with pytest.raises(ConfigError, match=r"default\.api\.timeout\.ms \(10\) is below"):
-        admin(default_api_timeout_ms=10)
+        admin(default_api_timeout_ms=10, request_timeout_ms=30_000)
 
 
 def test_metrics_push_can_only_be_off() -> None:

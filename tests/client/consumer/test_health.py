@@ -21,6 +21,7 @@ from tests.client.consumer.conftest import (
 from tests.client.consumer.scripted import Cluster, T, data_of
 
 import ottla
+import ottla.aio
 from ottla.client.state.positions import AssignedPartition, FetchPosition
 from ottla.client.state.stalls import StallWatch
 from ottla.errors import ErrorCode, FatalError
@@ -123,6 +124,34 @@ def test_a_consumer_that_works_is_well(stage: Stage) -> None:
             assert health.seconds_since_poll < 5
             assert health.seconds_since_progress is not None
             assert health.seconds_since_heartbeat is None
+
+    run(test)
+
+
+def test_a_partition_that_does_not_exist_is_told_at_once_until_it_does(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    reason = f"partition {stage.topic}-1 does not exist: the partitions of {stage.topic} are 0 to 0"
+
+    def told() -> list[str]:
+        return [each for each in caplog.messages if reason in each]
+
+    async def test() -> None:
+        partitions = stage.create()
+        missing = partitions[0]._replace(partition=1)
+        async with stage.consumer(client_id="reader") as consumer:
+            await consumer.assign([*partitions, missing])
+            await poll_until(consumer, lambda: bool(told()))
+            assert not consumer.health().ok
+            assert consumer.health().reasons == (reason,)
+            # Long enough for some more answers, and the other partition is read meanwhile.
+            stage.fill(b"a")
+            await read(consumer, 1)
+            await nothing_comes(consumer, 0.5)
+            assert told() == [f"reader: {reason}"]
+            async with ottla.aio.Admin(bootstrap_servers=stage.broker.bootstrap_servers) as admin:
+                await admin.create_partitions({stage.topic: 2})
+            await poll_until(consumer, lambda: consumer.health().ok)
 
     run(test)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import gc
 import logging
 import pickle
 import time
@@ -44,6 +45,90 @@ def test_a_consumer_says_what_is_wrong_with_an_argument(
         with pytest.raises(kind, match=words):
             call(consumer)
         assert consumer.assignment() == {("t", 0)}
+
+
+NO_NAME = (
+    r"^INVALID_TOPIC_EXCEPTION \(17\): Topic name 'no name' has characters other than ASCII letters"
+)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda p, c, a: p.send("no name", b"x"),
+        lambda p, c, a: p.send_many("no name", [b"x"]),
+        lambda p, c, a: p.partitions_for("no name"),
+        lambda p, c, a: (c.assign([("no name", 0)]), c.poll(10)),
+        lambda p, c, a: (c.subscribe(["no name"]), c.poll(10)),
+        lambda p, c, a: c.end_offsets([("no name", 0)]),
+        lambda p, c, a: a.describe_topics(["no name"]),
+    ],
+)
+def test_the_error_says_what_is_wrong_with_the_name_of_a_topic(
+    servers: str, call: Callable[[Any, Any, Any], object]
+) -> None:
+    with (
+        ottla.Producer(bootstrap_servers=servers) as producer,
+        ottla.Consumer(bootstrap_servers=servers, group_id="names") as consumer,
+        ottla.Admin(bootstrap_servers=servers) as admin,
+        pytest.raises(KafkaError, match=NO_NAME),
+    ):
+        call(producer, consumer, admin)
+
+
+@pytest.mark.parametrize(
+    ("headers", "words"),
+    [
+        (["a"], r"""as in headers=\[\("name", b"value"\)\], not 'a'$"""),
+        (["ab"], r"^a header is a name \(str\) with a value \(bytes or None\), .*, not 'ab'$"),
+        ([("a", b"b", b"c")], r"not \('a', b'b', b'c'\)$"),
+        ({"a": "text"}, r"not \('a', 'text'\)$"),
+        ("ab", "^headers are a dict or a list of pairs, not 'ab'$"),
+        (7, "^headers are a dict or a list of pairs, not 7$"),
+    ],
+)
+def test_headers_that_are_none_are_refused_with_an_example(
+    servers: str, headers: Any, words: str
+) -> None:
+    with ottla.Producer(bootstrap_servers=servers) as producer:
+        # The second send takes the short way, where there is one.
+        for _ in range(2):
+            with pytest.raises(SerializationError, match=words):
+                producer.send("t", b"x", headers=headers)
+            with pytest.raises(SerializationError, match=words):
+                producer.send_many("t", [b"x"], headers=headers)
+            producer.send("t", b"x", headers=[["a", b"b"]]).result(10)
+
+
+def test_a_timestamp_that_seems_to_be_in_seconds_is_told_once(
+    servers: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with ottla.Producer(bootstrap_servers=servers) as producer:
+        for timestamp_ms in (int(time.time() * 1000), 0, 5000):
+            producer.send("t", b"x", timestamp_ms=timestamp_ms).result(10)
+        assert "seconds" not in caplog.text
+        for timestamp_ms in (1_794_871_643, 1_794_871_644):
+            sent = producer.send("t", b"x", timestamp_ms=timestamp_ms).result(10)
+            assert sent.timestamp == timestamp_ms, "as in Kafka, it is sent as it is"
+    assert [each for each in caplog.messages if "seconds" in each] == [
+        "a record for t has timestamp_ms=1794871643, which is in 1970: "
+        "if these are seconds since 1970, multiply them by 1000"
+    ]
+
+
+@pytest.mark.parametrize("name", ["Producer", "Consumer", "Admin"])
+def test_a_plain_with_around_an_asyncio_client_is_told_apart(
+    servers: str, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        with getattr(ottla.aio, name)(bootstrap_servers=servers):
+            pass
+
+    words = f"ottla.aio.{name} is closed by awaiting: write `async with`, or use ottla.{name} "
+    with pytest.raises(TypeError, match=words):
+        asyncio.run(main())
+    gc.collect()
+    assert "Task was destroyed" not in caplog.text
 
 
 @pytest.mark.parametrize(

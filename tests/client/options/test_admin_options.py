@@ -78,7 +78,10 @@ def test_a_request_without_an_answer_is_sent_again_after_request_timeout_ms(
         with ottla.Admin(bootstrap_servers=servers, request_timeout_ms=200) as admin:
             started = time.monotonic()
             assert admin.describe_cluster().nodes
-            assert 0.15 < time.monotonic() - started < 5
-            assert len(meddler.seen("DescribeCluster")) >= 2
+            took = time.monotonic() - started
+            assert 0.15 < took < 5
+            # Each repetition has waited for the whole timeout: one of them, unless the machine is slow to answer it.
+            repetitions = len(meddler.seen("DescribeCluster")) - 1
+            assert 1 <= repetitions <= max(1, round(took / 0.2))
     finally:
         hold.set()

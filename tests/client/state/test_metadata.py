@@ -145,7 +145,7 @@ class TestWhatIsKnown:
             state.apply(state.next_request(0), each, 0, 0.5)
             for each in (missing, there, missing, missing, missing, there, missing, missing)
         ]
-        news = [("t", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+        news = [("t", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.text)]
         assert told == [[], [], [], news, [], [], [], news]
 
 

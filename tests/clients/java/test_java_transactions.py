@@ -167,6 +167,33 @@ def test_the_epoch_rises_with_every_transaction(client: Java, ottla_topic: str) 
     assert epochs == [epoch + (number + 1) // 2 for number in range(12)]
 
 
+def test_a_producer_whose_transaction_timed_out_goes_on_after_its_abort(
+    java_agent: Agent, ottla_topic: str
+) -> None:
+    """KAFKA-20090: the abort is told the next epoch, and nobody has to become the producer again."""
+    with Broker(transaction_abort_timed_out_transaction_cleanup_interval_ms=20) as broker:
+        servers = broker.bootstrap_servers
+        client = Java(servers, java_agent)
+        client.create_topic(ottla_topic)
+        with client.transactional_producer(ottla_topic, 3000) as producer:
+            first = describe(servers, ottla_topic)
+            producer.begin()
+            producer.send(ottla_topic, numbered(2))
+            wait_until_at_rest(servers, ottla_topic)
+            producer.abort()
+            producer.begin()
+            producer.send(ottla_topic, numbered(3, start=2))
+            producer.commit()
+            after = describe(servers, ottla_topic)
+        assert after.producer_id == first.producer_id
+        assert after.producer_epoch == first.producer_epoch + 2
+        wait_until_stable(servers, TopicPartition(ottla_topic, 0))
+        read = client.read(ottla_topic, 3, options=COMMITTED)
+        assert [message.value for message in read] == [
+            message.value for message in numbered(3, start=2)
+        ]
+
+
 def test_the_admin_client_tells_of_transactions_and_producers(
     client: Java, ottla_topic: str
 ) -> None:

@@ -5,11 +5,27 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Final
 
+from ottla.cli.parsing import Parser
+
 if TYPE_CHECKING:
     from ottla.cli.syntax.pieces import Commands
 
 DEFAULT_LISTEN: Final = "127.0.0.1:9092"
 DEFAULT_DATA: Final = "./ottla-data"
+
+_LISTEN: Final = f"--listen HOST:PORT, as in --listen {DEFAULT_LISTEN}"
+_INSTEAD: Final = {
+    "--address": _LISTEN,
+    "--bind": _LISTEN,
+    "--host": _LISTEN,
+    "--port": _LISTEN,
+    "-p": _LISTEN,
+    "--bootstrap-server": _LISTEN,
+    "-b": _LISTEN,
+    "--log-dirs": "--data DIR",
+    "--dir": "--data DIR",
+    "--path": "--data DIR",
+}
 
 _DESCRIPTION: Final = """\
 Runs a broker until SIGTERM or Ctrl-C. When clients can connect, `listening on HOST:PORT` is printed; the log goes to
@@ -30,6 +46,8 @@ def add(commands: Commands) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     serve.set_defaults(run="serve:serve")
+    if isinstance(serve, Parser):
+        serve.instead = _INSTEAD
     serve.add_argument(
         "--listen",
         metavar="HOST:PORT",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 log = logging.getLogger("ottla.client")
 
@@ -25,6 +25,23 @@ class ClosedByBlock(ABC):
 
     async def __aexit__(self, *raised: object) -> None:
         await self.close()
+
+    # Type checkers know by themselves that a plain `with` is wrong.
+    if not TYPE_CHECKING:
+
+        def __enter__(self) -> NoReturn:
+            raise not_by_plain_with(self)
+
+        def __exit__(self, *raised: object) -> None:
+            """Nothing: it is only looked for."""
+
+
+def not_by_plain_with(client: object) -> TypeError:
+    """Asyncio's clients are closed by awaiting."""
+    name = type(client).__name__
+    return TypeError(
+        f"ottla.aio.{name} is closed by awaiting: write `async with`, or use ottla.{name} without asyncio"
+    )
 
 
 def not_pickled(client: object) -> TypeError:

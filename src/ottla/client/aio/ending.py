@@ -58,14 +58,25 @@ async def abort_open(
 
 
 def tell_lost(accumulator: Accumulator, config: ProducerConfig) -> None:
-    """Say which records have not been acknowledged."""
-    lost: dict[str, int] = {}
-    for batch in list(accumulator.incomplete):
-        batch.close()
-        lost[batch.key.topic] = lost.get(batch.key.topic, 0) + batch.record_count
-    if lost:
-        topics = ", ".join(f"{count} for {topic}" for topic, count in lost.items())
-        log.warning("%s lost records that were not acknowledged: %s", config.client_id, topics)
+    """Say which records were not written, or may not have been, as far as the program has not asked for them."""
+    parts, count = [], 0
+    failed = accumulator.failed_records.by_topic() if accumulator.failed_records is not None else {}
+    for topic, (failed_count, error) in failed.items():
+        parts.append(f"{failed_count} for {topic} ({error})")
+        count += failed_count
+    for topic, unsent_count in accumulator.count_incomplete().items():
+        parts.append(f"{unsent_count} for {topic} (the producer was closed before)")
+        count += unsent_count
+    if not parts:
+        return
+    advice = "; result() of what send() returns, or on_delivery, would have told" if failed else ""
+    log.warning(
+        "%s lost %d records that were not acknowledged: %s%s",
+        config.client_id,
+        count,
+        ", ".join(parts),
+        advice,
+    )
 
 
 def tell_unended(

@@ -134,7 +134,7 @@ class Network:
                 return found
             error = self.cluster.errors.get(name)
             if error is not None and not error.retriable:
-                raise exception_for(error, None, api="Metadata", topic=name)
+                raise self.cluster.error_of(name)
             left_ms = (deadline - self._loop.time()) * 1000
             if left_ms <= 0:
                 raise self.no_topic(name, timeout_ms)
@@ -202,8 +202,8 @@ class Network:
         self._fatal = self.trouble = None
         self._asking_since_ms = None
         self._starts_again = False
-        for topic, code in self.metadata.apply(request, response, self._now_ms(), random.random()):
-            log.warning("%s: topic %s: %s", self._config.client_id, topic, code.text)
+        for topic, why in self.metadata.apply(request, response, self._now_ms(), random.random()):
+            log.warning("%s: topic %s: %s", self._config.client_id, topic, why)
         self._follow_nodes()
         self._tell()
 

@@ -27,7 +27,6 @@ from ottla.errors import (
     NoOffsetError,
     OttlaError,
     TimedOutError,
-    exception_for,
 )
 from ottla.model import TopicPartition
 
@@ -180,7 +179,7 @@ class Polling:
             for topic in self._subscriptions.metadata_topics():
                 code = self._network.cluster.errors.get(topic)
                 if code in _TOPIC_REFUSALS:
-                    raise exception_for(code, api="Metadata", topic=topic)
+                    raise self._network.cluster.error_of(topic)
 
     # First positions
 

@@ -23,6 +23,7 @@ from ottla.client.naming import partitioner_of, producer_interceptors_of, serial
 from ottla.client.producer_metrics import ProducerMetrics
 from ottla.client.state.accumulator import Accumulator
 from ottla.client.state.backoff import Backoff
+from ottla.client.state.failed_records import FailedRecords
 from ottla.client.state.memory import Reservation
 from ottla.client.state.metadata import MetadataState
 from ottla.client.state.ongoing import OngoingTransaction
@@ -97,8 +98,11 @@ class Producer(ClosedByBlock):
                 retry=retry,
             )
         )
+        self.accumulator.loop = self._loop
         self._transactions: Transactions | None = None
-        if config.transactional_id is not None:
+        if config.transactional_id is None:
+            self.accumulator.failed_records = FailedRecords()
+        else:
             self._transactions = Transactions(
                 config.transactional_id, self.accumulator.lock, self.accumulator.refuse
             )

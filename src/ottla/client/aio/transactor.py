@@ -106,7 +106,9 @@ class Transactor:
 
         def done(task: asyncio.Task[Any]) -> None:
             self._tasks.pop(name, None)
-            if not task.cancelled() and (error := task.exception()) is not None:
+            if task.cancelled():
+                return  # the producer or the loop ends: nothing is begun any more
+            if (error := task.exception()) is not None:
                 log.error("the conversation with the coordinator failed", exc_info=error)
                 self._sender.fail(error)
             self._sender.wake()

@@ -14,6 +14,7 @@ from ottla.client.health import ConsumerHealth
 from ottla.client.state.positions import AssignedPartition
 from ottla.client.state.stalls import StallWatch
 from ottla.client.state.subscriptions import SubscriptionState
+from ottla.client.topic_errors import topic_error_text
 from ottla.config.consumer import ConsumerConfig
 from ottla.model import NO_LEADER, TopicPartition
 
@@ -45,6 +46,9 @@ class Watchdog:
         self._loop = asyncio.get_running_loop()
         self._watch = StallWatch(config.stall_timeout_ms, reads_committed=config.reads_committed)
         self._timer: asyncio.TimerHandle | None = None
+        # Partitions that do not exist, as of the last metadata, and whether that was told.
+        self._missing: dict[TopicPartition, bool] = {}
+        network.on_update.append(lambda _: self._look_for_missing())
         self._schedule()
 
     def health(self) -> ConsumerHealth:
@@ -76,9 +80,14 @@ class Watchdog:
     def _troubles(self) -> tuple[str, ...]:
         """What is in the way of all partitions, or keeps there from being any."""
         reasons = [
-            f"topic {topic}: {code.text}"
+            f"topic {topic}: {topic_error_text(code, topic)}"
             for topic, code in self._network.cluster.errors.items()
             if topic in self._subscriptions.metadata_topics()
+        ]
+        reasons += [
+            missing
+            for partition in self._subscriptions.assigned()
+            if (missing := self._does_not_exist(partition)) is not None
         ]
         if (fencing := self._group.fencing) is not None:
             reasons.append(f"the group has shut this member out: {fencing}")
@@ -91,6 +100,31 @@ class Watchdog:
         if self._network.failure is None and silent is not None and silent >= _UNREACHABLE_SECONDS:
             reasons.append(f"no broker has answered for {round(silent)} s: {self._network.trouble}")
         return tuple(reasons)
+
+    def _does_not_exist(self, partition: TopicPartition) -> str | None:
+        """A sentence that says so, if the topic exists and has no such partition."""
+        topic = self._network.cluster.topics.get(partition.topic)
+        if topic is None or partition.partition < len(topic.partitions):
+            return None
+        return (
+            f"partition {partition} does not exist: "
+            f"the partitions of {topic.name} are 0 to {len(topic.partitions) - 1}"
+        )
+
+    def _look_for_missing(self) -> None:
+        """Warn of assigned partitions that do not exist, once: polls bring nothing, as in Kafka, until they do.
+
+        Only when the second answer says so: the first may be older than partitions that were just added.
+        """
+        before, self._missing = self._missing, {}
+        for partition in self._subscriptions.assigned():
+            missing = self._does_not_exist(partition)
+            if missing is None:
+                continue
+            self._missing[partition] = before.get(partition, False)
+            if before.get(partition) is False:
+                self._missing[partition] = True
+                log.warning("%s: %s", self._config.client_id, missing)
 
     def close(self) -> None:
         """Stop watching."""
@@ -130,6 +164,8 @@ class Watchdog:
         if self._subscriptions.uses_group and not self._group.has_coordinator:
             return f"the coordinator of group {self._group.group_id} cannot be found"
         leader = self._network.cluster.leader_of(*partition)
+        if (missing := self._does_not_exist(partition)) is not None:
+            return missing
         if leader == NO_LEADER:
             error = self._network.cluster.errors.get(partition.topic)
             return "it has no leader" if error is None else f"its topic has {error.name}"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 from ottla.client.delivery import RecordFuture, SentRecords
+from ottla.client.state.failed_records import FailedRecords
 from ottla.client.state.memory import Memory, Reservation
 from ottla.client.state.metadata import Cluster
 from ottla.client.state.ongoing import OngoingTransaction
@@ -58,6 +59,10 @@ class Accumulator:
         self.plain_limit_bytes = capacity_bytes(settings, 1.0)
         """What a batch takes where nothing is known of its compression."""
         self.next_expiry_ms = FOREVER
+        self.loop: object = None
+        """The event loop on which batches are completed, if they are on one."""
+        self.failed_records: FailedRecords | None = None
+        """Where failures are counted; None with transactions, whose commit tells of them."""
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._active: dict[PartitionQueue, None] = {}
         self._is_closed = False
@@ -246,6 +251,7 @@ class Accumulator:
         if queue.open is not None:
             self._close_open(queue)
         queue.next_order += 1
+        batch.loop, batch.failed_records = self.loop, self.failed_records
         queue.batches.append(batch)
         self._active[queue] = None
         self.incomplete[batch] = None

@@ -10,7 +10,8 @@ from uuid import UUID
 
 from ottla.client.model import Node, PartitionInfo
 from ottla.client.state.backoff import Backoff
-from ottla.errors import ErrorCode
+from ottla.client.topic_errors import topic_error, topic_error_text
+from ottla.errors import ErrorCode, KafkaError
 from ottla.model import NO_LEADER, NO_TOPIC_ID
 from ottla.wire.messages.metadata import (
     MetadataRequest,
@@ -84,6 +85,10 @@ class Cluster:
             found = tuple(p.partition for p in partitions if p.leader != NO_LEADER)
             self._available[topic] = found
         return found
+
+    def error_of(self, topic: str) -> KafkaError:
+        """The exception for a topic that is in `errors`."""
+        return topic_error(self.errors[topic], topic)
 
     def topic_id(self, topic: str) -> UUID:
         """The id of a topic; zeros where the broker told none."""
@@ -209,10 +214,11 @@ class MetadataState:
         response: MetadataResponse,
         now_ms: float,
         random_unit: float,
-    ) -> list[tuple[str, ErrorCode]]:
+    ) -> list[tuple[str, str]]:
         """Take an answer in; topics with errors that may pass are asked for again.
 
         Gives the topics whose error lasts for a second answer, once: one that is being created has it for a moment.
+        With each comes a sentence.
         """
         self.failing_since_ms = None
         nodes = {
@@ -253,9 +259,7 @@ class MetadataState:
         self.version += 1
         self._refreshed_ms = now_ms
         self._has_failed = False
-        lasting = {n: code for n, code in errors.items() if before.errors.get(n) is code}
-        news = [(n, code) for n, code in lasting.items() if self._told.get(n) is not code]
-        self._told = lasting
+        news = self._news_of(errors, before)
         if again:
             self._update_requested = True
             self._pause(now_ms, random_unit)
@@ -269,6 +273,16 @@ class MetadataState:
             self._update_requested = True
             self._not_before_ms = now_ms
         return news
+
+    def _news_of(self, errors: Mapping[str, ErrorCode], before: Cluster) -> list[tuple[str, str]]:
+        """Errors of topics that the last answer had as well, as far as they have not been told."""
+        lasting = {name: code for name, code in errors.items() if before.errors.get(name) is code}
+        told, self._told = self._told, lasting
+        return [
+            (name, topic_error_text(code, name))
+            for name, code in lasting.items()
+            if told.get(name) is not code
+        ]
 
     def update_leader(
         self, topic: str, partition: int, leader: int, leader_epoch: int, nodes: Mapping[int, Node]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
 from typing import Any, Final, NamedTuple
 
 from ottla.client.delivery import CALLBACK_FAILURES, Completion, RecordFuture
+from ottla.client.interceptors import Acknowledgement
 from ottla.client.model import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
+from ottla.client.state.failed_records import FailedRecords
 from ottla.errors import AbortableError, ErrorCode, KafkaError
 from ottla.model import TopicPartition
 from ottla.records.batch import (
@@ -41,6 +44,9 @@ class ProducerIdentity(NamedTuple):
     epoch: int
 
 
+# One for all batches: failures are rare.
+_seen_lock = Lock()
+
 NO_IDENTITY: Final = ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
@@ -62,11 +68,13 @@ class ProducerBatch(Completion):
         "drained_ms",
         "encoded",
         "error",
+        "failed_records",
         "header",
         "identity",
         "key",
         "last_attempt_ms",
         "leader_epoch",
+        "loop",
         "order",
         "part_starts",
         "parts",
@@ -78,6 +86,7 @@ class ProducerBatch(Completion):
         "size_bytes",
         "stamped",
         "trouble",
+        "unseen_count",
     )
 
     def __init__(
@@ -95,6 +104,11 @@ class ProducerBatch(Completion):
         self.reserved_bytes = reserved_bytes
         self.created_ms = created_ms
         self.callbacks: list[tuple[RecordFuture, OnDelivery]] | None = None
+        # Of its producer.
+        self.loop: object = None
+        """The event loop that will complete it, if one does."""
+        self.failed_records: FailedRecords | None = None
+        """Where it is counted if it fails, where that is done."""
         # Known once it is closed.
         self.record_count = 0
         self.size_bytes = 0
@@ -120,6 +134,8 @@ class ProducerBatch(Completion):
         self.append_time_ms = NO_TIMESTAMP
         self.error: Exception | None = None
         self.record_errors: Mapping[int, str] | None = None
+        self.unseen_count = 0
+        """How many of its records are counted in `failed_records`."""
         self.parts: Sequence[ProducerBatch] = ()
         self.part_starts: Sequence[int] = ()
 
@@ -275,8 +291,25 @@ class ProducerBatch(Completion):
             return False
         self.error = error
         self.record_errors = record_errors or None
+        self._count_failed(error)
         self._end()
         return True
+
+    def _count_failed(self, error: Exception) -> None:
+        """Count the records of which no callback of the program is told: it may never look at them."""
+        self.close()
+        told = [each for _, each in self.callbacks or () if _is_of_program(each)]
+        unseen_count = self.record_count - len(told)
+        if self.failed_records is not None and unseen_count > 0:
+            self.unseen_count = unseen_count
+            self.failed_records.add(self.key.topic, unseen_count, error)
+
+    def note_seen(self) -> None:
+        """The program has asked how it ended."""
+        with _seen_lock:
+            unseen_count, self.unseen_count = self.unseen_count, 0
+        if unseen_count and self.failed_records is not None:
+            self.failed_records.remove(self.key.topic, unseen_count)
 
     def _end(self) -> None:
         """As in Kafka, the callbacks have run when those who wait go on."""
@@ -339,6 +372,7 @@ class ProducerBatch(Completion):
                 new = ProducerBatch(
                     self.key, (*self.order, len(parts)), limit_bytes, 0, self.created_ms
                 )
+                new.loop, new.failed_records = self.loop, self.failed_records
                 assert new.builder is not None
                 new.builder.append(*fields)
                 parts.append(new)
@@ -366,3 +400,8 @@ class ProducerBatch(Completion):
         self.builder = None
         self.encoded = None
         self._complete()
+
+
+def _is_of_program(callback: OnDelivery) -> bool:
+    """Whether the program gave it: one that only interceptors hear of tells the program nothing."""
+    return not isinstance(callback, Acknowledgement) or callback.on_delivery is not None

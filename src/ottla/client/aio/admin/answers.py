@@ -7,6 +7,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
+from ottla.client.topic_errors import topic_error_text
 from ottla.errors import AbortableError, ErrorCode, KafkaError, PartialFailureError, exception_for
 
 K = TypeVar("K", bound=Hashable)
@@ -113,6 +114,8 @@ class Answers(Generic[K, V]):
         if self.broker is not None:
             context["broker"] = self.broker
         context[self._what] = key
+        if message is None and self._what == "topic":
+            message = topic_error_text(ErrorCode(code), str(key))
         return exception_for(code, message, **context)
 
     def mentions(self, key: K) -> bool:
