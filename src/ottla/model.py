@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from functools import lru_cache
 from typing import NamedTuple, Self
 from uuid import UUID
@@ -19,7 +20,11 @@ METADATA_TOPIC_ID = UUID(int=1)
 NO_LEADER = -1
 """What the protocol sends where nobody leads a partition."""
 
+TOPIC_NAME_CHARS = 249
+"""The longest name of a topic."""
+
 _TOPIC_ID_CHARS = 22
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 class TopicPartition(NamedTuple):
@@ -61,6 +66,21 @@ class Endpoint(NamedTuple):
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def topic_name_problem(name: str) -> str | None:
+    """What Kafka's rules have against the name of a topic."""
+    if not name:
+        return "a topic name may not be empty"
+    if name in (".", ".."):
+        return f"a topic name may not be '{name}'"
+    if len(name) > TOPIC_NAME_CHARS:
+        return f"a topic name has at most {TOPIC_NAME_CHARS} characters, this one has {len(name)}"
+    if not _TOPIC_NAME.fullmatch(name):
+        return (
+            f"topic name {name!r} has characters other than ASCII letters, digits, '.', '_' and '-'"
+        )
+    return None
 
 
 def topic_id_text(topic_id: UUID) -> str:

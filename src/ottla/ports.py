@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
 from ottla.config.topic import TopicConfig
@@ -29,6 +30,11 @@ class Clock(Protocol):
     def monotonic_seconds(self) -> float:
         """Time that nobody sets: it only says how much has passed."""
         ...
+
+
+def monotonic_ms(clock: Clock) -> int:
+    """Time for waits and intervals, in milliseconds: the wall clock may be set back, and then they would not end."""
+    return int(clock.monotonic_seconds() * 1000)
 
 
 class Ids(Protocol):
@@ -111,7 +117,20 @@ class StorageFullError(StorageError):
 
 
 class DamagedError(StorageError):
-    """What is stored is not what was written, below what was acknowledged: somebody has to look at it."""
+    """What is stored is not what was written, below what was acknowledged: somebody has to look at it.
+
+    If everything was looked at, `fingerprint` is what the partition's was then.
+    """
+
+    fingerprint: Hashable = None
+
+
+class BeingCheckedError(StorageError):
+    """The engine checks the partition's files, on a thread: a claim can be tried again when `done` is."""
+
+    def __init__(self, text: str, done: asyncio.Future[None]) -> None:
+        super().__init__(text)
+        self.done = done
 
 
 class FencedError(StorageError):
@@ -164,6 +183,11 @@ class PartitionLog(Protocol):
         ...
 
     @property
+    def is_open(self) -> bool:
+        """Whether the claim lasts; if not, nothing can be done with it any more."""
+        ...
+
+    @property
     def start_offset(self) -> int: ...
 
     @property
@@ -193,7 +217,7 @@ class PartitionLog(Protocol):
         """
         ...
 
-    def roll_is_due(self, size_bytes: int, extent: Extent, now_ms: int) -> bool:
+    def roll_is_due(self, size_bytes: int, extent: Extent) -> bool:
         """Whether a batch of this size and extent belongs into a new segment."""
         ...
 
@@ -206,7 +230,12 @@ class PartitionLog(Protocol):
 
         At least one batch even if it is larger than `max_bytes`, else as many as fit; b"" when there is none.
         May give fewer than fit (a segment's end). The result stays valid whatever happens to the log.
+        DamagedError ends the claim: what is readable has to be found out anew.
         """
+        ...
+
+    def peek(self, offset: int, max_bytes: int, end_offset: int) -> Buffer:
+        """As `read`, for a reader whom no client waits for: DamagedError is told, and the claim goes on."""
         ...
 
     def batch_at_timestamp(self, timestamp_ms: int, offset: int) -> Buffer | None:
@@ -240,8 +269,16 @@ class PartitionLog(Protocol):
         """Keeps a snapshot (the newest few and one per segment are kept)."""
         ...
 
-    def snapshots(self) -> Sequence[Snapshot]:
-        """Kept snapshots at or below the end offset, newest first; their contents are not checked."""
+    def save_at_close(self, snapshot: Snapshot) -> None:
+        """As `save_snapshot`, when the store closes: many logs are then written side by side."""
+        ...
+
+    def save_snapshot_soon(self, snapshot: Snapshot) -> None:
+        """As `save_snapshot`, for one that nobody waits for: it is dropped if there is trouble, or one on its way."""
+        ...
+
+    def snapshots(self) -> Iterator[Snapshot]:
+        """Kept snapshots at or below the end offset, newest first, each read when it is asked for; not checked."""
         ...
 
     def note_aborted(self, span: AbortedSpan) -> None:
@@ -310,7 +347,15 @@ class LogStore(Protocol):
         ...
 
     def claim(self, ref: PartitionRef, config: TopicConfig) -> PartitionLog:
-        """Takes the partition, making it if it is new; an earlier claim of it ends."""
+        """Takes the partition, making it if it is new; an earlier claim of it ends.
+
+        BeingCheckedError, only ever inside a running loop, if its files have to be checked first. DamagedError if that
+        found what cannot be mended: another try finds the same as long as the fingerprint is that of the error.
+        """
+        ...
+
+    def fingerprint(self, ref: PartitionRef) -> Hashable:
+        """What changes if somebody changes the records of a partition that is not claimed; None if not known."""
         ...
 
     def delete(self, ref: PartitionRef) -> None:
@@ -321,8 +366,8 @@ class LogStore(Protocol):
         """Every partition that the engine keeps data of, claimed or not."""
         ...
 
-    def offline(self) -> Sequence[PartitionRef]:
-        """Partitions that are known to be unusable until they are mended; a claim tries again."""
+    def offline(self) -> Mapping[PartitionRef, StorageError]:
+        """Partitions that the start found unusable, and why; a claim tries again."""
         ...
 
     def keeps(self, ref: PartitionRef) -> bool:
@@ -340,8 +385,15 @@ class LogStore(Protocol):
         """How long it took, each time, to make durable what was appended."""
         ...
 
+    def trims_together(self) -> AbstractContextManager[None]:
+        """Trims of logs within it are durable when it ends, all in one step; StorageError if that fails."""
+        ...
+
     def tick(self, now_ms: int) -> None:
-        """Does what is due (timed flushes, checkpoints, delayed deletions); to be called about once a second."""
+        """Does what is due (timed flushes, checkpoints, delayed deletions); to be called about once a second.
+
+        `now_ms` is `monotonic_ms` of the clock that the engine was given.
+        """
         ...
 
     def close(self) -> None:

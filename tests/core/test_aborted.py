@@ -9,6 +9,7 @@ import pytest
 from tests.core.client_batches import NOW_MS, client_batch
 from tests.storage.batches import SteppingClock, ref_of
 
+from ottla.broker.replay import replay
 from ottla.broker.shard import Appended, Shard
 from ottla.config.topic import TopicConfig
 from ottla.core.aborted import AbortedSpan, overlapping
@@ -33,7 +34,8 @@ class Transactions:
         self.restart()
 
     def restart(self) -> None:
-        self.shard = Shard(self.store.claim(ref_of(), CONFIG), CONFIG, NOW_MS, lambda shard: None)
+        log = self.store.claim(ref_of(), CONFIG)
+        self.shard = Shard(replay(log, NOW_MS), CONFIG, lambda shard: None)
 
     def send(self, producer_id: int, count: int) -> None:
         """A batch of an open transaction; producer 0 has none and what it sends counts at once."""

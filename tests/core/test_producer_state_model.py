@@ -28,17 +28,47 @@ class Known:
     transaction_at: int | None = None
 
 
+@dataclass
+class Waiting:
+    """First batches of a transaction that wait for the coordinator's word, as the model knows them."""
+
+    lowest_sequence: int
+    seen_at_ms: int | None = None
+
+
 class Rules:
-    """The rules of facts/broker-rules.md, one sentence each."""
+    """Kafka's rules for the batches of a producer, one sentence each."""
 
     def __init__(self) -> None:
         self.known: dict[int, Known] = {}
+        self.waiting: dict[tuple[int, int], Waiting] = {}  # by producer and epoch
+
+    def wait(self, batch: ProducerBatch) -> None:
+        """A transactional batch waits for the coordinator's word unless its transaction is open or it is fenced."""
+        known = self.known.get(batch.producer_id)
+        if not batch.is_transactional or (known is not None and batch.producer_epoch < known.epoch):
+            return
+        if (
+            known is not None
+            and batch.producer_epoch == known.epoch
+            and known.transaction_at is not None
+        ):
+            return
+        key = batch.producer_id, batch.producer_epoch
+        waiting = self.waiting.setdefault(key, Waiting(batch.first_sequence))
+        waiting.lowest_sequence = min(waiting.lowest_sequence, batch.first_sequence)
 
     def decide(self, batch: ProducerBatch) -> str | int:
         """'append', the offset of the batch that this one repeats, or the name of an error."""
         known = self.known.get(batch.producer_id)
         if known is None:
-            return "append"
+            # Any sequence may be the next one of a producer that was forgotten, but not one that comes after another
+            # that was seen and not appended: Kafka's VerificationStateEntry keeps the lowest until an append, a marker
+            # or its own expiry.
+            waiting = self.waiting.get((batch.producer_id, batch.producer_epoch))
+            overtakes = waiting is not None and batch.first_sequence > waiting.lowest_sequence
+            is_refused = batch.is_transactional and overtakes
+            return "OUT_OF_ORDER_SEQUENCE_NUMBER" if is_refused else "append"
         if batch.producer_epoch < known.epoch:
             return "INVALID_PRODUCER_EPOCH"
         if batch.producer_epoch > known.epoch:
@@ -68,14 +98,36 @@ class Rules:
         known = self._at_epoch(batch.producer_id, batch.producer_epoch)
         known.batches.append((batch.first_sequence, batch.last_sequence, base_offset))
         known.last_write_ms = now_ms
+        self._nobody_waits(batch.producer_id)
         if batch.is_transactional and known.transaction_at is None:
             known.transaction_at = base_offset
 
     def end(self, producer_id: int, epoch: int, now_ms: int) -> int | None:
         known = self._at_epoch(producer_id, epoch)
         known.last_write_ms = now_ms
+        self._nobody_waits(producer_id)
         first_offset, known.transaction_at = known.transaction_at, None
         return first_offset
+
+    def expire(self, now_ms: int) -> int:
+        """Forgets who wrote nothing for long, and who waits since a look for them that is as long ago."""
+        gone = [
+            producer_id
+            for producer_id, known in self.known.items()
+            if known.transaction_at is None and now_ms - known.last_write_ms >= EXPIRATION_MS
+        ]
+        for producer_id in gone:
+            del self.known[producer_id]
+        for key, waiting in list(self.waiting.items()):
+            if waiting.seen_at_ms is None:
+                waiting.seen_at_ms = now_ms
+            elif now_ms - waiting.seen_at_ms >= EXPIRATION_MS:
+                del self.waiting[key]
+        return len(gone)
+
+    def _nobody_waits(self, producer_id: int) -> None:
+        for key in [key for key in self.waiting if key[0] == producer_id]:
+            del self.waiting[key]
 
     def _at_epoch(self, producer_id: int, epoch: int) -> Known:
         known = self.known.setdefault(producer_id, Known(epoch))
@@ -94,6 +146,7 @@ class ProducerStateMachine(RuleBasedStateMachine):
         self.end_offset = 0
 
     def _try(self, batch: ProducerBatch) -> None:
+        self.rules_.wait(batch)
         expected = self.rules_.decide(batch)
         verdict = self.states.check(batch, self._verification(batch))
         if isinstance(verdict, Sent):
@@ -177,20 +230,14 @@ class ProducerStateMachine(RuleBasedStateMachine):
 
     @rule()
     def expire(self) -> None:
-        gone = [
-            producer_id
-            for producer_id, known in self.rules_.known.items()
-            if known.transaction_at is None and self.now_ms - known.last_write_ms >= EXPIRATION_MS
-        ]
-        assert self.states.expire(self.now_ms, EXPIRATION_MS) == len(gone)
-        for producer_id in gone:
-            del self.rules_.known[producer_id]
+        assert self.states.expire(self.now_ms, EXPIRATION_MS) == self.rules_.expire(self.now_ms)
 
     @precondition(lambda self: self.rules_.known)
     @rule()
     def restart(self) -> None:
         """At any moment a snapshot says all that later decisions need."""
         self.states = ProducerStates.from_snapshot(self.states.to_snapshot())
+        self.rules_.waiting.clear()
 
     @invariant()
     def open_transactions_are_known(self) -> None:

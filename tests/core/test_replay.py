@@ -9,7 +9,8 @@ import pytest
 from tests.core.client_batches import NOW_MS, client_batch
 from tests.storage.batches import SteppingClock, ref_of
 
-from ottla.broker.shard import Appended, Shard, replay
+from ottla.broker.replay import replay
+from ottla.broker.shard import Appended, Shard
 from ottla.config.topic import TopicConfig
 from ottla.core.append import Prepared, prepare
 from ottla.core.partition import Partition
@@ -30,7 +31,8 @@ class Restarting:
         self.shard = self._claim()
 
     def _claim(self) -> Shard:
-        return Shard(self.store.claim(ref_of(), CONFIG), CONFIG, NOW_MS, lambda shard: None)
+        log = self.store.claim(ref_of(), CONFIG)
+        return Shard(replay(log, NOW_MS), CONFIG, lambda shard: None)
 
     def restart(self) -> None:
         self.shard = self._claim()
@@ -88,13 +90,13 @@ def test_every_kept_snapshot_leads_to_the_same_state(seed: int) -> None:
         if rng.random() < 0.1:
             log.shard.roll()
     expected = state_of(log.shard.partition)
-    kept = log.shard.log.snapshots()
+    kept = list(log.shard.log.snapshots())
     assert kept
-    assert state_of(replay(log.shard.log, NOW_MS)) == expected
+    assert state_of(replay(log.shard.log, NOW_MS).partition) == expected
     # From the newest on, each snapshot is made unreadable, which leaves an older one and at last none.
     for snapshot in kept:
         log.shard.log.save_snapshot(Snapshot(snapshot.offset, b"damaged"))
-        assert state_of(replay(log.shard.log, NOW_MS)) == expected
+        assert state_of(replay(log.shard.log, NOW_MS).partition) == expected
 
 
 def test_a_producer_is_remembered_when_the_log_starts_inside_its_batch() -> None:

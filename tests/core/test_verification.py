@@ -115,6 +115,31 @@ def test_a_marker_in_between_ends_the_guard() -> None:
     assert log.partition.producers.first_open_offset is None
 
 
+def test_what_comes_after_a_refused_batch_waits_for_it_although_the_producer_is_forgotten() -> None:
+    """Kafka's VerificationStateEntry keeps the lowest sequence that asked, until an append, a marker or its expiry."""
+    log = Log()
+    log.mark(0)
+    assert log.send(1, epoch=2, version=1) is OUT_OF_ORDER  # a new epoch begins at 0
+    log.partition.producers.expire(NOW_MS + DAY_MS, DAY_MS)
+    assert log.partition.producers.get(PID) is None
+    # Of a forgotten producer any sequence may be the next one, but 1 came first and was not appended.
+    assert log.send(5, epoch=2, version=1) is OUT_OF_ORDER
+    assert log.send(1, epoch=2, version=1) is NONE
+    assert log.send(2, epoch=2, version=1) is NONE
+
+
+def test_the_last_epoch_is_no_exception_when_the_producer_is_forgotten() -> None:
+    log = Log()
+    log.mark(32767)
+    assert log.send(5, epoch=32767, version=1) is OUT_OF_ORDER
+    assert log.send(0, epoch=32766, version=1) is OLD_EPOCH
+    log.partition.producers.expire(NOW_MS + DAY_MS, DAY_MS)
+    assert log.send(6, epoch=32767, version=1) is OUT_OF_ORDER
+    log.partition.producers.expire_verifications(0, DAY_MS)
+    log.partition.producers.expire_verifications(DAY_MS, DAY_MS)  # by now nobody waits any more
+    assert log.send(6, epoch=32767, version=1) is NONE
+
+
 def test_a_guard_of_before_a_marker_does_not_serve_a_later_transaction() -> None:
     log = Log()
     old = log.ask(0, version=1)
@@ -183,10 +208,10 @@ def test_first_appends_that_never_come_are_forgotten() -> None:
     log = Log()
     producers = log.partition.producers
     verification = log.ask(0)
-    producers.expire(NOW_MS, DAY_MS)
-    producers.expire(NOW_MS + DAY_MS - 1, DAY_MS)
+    producers.expire_verifications(0, DAY_MS)
+    producers.expire_verifications(DAY_MS - 1, DAY_MS)
     assert log.ask(0) is verification
-    producers.expire(NOW_MS + DAY_MS, DAY_MS)
+    producers.expire_verifications(DAY_MS, DAY_MS)
     assert producers._verifications == {}
     assert log.append(verification, 0) is INVALID_STATE
 

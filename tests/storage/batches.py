@@ -21,13 +21,14 @@ class Batch(NamedTuple):
 
 
 class SteppingClock:
-    """A clock that stands still until it is moved."""
+    """A clock that stands still until it is moved; `skew_ms` is how far the wall clock was set."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self.value_ms = now_ms
+        self.skew_ms = 0
 
     def now_ms(self) -> int:
-        return self.value_ms
+        return self.value_ms + self.skew_ms
 
     def monotonic_seconds(self) -> float:
         return self.value_ms / 1000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import shutil
@@ -12,7 +13,10 @@ from typing import Any
 import pytest
 from tests.storage.batches import SteppingClock
 
+from ottla.config.topic import TopicConfig
+from ottla.ports import BeingCheckedError, PartitionRef
 from ottla.storage.local import LocalStore, LocalStoreOptions, open_local_store
+from ottla.storage.local.log import LocalLog
 
 Opener = Callable[..., LocalStore]
 
@@ -35,6 +39,14 @@ def open_store(clock: SteppingClock) -> Iterator[Opener]:
     yield open_one
     for store in opened:
         store.close()
+
+
+async def claim_checked(store: LocalStore, ref: PartitionRef, config: TopicConfig) -> LocalLog:
+    """Claims a partition that has to be checked first, which is done on a thread."""
+    with pytest.raises(BeingCheckedError) as checked:
+        store.claim(ref, config)
+    await asyncio.wait_for(checked.value.done, 30)
+    return store.claim(ref, config)
 
 
 def is_about(folder: Path, target: Any) -> bool:

@@ -109,12 +109,12 @@ def test_a_partition_survives_a_stop(open_store: Opener, tmp_path: Path) -> None
     batches += fill(log, 20, records=3)
     log.trim(10)
     log.save_snapshot(Snapshot(60, b"state"))
-    before = (log.segments(), log.epochs, log.snapshots(), log.size_bytes)
+    before = (log.segments(), log.epochs, list(log.snapshots()), log.size_bytes)
     store.close()
     assert (tmp_path / ".kafka_cleanshutdown").exists()
     again = open_store(tmp_path).claim(ref_of(), CONFIG)
     assert (again.start_offset, again.end_offset) == (10, 120)
-    assert (again.segments(), again.epochs, again.snapshots(), again.size_bytes) == before
+    assert (again.segments(), again.epochs, list(again.snapshots()), again.size_bytes) == before
     assert read_all(again) == joined(batches[3:])
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
 
@@ -125,8 +125,8 @@ def test_the_age_of_a_segment_survives_a_stop(open_store: Opener, tmp_path: Path
     append(store.claim(ref_of(), config), make_batch(0, timestamp_ms=1000))
     store.close()
     log = open_store(tmp_path).claim(ref_of(), config)
-    assert not log.roll_is_due(100, Extent(1, 1, 6000, 100), 0)
-    assert log.roll_is_due(100, Extent(1, 1, 6001, 100), 0)
+    assert not log.roll_is_due(100, Extent(1, 1, 6000, 100))
+    assert log.roll_is_due(100, Extent(1, 1, 6001, 100))
 
 
 def test_a_roll_is_due_when_an_index_is_full(open_store: Opener, tmp_path: Path) -> None:
@@ -134,9 +134,9 @@ def test_a_roll_is_due_when_an_index_is_full(open_store: Opener, tmp_path: Path)
     log = open_store(tmp_path).claim(ref_of(), config)
     extent = Extent(0, 0, 10, 100)
     for offset in range(3):
-        assert not log.roll_is_due(100, extent, 0)
+        assert not log.roll_is_due(100, extent)
         append(log, make_batch(offset, timestamp_ms=10 + offset))
-    assert log.roll_is_due(100, extent, 0), "the time index keeps one of its three entries free"
+    assert log.roll_is_due(100, extent), "the time index keeps one of its three entries free"
 
 
 def test_jitter_makes_segments_younger(tmp_path: Path, clock: SteppingClock) -> None:
@@ -150,7 +150,7 @@ def test_jitter_makes_segments_younger(tmp_path: Path, clock: SteppingClock) -> 
             next(
                 age_ms
                 for age_ms in range(0, 10_002)
-                if log.roll_is_due(100, Extent(1, 1, age_ms, 100), 0)
+                if log.roll_is_due(100, Extent(1, 1, age_ms, 100))
             )
         )
     store.close()
@@ -162,8 +162,8 @@ def test_compacted_topics_roll_by_their_largest_lag(open_store: Opener, tmp_path
     config = TopicConfig(cleanup_policy=("compact",), max_compaction_lag_ms=100)
     log = open_store(tmp_path).claim(ref_of(), config)
     append(log, make_batch(0, timestamp_ms=0))
-    assert not log.roll_is_due(100, Extent(1, 1, 100, 100), 0)
-    assert log.roll_is_due(100, Extent(1, 1, 101, 100), 0)
+    assert not log.roll_is_due(100, Extent(1, 1, 100, 100))
+    assert log.roll_is_due(100, Extent(1, 1, 101, 100))
 
 
 def test_segments_that_were_trimmed_leave_after_the_delay(

@@ -6,15 +6,16 @@ import asyncio
 import errno
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
 from tests.storage.batches import SteppingClock, append, fill, joined, make_batch, read_all, ref_of
-from tests.storage.conftest import Opener, crash_copy, is_about
+from tests.storage.conftest import Opener, claim_checked, crash_copy, is_about
 
 from ottla.config.topic import TopicConfig
-from ottla.ports import FencedError, Snapshot, StorageError
-from ottla.storage.local import recovery
+from ottla.ports import FencedError, Snapshot, StorageError, monotonic_ms
+from ottla.storage.local import LocalStoreOptions, recovery
 
 EVERY_ONE = TopicConfig(flush_messages=1)
 SYNC = "ottla.storage.local.sync._sync_data"
@@ -159,7 +160,7 @@ def test_a_failed_sync_is_told_to_everybody_who_waits(
         with pytest.raises(StorageError, match="Input/output error"):
             append(log, make_batch(2))
         sync.fails = False
-        again = store.claim(ref_of(), EVERY_ONE)
+        again = await claim_checked(store, ref_of(), EVERY_ONE)
         assert again.end_offset == 2
         waiting = append(again, make_batch(2))
         assert waiting is not None
@@ -186,7 +187,7 @@ def test_a_sync_that_fails_after_the_claim_is_over_ends_the_next_claim_too(
         with pytest.raises(StorageError, match="Input/output error"):
             append(new, make_batch(1))
         sync.fails = False
-        assert store.claim(ref_of(), TopicConfig()).end_offset == 1
+        assert (await claim_checked(store, ref_of(), TopicConfig())).end_offset == 1
 
     asyncio.run(scenario())
 
@@ -244,6 +245,33 @@ def test_flush_ms_syncs_what_is_older(
     assert sync.count == 1
     store.tick(start_ms + 1900)
     assert sync.count == 2
+
+
+def test_flush_ms_and_checkpoints_go_on_when_the_wall_clock_is_set_back(
+    open_store: Opener, tmp_path: Path, clock: SteppingClock, sync: CountedSync
+) -> None:
+    store = open_store(tmp_path, LocalStoreOptions(checkpoint_interval_ms=5000))
+    log = store.claim(ref_of(), TopicConfig(flush_ms=1000, file_delete_delay_ms=1000))
+    fill(log, 3)
+    log.roll()
+    append(log, make_batch(3))
+    log.trim(3)
+    clock.skew_ms = -86_400_000
+    clock.value_ms += 1000
+    store.tick(monotonic_ms(clock))
+    assert log.durability.synced_offset == 4
+    append(log, make_batch(4))
+    clock.value_ms += 1000
+    store.tick(monotonic_ms(clock))
+    assert log.durability.synced_offset == 5, "the flush after the clock was set, too"
+    clock.value_ms += 3000
+    store.tick(monotonic_ms(clock))
+    assert "orders 0 5" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
+    for _ in range(1000):
+        if not list(tmp_path.glob("orders-0/*.deleted")):
+            break
+        time.sleep(0.005)
+    assert not list(tmp_path.glob("orders-0/*.deleted"))
 
 
 def test_nothing_is_synced_without_being_asked(
@@ -466,6 +494,7 @@ def test_a_claim_syncs_what_the_one_before_it_could_not(
         with pytest.raises(StorageError):
             await waiting
         sync.fails = False
-        assert not store.claim(ref_of(), EVERY_ONE).durability.is_dirty()
+        log = await claim_checked(store, ref_of(), EVERY_ONE)
+        assert not log.durability.is_dirty()
 
     asyncio.run(scenario())

@@ -151,7 +151,7 @@ class LogModel(RuleBasedStateMachine):
     @rule()
     def save_snapshot(self) -> None:
         self.log.save_snapshot(Snapshot(self.end_offset, b"at %d" % self.end_offset))
-        assert self.log.snapshots()[0] == (self.end_offset, b"at %d" % self.end_offset)
+        assert next(self.log.snapshots()) == (self.end_offset, b"at %d" % self.end_offset)
 
     @rule()
     def claim_anew(self) -> None:
@@ -241,6 +241,7 @@ class LocalLogModel(LogModel):
         shutil.rmtree(self.root)
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize(("machine", "examples"), [(LogModel, 60), (LocalLogModel, 60)])
 def test_an_engine_behaves_like_a_list_of_batches(machine: type[LogModel], examples: int) -> None:
     run_state_machine_as_test(

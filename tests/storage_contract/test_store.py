@@ -81,7 +81,7 @@ def test_a_new_claim_finds_everything_of_the_old_one(store: LogStore) -> None:
     assert (new.start_offset, new.end_offset) == (5, 40)
     assert new.size_bytes == old.size_bytes
     assert new.segments() == old.segments()
-    assert new.snapshots() == [(20, b"twenty")]
+    assert list(new.snapshots()) == [(20, b"twenty")]
     assert read_all(new, 5) == joined(batches[2:])
 
 
@@ -124,7 +124,7 @@ def test_a_deleted_topic_leaves_nothing_to_one_of_the_same_name(store: LogStore)
     log.save_snapshot(Snapshot(5, b"old"))
     store.delete(ref_of(number=1))
     new = store.claim(ref_of(number=2), CONFIG)
-    assert (new.start_offset, new.end_offset, new.epochs, new.snapshots()) == (0, 0, (), [])
+    assert (new.start_offset, new.end_offset, new.epochs, list(new.snapshots())) == (0, 0, (), [])
     fill(new, 2)
     store.delete(ref_of(number=1))
     assert offsets_of(read_all(new)) == [0, 1], "the old id deletes nothing of the new topic"

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ottla.config.topic import TopicConfig
@@ -13,9 +14,9 @@ from ottla.errors import ErrorCode
 from ottla.records import batch as batches
 from ottla.records.batch import BatchFlag, BatchHeader, TimestampType
 from ottla.records.compression import Codec
-from ottla.records.errors import CorruptRecordsError, UnsupportedMagicError
+from ottla.records.errors import CorruptRecordsError, TooLargeError, UnsupportedMagicError
 from ottla.records.kernel import decode_records, scan_records
-from ottla.records.record import INT64_MAX, INT64_MIN, Scan
+from ottla.records.record import INT64_MAX, INT64_MIN, Record, Scan
 
 Buffer = bytes | bytearray | memoryview
 
@@ -24,6 +25,12 @@ FIRST_PRODUCE_VERSION_WITH_ZSTD = 7
 # Decompressed, a batch may be this many times as large as `max.message.bytes`, and at least the floor.
 DECOMPRESSION_FACTOR = 100
 DECOMPRESSION_FLOOR_BYTES = 64 << 20
+# What is looked at, and what is rewritten, without holding up others.
+SCANNED_AT_ONCE_BYTES = 1 << 20
+REWRITTEN_AT_ONCE_BYTES = 64 << 10
+# Of a batch with more records, a client is not told which of them are wrong.
+MAX_TOLD_RECORDS = 10_000
+MAX_RENUMBERED_RECORDS = 100_000
 
 # As plain numbers: operators of enums are slow.
 _CONTROL = int(BatchFlag.CONTROL)
@@ -65,6 +72,25 @@ def prepare(
     records: Buffer | None, config: TopicConfig, now_ms: int, produce_version: int
 ) -> Prepared | Rejected:
     """Checks a batch as it came from a client, and rewrites what the topic's configuration asks for."""
+    prepared = _prepare(records, config, now_ms, produce_version, may_be_long=True)
+    assert prepared is not None
+    return prepared
+
+
+def prepare_at_once(
+    records: Buffer | None, config: TopicConfig, now_ms: int, produce_version: int
+) -> Prepared | Rejected | None:
+    """As `prepare`; None if that would take long, because there is much to decompress or to rewrite."""
+    return _prepare(records, config, now_ms, produce_version, may_be_long=False)
+
+
+def _prepare(
+    records: Buffer | None,
+    config: TopicConfig,
+    now_ms: int,
+    produce_version: int,
+    may_be_long: bool,
+) -> Prepared | Rejected | None:
     if not records:
         return Rejected(
             ErrorCode.INVALID_RECORD,
@@ -79,7 +105,7 @@ def prepare(
         if not crc_matches:
             return Rejected(ErrorCode.CORRUPT_MESSAGE, "the checksum of the record batch is wrong")
         return _check_header(header, produce_version) or _prepare_records(
-            records, header, scan, config, now_ms
+            records, header, scan, config, now_ms, may_be_long
         )
     except CorruptRecordsError as error:
         return Rejected(ErrorCode.INVALID_RECORD, str(error))
@@ -150,16 +176,33 @@ def _check_header(header: BatchHeader, produce_version: int) -> Rejected | None:
 
 
 def _prepare_records(
-    records: Buffer, header: BatchHeader, scan: Scan | None, config: TopicConfig, now_ms: int
-) -> Prepared | Rejected:
+    records: Buffer,
+    header: BatchHeader,
+    scan: Scan | None,
+    config: TopicConfig,
+    now_ms: int,
+    may_be_long: bool,
+) -> Prepared | Rejected | None:
     codec = header.codec
+    size_bytes = len(records)
     if scan is None:
         limit_bytes = max(
             DECOMPRESSION_FLOOR_BYTES, config.max_message_bytes * DECOMPRESSION_FACTOR
         )
-        scan = scan_records(batches.payload(records, 0, header, limit_bytes), header.record_count)
+        try:
+            payload = batches.payload(
+                records, 0, header, limit_bytes if may_be_long else SCANNED_AT_ONCE_BYTES
+            )
+        except TooLargeError:
+            if may_be_long:
+                raise
+            return None
+        size_bytes = len(payload)
+        scan = scan_records(payload, header.record_count)
+    # Whatever makes new bytes or objects of the records takes longer than looking at them.
+    is_long = not may_be_long and size_bytes > REWRITTEN_AT_ONCE_BYTES
     if scan.null_key_count and "compact" in config.cleanup_policy:
-        return _keyless(records)
+        return None if is_long else _keyless(records, header)
     if not (
         header.base_timestamp + scan.min_timestamp_delta >= INT64_MIN
         and header.base_timestamp + scan.max_timestamp_delta <= INT64_MAX
@@ -172,14 +215,28 @@ def _prepare_records(
                 ErrorCode.INVALID_TIMESTAMP, "only the broker sets the time of appending"
             )
     else:
-        rejected = _check_timestamps(records, header, scan, config, now_ms)
-        if rejected is not None:
-            return rejected
+        earliest_ms = now_ms - config.message_timestamp_before_max_ms
+        latest_ms = now_ms + config.message_timestamp_after_max_ms
+        lowest_ms = header.base_timestamp + scan.min_timestamp_delta
+        highest_ms = header.base_timestamp + scan.max_timestamp_delta
+        if not (earliest_ms <= lowest_ms and highest_ms <= latest_ms):
+            if is_long:
+                return None
+            rejected = _check_timestamps(records, header, earliest_ms, latest_ms)
+            if rejected is not None:
+                return rejected
+    target = _CODECS.get(config.compression_type, codec)
+    if is_long and (target is not codec or not scan.offsets_consecutive):
+        return None
     if not scan.offsets_consecutive:
+        if header.record_count > MAX_RENUMBERED_RECORDS:
+            return Rejected(
+                ErrorCode.INVALID_RECORD,
+                f"{header.record_count} records whose offsets are not consecutive",
+            )
         # Kafka numbers such records anew instead of refusing them; so do we.
         records = _renumbered(records, header, _level(codec, config))
         header = batches.read_header(records, 0)
-    target = _CODECS.get(config.compression_type, codec)
     if target is not codec:
         records = batches.recompress(records, 0, header, target, _level(target, config))
         header = batches.read_header(records, 0)
@@ -207,10 +264,10 @@ def _with_timestamps(
     return records, batches.read_header(records, 0)
 
 
-def _keyless(records: Buffer) -> Rejected:
+def _keyless(records: Buffer, header: BatchHeader) -> Rejected:
     found = [
         RecordError(index, "a compacted topic takes only records with a key")
-        for index, record in enumerate(batches.read_batch(records, 0))
+        for index, record in enumerate(_told_records(records, header))
         if record.key is None
     ]
     return Rejected(
@@ -220,23 +277,22 @@ def _keyless(records: Buffer) -> Rejected:
     )
 
 
+def _told_records(records: Buffer, header: BatchHeader) -> Sequence[Record]:
+    """The records of a batch, each of which a client may be told about; none of a batch with very many."""
+    return batches.read_batch(records, 0) if header.record_count <= MAX_TOLD_RECORDS else ()
+
+
 def _check_timestamps(
-    records: Buffer, header: BatchHeader, scan: Scan, config: TopicConfig, now_ms: int
+    records: Buffer, header: BatchHeader, earliest_ms: int, latest_ms: int
 ) -> Rejected | None:
-    earliest_ms = now_ms - config.message_timestamp_before_max_ms
-    latest_ms = now_ms + config.message_timestamp_after_max_ms
-    lowest_ms = header.base_timestamp + scan.min_timestamp_delta
-    highest_ms = header.base_timestamp + scan.max_timestamp_delta
-    if earliest_ms <= lowest_ms and highest_ms <= latest_ms:
-        return None
     found = tuple(
         RecordError(
             index, f"timestamp {record.timestamp} is outside of [{earliest_ms}, {latest_ms}]"
         )
-        for index, record in enumerate(batches.read_batch(records, 0))
+        for index, record in enumerate(_told_records(records, header))
         if record.timestamp != NO_TIMESTAMP and not earliest_ms <= record.timestamp <= latest_ms
     )
-    if not found:
+    if not found and header.record_count <= MAX_TOLD_RECORDS:
         return None
     return Rejected(
         ErrorCode.INVALID_TIMESTAMP, "one or more records have a timestamp out of range", found

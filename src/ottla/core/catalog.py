@@ -7,15 +7,14 @@ brokers), `producer-ids`.
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from ottla.errors import ErrorCode
+from ottla.model import topic_name_problem
 
-TOPIC_NAME_LIMIT = 249
 MAX_PARTITIONS_PER_REQUEST = 10_000
 GROUPS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
@@ -28,7 +27,6 @@ PRODUCER_IDS_PER_MS = 1000
 ADOPTED_CONFIG = {"retention.ms": "-1", "retention.bytes": "-1"}
 ADOPTED_INTERNAL_CONFIG = {"cleanup.policy": "compact"}
 
-_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _TOPIC = "topic/"
 _DELETING = "deleting/"
 _BROKER_CONFIG = "broker-config/"
@@ -282,19 +280,7 @@ class Catalog:
 
 def check_name(name: str) -> Refused | None:
     """Kafka's rules for the names of topics."""
-    problem = None
-    if not name:
-        problem = "a topic name may not be empty"
-    elif name in (".", ".."):
-        problem = f"a topic name may not be '{name}'"
-    elif len(name) > TOPIC_NAME_LIMIT:
-        problem = (
-            f"a topic name has at most {TOPIC_NAME_LIMIT} characters, this one has {len(name)}"
-        )
-    elif not _LEGAL_NAME.fullmatch(name):
-        problem = (
-            f"topic name {name!r} has characters other than ASCII letters, digits, '.', '_' and '-'"
-        )
+    problem = topic_name_problem(name)
     return None if problem is None else Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
 
 

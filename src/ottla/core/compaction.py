@@ -26,6 +26,8 @@ from ottla.records.batch import (
     with_records,
 )
 from ottla.records.control import MarkerType, parse_marker_type
+from ottla.records.crc import crc32c
+from ottla.records.errors import CorruptRecordsError
 from ottla.records.kernel import decode_records
 from ottla.records.record import INT32_MAX, Buffer, Record
 
@@ -39,8 +41,9 @@ _TRANSACTIONAL: Final = int(BatchFlag.TRANSACTIONAL)
 _CONTROL: Final = int(BatchFlag.CONTROL)
 _APPEND_TIME: Final = 0x08
 
-# base offset, length, attributes, last offset delta, producer id
-_TRANSACTION_PEEK: Final = struct.Struct(">qi9xhi16xq")
+# base offset, length, checksum, attributes, last offset delta, producer id
+_TRANSACTION_PEEK: Final = struct.Struct(">qi5xIhi16xq")
+_CHECKED_FROM_BYTES: Final = 21
 _LENGTH_STARTS_AFTER_BYTES: Final = 12
 
 
@@ -160,18 +163,24 @@ class Aborted:
         return bool(self._open)
 
     def see(self, chunk: Buffer) -> int:
-        """Takes note of the batches that lie back to back in a chunk; says which offset comes next."""
+        """Takes note of the batches that lie back to back in a chunk; says which offset comes next.
+
+        CorruptRecordsError if one of a transaction is damaged: it might decide wrongly about the others.
+        """
         peek = _TRANSACTION_PEEK.unpack_from
         position, last_offset = 0, -1
         while position < len(chunk):
-            base_offset, length, attributes, delta, producer_id = peek(chunk, position)
+            base_offset, length, crc, attributes, delta, producer_id = peek(chunk, position)
             last_offset = base_offset + delta
+            end = position + length + _LENGTH_STARTS_AFTER_BYTES
             if attributes & _TRANSACTIONAL:
+                if crc32c(memoryview(chunk)[position + _CHECKED_FROM_BYTES : end]) != crc:
+                    raise CorruptRecordsError(f"the batch at offset {base_offset} is damaged")
                 if not attributes & _CONTROL:
                     self._open.setdefault(producer_id, base_offset)
                 else:
                     self._end(producer_id, base_offset, marker_type(chunk, position))
-            position += length + _LENGTH_STARTS_AFTER_BYTES
+            position = end
         return last_offset + 1
 
     def _end(self, producer_id: int, offset: int, outcome: MarkerType | None) -> None:

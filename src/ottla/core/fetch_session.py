@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ottla.errors import ErrorCode
@@ -13,6 +13,7 @@ FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 MAX_EPOCH = 0x7FFFFFFF
 IDLE_MS = 120_000  # a session that was unused for so long may be evicted
+MAX_PARTITIONS = 1 << 18  # that all sessions have together
 
 Key = tuple[str | uuid.UUID, int]
 
@@ -54,6 +55,7 @@ class FetchSession:
     session_id: int
     uses_topic_ids: bool
     last_used_ms: int
+    owner: Hashable  # the connection that it ends with
     next_epoch: int = 1
     targets: dict[Key, FetchTarget] = field(default_factory=dict)
 
@@ -97,12 +99,14 @@ class FetchContext:
 
 
 class FetchSessions:
-    """The sessions of a broker, bounded by `max.incremental.fetch.session.cache.slots`."""
+    """The sessions of a broker, bounded by `max.incremental.fetch.session.cache.slots`, and by what they hold."""
 
     def __init__(self, slots: int) -> None:
         self._slots = slots
         # Ordered by last use, the longest unused first.
         self._sessions: dict[int, FetchSession] = {}
+        self._owned: dict[Hashable, set[int]] = {}
+        self._partitions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -119,16 +123,18 @@ class FetchSessions:
         uses_topic_ids: bool,
         now_ms: int,
         fresh_id: int,
+        owner: Hashable = None,
     ) -> FetchContext | ErrorCode:
         """What a request is about; `fresh_id` names the session if one begins."""
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
-            self._sessions.pop(session_id, None)
+            self._end(session_id)
             session = None
-            if epoch == INITIAL_EPOCH and targets:
-                session = self._begin(fresh_id, uses_topic_ids, now_ms)
+            if epoch == INITIAL_EPOCH and targets and self._has_room(len(targets), now_ms):
+                session = FetchSession(fresh_id, uses_topic_ids, now_ms, owner)
             if session is None:
                 return FetchContext(list(dict(targets).items()), None, False)
             session.update(targets, ())
+            self._keep(session)
             return FetchContext(list(session.targets.items()), session, False)
         found = self._sessions.get(session_id)
         if found is None:
@@ -137,24 +143,45 @@ class FetchSessions:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         if found.uses_topic_ids != uses_topic_ids:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        self._end(session_id)
+        if self._partitions + len(found.targets) + len(targets) > MAX_PARTITIONS:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         found.update(targets, forgotten)
         found.next_epoch = 1 if epoch == MAX_EPOCH else epoch + 1
         found.last_used_ms = now_ms
-        self._sessions.pop(session_id)
+        found.owner = owner
         if not found.targets:
             return FetchContext([], None, False)
-        self._sessions[session_id] = found
+        self._keep(found)
         return FetchContext(list(found.targets.items()), found, True)
 
-    def _begin(self, session_id: int, uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
-        """A new session, if there is room or one that nobody uses."""
-        if self._slots <= 0:
-            return None
+    def end_of(self, owner: Hashable) -> None:
+        """Ends the sessions of a connection."""
+        for session_id in self._owned.pop(owner, ()):
+            self._partitions -= len(self._sessions.pop(session_id).targets)
+
+    def _keep(self, session: FetchSession) -> None:
+        self._sessions[session.session_id] = session
+        self._owned.setdefault(session.owner, set()).add(session.session_id)
+        self._partitions += len(session.targets)
+
+    def _end(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is None:
+            return
+        self._partitions -= len(session.targets)
+        owned = self._owned[session.owner]
+        owned.remove(session_id)
+        if not owned:
+            del self._owned[session.owner]
+
+    def _has_room(self, partitions: int, now_ms: int) -> bool:
+        """Whether a session may begin; for that, one that nobody uses may have to end."""
+        if self._slots <= 0 or self._partitions + partitions > MAX_PARTITIONS:
+            return False
         if len(self._sessions) >= self._slots:
             oldest = next(iter(self._sessions.values()))
             if now_ms - oldest.last_used_ms < IDLE_MS:
-                return None
-            del self._sessions[oldest.session_id]
-        session = FetchSession(session_id, uses_topic_ids, now_ms)
-        self._sessions[session_id] = session
-        return session
+                return False
+            self._end(oldest.session_id)
+        return True

@@ -139,7 +139,7 @@ def _uses_numbers_again(producer: Producer, batch: ProducerBatch) -> bool:
 
     Who ends a transaction knows what became of its batches, so nobody repeats them after it. But librdkafka forgets a
     batch that waits to be repeated when its transaction is aborted, and sends another one under the same numbers in the
-    next transaction: to confirm that as a repetition would lose it.
+    next transaction: to confirm that as a repetition would lose it (ADR 0026).
     """
     return batch.is_transactional and any(
         _is_of_ended(producer, sent)
@@ -320,6 +320,16 @@ class ProducerStates:
         del self._open[first_offset]
         return EndedTransaction(producer_id, first_offset, offset, is_abort)
 
+    def close_below(self, offset: int) -> list[OpenTransaction]:
+        """Ends transactions that began below an offset, without a marker; says which."""
+        closed = []
+        for first_offset, producer_id in [*self._open.items()]:
+            if first_offset < offset:
+                del self._open[first_offset]
+                self._producers[producer_id].transaction_first_offset = NO_OFFSET
+                closed.append(OpenTransaction(producer_id, first_offset))
+        return closed
+
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forgets producers that wrote nothing for long and have no open transaction; says how many."""
         gone = [
@@ -330,16 +340,15 @@ class ProducerStates:
         ]
         for producer_id in gone:
             del self._producers[producer_id]
-        self._expire_verifications(now_ms, expiration_ms)
         return len(gone)
 
-    def _expire_verifications(self, now_ms: int, expiration_ms: int) -> None:
+    def expire_verifications(self, monotonic_ms: int, expiration_ms: int) -> None:
         """Forgets first appends that never came: a peer could make up as many producers as it likes."""
         for producer_id, epochs in list(self._verifications.items()):
             for epoch, verification in list(epochs.items()):
                 if verification.seen_at_ms is None:
-                    verification.seen_at_ms = now_ms
-                elif now_ms - verification.seen_at_ms >= expiration_ms:
+                    verification.seen_at_ms = monotonic_ms
+                elif monotonic_ms - verification.seen_at_ms >= expiration_ms:
                     del epochs[epoch]
             if not epochs:
                 del self._verifications[producer_id]

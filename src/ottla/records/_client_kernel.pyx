@@ -1,6 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """What the client needs of the record kernel, compiled: as _client_kernel_py.py."""
 
+cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, uint32_t
@@ -305,6 +306,8 @@ cdef class RecordsBuilder:
 
 # ---------------------------------------------------------------- reading
 
+# The collector must not take the buffer's owner away: whoever owns it still counts this view.
+@cython.no_gc_clear
 cdef class RecordsReader:
     """Takes the records of a section out of it a few at a time, as tuples of `record_class`.
 

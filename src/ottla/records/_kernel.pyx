@@ -310,38 +310,73 @@ cdef list decode(
     return records
 
 
-cdef object scan(const uint8_t *at, Py_ssize_t size_bytes, int64_t count):
+# From here on, other threads may run in the meantime.
+cdef enum:
+    LONG_SCAN_BYTES = 1 << 20
+
+
+cdef struct Sums:
+    int64_t least
+    int64_t most
+    int64_t offset_delta_of_most
+    int64_t null_key_count
+    bint consecutive
+    int64_t index  # of the record that is malformed
+    bint is_rest  # whether bytes follow the last record
+
+
+cdef int sum_up(
+    const uint8_t *at, Py_ssize_t size_bytes, int64_t count, Sums *sums
+) noexcept nogil:
+    """Goes through all records; says why one of them is malformed, or 0."""
     cdef const uint8_t *end = at + size_bytes
     cdef Fields fields
     cdef int64_t index
-    cdef int64_t least = 0
-    cdef int64_t most = 0
-    cdef int64_t offset_delta_of_most = 0
-    cdef int64_t null_key_count = 0
-    cdef bint consecutive = True
     cdef int why
-    check_count(count, size_bytes)
+    sums.least = sums.most = sums.offset_delta_of_most = sums.null_key_count = 0
+    sums.consecutive = True
     for index in range(count):
         why = parse(at, end, &fields)
         if why:
-            raise corrupt(index, why)
+            sums.index = index
+            return why
         at = fields.end
         if index == 0:
-            least = most = fields.timestamp_delta
-            offset_delta_of_most = fields.offset_delta
-        elif fields.timestamp_delta > most:
-            most = fields.timestamp_delta
-            offset_delta_of_most = fields.offset_delta
-        elif fields.timestamp_delta < least:
-            least = fields.timestamp_delta
+            sums.least = sums.most = fields.timestamp_delta
+            sums.offset_delta_of_most = fields.offset_delta
+        elif fields.timestamp_delta > sums.most:
+            sums.most = fields.timestamp_delta
+            sums.offset_delta_of_most = fields.offset_delta
+        elif fields.timestamp_delta < sums.least:
+            sums.least = fields.timestamp_delta
         if fields.offset_delta != index:
-            consecutive = False
+            sums.consecutive = False
         if fields.key_bytes < 0:
-            null_key_count += 1
-    if at != end:
+            sums.null_key_count += 1
+    sums.is_rest = at != end
+    return 0
+
+
+cdef object scan(const uint8_t *at, Py_ssize_t size_bytes, int64_t count):
+    cdef Sums sums
+    cdef int why
+    check_count(count, size_bytes)
+    if size_bytes < LONG_SCAN_BYTES:
+        why = sum_up(at, size_bytes, count, &sums)
+    else:
+        with nogil:
+            why = sum_up(at, size_bytes, count, &sums)
+    if why:
+        raise corrupt(sums.index, why)
+    if sums.is_rest:
         raise CorruptRecordsError("bytes follow the last record")
     return ottla_new_record(
-        SCAN, least, most, offset_delta_of_most, null_key_count, True if consecutive else False
+        SCAN,
+        sums.least,
+        sums.most,
+        sums.offset_delta_of_most,
+        sums.null_key_count,
+        True if sums.consecutive else False,
     )
 
 

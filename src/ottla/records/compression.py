@@ -1,5 +1,6 @@
 """Kafka's compression codecs: the records section of a batch to compressed bytes and back."""
 
+import mmap
 import struct
 from collections.abc import Callable
 from enum import IntEnum
@@ -7,7 +8,8 @@ from typing import Final, NamedTuple
 
 import cramjam
 
-from ottla.records.errors import CorruptRecordsError
+from ottla.fresh_pages import fresh_pages
+from ottla.records.errors import CorruptRecordsError, TooLargeError
 from ottla.records.record import Buffer
 
 
@@ -58,6 +60,8 @@ _ZSTD_RLE_BLOCK: Final = 1
 _FIRST_RATIO: Final = 64
 _FIRST_BYTES: Final = 64 * 1024
 _GROWTH: Final = 8
+# What is larger is given out as it was decompressed, without a copy.
+_COPIED_BYTES: Final = 1 << 20
 
 # The text of Rust's io::ErrorKind::WriteZero: the output buffer was full before the input ended.
 _BUFFER_FULL: Final = "failed to write whole buffer"
@@ -78,7 +82,7 @@ def compress(codec: Codec, data: Buffer, level: int | None) -> bytes:
     return bytes(data)
 
 
-def decompress(codec: Codec, data: Buffer, limit_bytes: int) -> bytes:
+def decompress(codec: Codec, data: Buffer, limit_bytes: int) -> bytes | memoryview:
     """Decompress at most `limit_bytes`; more than that, or malformed input, is corrupt."""
     if codec is Codec.NONE:
         if len(data) > limit_bytes:
@@ -107,8 +111,8 @@ def _checked_level(codec: Codec, level: int | None) -> int:
     return level
 
 
-def _too_large(codec: Codec, limit_bytes: int) -> CorruptRecordsError:
-    return CorruptRecordsError(
+def _too_large(codec: Codec, limit_bytes: int) -> TooLargeError:
+    return TooLargeError(
         f"the {codec.name.lower()} data grows beyond the limit of {limit_bytes} bytes"
     )
 
@@ -119,11 +123,11 @@ def _malformed(codec: Codec, why: object) -> CorruptRecordsError:
 
 def _decompress_bounded(
     codec: Codec,
-    decompress_into: Callable[[Buffer, bytearray], int],
+    decompress_into: Callable[[Buffer, bytearray | mmap.mmap], int],
     data: Buffer,
     estimate_bytes: int,
     limit_bytes: int,
-) -> bytes:
+) -> bytes | memoryview:
     """Decompress into a buffer of the estimated size, and into larger ones while it overflows.
 
     The first buffer is usually right. It is not trusted beyond a ratio, and larger ones follow only
@@ -131,7 +135,7 @@ def _decompress_bounded(
     """
     size_bytes = min(estimate_bytes, len(data) * _FIRST_RATIO + _FIRST_BYTES, limit_bytes)
     while True:
-        output = bytearray(size_bytes)
+        output = _output(size_bytes)
         try:
             written_bytes = decompress_into(data, output)
         except cramjam.DecompressionError as error:
@@ -141,8 +145,13 @@ def _decompress_bounded(
                 raise _too_large(codec, limit_bytes) from error
             size_bytes = min(max(size_bytes * _GROWTH, _FIRST_BYTES), limit_bytes)
             continue
-        with memoryview(output) as view:
-            return bytes(view[:written_bytes])
+        view = memoryview(output)[:written_bytes]
+        return bytes(view) if written_bytes <= _COPIED_BYTES else view
+
+
+def _output(size_bytes: int) -> bytearray | mmap.mmap:
+    """A buffer to write to; a large one has its pages when they are written, which need not be under Python's lock."""
+    return bytearray(size_bytes) if size_bytes <= _COPIED_BYTES else fresh_pages(size_bytes)
 
 
 def _gzip_estimate_bytes(data: Buffer, limit_bytes: int) -> int:
@@ -162,7 +171,7 @@ def _compress_xerial(data: Buffer) -> bytes:
     return b"".join(parts)
 
 
-def _decompress_snappy(data: memoryview, limit_bytes: int) -> bytes:
+def _decompress_snappy(data: memoryview, limit_bytes: int) -> bytes | memoryview:
     """Decompress snappy-java's framing (Java, Python) or one raw block (librdkafka, Go)."""
     blocks = _xerial_blocks(data) if _is_xerial_header(data, 0) else [data]
     sizes_bytes = []
@@ -175,14 +184,13 @@ def _decompress_snappy(data: memoryview, limit_bytes: int) -> bytes:
         total_bytes = sum(sizes_bytes)
         if total_bytes > limit_bytes:
             raise _too_large(Codec.SNAPPY, limit_bytes)
-        output = bytearray(total_bytes)
+        view = memoryview(_output(total_bytes))
         position = 0
-        with memoryview(output) as view:
-            for block, size_bytes in zip(blocks, sizes_bytes, strict=True):
-                end = position + size_bytes
-                cramjam.snappy.decompress_raw_into(block, view[position:end])
-                position = end
-            return bytes(view)
+        for block, size_bytes in zip(blocks, sizes_bytes, strict=True):
+            end = position + size_bytes
+            cramjam.snappy.decompress_raw_into(block, view[position:end])
+            position = end
+        return bytes(view) if total_bytes <= _COPIED_BYTES else view
     except cramjam.DecompressionError as error:
         raise _malformed(Codec.SNAPPY, error) from error
 
@@ -272,7 +280,10 @@ def _zstd_estimate_bytes(data: Buffer, limit_bytes: int) -> int:
 
 
 _STREAMS: Final[
-    dict[Codec, tuple[Callable[[Buffer, int], int], Callable[[Buffer, bytearray], int]]]
+    dict[
+        Codec,
+        tuple[Callable[[Buffer, int], int], Callable[[Buffer, bytearray | mmap.mmap], int]],
+    ]
 ] = {
     Codec.GZIP: (_gzip_estimate_bytes, cramjam.gzip.decompress_into),
     Codec.LZ4: (_lz4_estimate_bytes, cramjam.lz4.decompress_into),

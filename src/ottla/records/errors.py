@@ -5,6 +5,10 @@ class CorruptRecordsError(Exception):
     """The bytes are not a well-formed record batch; the text says why."""
 
 
+class TooLargeError(CorruptRecordsError):
+    """Decompressed, the records are larger than whoever reads them allows."""
+
+
 class UnsupportedMagicError(CorruptRecordsError):
     """The batch has magic 0 or 1, the formats from before Kafka 0.11."""
 

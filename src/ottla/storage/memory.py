@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import uuid
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 from ottla.config.topic import TopicConfig
@@ -25,6 +26,7 @@ from ottla.ports import (
     SegmentInfo,
     Snapshot,
     StorageError,
+    monotonic_ms,
 )
 from ottla.storage.memory_catalog import MemoryCatalog
 from ottla.storage.memory_segments import (
@@ -124,6 +126,10 @@ class MemoryLog:
         return self._epoch
 
     @property
+    def is_open(self) -> bool:
+        return self._ended is None
+
+    @property
     def start_offset(self) -> int:
         return self._partition.start_offset
 
@@ -176,14 +182,18 @@ class MemoryLog:
             position += extent.size_bytes
         return None
 
-    def roll_is_due(self, size_bytes: int, extent: Extent, now_ms: int) -> bool:
+    def roll_is_due(self, size_bytes: int, extent: Extent) -> bool:
         active = self._partition.segments[-1]
         if extent.last_offset - active.base_offset > MAX_RELATIVE_OFFSET:
             return True
         if not active.batches:
             return False
         first_ms = active.timestamps_ms[0]
-        age_ms = extent.max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - active.created_ms
+        age_ms = (
+            extent.max_timestamp_ms - first_ms
+            if first_ms >= 0
+            else monotonic_ms(self._clock) - active.created_ms
+        )
         return (
             active.size_bytes > self._config.segment_bytes - size_bytes
             or age_ms > self._config.max_segment_ms
@@ -195,8 +205,9 @@ class MemoryLog:
         end_offset = self.end_offset
         if not partition.segments[-1].batches:
             return
-        now_ms = self._clock.now_ms()
-        partition.segments.append(Segment(end_offset, now_ms, end_offset, now_ms))
+        partition.segments.append(
+            Segment(end_offset, monotonic_ms(self._clock), end_offset, self._clock.now_ms())
+        )
         partition.bases.append(end_offset)
 
     def read(self, offset: int, max_bytes: int, end_offset: int) -> Buffer:
@@ -210,6 +221,9 @@ class MemoryLog:
             if data:
                 return data
         return b""
+
+    def peek(self, offset: int, max_bytes: int, end_offset: int) -> Buffer:
+        return self.read(offset, max_bytes, end_offset)
 
     def batch_at_timestamp(self, timestamp_ms: int, offset: int) -> Buffer | None:
         self.check_open()
@@ -277,6 +291,9 @@ class MemoryLog:
         self.check_open()
         self._partition.cleaned_offset = offset
 
+    def save_at_close(self, snapshot: Snapshot) -> None:
+        self.save_snapshot(snapshot)
+
     def save_snapshot(self, snapshot: Snapshot) -> None:
         self.check_open()
         partition = self._partition
@@ -295,13 +312,14 @@ class MemoryLog:
             self._budget.used_bytes -= len(partition.snapshots.pop(offset))
             partition.snapshot_offsets.remove(offset)
 
-    def snapshots(self) -> Sequence[Snapshot]:
+    def save_snapshot_soon(self, snapshot: Snapshot) -> None:
+        self.save_snapshot(snapshot)
+
+    def snapshots(self) -> Iterator[Snapshot]:
         partition = self._partition
-        return [
-            Snapshot(offset, partition.snapshots[offset])
-            for offset in reversed(partition.snapshot_offsets)
-            if offset <= self.end_offset
-        ]
+        for offset in list(reversed(partition.snapshot_offsets)):
+            if offset <= self.end_offset:
+                yield Snapshot(offset, partition.snapshots[offset])
 
     def note_aborted(self, span: AbortedSpan) -> None:
         self.check_open()
@@ -388,8 +406,8 @@ class MemoryStore:
             partition = None
         self._epoch = self._next_epoch(ref)
         if partition is None:
-            now_ms = self._clock.now_ms()
-            partition = Partition(ref, [Segment(0, now_ms, 0, now_ms)], [0])
+            first = Segment(0, monotonic_ms(self._clock), 0, self._clock.now_ms())
+            partition = Partition(ref, [first], [0])
             self._partitions[key] = partition
         partition.epoch = self._epoch
         log = MemoryLog(partition, self._epoch, config, self._clock, self._budget, self._release)
@@ -418,8 +436,11 @@ class MemoryStore:
     def partitions(self) -> Sequence[PartitionRef]:
         return [partition.ref for partition in self._partitions.values()]
 
-    def offline(self) -> Sequence[PartitionRef]:
-        return []
+    def offline(self) -> Mapping[PartitionRef, StorageError]:
+        return {}
+
+    def fingerprint(self, ref: PartitionRef) -> Hashable:
+        return None
 
     def keeps(self, ref: PartitionRef) -> bool:
         partition = self._partitions.get((ref.topic, ref.partition))
@@ -449,6 +470,9 @@ class MemoryStore:
     @property
     def syncs(self) -> Histogram:
         return self._syncs
+
+    def trims_together(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def tick(self, now_ms: int) -> None:
         """Nothing is ever due."""

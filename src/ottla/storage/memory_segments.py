@@ -39,7 +39,7 @@ class Segment:
     """Batches in four parallel lists; `ends` are running sizes."""
 
     base_offset: int
-    created_ms: int
+    created_ms: int  # of the monotonic clock
     end_offset: int
     written_ms: int
     batches: list[bytes] = field(default_factory=list)

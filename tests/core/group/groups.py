@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
+from uuid import UUID
 
 from ottla.core.group import records
 from ottla.core.group.classic import ClassicGroup, State
@@ -21,7 +22,7 @@ from ottla.core.group.requests import (
     SyncRequest,
     SyncResult,
 )
-from ottla.core.turn import Producer, Turn, Written
+from ottla.core.turn import Note, Producer, Turn, Written
 from ottla.errors import ErrorCode
 from ottla.wire.compile import encode_stored
 from ottla.wire.stored.consumer_protocol import ConsumerProtocolSubscription
@@ -78,12 +79,14 @@ class Groups:
 
     def __init__(self, **options: int) -> None:
         self.config = GroupConfig(**{"initial_rebalance_delay_ms": 0, **options})
+        self.topic_ids: set[UUID] = set()  # of the topics that are there
         self.now_ms = START_MS
         self.uptime_ms = 0
         self.log: list[Written | tuple[str, int]] = []
+        self.notes: list[Note] = []
         self._turn: Turn | None = None
         self._given_ids = 0
-        self.machine = GroupMachine(self.config)
+        self.machine = GroupMachine(self.config, self.topic_ids.__contains__)
         self._do(self.machine.start)
 
     # Turns and time.
@@ -101,6 +104,7 @@ class Groups:
         self.machine.wake(turn)
         self._turn = None
         self.log += turn.written
+        self.notes += turn.notes
         for ticket, answer in turn.answers:
             assert not ticket.answers, "a second answer"
             ticket.answers.append(answer)
@@ -126,7 +130,7 @@ class Groups:
         """Another machine goes on with what is in the log, records and all."""
         before = self.machine.durable_state()
         self.config = self.config._replace(**options)
-        self.machine = GroupMachine(self.config)
+        self.machine = GroupMachine(self.config, self.topic_ids.__contains__)
         for entry in self.log:
             if isinstance(entry, Written):
                 event = records.decode(*records.encode(entry.event))
@@ -279,8 +283,8 @@ class Groups:
     ) -> ErrorCode | list[ErrorCode]:
         return self._do(lambda turn: self.machine.delete_offsets(turn, group, partitions))
 
-    def forget_topic(self, topic: str, deleted_at_ms: int) -> None:
-        self._do(lambda turn: self.machine.forget_topic(turn, topic, deleted_at_ms))
+    def forget_topic(self, topic: str, deleted_at_ms: int) -> ErrorCode:
+        return self._do(lambda turn: self.machine.forget_topic(turn, topic, deleted_at_ms))
 
     def delete(self, group: str = "g") -> ErrorCode:
         return self._do(lambda turn: self.machine.delete(turn, group))
@@ -329,6 +333,7 @@ def offset(
     value: int = 1,
     metadata: str = "",
     retention_ms: int = -1,
+    topic_id: UUID | None = None,
 ) -> NewOffset:
     """An offset to be committed."""
-    return NewOffset(topic, partition, value, -1, metadata, retention_ms)
+    return NewOffset(topic, partition, value, -1, metadata, retention_ms, topic_id)

@@ -213,7 +213,8 @@ class GroupModel(RuleBasedStateMachine):
             member_id=member_id,
             instance=instance,
         )
-        if found is not None and found.state is State.COMPLETING_REBALANCE:
+        is_between = found is not None and found.state is State.COMPLETING_REBALANCE
+        if found is not None and is_between and found.members[member_id].sync_ticket is None:
             assert errors is ErrorCode.REBALANCE_IN_PROGRESS
         elif found is not None and not found.members and found.state is not State.EMPTY:
             # Everybody left during the initial delay: it becomes empty at its end.

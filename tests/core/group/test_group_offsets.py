@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
-from tests.core.group.groups import SESSION_MS, START_MS, Groups, offset
+from tests.core.group.groups import DAY_MS, SESSION_MS, START_MS, Groups, offset
 
 from ottla.core.group.classic import State
-from ottla.core.group.events import OffsetCommitted, OffsetDeleted
+from ottla.core.group.events import LAST_TIMESTAMP, OffsetCommitted, OffsetDeleted
 from ottla.core.group.requests import FetchedOffset, NewOffset
 from ottla.errors import ErrorCode
 
@@ -76,6 +78,31 @@ def test_a_member_commits_whenever_it_owns_something(
     assert groups.commit(offset()) is UNKNOWN
     kept = [event for event in groups.events if isinstance(event, OffsetCommitted)]
     assert len(kept) == (1 if error == [NONE] else 0)
+
+
+def test_a_member_whose_sync_waits_commits_as_if_it_were_answered() -> None:
+    """Kafka looks at a commit that was sent behind a SyncGroup only when that is answered."""
+    groups = Groups()
+    groups.form("a", "b")
+    waiting = groups.sync("b")
+    assert groups.commit(offset(), generation=1, member_id="a") is REBALANCE
+    assert groups.commit(offset(value=7), generation=1, member_id="b") == [NONE]
+    assert groups.commit(offset(), generation=0, member_id="b") is OLD
+    assert waiting.waits
+    assert groups.state() is State.COMPLETING_REBALANCE
+    groups.stabilize()
+    assert groups.fetched("orders") == 7
+
+
+def test_a_member_whose_sync_ended_in_a_rebalance_commits_until_the_next_generation() -> None:
+    groups = Groups()
+    groups.form("a", "b")
+    waiting = groups.sync("b")
+    groups.leave("a")
+    assert waiting.error is REBALANCE
+    assert groups.commit(offset(), generation=1, member_id="b") == [NONE]
+    groups.join("b")
+    assert groups.commit(offset(), generation=2, member_id="b") is REBALANCE
 
 
 def test_a_given_id_cannot_commit() -> None:
@@ -240,10 +267,80 @@ def test_the_offsets_of_a_deleted_topic_go_in_every_group_pending_ones_too() -> 
     groups.restart()
 
 
-def test_offsets_committed_after_the_topic_was_made_anew_are_kept() -> None:
+OLD_ID, NEW_ID = UUID(int=1), UUID(int=2)
+
+
+def make_again(groups: Groups) -> None:
+    groups.topic_ids.discard(OLD_ID)
+    groups.topic_ids.add(NEW_ID)
+
+
+def test_only_offsets_of_the_topic_that_is_gone_are_forgotten_whatever_the_time() -> None:
     groups = Groups()
-    groups.commit(offset("orders", 0))
+    groups.topic_ids.add(OLD_ID)
+    groups.commit(offset("orders", 0, topic_id=OLD_ID), offset("orders", 1, topic_id=OLD_ID))
+    make_again(groups)
+    groups.commit(offset("orders", 1, 7, topic_id=NEW_ID))
+    for deleted_at_ms in (0, START_MS, LAST_TIMESTAMP):
+        assert groups.forget_topic("orders", deleted_at_ms) is NONE
+        assert groups.machine.committed_partitions("g") == [("orders", 1)]
+        assert groups.fetched("orders", 1) == 7
+        groups.restart()
+
+
+def test_a_commit_for_a_topic_that_went_while_it_waited_is_refused() -> None:
+    groups = Groups()
+    groups.topic_ids.add(OLD_ID)
+    waiting = offset("orders", topic_id=OLD_ID)
+    make_again(groups)
+    assert groups.commit(waiting) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    in_transaction = groups.commit_in_transaction(7, waiting)
+    assert in_transaction == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert groups.events == []
+
+
+def test_what_is_pending_for_the_old_topic_never_replaces_an_offset_of_the_new_one() -> None:
+    groups = Groups()
+    groups.topic_ids.add(OLD_ID)
+    groups.commit_in_transaction(7, offset("orders", 0, 4711, topic_id=OLD_ID))
+    make_again(groups)
+    groups.commit(offset("orders", 0, 3, topic_id=NEW_ID))
+    assert groups.forget_topic("orders", START_MS) is NONE
+    groups.end_transaction("commit", 7)
+    assert groups.fetched("orders") == 3
+    groups.restart()
+
+
+@pytest.mark.parametrize("kind", ["commit", "abort"])
+@pytest.mark.parametrize("old_is_pending", [True, False])
+def test_an_open_transaction_with_an_offset_of_the_new_topic_is_waited_for(
+    kind: str, old_is_pending: bool
+) -> None:
+    """A deletion takes all that is known of a partition, so it must not come before the transaction's end."""
+    groups = Groups()
+    groups.topic_ids.add(OLD_ID)
+    if old_is_pending:
+        groups.commit_in_transaction(8, offset("orders", 0, 4711, topic_id=OLD_ID))
+    else:
+        groups.commit(offset("orders", 0, 4711, topic_id=OLD_ID))
+    make_again(groups)
+    groups.commit_in_transaction(7, offset("orders", 0, 3, topic_id=NEW_ID))
+    assert groups.forget_topic("orders", START_MS) is ErrorCode.CONCURRENT_TRANSACTIONS
+    groups.end_transaction(kind, 7)
+    assert groups.forget_topic("orders", START_MS) is NONE
+    if old_is_pending:
+        groups.end_transaction("commit", 8)
+    assert groups.fetched("orders") == (3 if kind == "commit" else -1)
+    groups.restart()
+
+
+def test_records_that_do_not_name_their_topic_go_by_their_time() -> None:
+    """Those that Kafka wrote before 4.1, and commits that bring their own retention time."""
+    groups = Groups()
+    groups.topic_ids.add(NEW_ID)
+    groups.commit(offset("orders", 0), offset("orders", 2, retention_ms=DAY_MS, topic_id=NEW_ID))
     groups.pass_ms(1000)
-    groups.commit(offset("orders", 1))
+    groups.commit(offset("orders", 1), offset("orders", 3, retention_ms=DAY_MS, topic_id=NEW_ID))
     groups.forget_topic("orders", START_MS + 999)
-    assert groups.machine.committed_partitions("g") == [("orders", 1)]
+    assert groups.machine.committed_partitions("g") == [("orders", 1), ("orders", 3)]
+    groups.restart()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -20,7 +21,7 @@ from ottla.core.group.events import (
 from ottla.core.group.records import decode, encode
 from ottla.wire.compile import encode_stored
 from ottla.wire.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
-from ottla.wire.types import MalformedMessageError
+from ottla.wire.types import ZERO_UUID, MalformedMessageError
 
 
 def text(value: str | None) -> bytes:
@@ -40,6 +41,8 @@ GROUP_KEY = struct.pack(">h", 2) + text("g")
 MEMBER = SavedMember("a", "i", "client", "/127.0.0.1", 60_000, 10_000, b"sub", b"assigned")
 SAVED = GroupSaved("g", "consumer", 4, "range", "a", 1234, (MEMBER,))
 COMMITTED = OffsetCommitted("g", "orders", 3, 42, 5, "where", 1234)
+TOPIC_ID = UUID(int=4711)
+ID_TAG = b"\x01\x00\x10" + TOPIC_ID.bytes
 
 CASES: list[tuple[Event, bytes, bytes | None]] = [
     (OffsetDeleted("g", "orders", 3), OFFSET_KEY, None),
@@ -52,6 +55,17 @@ CASES: list[tuple[Event, bytes, bytes | None]] = [
         COMMITTED,
         OFFSET_KEY,
         struct.pack(">hqi", 3, 42, 5) + text("where") + struct.pack(">q", 1234),
+    ),
+    # With the topic's id, which has a tag of its own.
+    (
+        COMMITTED._replace(metadata="", topic_id=TOPIC_ID),
+        OFFSET_KEY,
+        struct.pack(">hqi", 4, 42, 5) + b"\x01" + struct.pack(">q", 1234) + ID_TAG,
+    ),
+    (
+        COMMITTED._replace(topic_id=TOPIC_ID),
+        OFFSET_KEY,
+        struct.pack(">hqi", 4, 42, 5) + b"\x06where" + struct.pack(">q", 1234) + ID_TAG,
     ),
     # A commit that names its retention time: version 1, which knows no leader epoch.
     (
@@ -108,17 +122,30 @@ def test_the_bytes_are_those_that_kafka_writes(
     offset=st.integers(-(1 << 63), (1 << 63) - 1),
     metadata=st.sampled_from(["", "where"]),
     committed_at_ms=st.integers(-(1 << 63), (1 << 63) - 1),
+    topic_id=st.none() | st.uuids(),
 )
 def test_the_short_ways_for_offsets_lead_to_the_bytes_that_the_declarations_give(
-    group: str, topic: str, partition: int, offset: int, metadata: str, committed_at_ms: int
+    group: str,
+    topic: str,
+    partition: int,
+    offset: int,
+    metadata: str,
+    committed_at_ms: int,
+    topic_id: UUID | None,
 ) -> None:
-    event = OffsetCommitted(group, topic, partition, offset, 7, metadata, committed_at_ms)
+    event = OffsetCommitted(
+        group, topic, partition, offset, 7, metadata, committed_at_ms, topic_id=topic_id
+    )
     key = encode_stored(OffsetCommitKey(group=group, topic=topic, partition=partition), 1)
     value = encode_stored(
         OffsetCommitValue(
-            offset=offset, leader_epoch=7, metadata=metadata, commit_timestamp=committed_at_ms
+            offset=offset,
+            leader_epoch=7,
+            metadata=metadata,
+            commit_timestamp=committed_at_ms,
+            topic_id=topic_id or ZERO_UUID,
         ),
-        3,
+        3 if topic_id is None else 4,
     )
     assert encode(event) == (key, value)
     assert decode(key, value) == event
@@ -167,7 +194,7 @@ def test_the_oldest_key_of_an_offset_is_read() -> None:
             + struct.pack(">q", 1234)
             + b"\x01\x00\x10"
             + bytes(range(16)),
-            COMMITTED,
+            COMMITTED._replace(topic_id=UUID(bytes=bytes(range(16)))),
         ),
     ],
 )
@@ -279,9 +306,17 @@ MEMBERS = st.builds(
 EVENTS = st.one_of(
     st.builds(OffsetDeleted, NAMES, NAMES, INT32),
     st.builds(GroupDeleted, NAMES),
-    st.builds(OffsetCommitted, NAMES, NAMES, INT32, INT64, INT32, NAMES, INT64, st.just(-1)),
-    # What says when it expires has no leader epoch: no client says both.
-    st.builds(OffsetCommitted, NAMES, NAMES, INT32, INT64, st.just(-1), NAMES, INT64, INT64),
+    st.builds(
+        OffsetCommitted,
+        *(NAMES, NAMES, INT32, INT64, INT32, NAMES, INT64, st.just(-1)),
+        st.none() | st.uuids(),
+    ),
+    # What says when it expires has no leader epoch: no client says both. Nor has it a place for the topic's id.
+    st.builds(
+        OffsetCommitted,
+        *(NAMES, NAMES, INT32, INT64, st.just(-1), NAMES, INT64, INT64.filter(lambda ms: ms != -1)),
+        st.none(),
+    ),
     st.builds(
         GroupSaved,
         NAMES,

@@ -39,12 +39,13 @@ class Desk:
 
     def __init__(self, config: TransactionConfig = CONFIG) -> None:
         self.config = config
-        self.machine = TransactionMachine(config)
+        self.next_producer_id = 1000
+        self.has_producer_ids = True
+        self.machine = TransactionMachine(config, self.fresh_id)
         self.now_ms = NOW_MS
         self.uptime_ms = 0
         self.log: list[tuple[bytes, bytes | None]] = []
         self.sent: list[SendMarkers] = []
-        self.next_producer_id = 1000
         self.decide(self.machine.start)
 
     def decide(self, decision: Callable[[Turn], T]) -> T:
@@ -56,7 +57,9 @@ class Desk:
             self.sent.append(effect)
         return result
 
-    def fresh_id(self) -> int:
+    def fresh_id(self) -> int | None:
+        if not self.has_producer_ids:
+            return None
         self.next_producer_id += 1
         return self.next_producer_id
 
@@ -67,7 +70,7 @@ class Desk:
 
     def restart(self) -> None:
         """Another coordinator replays the log; what was on its way is lost."""
-        self.machine = TransactionMachine(self.config)
+        self.machine = TransactionMachine(self.config, self.fresh_id)
         self.sent = []
         for key, value in self.log:
             event = records.decode(key, value)
@@ -85,8 +88,7 @@ class Desk:
         self, expected: Producer | None = None, timeout_ms: int = TIMEOUT_MS, name: str = ID
     ) -> Identity:
         request = InitRequest(name, timeout_ms, expected)
-        fresh = self.fresh_id() if self.machine.wants_producer_id(request) else -1
-        return self.decide(lambda turn: self.machine.init(turn, request, fresh))
+        return self.decide(lambda turn: self.machine.init(turn, request))
 
     def add(
         self, who: Producer, *partitions: TopicPartition, version: int = VERSION_2, name: str = ID
@@ -102,8 +104,7 @@ class Desk:
         self, who: Producer, result: Result, version: int = VERSION_2, name: str = ID
     ) -> Identity:
         request = EndRequest(name, who, result, version)
-        fresh = self.fresh_id() if self.machine.wants_next_producer_id(request) else -1
-        return self.decide(lambda turn: self.machine.end(turn, request, fresh))
+        return self.decide(lambda turn: self.machine.end(turn, request))
 
     def mark(self, wanted: SendMarkers, partitions: Sequence[TopicPartition] | None = None) -> None:
         """The partitions say that they have their markers."""

@@ -18,7 +18,7 @@ from tests.core.txn.desk import (
 )
 
 from ottla.core.turn import Producer
-from ottla.core.txn.machine import LAST_EPOCH
+from ottla.core.txn.events import LAST_EPOCH
 from ottla.core.txn.requests import Identity
 from ottla.core.txn.states import State
 from ottla.errors import ErrorCode

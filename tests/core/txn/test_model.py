@@ -75,6 +75,7 @@ class Producers(RuleBasedStateMachine):
         # By what was answered: who may change something, and how transactions ended.
         self.live: Producer | None = Producer(500, self.first_epoch)
         self.transaction = 0
+        self.version = 0  # of the one who is in it
         self.ends: dict[int, Result] = {}
         self.seen = len(self.desk.log)
         self.state: int | None = 0 if self.first_epoch >= 0 else None
@@ -197,6 +198,7 @@ class Producers(RuleBasedStateMachine):
         """Something changed: who is the producer now?"""
         if call.kind == "add":
             assert answer is ErrorCode.NONE
+            self.version = self.clients[call.client].version
         elif became is None:
             assert (call.kind, answer) == ("init", ErrorCode.CONCURRENT_TRANSACTIONS)
             self.live = None  # it was fenced, and nobody has its place yet
@@ -241,7 +243,13 @@ class Producers(RuleBasedStateMachine):
         self.read_log()
         if was == 1:
             assert self.state == 3
-            self.live = None
+            # With version 1 it is fenced. With version 2 it is the producer still: its abort is told the epoch.
+            self.live = self._who_goes_on() if self.version == 2 else None
+
+    def _who_goes_on(self) -> Producer:
+        if self.identity.producer_epoch < 32767:
+            return self.identity
+        return Producer(self.desk.next_producer_id, 0)
 
     @invariant()
     def the_producer_is_the_one_that_was_told(self) -> None:

@@ -18,7 +18,8 @@ from tests.core.txn.desk import (
     ongoing,
 )
 
-from ottla.core.txn.machine import LAST_EPOCH
+from ottla.core.turn import Producer
+from ottla.core.txn.events import LAST_EPOCH
 from ottla.core.txn.requests import Identity
 from ottla.core.txn.states import State
 from ottla.errors import ErrorCode
@@ -31,9 +32,11 @@ def wake(desk: Desk) -> None:
     desk.decide(desk.machine.wake)
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_transaction_is_aborted_at_the_sweep_after_its_timeout(version: int) -> None:
-    desk = Desk()
+FENCED = Identity(ErrorCode.PRODUCER_FENCED)
+
+
+def timed_out(desk: Desk, version: int) -> Producer:
+    """A producer whose transaction has taken too long; partitions do not know of it yet."""
     who = ongoing(desk, A, B, version=version)
     desk.pass_time(TIMEOUT_MS)
     wake(desk)
@@ -47,13 +50,84 @@ def test_a_transaction_is_aborted_at_the_sweep_after_its_timeout(version: int) -
     (wanted,) = desk.sent
     assert (wanted.result, wanted.partitions) == (ABORT, (A, B))
     assert wanted.producer.producer_epoch == who.producer_epoch + 1
+    return who
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_transaction_is_aborted_at_the_sweep_after_its_timeout(version: int) -> None:
+    desk = Desk()
+    who = timed_out(desk, version)
+    assert desk.end(who, COMMIT, version) == FENCED
+    desk.mark_all()
+    assert desk.state is State.COMPLETE_ABORT
+    for asked in (1, 2):
+        assert desk.end(who, COMMIT, asked) == FENCED
+    assert desk.add(who, A) is ErrorCode.PRODUCER_FENCED
+    assert desk.init(who) == FENCED
+    assert became(desk.init()).producer_epoch == who.producer_epoch + 2
+    for result in (COMMIT, ABORT):
+        assert desk.end(who, result, version) == FENCED
+
+
+def test_a_producer_of_version_1_whose_transaction_timed_out_is_out() -> None:
+    desk = Desk()
+    who = timed_out(desk, 1)
     desk.mark_all()
     for asked in (1, 2):
-        for result in (COMMIT, ABORT):
-            assert desk.end(who, result, asked) == Identity(ErrorCode.PRODUCER_FENCED)
-    assert desk.add(who, A) is ErrorCode.PRODUCER_FENCED
-    assert desk.init(who) == Identity(ErrorCode.PRODUCER_FENCED)
-    assert became(desk.init()).producer_epoch == who.producer_epoch + 2
+        assert desk.end(who, ABORT, asked) == FENCED
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_producer_of_version_2_whose_transaction_timed_out_goes_on_after_its_abort(
+    restarts: bool,
+) -> None:
+    """KAFKA-20090: nobody else has become the producer, so it is told the epoch to go on with."""
+    desk = Desk()
+    who = timed_out(desk, 2)
+    assert desk.end(who, ABORT) == Identity(ErrorCode.CONCURRENT_TRANSACTIONS)
+    assert {wanted.version for wanted in desk.sent} == {2}
+    if restarts:
+        desk.restart()
+    desk.mark_all()
+    before = desk.snapshot()
+    after = became(desk.end(who, ABORT))
+    assert after == (who.producer_id, who.producer_epoch + 1)
+    assert became(desk.end(who, ABORT)) == after
+    assert desk.snapshot() == before
+    assert desk.add(after, A) is ErrorCode.NONE
+    assert desk.end(who, ABORT) == FENCED  # a repetition does not end the next one
+    assert became(desk.end(after, COMMIT)).producer_epoch == after.producer_epoch + 1
+
+
+@pytest.mark.parametrize("set_by_ms", [-86_400_000, 86_400_000])
+def test_a_wall_clock_that_is_set_neither_delays_a_timeout_nor_makes_one(set_by_ms: int) -> None:
+    desk = Desk()
+    ongoing(desk, A)
+    desk.now_ms += set_by_ms
+    desk.pass_time(TIMEOUT_MS)
+    wake(desk)
+    assert desk.is_in(State.ONGOING)
+    desk.pass_time(SWEEP_MS)
+    wake(desk)
+    assert desk.is_in(State.PREPARE_ABORT)
+
+
+@pytest.mark.parametrize(("set_by_ms", "left_ms"), [(0, 20_000), (-86_400_000, TIMEOUT_MS)])
+def test_a_coordinator_that_takes_over_counts_the_time_that_has_passed(
+    set_by_ms: int, left_ms: int
+) -> None:
+    desk = Desk()
+    ongoing(desk, A)
+    desk.pass_time(TIMEOUT_MS - 20_000)
+    desk.now_ms += set_by_ms
+    desk.uptime_ms = 5  # another process
+    desk.restart()
+    desk.pass_time(left_ms)
+    desk.decide(desk.machine.abort_timed_out)
+    assert desk.is_in(State.ONGOING)
+    desk.pass_time(1)
+    desk.decide(desk.machine.abort_timed_out)
+    assert desk.is_in(State.PREPARE_ABORT)
 
 
 def test_the_machine_says_when_it_wants_to_be_woken() -> None:
@@ -107,13 +181,35 @@ def test_the_clock_of_a_transaction_goes_on_over_a_restart() -> None:
 def test_a_timeout_at_the_last_epoch_can_still_fence() -> None:
     desk = Desk()
     who = at_epoch(desk, LAST_EPOCH)
-    desk.add(who, A)
+    desk.add(who, A, version=1)
     desk.pass_time(TIMEOUT_MS + SWEEP_MS)
     wake(desk)
     assert desk.saved.producer_epoch == LAST_EPOCH + 1
     desk.mark_all()
     assert became(desk.init()).producer_epoch == 0
     assert desk.who.producer_id != who.producer_id
+
+
+def test_a_producer_that_timed_out_at_the_last_epoch_goes_on_with_another_id() -> None:
+    """KAFKA-20090: when there is one; the next sweep tries again."""
+    desk = Desk()
+    who = at_epoch(desk, LAST_EPOCH)
+    desk.add(who, A)
+    desk.pass_time(TIMEOUT_MS + SWEEP_MS)
+    desk.has_producer_ids = False
+    wake(desk)
+    assert desk.state is State.ONGOING
+    assert desk.end(who, ABORT) == Identity(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    desk.has_producer_ids = True
+    desk.pass_time(SWEEP_MS)
+    wake(desk)
+    assert desk.sent[0].producer == (who.producer_id, LAST_EPOCH + 1)
+    assert desk.end(who, ABORT) == Identity(ErrorCode.CONCURRENT_TRANSACTIONS)
+    desk.mark_all()
+    assert desk.end(who, COMMIT) == FENCED
+    after = became(desk.end(who, ABORT))
+    assert after == (desk.next_producer_id, 0)
+    assert desk.add(after, A) is ErrorCode.NONE
 
 
 @pytest.mark.parametrize("state", [State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT])

@@ -205,6 +205,11 @@ class ClassicGroup:
             self.joined_count -= 1
         return ticket
 
+    def awaits_assignment(self, member_id: str) -> bool:
+        """Whether a SyncGroup of the member waits for the leader's."""
+        member = self.members.get(member_id)
+        return member is not None and member.sync_ticket is not None
+
     def validate(self, member_id: str, instance_id: str | None) -> ErrorCode:
         """Whether a request comes from a member, and not from one whose instance id somebody else has taken."""
         if instance_id is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import NamedTuple
+from uuid import UUID
 
 NO_TIMESTAMP = -1
 LAST_TIMESTAMP = (1 << 63) - 1
@@ -39,7 +40,10 @@ class GroupDeleted(NamedTuple):
 
 
 class OffsetCommitted(NamedTuple):
-    """`expires_at_ms` is set only by clients so old that they name a retention time themselves."""
+    """`expires_at_ms` is set only by clients so old that they name a retention time themselves.
+
+    Records of theirs, and those that Kafka wrote before 4.1, do not say of which topic of that name the offset is.
+    """
 
     group_id: str
     topic: str
@@ -49,6 +53,7 @@ class OffsetCommitted(NamedTuple):
     metadata: str
     committed_at_ms: int
     expires_at_ms: int = NO_TIMESTAMP
+    topic_id: UUID | None = None
 
 
 class OffsetDeleted(NamedTuple):

@@ -7,7 +7,8 @@ the offsets. The live groups (`membership`) are made from the saved ones when a 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from uuid import UUID
 
 from ottla.core.group.classic import ClassicGroup, State, empty_since_ms, restored
 from ottla.core.group.events import (
@@ -43,8 +44,9 @@ from ottla.errors import ErrorCode
 class GroupMachine:
     """Every decision is a method that is given the turn it is made in."""
 
-    def __init__(self, config: GroupConfig) -> None:
+    def __init__(self, config: GroupConfig, has_topic: Callable[[UUID], bool]) -> None:
         self.config = config
+        self._has_topic = has_topic
         self.offsets = OffsetTable()
         self.membership = Membership(config, self._save)
         self._saved: dict[str, GroupSaved] = {}
@@ -171,22 +173,31 @@ class GroupMachine:
         return None if sender.generation == group.generation else ErrorCode.ILLEGAL_GENERATION
 
     def _refuse_between_generations(self, sender: CommitSender) -> ErrorCode | None:
-        """A member that has joined and not synced owns nothing that it could have worked on: it has to sync first."""
+        """A member that has joined has to sync before it commits.
+
+        One whose SyncGroup waits may commit. Kafka handles the requests of a connection one after the other, so that a
+        commit behind a SyncGroup is decided after it; until then no other member is given a partition (ADR 0032).
+        """
         group = self.membership.groups.get(sender.group_id)
-        if group is not None and group.state is State.COMPLETING_REBALANCE:
-            return ErrorCode.REBALANCE_IN_PROGRESS
-        return None
+        if group is None or group.state is not State.COMPLETING_REBALANCE:
+            return None
+        is_syncing = group.awaits_assignment(sender.member_id)
+        return None if is_syncing else ErrorCode.REBALANCE_IN_PROGRESS
 
     def _commit_one(
         self, turn: Turn, group_id: str, new: NewOffset, producer: Producer | None
     ) -> ErrorCode:
         if _length(new.metadata) > self.config.metadata_max_bytes:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
-        at_ms = turn.now_ms if new.arrived_at_ms == NO_TIMESTAMP else new.arrived_at_ms
+        topic_id = new.topic_id
+        if topic_id is not None and not self._has_topic(topic_id):
+            # It was deleted while the request waited, and may have been made again: that one has other records.
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         expires_at_ms = NO_TIMESTAMP
         if new.retention_ms != NO_TIMESTAMP:
             # A client may mean for ever, which is more than a record can say when it is added to the time.
-            expires_at_ms = min(at_ms + new.retention_ms, LAST_TIMESTAMP)
+            expires_at_ms = min(turn.now_ms + new.retention_ms, LAST_TIMESTAMP)
+            topic_id = None  # for which such a record has no place
         event = OffsetCommitted(
             group_id,
             new.topic,
@@ -194,8 +205,9 @@ class GroupMachine:
             new.offset,
             new.leader_epoch,
             new.metadata,
-            at_ms,
+            turn.now_ms,
             expires_at_ms,
+            topic_id,
         )
         self._write(turn, event, producer)
         return ErrorCode.NONE
@@ -236,15 +248,28 @@ class GroupMachine:
             errors.append(ErrorCode.NONE)
         return errors
 
-    def forget_topic(self, turn: Turn, topic: str, deleted_at_ms: int) -> None:
-        """The topic is gone: what was committed for it up to then means nothing for one of the same name."""
-        gone = [
-            (kept.group_id, kept.topic, kept.partition)
-            for kept in self.offsets.of_topic(topic)
-            if kept.committed_at_ms <= deleted_at_ms
-        ]
-        for group_id, name, partition in dict.fromkeys(gone):
-            self._write(turn, OffsetDeleted(group_id, name, partition))
+    def forget_topic(self, turn: Turn, topic: str, deleted_at_ms: int) -> ErrorCode:
+        """A topic of that name is gone: what was committed for it means nothing for the next one.
+
+        A deletion takes everything that is known of a partition. Where an open transaction has an offset for the new
+        topic, it has to end first: until then the answer is CONCURRENT_TRANSACTIONS.
+        """
+        result = ErrorCode.NONE
+        for (group_id, partition), found in self.offsets.of_topic(topic).items():
+            if found.current is not None and not self._is_left_over(found.current, deleted_at_ms):
+                continue  # and what may be pending for the old one is earlier in the log: it never replaces this
+            left_over = [self._is_left_over(pending, deleted_at_ms) for pending in found.pending]
+            if all(left_over):
+                self._write(turn, OffsetDeleted(group_id, topic, partition))
+            elif found.current is not None or any(left_over):
+                result = ErrorCode.CONCURRENT_TRANSACTIONS
+        return result
+
+    def _is_left_over(self, kept: OffsetCommitted, deleted_at_ms: int) -> bool:
+        """Whether an offset is of a topic that is no more; where a record does not say of which, its time tells."""
+        if kept.topic_id is None:
+            return kept.committed_at_ms <= deleted_at_ms
+        return not self._has_topic(kept.topic_id)
 
     # Groups.
 

@@ -16,9 +16,11 @@ from ottla.core.group.notes import (
     note_expired,
     note_forming,
     note_left,
+    note_never_joined,
     note_refused,
     note_replaced,
     note_stable,
+    note_timed_out,
 )
 from ottla.core.group.requests import (
     NO_MEMBER_ID,
@@ -293,6 +295,9 @@ class Membership:
             group.remaining_delay_ms = max(group.remaining_delay_ms - delay_ms, 0)
             self._set(turn, ("join", group.group_id), delay_ms)
         else:
+            # If there are only static members and none has come back, it does not end here.
+            if not group.is_initial and (group.joined_count or not group.static_ids):
+                note_timed_out(turn, group)
             self._complete_join(turn, group)
 
     def _complete_join(self, turn: Turn, group: ClassicGroup) -> None:
@@ -402,6 +407,10 @@ class Membership:
     def _session_is_over(self, turn: Turn, group: ClassicGroup, member_id: str) -> None:
         if member_id in group.pending_joins:
             del group.pending_joins[member_id]
+            # The last one that a rebalance waited for: one line, however many ids were given out in vain.
+            is_joining = group.state is State.PREPARING_REBALANCE and not group.is_initial
+            if is_joining and group.everybody_joined:
+                note_never_joined(turn, group, member_id)
             self._go_on_joining(turn, group)
             return
         member = group.members.get(member_id)

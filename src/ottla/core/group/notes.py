@@ -42,6 +42,30 @@ def note_expired(turn: Turn, group: ClassicGroup, member_id: str, reason: str) -
     turn.note("member_expired", text, group=group.group_id, member=member_id, reason=reason)
 
 
+def note_never_joined(turn: Turn, group: ClassicGroup, member_id: str) -> None:
+    """Somebody asked for a member id and did not come back with it, and the group has waited for that."""
+    turn.note(
+        "member_never_joined",
+        "group %(group)s: its rebalance waited for %(member)s, which was given that id and never came back with it",
+        group=group.group_id,
+        member=member_id,
+    )
+
+
+def note_timed_out(turn: Turn, group: ClassicGroup) -> None:
+    """A rebalance goes on without those who have not come."""
+    turn.note(
+        "rebalance_timed_out",
+        "group %(group)s: its rebalance ends after %(timeout_ms)d ms although %(missing)d of %(members)d member(s) "
+        "and %(unused_ids)d that were given an id have not joined",
+        group=group.group_id,
+        timeout_ms=group.rebalance_timeout_ms,
+        missing=len(group.members) - group.joined_count,
+        members=len(group.members),
+        unused_ids=len(group.pending_joins),
+    )
+
+
 def note_forming(turn: Turn, group: ClassicGroup) -> None:
     """A generation begins."""
     turn.note(

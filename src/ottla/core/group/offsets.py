@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from ottla.core.group.events import OffsetCommitted
@@ -15,6 +14,13 @@ class Kept(NamedTuple):
 
     commit: OffsetCommitted
     position: int
+
+
+class OfPartition(NamedTuple):
+    """What a group has committed for a partition, and what transactions may make of it."""
+
+    current: OffsetCommitted | None
+    pending: list[OffsetCommitted]
 
 
 class OffsetTable:
@@ -120,13 +126,22 @@ class OffsetTable:
         """Every group that has an offset, pending ones included."""
         return list(dict.fromkeys((*self._kept, *self._pending_by_group)))
 
-    def of_topic(self, topic: str) -> Iterator[OffsetCommitted]:
-        """Every offset of a topic, pending ones included."""
-        for groups in (self._kept, *self._pending.values()):
-            for offsets in groups.values():
-                for (name, _), kept in offsets.items():
+    def of_topic(self, topic: str) -> dict[tuple[str, int], OfPartition]:
+        """What there is for a topic, by group and partition."""
+        found: dict[tuple[str, int], OfPartition] = {}
+        for group_id, offsets in self._kept.items():
+            for (name, partition), kept in offsets.items():
+                if name == topic:
+                    found[group_id, partition] = OfPartition(kept.commit, [])
+        for groups in self._pending.values():
+            for group_id, offsets in groups.items():
+                for (name, partition), kept in offsets.items():
                     if name == topic:
-                        yield kept.commit
+                        of_partition = found.setdefault(
+                            (group_id, partition), OfPartition(None, [])
+                        )
+                        of_partition.pending.append(kept.commit)
+        return found
 
     def state(self) -> object:
         """All of it as plain values, to compare a replay with."""

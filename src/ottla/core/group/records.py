@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from functools import lru_cache
+from uuid import UUID
 
 from ottla.core.group.events import (
     NO_TIMESTAMP,
@@ -17,18 +18,24 @@ from ottla.core.group.events import (
 from ottla.wire.compile import decode_stored, encode_stored, stored_version
 from ottla.wire.stored.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from ottla.wire.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
+from ottla.wire.types import ZERO_UUID
 
 Buffer = bytes | bytearray | memoryview
 
 _INT32 = struct.Struct(">i")
 # An offset's value without metadata: version, offset, leader epoch, length of the metadata, time of the commit.
 _PLAIN_VALUE = struct.Struct(">hqihq")
+# The same with the topic's id: the length is one more than it is, and there is one tag, 0, of 16 bytes.
+_PLAIN_VALUE_WITH_ID = struct.Struct(">hqiBq3s16s")
+_ID_TAG = bytes((1, 0, 16))
 # A group commits many partitions of a topic at once, and a replay reads them one after the other.
 KEY_STARTS_KEPT = 1024
 OFFSET_KEY_VERSIONS = (0, 1)
 OFFSET_KEY_VERSION = 1
 GROUP_KEY_VERSION = 2
 VALUE_VERSION = 3
+# Kafka reads it since 3.5 (KIP-915), and the id since 4.1.
+VALUE_VERSION_WITH_ID = 4
 # The only version that can say when an offset expires.
 EXPIRING_VALUE_VERSION = 1
 
@@ -73,10 +80,21 @@ def _key_start(group_id: str, topic: str) -> bytes:
 
 
 def _offset_value(event: OffsetCommitted) -> bytes:
+    topic_id = event.topic_id
     expires = event.expires_at_ms != NO_TIMESTAMP
     if not expires and not event.metadata:
-        return _PLAIN_VALUE.pack(
-            VALUE_VERSION, event.offset, event.leader_epoch, 0, event.committed_at_ms
+        if topic_id is None:
+            return _PLAIN_VALUE.pack(
+                VALUE_VERSION, event.offset, event.leader_epoch, 0, event.committed_at_ms
+            )
+        return _PLAIN_VALUE_WITH_ID.pack(
+            VALUE_VERSION_WITH_ID,
+            event.offset,
+            event.leader_epoch,
+            1,
+            event.committed_at_ms,
+            _ID_TAG,
+            topic_id.bytes,
         )
     value = OffsetCommitValue(
         offset=event.offset,
@@ -84,8 +102,11 @@ def _offset_value(event: OffsetCommitted) -> bytes:
         metadata=event.metadata,
         commit_timestamp=event.committed_at_ms,
         expire_timestamp=event.expires_at_ms,
+        topic_id=topic_id or ZERO_UUID,
     )
-    return encode_stored(value, EXPIRING_VALUE_VERSION if expires else VALUE_VERSION)
+    if expires:
+        return encode_stored(value, EXPIRING_VALUE_VERSION)
+    return encode_stored(value, VALUE_VERSION if topic_id is None else VALUE_VERSION_WITH_ID)
 
 
 def _read_offset_key(data: Buffer) -> tuple[str, str, int]:
@@ -110,9 +131,24 @@ def _offset_event(key: Buffer, data: Buffer | None) -> OffsetCommitted | OffsetD
     group_id, topic, partition = _read_offset_key(key)
     if data is None:
         return OffsetDeleted(group_id, topic, partition)
+    if len(data) == _PLAIN_VALUE_WITH_ID.size:
+        version, offset, leader_epoch, metadata_size, committed_at_ms, tag, topic_id = (
+            _PLAIN_VALUE_WITH_ID.unpack(data)
+        )
+        if version == VALUE_VERSION_WITH_ID and metadata_size == 1 and tag == _ID_TAG:
+            return OffsetCommitted(
+                group_id,
+                topic,
+                partition,
+                offset,
+                leader_epoch,
+                "",
+                committed_at_ms,
+                topic_id=_read_topic_id(topic_id),
+            )
     if len(data) == _PLAIN_VALUE.size:
-        version, offset, leader_epoch, metadata_bytes, committed_at_ms = _PLAIN_VALUE.unpack(data)
-        if version == VALUE_VERSION and metadata_bytes == 0:
+        version, offset, leader_epoch, metadata_size, committed_at_ms = _PLAIN_VALUE.unpack(data)
+        if version == VALUE_VERSION and metadata_size == 0:
             return OffsetCommitted(
                 group_id, topic, partition, offset, leader_epoch, "", committed_at_ms
             )
@@ -126,7 +162,15 @@ def _offset_event(key: Buffer, data: Buffer | None) -> OffsetCommitted | OffsetD
         value.metadata,
         value.commit_timestamp,
         value.expire_timestamp,
+        _read_topic_id(value.topic_id.bytes),
     )
+
+
+@lru_cache(KEY_STARTS_KEPT)
+def _read_topic_id(data: bytes) -> UUID | None:
+    """One object for all offsets of a topic."""
+    topic_id = UUID(bytes=data)
+    return None if topic_id == ZERO_UUID else topic_id
 
 
 def _group_key(group_id: str) -> bytes:

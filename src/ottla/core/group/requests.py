@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
+from uuid import UUID
 
 from ottla.core.group.events import NO_TIMESTAMP
 from ottla.errors import ErrorCode
@@ -117,8 +118,8 @@ class NewOffset(NamedTuple):
     metadata: str
     # Clients so old that they name a retention time themselves; else NO_TIMESTAMP.
     retention_ms: int = NO_TIMESTAMP
-    # When its topic was seen to exist; NO_TIMESTAMP is now. A topic that is deleted after that takes it along.
-    arrived_at_ms: int = NO_TIMESTAMP
+    # Of the topic that was there when the request came; None if the caller does not know of topics.
+    topic_id: UUID | None = None
 
 
 class FetchedOffset(NamedTuple):

@@ -10,6 +10,8 @@ from ottla.model import TopicPartition
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
+# The highest epoch that a producer gets; the one above is for fencing it.
+LAST_EPOCH = 32766
 
 # What a client takes part in: 2 is KIP-890, with a new epoch for every transaction.
 VERSION_1 = 1

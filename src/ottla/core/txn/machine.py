@@ -7,10 +7,12 @@ then COMPLETE is written. Whoever loads the partition finds PREPARE and goes on 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ottla.core.turn import Producer, Turn, Written
+from ottla.core.txn.end_checks import check_end, is_epoch_of
 from ottla.core.txn.events import (
+    LAST_EPOCH,
     NO_EPOCH,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
@@ -35,29 +37,30 @@ from ottla.core.txn.states import (
     MAY_BECOME,
     PREPARED,
     RESULT_OF,
-    Result,
     State,
 )
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
 
-# The highest epoch that a producer gets; the one above is for fencing it.
-LAST_EPOCH = 32766
-
 
 class TransactionMachine:
     """Every decision is a method that is given the turn it is made in.
 
-    Producer ids are reserved outside: `wants_producer_id` and `wants_next_producer_id` say whether one is needed.
+    `reserve_producer_id` gives a producer id that nobody has had, or None if none can be reserved now.
     """
 
-    def __init__(self, config: TransactionConfig) -> None:
+    def __init__(
+        self, config: TransactionConfig, reserve_producer_id: Callable[[], int | None]
+    ) -> None:
         self.config = config
+        self._reserve_producer_id = reserve_producer_id
         self._saved: dict[str, TransactionSaved] = {}
         # Not in Kafka's records: the epoch before the last bump, which a retry of InitProducerId still names.
         self._last_epochs: dict[str, int] = {}
         # Partitions that have not got their marker yet, of ids that are in Prepare*; dicts for their order.
         self._unmarked: dict[str, dict[TopicPartition, None]] = {}
+        # The uptime at which transactions began: by the wall clock, once set back, they would not time out.
+        self._began_ms: dict[str, int] = {}
         self._abort_check_due_ms: int | None = None
         self._expiry_due_ms: int | None = None
 
@@ -70,6 +73,7 @@ class TransactionMachine:
                 self._saved[transactional_id] = event
             case TransactionDeleted(transactional_id=transactional_id):
                 self._saved.pop(transactional_id, None)
+                self._began_ms.pop(transactional_id, None)
 
     def apply_commit_marker(self, producer_id: int) -> None:
         """Nothing that is written here belongs to a transaction."""
@@ -96,8 +100,15 @@ class TransactionMachine:
         for saved in list(self._saved.values()):
             if saved.state in IN_BETWEEN:
                 self._send_markers(turn, saved)
+            elif saved.state is State.ONGOING:
+                self._take_over(turn, saved)
         self._abort_check_due_ms = turn.uptime_ms + self.config.abort_check_interval_ms
         self._expiry_due_ms = turn.uptime_ms + self.config.expiry_check_interval_ms
+
+    def _take_over(self, turn: Turn, saved: TransactionSaved) -> None:
+        """Reckons when a transaction began under another coordinator, whose uptime is not known here."""
+        age_ms = min(max(turn.now_ms - saved.started_at_ms, 0), saved.timeout_ms + 1)
+        self._began_ms[saved.transactional_id] = turn.uptime_ms - age_ms
 
     def next_wake_ms(self) -> int | None:
         """The uptime at which `wake` has something to do."""
@@ -113,17 +124,24 @@ class TransactionMachine:
             self._expiry_due_ms = turn.uptime_ms + self.config.expiry_check_interval_ms
 
     def abort_timed_out(self, turn: Turn) -> None:
-        """Ends transactions whose producers take too long, and fences them."""
+        """Ends transactions whose producers take too long.
+
+        A producer of version 1 is fenced. One of version 2 is still the producer of its id: it may not commit any more,
+        but when it aborts it is told the epoch to go on with, as if the abort had been its own (KIP-890, KAFKA-20090).
+        """
         for saved in list(self._saved.values()):
             if (
                 saved.state is State.ONGOING
-                and saved.started_at_ms + saved.timeout_ms < turn.now_ms
+                and self._began_ms[saved.transactional_id] + saved.timeout_ms < turn.uptime_ms
             ):
-                self._fence(turn, saved)
+                if saved.client_version < VERSION_2:
+                    self._fence(turn, saved)
+                elif not self._abort_for_producer(turn, saved):
+                    continue  # there is no producer id for it now: the next sweep tries again
                 turn.note(
                     "transaction_timed_out",
                     "transactional id %(transactional_id)s: its transaction took longer than "
-                    "%(timeout_ms)d ms and is aborted, its producer fenced",
+                    "%(timeout_ms)d ms and is aborted",
                     transactional_id=saved.transactional_id,
                     producer_id=saved.producer_id,
                     producer_epoch=saved.producer_epoch,
@@ -141,22 +159,17 @@ class TransactionMachine:
 
     # Becoming a producer.
 
-    def wants_producer_id(self, request: InitRequest) -> bool:
-        """Whether `init` would give the producer a new id."""
-        saved = self._saved.get(request.transactional_id)
-        return saved is None or self._rotates(saved, request.expected)
-
     def _rotates(self, saved: TransactionSaved, expected: Producer | None) -> bool:
         is_used_up = saved.producer_epoch >= LAST_EPOCH
         return is_used_up and (expected is None or expected.producer_epoch == saved.producer_epoch)
 
-    def init(self, turn: Turn, request: InitRequest, fresh_producer_id: int) -> Identity:
+    def init(self, turn: Turn, request: InitRequest) -> Identity:
         """Makes somebody the producer of an id, whoever was it before is out."""
         if not 0 < request.timeout_ms <= self.config.max_timeout_ms:
             return Identity(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         saved = self._saved.get(request.transactional_id)
         if saved is None:
-            return self._init_first(turn, request, fresh_producer_id)
+            return self._init_first(turn, request)
         if saved.state in IN_BETWEEN:
             return Identity(ErrorCode.CONCURRENT_TRANSACTIONS)
         if request.expected is not None and not self._may_be(saved, request.expected):
@@ -178,7 +191,7 @@ class TransactionMachine:
             )
             return Identity(ErrorCode.CONCURRENT_TRANSACTIONS)
         if self._rotates(saved, request.expected):
-            return self._rotate(turn, saved, request, fresh_producer_id)
+            return self._rotate(turn, saved, request)
         return self._bump(turn, saved, request)
 
     def _may_be(self, saved: TransactionSaved, expected: Producer) -> bool:
@@ -190,7 +203,10 @@ class TransactionMachine:
             and expected.producer_epoch >= LAST_EPOCH
         )
 
-    def _init_first(self, turn: Turn, request: InitRequest, producer_id: int) -> Identity:
+    def _init_first(self, turn: Turn, request: InitRequest) -> Identity:
+        producer_id = self._reserve_producer_id()
+        if producer_id is None:
+            return Identity(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         saved = TransactionSaved(
             request.transactional_id,
             producer_id,
@@ -205,10 +221,11 @@ class TransactionMachine:
         self._last_epochs.pop(request.transactional_id, None)
         return Identity(ErrorCode.NONE, producer_id, 0)
 
-    def _rotate(
-        self, turn: Turn, saved: TransactionSaved, request: InitRequest, producer_id: int
-    ) -> Identity:
+    def _rotate(self, turn: Turn, saved: TransactionSaved, request: InitRequest) -> Identity:
         """The epochs of the producer id are used up: another id begins at 0."""
+        producer_id = self._reserve_producer_id()
+        if producer_id is None:
+            return Identity(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         self._begin_anew(
             turn,
             saved._replace(
@@ -271,6 +288,8 @@ class TransactionMachine:
             started_at_ms=turn.now_ms if is_first else saved.started_at_ms,
             client_version=version,
         )
+        if is_first:
+            self._began_ms[transactional_id] = turn.uptime_ms
         self._become(turn, ongoing, saved)
         return ErrorCode.NONE
 
@@ -296,36 +315,25 @@ class TransactionMachine:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         if saved.producer_id != producer.producer_id:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        if not _is_epoch_of(saved, producer):
+        if not is_epoch_of(saved, producer):
             return ErrorCode.PRODUCER_FENCED
         return ErrorCode.NONE
 
     # The end of a transaction.
 
-    def wants_next_producer_id(self, request: EndRequest) -> bool:
-        """Whether `end` would use up the last epoch of the producer id."""
-        saved = self._saved.get(request.transactional_id)
-        return (
-            saved is not None
-            and request.version >= VERSION_2
-            and saved.state not in IN_BETWEEN
-            and saved.producer_epoch >= LAST_EPOCH
-        )
-
-    def end(self, turn: Turn, request: EndRequest, fresh_producer_id: int) -> Identity:
+    def end(self, turn: Turn, request: EndRequest) -> Identity:
         """Commits or aborts; with version 2 the producer goes on under the identity that it is answered."""
         saved = self._saved.get(request.transactional_id)
         if saved is None:
             return Identity(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        if saved.client_version >= VERSION_2:
-            verdict = self._check_end(saved, request)
-        else:
-            verdict = self._check_end_of_version_1(saved, request)
+        verdict = check_end(saved, request)
         if verdict is not None:
             if verdict is ErrorCode.NONE:  # a repetition of what was answered already
                 return Identity(verdict, *self._identity_after(saved))
             return Identity(verdict)
-        prepared = self._prepare(turn, saved, request, fresh_producer_id)
+        prepared = self._prepare(turn, saved, request)
+        if prepared is None:
+            return Identity(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return Identity(ErrorCode.NONE, *self._identity_after(prepared))
 
     def _identity_after(self, saved: TransactionSaved) -> Producer:
@@ -334,58 +342,10 @@ class TransactionMachine:
             return Producer(saved.next_producer_id, 0)
         return Producer(saved.producer_id, saved.producer_epoch)
 
-    def _check_end(self, saved: TransactionSaved, request: EndRequest) -> ErrorCode | None:
-        """What to answer at once, None to end the transaction.
-
-        The epoch tells the end of this transaction from a repetition of the last one's (KIP-890): a delayed EndTxn must
-        not end a transaction that began after it.
-        """
-        if saved.state in RESULT_OF and self._is_retry(saved, request.producer):
-            return self._check_repeated(saved, request)
-        if saved.state in IN_BETWEEN:
-            return ErrorCode.CONCURRENT_TRANSACTIONS
-        if request.producer.producer_id != saved.producer_id:
-            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        if not _is_epoch_of(saved, request.producer):
-            return ErrorCode.PRODUCER_FENCED
-        return self._check_begun(saved, request)
-
-    def _is_retry(self, saved: TransactionSaved, producer: Producer) -> bool:
-        """Whether this is who the producer was before the end of its last transaction changed that."""
-        if producer == (saved.producer_id, saved.producer_epoch - 1):
-            return True
-        used_up = (saved.previous_producer_id, LAST_EPOCH)
-        return saved.state in AT_REST and saved.producer_epoch == 0 and producer == used_up
-
-    def _check_repeated(self, saved: TransactionSaved, request: EndRequest) -> ErrorCode:
-        if RESULT_OF[saved.state] is not request.result:
-            return ErrorCode.INVALID_TXN_STATE
-        in_between = saved.state in IN_BETWEEN
-        return ErrorCode.CONCURRENT_TRANSACTIONS if in_between else ErrorCode.NONE
-
-    def _check_begun(self, saved: TransactionSaved, request: EndRequest) -> ErrorCode | None:
-        """A client may abort what has not begun, because it cannot know: its first append may have failed."""
-        if saved.state is State.ONGOING:
-            return None
-        aborts = request.result is Result.ABORT and request.version >= VERSION_2
-        return None if aborts else ErrorCode.INVALID_TXN_STATE
-
-    def _check_end_of_version_1(
-        self, saved: TransactionSaved, request: EndRequest
-    ) -> ErrorCode | None:
-        if request.producer.producer_id != saved.producer_id:
-            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        if not _is_epoch_of(saved, request.producer):
-            return ErrorCode.PRODUCER_FENCED
-        if saved.state in RESULT_OF:
-            repeated = self._check_repeated(saved, request)
-            if repeated is not ErrorCode.INVALID_TXN_STATE or saved.state in IN_BETWEEN:
-                return repeated
-        return self._check_begun(saved, request)
-
     def _prepare(
-        self, turn: Turn, saved: TransactionSaved, request: EndRequest, fresh_producer_id: int
-    ) -> TransactionSaved:
+        self, turn: Turn, saved: TransactionSaved, request: EndRequest
+    ) -> TransactionSaved | None:
+        """Writes how a transaction ends; None if that needs a producer id, and there is none."""
         has_begun = saved.state is State.ONGOING
         prepared = saved._replace(
             state=PREPARED[request.result],
@@ -394,18 +354,45 @@ class TransactionMachine:
             client_version=request.version,
         )
         if request.version >= VERSION_2:
-            is_last = saved.producer_epoch >= LAST_EPOCH
-            prepared = prepared._replace(
-                producer_epoch=saved.producer_epoch + 1,
-                next_producer_id=fresh_producer_id if is_last else NO_PRODUCER_ID,
-            )
+            renewed = self._with_next_epoch(prepared)
+            if renewed is None:
+                return None
+            prepared = renewed
             self._last_epochs[saved.transactional_id] = saved.producer_epoch
         self._become(turn, prepared, saved)
         self._send_markers(turn, prepared)
         return prepared
 
+    def _with_next_epoch(self, ending: TransactionSaved) -> TransactionSaved | None:
+        """Every transaction has an epoch of its own; after the last one the producer goes on with another id."""
+        next_producer_id: int | None = NO_PRODUCER_ID
+        if ending.producer_epoch >= LAST_EPOCH:
+            next_producer_id = self._reserve_producer_id()
+        if next_producer_id is None:
+            return None
+        return ending._replace(
+            producer_epoch=ending.producer_epoch + 1, next_producer_id=next_producer_id
+        )
+
+    def _abort_for_producer(self, turn: Turn, saved: TransactionSaved) -> bool:
+        """Aborts a transaction of version 2 whose producer may go on; False if that needs a producer id in vain.
+
+        Only the end of its transaction is told the new epoch. Who says who it was to become the producer again is told
+        nothing of it, because it may be a call of before the transaction.
+        """
+        prepared = self._with_next_epoch(saved._replace(state=State.PREPARE_ABORT))
+        if prepared is None:
+            return False
+        self._last_epochs.pop(saved.transactional_id, None)
+        self._become(turn, prepared, saved)
+        self._send_markers(turn, prepared)
+        return True
+
     def _fence(self, turn: Turn, saved: TransactionSaved) -> None:
         """Aborts a transaction under an epoch that no producer has: whoever wrote in it can do nothing any more.
+
+        For another instance that wants to be the producer, and when a producer of version 1 takes too long: that one
+        cannot be told a new epoch.
 
         It is noted as one of version 1, under which the epoch before this one is not taken for a retry of its end: that
         would tell a producer which is out the epoch to go on with.
@@ -478,11 +465,6 @@ class TransactionMachine:
 
     def list_transactions(self) -> list[DescribedTransaction]:
         return [_described(saved) for saved in self._saved.values()]
-
-
-def _is_epoch_of(saved: TransactionSaved, producer: Producer) -> bool:
-    """Whether a producer has the epoch of its id; the one above the last is nobody's, since nothing could fence it."""
-    return producer.producer_epoch == saved.producer_epoch <= LAST_EPOCH
 
 
 def _described(saved: TransactionSaved) -> DescribedTransaction:

@@ -44,13 +44,14 @@ def read_entry(data: bytes, position: int) -> tuple[int, AbortedSpan]:
 class AbortedSpans:
     """The index files of a partition, read when they are needed."""
 
-    __slots__ = ("_folder", "_loaded", "_on_disk", "_unsynced")
+    __slots__ = ("_being_synced", "_folder", "_loaded", "_on_disk", "_unsynced")
 
     def __init__(self, folder: str, bases: Sequence[int]) -> None:
         self._folder = folder
         self._on_disk = sorted(bases)
         self._loaded: dict[int, bytearray] = {}
         self._unsynced: dict[str, None] = {}
+        self._being_synced: dict[str, None] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -108,14 +109,23 @@ class AbortedSpans:
 
     def sync(self) -> None:
         """Makes every span durable: a snapshot behind which no replay looks is about to be written."""
-        for path in self._unsynced:
+        for path in {**self._being_synced, **self._unsynced}:
             checkpoint.sync_path(path)
         self._unsynced.clear()
+
+    def begin_sync(self) -> list[str]:
+        """What somebody else syncs instead, one at a time, until `end_sync`."""
+        self._being_synced, self._unsynced = self._unsynced, {}
+        return list(self._being_synced)
+
+    def end_sync(self) -> None:
+        self._being_synced = {}
 
     def drop(self, base_offset: int) -> None:
         """Forgets the file of a segment that is deleted."""
         self._loaded.pop(base_offset, None)
         self._unsynced.pop(self.path(base_offset), None)
+        self._being_synced.pop(self.path(base_offset), None)
         if base_offset in self._on_disk:
             self._on_disk.remove(base_offset)
 

@@ -9,11 +9,12 @@ Key = tuple[str, int]
 
 
 class CleanedOffsets:
-    """One offset for each partition that was ever cleaned; the file is written at every change."""
+    """One offset for each partition that was ever cleaned."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._offsets = checkpoint.read_offsets(path)
+        self._is_written = True
 
     def get(self, ref: PartitionRef) -> int | None:
         return self._offsets.get((ref.topic, ref.partition))
@@ -23,15 +24,24 @@ class CleanedOffsets:
         offsets = {**self._offsets, (ref.topic, ref.partition): offset}
         checkpoint.write_offsets(self._path, offsets)
         self._offsets = offsets
+        self._is_written = True
 
     def cut_end(self, key: Key, end_offset: int) -> None:
         """A log was cut: what was clean above its end is gone."""
         if self._offsets.get(key, 0) > end_offset:
             self.forget(key)
+            self.write()
 
     def forget(self, key: Key) -> None:
-        """Drops the offset of a partition whose data is gone, before another one gets its name."""
+        """Drops the offset of a partition whose data is gone; `write` follows before another one gets its name."""
         if key in self._offsets:
-            offsets = {other: offset for other, offset in self._offsets.items() if other != key}
-            checkpoint.write_offsets(self._path, offsets)
-            self._offsets = offsets
+            self._offsets = {
+                other: offset for other, offset in self._offsets.items() if other != key
+            }
+            self._is_written = False
+
+    def write(self) -> None:
+        """Makes what was forgotten durable."""
+        if not self._is_written:
+            checkpoint.write_offsets(self._path, self._offsets)
+            self._is_written = True

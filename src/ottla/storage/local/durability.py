@@ -87,9 +87,15 @@ class Durability:
             or self._epochs.dirty
         )
 
+    def is_synced_up_to(self, end_offset: int) -> bool:
+        """Whether everything below an offset is durable; a sync that runs may fail yet."""
+        return (
+            self.synced_offset >= end_offset and not self._epochs.dirty and not self._queue.is_busy
+        )
+
     def flush(self) -> asyncio.Future[None] | None:
         """As PartitionLog.flush."""
-        if not self.is_dirty() and not self._queue.is_running:
+        if not self.is_dirty() and not self._queue.is_busy:
             return None
         try:
             loop = asyncio.get_running_loop()
@@ -98,13 +104,15 @@ class Durability:
             return None
         return self._queue.request(loop)
 
-    def flush_in(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begins a sync for which nobody waits."""
-        self._queue.request(loop)
+    def flush_unawaited(
+        self, loop: asyncio.AbstractEventLoop, executor: ThreadPoolExecutor
+    ) -> asyncio.Future[None] | None:
+        """Begins a sync for which no client waits; None if there is nothing to do for it."""
+        return self._queue.begin_unawaited(loop, executor) if self.is_dirty() else None
 
     def flush_now(self) -> None:
         """Returns when everything is durable; StorageError if that fails."""
-        if self.is_dirty() or self._queue.is_running:
+        if self.is_dirty() or self._queue.is_busy:
             self._queue.sync_now()
 
     def abandon(self, told: StorageError) -> None:

@@ -55,12 +55,15 @@ class LeaderEpochs:
             self._write(entries)
 
     def cut_start(self, start_offset: int) -> None:
-        """Drops epochs whose batches are gone; the first one left begins at the log's start."""
+        """Drops epochs whose batches are gone; the first one left begins at the log's start.
+
+        The file follows with the next epoch: until then every claim drops them again.
+        """
         below = [entry for entry in self.entries if entry.start_offset <= start_offset]
         if not below or below[0].start_offset == start_offset:
             return
         first = EpochStart(below[-1].epoch, start_offset)
-        self._write([first, *self.entries[len(below) :]])
+        self.entries = [first, *self.entries[len(below) :]]
 
     def _write(self, entries: list[EpochStart]) -> None:
         data = checkpoint.encode_epochs(entries)

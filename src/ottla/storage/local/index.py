@@ -64,6 +64,7 @@ class SegmentIndex:
     __slots__ = (
         "base_offset",
         "bytes_since_entry",
+        "has_files",
         "latest",
         "offset_bytes_written",
         "offset_entries",
@@ -77,8 +78,18 @@ class SegmentIndex:
         self.time_entries = time_entries
         self.bytes_since_entry = 0
         self.latest = self.last_time_entry()
+        self.has_files = False
         self.offset_bytes_written = 0
         self.time_bytes_written = 0
+
+    @property
+    def is_in_files(self) -> bool:
+        """Whether `write` has nothing to do."""
+        return (
+            self.has_files
+            and self.offset_bytes_written == len(self.offset_entries)
+            and self.time_bytes_written == len(self.time_entries)
+        )
 
     def last_time_entry(self) -> TimePoint:
         """The last entry of the time index."""
@@ -187,6 +198,7 @@ class SegmentIndex:
         self.time_entries = bytearray(self.time_entries[: time_slots * TIME_ENTRY_BYTES])
         self.latest = self.last_time_entry()
         self.offset_bytes_written = self.time_bytes_written = 0
+        self.has_files = False
 
     def check_bounds(self, size_bytes: int) -> None:
         """DamagedIndexError unless the last entries can be right; cheap for files of any size."""
@@ -212,12 +224,15 @@ class SegmentIndex:
 
     def write(self, stem: str) -> None:
         """Writes what is not in the files yet; `stem` is their path without a suffix."""
+        if self.is_in_files:
+            return
         self.offset_bytes_written = _write_rest(
             stem + layout.INDEX_SUFFIX, self.offset_entries, self.offset_bytes_written
         )
         self.time_bytes_written = _write_rest(
             stem + layout.TIME_INDEX_SUFFIX, self.time_entries, self.time_bytes_written
         )
+        self.has_files = True
 
 
 def empty_index(base_offset: int) -> SegmentIndex:
@@ -275,4 +290,5 @@ def read_active_index(stem: str, base_offset: int, size_bytes: int) -> SegmentIn
     )
     index.offset_bytes_written = len(index.offset_entries)
     index.time_bytes_written = len(index.time_entries)
+    index.has_files = True
     return index

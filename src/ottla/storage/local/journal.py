@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -45,8 +45,10 @@ def decode_line(line: bytes) -> tuple[int, int, dict[str, JsonValue]]:
 class Journal:
     """Implements Catalog; keeps the engine's claim epoch beside it."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, sync_first: Callable[[], None] | None = None) -> None:
+        """`sync_first` makes durable what has to be before a change of the catalog is."""
         self._path = path
+        self._sync_first = sync_first
         self._entries: dict[str, JsonValue] = {}
         self._revision = 0
         self._epoch = 0
@@ -77,6 +79,8 @@ class Journal:
             raise CatalogConflictError(
                 f"the catalog is at revision {self._revision}, not {expected_revision}"
             )
+        if self._sync_first is not None:
+            self._sync_first()
         # Through JSON, so that nobody can change what is kept and a restart gives the same.
         self._append(encode_line(self._revision + 1, self._epoch, changes))
         self._apply(self._revision + 1, self._epoch, json.loads(json.dumps(dict(changes))))

@@ -7,6 +7,7 @@ import contextlib
 import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from itertools import pairwise
 
 from ottla.config.topic import LONG_MAX, TopicConfig
@@ -23,8 +24,9 @@ from ottla.ports import (
     Snapshot,
     StorageError,
     StorageFullError,
+    monotonic_ms,
 )
-from ottla.storage.local import checkpoint, layout, swap, times
+from ottla.storage.local import checkpoint, layout, swap, telling, times
 from ottla.storage.local.aborted import AbortedSpans
 from ottla.storage.local.durability import Durability
 from ottla.storage.local.epochs import LeaderEpochs
@@ -38,7 +40,7 @@ from ottla.storage.local.recovery import (
 from ottla.storage.local.replacement import LocalReplacement
 from ottla.storage.local.scan import build_index
 from ottla.storage.local.segment import BrokenSegmentError, Segment
-from ottla.storage.local.snapshots import SnapshotFiles
+from ottla.storage.local.snapshots import SnapshotFiles, UnsyncedError, write_draft
 from ottla.storage.local.surroundings import Surroundings
 from ottla.storage.local.trouble import refusal
 
@@ -60,11 +62,13 @@ class LocalLog:
         "_flush_messages",
         "_folder",
         "_interval_bytes",
+        "_last_snapshot",
         "_ref",
         "_refusal",
         "_sealed_bytes",
         "_segments",
         "_shared",
+        "_snapshot_is_drafted",
         "_snapshots",
         "_start_offset",
         "damage",
@@ -87,6 +91,7 @@ class LocalLog:
         self._folder = folder.path
         self._shared = shared
         self._refusal: StorageError | None = None
+        self._last_snapshot: Snapshot | None = None  # of this claim, not written yet
         self.damage: DamagedError | None = None
         self.sync_has_failed = False
         self.was_closed = False
@@ -96,6 +101,7 @@ class LocalLog:
         self._sealed_bytes = 0
         self._start_offset = 0
         self._snapshots = SnapshotFiles(folder.path, folder.snapshots)
+        self._snapshot_is_drafted = False
         self._aborted = AbortedSpans(folder.path, folder.txn_indexes)
         self._epochs = LeaderEpochs(folder.path)
         self.durability = Durability(
@@ -137,7 +143,6 @@ class LocalLog:
     def load(self, folder: Folder, start_offset: int, recovery_point: int) -> None:
         """Takes over a folder that is in order."""
         bases = list(folder.sizes)
-        now_ms = self._shared.clock.now_ms()
         for base_offset, next_base in pairwise(bases):
             segment = self._segment(base_offset, next_base, folder.sizes[base_offset])
             self._sealed_bytes += segment.size_bytes
@@ -158,7 +163,7 @@ class LocalLog:
             active = self._new_segment_file(start_offset)
         self._bases = bases
         self._segments.append(active)
-        self._activate(active, now_ms)
+        self._activate(active)
         self._start_offset = max(start_offset, bases[0])
         self._epochs.cut_start(self._start_offset)
         self._epochs.cut_end(active.end_offset, self._start_offset)
@@ -181,9 +186,9 @@ class LocalLog:
         self.durability.also_sync(self._folder)
         return segment
 
-    def _activate(self, segment: Segment, now_ms: int) -> None:
+    def _activate(self, segment: Segment) -> None:
         segment.sealed = False
-        segment.created_ms = now_ms
+        segment.created_ms = monotonic_ms(self._shared.clock)
         config = self._config
         if config.segment_jitter_ms:
             bound_ms = min(config.segment_jitter_ms, config.segment_ms)
@@ -230,10 +235,10 @@ class LocalLog:
         if segment.end_offset - self.durability.synced_offset >= self._flush_messages:
             return self.flush()
         if self._flush_is_timed and self not in self._shared.timed_flushes:
-            self._shared.timed_flushes[self] = self._shared.clock.now_ms()
+            self._shared.timed_flushes[self] = monotonic_ms(self._shared.clock)
         return None
 
-    def roll_is_due(self, size_bytes: int, extent: Extent, now_ms: int) -> bool:
+    def roll_is_due(self, size_bytes: int, extent: Extent) -> bool:
         segment = self._active
         config = self._config
         if segment.size_bytes > config.segment_bytes - size_bytes:
@@ -243,7 +248,9 @@ class LocalLog:
             return extent.last_offset - segment.base_offset > layout.MAX_RELATIVE_OFFSET
         first_ms = segment.first_time_ms()
         age_ms = (
-            extent.max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - segment.created_ms
+            extent.max_timestamp_ms - first_ms
+            if first_ms >= 0
+            else monotonic_ms(self._shared.clock) - segment.created_ms
         )
         return (
             age_ms > config.max_segment_ms - segment.jitter_ms
@@ -265,16 +272,27 @@ class LocalLog:
         self._sealed_bytes += old.size_bytes
         self._bases.append(new.base_offset)
         self._segments.append(new)
-        self._activate(new, self._shared.clock.now_ms())
+        self._activate(new)
         self.durability.rolled(new)
         self.durability.also_sync(old.stem + layout.INDEX_SUFFIX)
         self.durability.also_sync(old.stem + layout.TIME_INDEX_SUFFIX)
-        with contextlib.suppress(RuntimeError):
-            self.durability.flush_in(asyncio.get_running_loop())
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return  # the next flush syncs it
+        self._shared.background.sync_soon(self)
 
     # -- reading
 
     def read(self, offset: int, max_bytes: int, end_offset: int) -> Buffer:
+        try:
+            return self.peek(offset, max_bytes, end_offset)
+        except DamagedError as error:
+            if self._refusal is None:
+                self._end_damaged(error)
+            raise
+
+    def peek(self, offset: int, max_bytes: int, end_offset: int) -> Buffer:
         if self._refusal is not None:
             raise self._refused()
         if offset < self._start_offset:
@@ -291,9 +309,6 @@ class LocalLog:
                     return data
         except OSError as error:
             raise StorageError(f"cannot read {self._folder} at {offset}: {error}") from error
-        except DamagedError as error:
-            self._end_damaged(error)
-            raise
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
@@ -341,12 +356,20 @@ class LocalLog:
         if not kept and start_offset == self._start_offset:
             return
         try:
-            if self._bases[kept] != start_offset > self._start_offset:
+            together = self._shared.trims_together()
+            if start_offset > self._start_offset and (
+                together or self._bases[kept] != start_offset
+            ):
                 self._shared.keep_log_start(self._ref, start_offset)
                 self._start_offset = start_offset
             if kept:
                 self._drop_segments(kept)
-                checkpoint.sync_path(self._folder)
+                if (
+                    together
+                ):  # the start is noted: segments that are back after a power loss go again
+                    self.durability.also_sync(self._folder)
+                else:
+                    checkpoint.sync_path(self._folder)
             self._start_offset = start_offset
             self._epochs.cut_start(start_offset)
             self._snapshots.prune(self._bases)
@@ -355,7 +378,7 @@ class LocalLog:
 
     def _drop_segments(self, count: int) -> None:
         """Removes segments from the front, oldest first, so that a crash leaves no hole."""
-        due_ms = self._shared.clock.now_ms() + self._config.file_delete_delay_ms
+        due_ms = monotonic_ms(self._shared.clock) + self._config.file_delete_delay_ms
         for _ in range(count):
             segment = self._segments[0]
             paths = swap.retire(segment.stem)
@@ -388,7 +411,7 @@ class LocalLog:
             raise ValueError(f"{base_offsets} are no neighbouring sealed segments")
         try:
             return LocalReplacement(
-                self, self._segments[first:stop], self._interval_bytes, self._shared.executor
+                self, self._segments[first:stop], self._interval_bytes, self._shared.unawaited
             )
         except OSError as error:
             raise StorageFullError(f"cannot write in {self._folder}: {error}") from error
@@ -399,7 +422,7 @@ class LocalLog:
     def put_in_place(self, segments: Sequence[Segment], size_bytes: int) -> None:
         """Replaces segments by one whose files are complete; a failure ends the claim."""
         first = self._segments.index(segments[0])
-        due_ms = self._shared.clock.now_ms() + self._config.file_delete_delay_ms
+        due_ms = monotonic_ms(self._shared.clock) + self._config.file_delete_delay_ms
         new = self._segment(segments[0].base_offset, segments[-1].end_offset, size_bytes)
         try:
             retired = swap.replace(new.stem, [segment.stem for segment in segments])
@@ -432,7 +455,52 @@ class LocalLog:
         except OSError as error:
             raise refusal(f"cannot save a snapshot in {self._folder}", error) from error
 
-    def snapshots(self) -> Sequence[Snapshot]:
+    def save_at_close(self, snapshot: Snapshot) -> None:
+        self.check_open()
+        self._last_snapshot = snapshot
+
+    def save_snapshot_soon(self, snapshot: Snapshot) -> None:
+        self.check_open()
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self.save_snapshot(snapshot)
+            return
+        if self._snapshot_is_drafted:
+            return
+        self._snapshot_is_drafted = True
+        path = self._snapshots.draft_path(snapshot.offset, self._epoch)
+        writing = self._shared.unawaited.submit(
+            write_draft, path, snapshot.data, self._aborted.begin_sync()
+        )
+
+        def hand_back(done: Future[None]) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop may be closed
+                loop.call_soon_threadsafe(self._take_draft, snapshot.offset, done)
+
+        writing.add_done_callback(hand_back)
+
+    def _take_draft(self, offset: int, done: Future[None]) -> None:
+        self._snapshot_is_drafted = False
+        self._aborted.end_sync()
+        if self._refusal is not None:
+            # Whoever has the folder now may have cut the log: then this is none of its snapshots.
+            self._snapshots.drop_draft(offset, self._epoch)
+            return
+        try:
+            done.result()
+            self.durability.also_sync(self._snapshots.take_draft(offset, self._epoch))
+            self._snapshots.prune(self._bases)
+        except UnsyncedError as error:
+            self.sync_failed(error)
+        except OSError as error:
+            self._snapshots.drop_draft(offset, self._epoch)
+            text = "partition %(topic)s-%(partition)d: cannot save a snapshot: %(reason)s"
+            topic, partition, reason = self._ref.topic, self._ref.partition, str(error)
+            fields = {"topic": topic, "partition": partition, "reason": reason}
+            logger.warning("snapshot_not_saved", text, **fields)
+
+    def snapshots(self) -> Iterator[Snapshot]:
         return self._snapshots.read(self.end_offset)
 
     # -- aborted transactions
@@ -485,7 +553,13 @@ class LocalLog:
         if since_ms is not None and now_ms - since_ms >= self._config.flush_ms:
             # The next append sets the time anew.
             del self._shared.timed_flushes[self]
-            self.flush()
+            self._shared.background.sync_soon(self)
+
+    @property
+    def wants_checkpoint(self) -> bool:
+        """Whether a checkpoint would find anything to sync or to write."""
+        assert self._active.index is not None
+        return self.durability.is_dirty() or not self._active.index.is_in_files
 
     def write_index(self) -> None:
         """Brings the index files of the active segment up to date, which shortens a recovery."""
@@ -527,14 +601,25 @@ class LocalLog:
         else:
             self._refusal = FencedError(f"{self._folder} was claimed anew")
 
-    def close(self) -> None:
-        if self._refusal is not None:
-            return
-        self.durability.flush_now()
+    def write_last(self) -> None:
+        """Writes what only the end of the claim leaves; in another thread, if the caller waits for it."""
+        if self._last_snapshot is not None:
+            try:
+                self.save_snapshot(self._last_snapshot)
+            except StorageError as error:
+                telling.tell_not_saved(self._ref, error)
+            self._last_snapshot = None
         try:
             self._active.complete_index()
         except OSError as error:
             self._tell_index_trouble(error)
+
+    def close(self) -> None:
+        if self._refusal is not None:
+            self.durability.abandon(self._refused())
+            return
+        self.write_last()
+        self.durability.flush_now()
         self.was_closed = True
         self._end(StorageError(f"{self._folder} was closed"))
 

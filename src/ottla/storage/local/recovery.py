@@ -26,7 +26,14 @@ from ottla.storage.local.index import (
     empty_index,
     read_active_index,
 )
-from ottla.storage.local.scan import Scan, check_crc, check_nothing, scan_file
+from ottla.storage.local.scan import (
+    Pause,
+    Scan,
+    check_crc,
+    check_nothing,
+    never_pause,
+    scan_file,
+)
 from ottla.storage.local.trouble import (
     SEGMENT_MISSING,
     SEGMENTS_OVERLAP,
@@ -38,6 +45,8 @@ logger = EventLog(__name__)
 
 _SCANNING: Final = "%(path)s: scanning it from the beginning: %(reason)s"
 _COPY_BYTES: Final = 1024 * 1024
+# What is read to rebuild an index while others wait: a few milliseconds.
+_READ_AT_ONCE_BYTES: Final = 256 * 1024
 _OTHER_FILES: Final = (layout.LEADER_EPOCHS_FILE, layout.PARTITION_METADATA_FILE)
 
 Cut = Callable[[str, int], None]
@@ -223,16 +232,19 @@ class Suspicion(NamedTuple):
     """Why a partition's files are not to be trusted before they are checked."""
 
     sync_has_failed: bool = False
-    is_damaged: bool = False  # something was wrong in what is else believed without a look
+    # Where something was wrong in what is else believed without a look; None if nothing was.
+    checked_from: int | None = None
     reached: int = 0  # the log's end when that was found
 
     def trust(self, recovery_point: int, log_start: int) -> Trust:
         """What is believed all the same."""
-        checked_from = 0 if self.is_damaged else recovery_point
+        checked_from = recovery_point if self.checked_from is None else self.checked_from
         return Trust(checked_from, max(recovery_point, self.reached), log_start)
 
 
-def recover(path: str, trust: Trust, interval_bytes: int, cut: Cut) -> int:
+def recover(
+    path: str, trust: Trust, interval_bytes: int, cut: Cut, pause: Pause = never_pause
+) -> int:
     """Checks a partition's folder after an unclean stop and mends it; answers the log's end.
 
     DamagedError if what was on disk is not there any more.
@@ -260,7 +272,7 @@ def recover(path: str, trust: Trust, interval_bytes: int, cut: Cut) -> int:
                 end_offset=end_offset,
             )
         checked_from = trust.checked_from if number == first else base_offset
-        scan = _scan(folder, base_offset, checked_from, interval_bytes)
+        scan = _scan(folder, base_offset, checked_from, interval_bytes, pause)
         end_offset = scan.end_offset
         if scan.flaw is not None:
             _check_loss(segment_path, scan.valid_bytes, end_offset, scan.flaw, trust)
@@ -293,15 +305,17 @@ def recover(path: str, trust: Trust, interval_bytes: int, cut: Cut) -> int:
     return end_offset
 
 
-def _scan(folder: Folder, base_offset: int, checked_from: int, interval_bytes: int) -> Scan:
+def _scan(
+    folder: Folder, base_offset: int, checked_from: int, interval_bytes: int, pause: Pause
+) -> Scan:
     path = folder.stem(base_offset) + layout.LOG_SUFFIX
     scan = _scan_start(folder, base_offset, checked_from)
     start = scan.valid_bytes
-    scan_file(path, scan, interval_bytes, check_crc)
+    scan_file(path, scan, interval_bytes, check_crc, pause)
     if scan.flaw is not None and start and scan.valid_bytes == start:
         # The index led to something that is no batch, although it was flushed: trust nothing.
         scan = Scan(empty_index(base_offset), 0, base_offset)
-        scan_file(path, scan, interval_bytes, check_crc)
+        scan_file(path, scan, interval_bytes, check_crc, pause)
     return scan
 
 
@@ -387,6 +401,14 @@ def check_txn_indexes(folder: Folder, end_offset: int) -> None:
 class UntrustworthyError(Exception):
     """A folder that should be in order is not; it has to be recovered."""
 
+    def __init__(self, text: str, checked_from: int = 0) -> None:
+        super().__init__(text)
+        self.checked_from = checked_from
+
+
+class UnusableIndexError(UntrustworthyError):
+    """The index of a large last segment is of no use: the segment has to be read."""
+
 
 def load_active(folder: Folder, base_offset: int, interval_bytes: int) -> tuple[SegmentIndex, int]:
     """The indexes and the end of the last segment after a clean stop, from its last headers."""
@@ -410,6 +432,8 @@ def load_active(folder: Folder, base_offset: int, interval_bytes: int) -> tuple[
     except DamagedIndexError as error:
         text = "building the indexes of %(path)s anew: %(reason)s"
         logger.warning("index_rebuilt", text, path=path, reason=str(error))
+        if size_bytes > _READ_AT_ONCE_BYTES:
+            raise UnusableIndexError(f"{path}: {error}", base_offset) from error
         index, last_position = None, 0
         scan = Scan(empty_index(base_offset), 0, base_offset)
     scan_file(path, scan, interval_bytes, check_nothing)

@@ -14,6 +14,8 @@ from ottla.storage.local.index import SegmentIndex, empty_index
 
 _unpack: Final = layout.BATCH_SCAN.unpack_from
 
+# Given the path, a descriptor and a position of what is walked through; says at which position to be called again.
+Pause = Callable[[str, int, int], int]
 # Says what is wrong with the content of a batch (view, start, end, crc), None if nothing is.
 Check = Callable[[memoryview, int, int, int], str | None]
 
@@ -44,7 +46,14 @@ def check_nothing(view: memoryview, start: int, end: int, crc: int) -> str | Non
     return None
 
 
-def scan_file(path: str, scan: Scan, interval_bytes: int, check: Check) -> Scan:
+def never_pause(path: str, fd: int, position: int) -> int:
+    """Walks through at one go."""
+    return layout.MAX_SEGMENT_BYTES + 1
+
+
+def scan_file(
+    path: str, scan: Scan, interval_bytes: int, check: Check, pause: Pause = never_pause
+) -> Scan:
     """Walks from where `scan` stands to the file's end or to the first batch that is not good."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -54,20 +63,31 @@ def scan_file(path: str, scan: Scan, interval_bytes: int, check: Check) -> Scan:
                 scan.flaw = f"the file has {scan.size_bytes} bytes instead of {scan.valid_bytes}"
             return scan
         mapping = mmap.mmap(fd, scan.size_bytes, access=mmap.ACCESS_READ)
+        _walk(
+            memoryview(mapping),
+            scan,
+            interval_bytes,
+            check,
+            lambda position: pause(path, fd, position),
+        )
     finally:
         os.close(fd)
-    _walk(memoryview(mapping), scan, interval_bytes, check)
     return scan
 
 
-def _walk(view: memoryview, scan: Scan, interval_bytes: int, check: Check) -> None:
+def _walk(
+    view: memoryview, scan: Scan, interval_bytes: int, check: Check, pause: Callable[[int], int]
+) -> None:
     size_bytes = len(view)
     position = scan.valid_bytes
     end_offset = scan.end_offset
     index = scan.index
     largest_offset = index.base_offset + layout.MAX_RELATIVE_OFFSET
     latest_epoch = -1
+    pause_at = pause(position)
     while position < size_bytes:
+        if position >= pause_at:
+            pause_at = pause(position)
         if size_bytes - position < layout.BATCH_HEADER_BYTES:
             scan.flaw = "the last header is incomplete"
             break

@@ -82,7 +82,7 @@ class Segment:
         self.index: SegmentIndex | None = None
         self.max_time: TimePoint | None = None
         self.first_timestamp_ms: int | None = None
-        self.created_ms = 0
+        self.created_ms = 0  # of the monotonic clock
         self.jitter_ms = 0
         self.used = False
         self._files = files

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from bisect import insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from ottla.events import EventLog
@@ -15,6 +15,10 @@ from ottla.storage.local import checkpoint, layout
 logger = EventLog(__name__)
 
 _NEWEST_KEPT: Final = 3
+
+
+class UnsyncedError(OSError):
+    """What a snapshot relies on may not be on disk."""
 
 
 class SnapshotFiles:
@@ -33,9 +37,25 @@ class SnapshotFiles:
         """Writes a snapshot; answers its path."""
         path = self._path(snapshot.offset)
         checkpoint.write_file(path, snapshot.data)
-        if snapshot.offset not in self._offsets:
-            insort(self._offsets, snapshot.offset)
-        return path
+        return self._added(snapshot.offset)
+
+    def draft_path(self, offset: int, epoch: int) -> str:
+        """Where a snapshot is written before it counts; what a crash leaves there is removed."""
+        return f"{self._path(offset)}.{epoch}{layout.TEMPORARY_SUFFIX}"
+
+    def drop_draft(self, offset: int, epoch: int) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(self.draft_path(offset, epoch))
+
+    def take_draft(self, offset: int, epoch: int) -> str:
+        """Lets a snapshot count that was written as a draft; answers its path."""
+        os.replace(self.draft_path(offset, epoch), self._path(offset))
+        return self._added(offset)
+
+    def _added(self, offset: int) -> str:
+        if offset not in self._offsets:
+            insort(self._offsets, offset)
+        return self._path(offset)
 
     def prune(self, bases: Iterable[int]) -> None:
         """Removes what is not kept."""
@@ -45,10 +65,9 @@ class SnapshotFiles:
                 os.unlink(self._path(offset))
             self._offsets.remove(offset)
 
-    def read(self, end_offset: int) -> list[Snapshot]:
-        """The snapshots at or below an offset, newest first."""
-        found = []
-        for offset in reversed(self._offsets):
+    def read(self, end_offset: int) -> Iterator[Snapshot]:
+        """The snapshots at or below an offset, newest first; one at a time, because the first is mostly enough."""
+        for offset in list(reversed(self._offsets)):
             if offset > end_offset:
                 continue
             try:
@@ -62,5 +81,17 @@ class SnapshotFiles:
                 )
                 continue
             if data is not None:
-                found.append(Snapshot(offset, data))
-        return found
+                yield Snapshot(offset, data)
+
+
+def write_draft(path: str, data: bytes, synced_first: Sequence[str]) -> None:
+    """Writes a snapshot on a thread, after files that it relies on are on disk; UnsyncedError if they are not."""
+    for other in synced_first:
+        try:
+            checkpoint.sync_path(other)
+        except FileNotFoundError:
+            continue  # its segment was deleted
+        except OSError as error:
+            raise UnsyncedError(*error.args) from error
+    with open(path, "wb", buffering=0) as file:
+        checkpoint.write_all(file.fileno(), data)

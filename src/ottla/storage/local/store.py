@@ -2,28 +2,45 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ottla.config.topic import LONG_MAX, TopicConfig
 from ottla.histogram import Histogram
-from ottla.ports import Catalog, Clock, DamagedError, IdleLog, LogDir, PartitionRef, StorageError
+from ottla.ports import (
+    Catalog,
+    Clock,
+    DamagedError,
+    IdleLog,
+    LogDir,
+    PartitionRef,
+    StorageError,
+    monotonic_ms,
+)
 from ottla.storage.local import checkpoint, layout, recovery, telling
+from ottla.storage.local.background import BackgroundSyncs
 from ottla.storage.local.cleaned import CleanedOffsets
-from ottla.storage.local.closing import sync_side_by_side
+from ottla.storage.local.closing import write_side_by_side
 from ottla.storage.local.files import OpenFiles, default_open_segments
+from ottla.storage.local.folder_check import (
+    Suspects,
+    as_storage_error,
+    damaged,
+    fingerprint_of,
+)
 from ottla.storage.local.identity import (
     leave_clean_mark,
-    lock_folder,
     open_identity,
     take_clean_mark,
 )
 from ottla.storage.local.idle import read_idle_log
 from ottla.storage.local.journal import Journal
 from ottla.storage.local.log import LocalLog
+from ottla.storage.local.offsets_file import OffsetsFile
 from ottla.storage.local.recovery import Suspicion
 from ottla.storage.local.removing import remove_files, remove_tree
 from ottla.storage.local.surroundings import Surroundings
@@ -41,37 +58,7 @@ class LocalStoreOptions:
     checkpoint_interval_ms: int = 60_000
     max_open_segments: int | None = None
     sync_workers: int = 4
-
-
-def _unusable(folder: str, error: OSError) -> StorageError:
-    where = f"{error.filename}: " if error.filename not in (None, folder) else ""
-    return StorageError(f"cannot use the data folder {folder}: {where}{error.strerror or error}")
-
-
-def open_local_store(
-    path: str | os.PathLike[str],
-    *,
-    clock: Clock,
-    options: LocalStoreOptions | None = None,
-    rng: random.Random | None = None,
-) -> LocalStore:
-    """Opens a data folder, making it if need be; after an unclean stop its logs are checked."""
-    folder = os.path.abspath(os.fspath(path))
-    try:
-        os.makedirs(folder, exist_ok=True)
-        lock = lock_folder(folder)
-    except OSError as error:
-        raise _unusable(folder, error) from error
-    try:
-        return LocalStore(
-            folder, lock, clock, options or LocalStoreOptions(), rng or random.Random()
-        )
-    except OSError as error:
-        os.close(lock)
-        raise _unusable(folder, error) from error
-    except BaseException:
-        os.close(lock)
-        raise
+    background_workers: int = 2
 
 
 class LocalStore:
@@ -88,34 +75,48 @@ class LocalStore:
         self._logs: dict[Key, LocalLog] = {}
         # The last claim of each partition since the start; the next one gets a higher epoch.
         self._claimed_epochs: dict[PartitionRef, int] = {}
-        # Partitions whose files are not to be trusted until they are checked.
-        self._suspects: dict[Key, Suspicion] = {}
+        self._start_errors: dict[Key, StorageError] = {}
         self._idle_logs: dict[Key, IdleLog] = {}
         self._found_ends: dict[Key, int] = {}  # by recoveries
         self.syncs = Histogram()
         self._removals: list[tuple[int, Sequence[str]]] = []
-        self._next_checkpoint_ms = clock.now_ms() + options.checkpoint_interval_ms
+        self._trims_together = False
+        self._retired: list[str] = []  # renamed folders whose rename is not durable yet
+        self._next_checkpoint_ms = monotonic_ms(clock) + options.checkpoint_interval_ms
         self._cluster_id = open_identity(path, options.node_id, options.cluster_id)
         self._recovery_points = checkpoint.read_offsets(self._file(layout.RECOVERY_POINTS_FILE))
         self._log_starts = checkpoint.read_offsets(self._file(layout.LOG_STARTS_FILE))
         self._cleaned_offsets = CleanedOffsets(self._file(layout.CLEANED_OFFSETS_FILE))
+        self._recovery_points_file = OffsetsFile(self._file(layout.RECOVERY_POINTS_FILE))
+        self._log_starts_file = OffsetsFile(
+            self._file(layout.LOG_STARTS_FILE), self._log_starts or None
+        )
+        self._suspects = Suspects(self._recovery_points, self._log_starts, self._recovered)
         self._in_checkpoints = {*self._recovery_points, *self._log_starts}
         self._executor = StorageThreads(options.sync_workers, thread_name_prefix="ottla-storage")
+        # Removals, checkpoints and whatever else no client waits for.
+        self._unawaited = StorageThreads(
+            options.background_workers, thread_name_prefix="ottla-background"
+        )
+        self._background = BackgroundSyncs(self._unawaited)
         limit = options.max_open_segments
         self._surroundings = Surroundings(
             clock=clock,
             random=rng,
             files=OpenFiles(limit if limit is not None else default_open_segments()),
             executor=self._executor,
+            unawaited=self._unawaited,
+            background=self._background,
             timed_flushes={},
             remove_later=self._remove_later,
             keep_log_start=self._keep_log_start,
+            trims_together=lambda: self._trims_together,
             cleaned_offsets=self._cleaned_offsets,
             ended=self._ended,
             sync_failed_late=self._sync_failed_late,
             syncs=self.syncs,
         )
-        self._journal = Journal(self._file(layout.JOURNAL_FILE))
+        self._journal = Journal(self._file(layout.JOURNAL_FILE), self._sync_deletions)
         try:
             self._journal.raise_epoch(max(self._journal.epoch, self._highest_foreign_epoch()) + 1)
             self._remove_leftovers()
@@ -162,7 +163,7 @@ class LocalStore:
     def _remove_leftovers(self) -> None:
         for name in os.listdir(self._path):
             if name.endswith(layout.DELETED_FOLDER_SUFFIX):
-                self._executor.submit(remove_tree, self._file(name))
+                self._unawaited.submit(remove_tree, self._file(name))
             elif name.endswith(layout.TEMPORARY_SUFFIX):
                 with contextlib.suppress(OSError):
                     os.unlink(self._file(name))
@@ -177,27 +178,20 @@ class LocalStore:
                 telling.tell_recovering(self._path)
             telling.tell_checking(path)
             checked += 1
-            self._suspects[key] = Suspicion()
+            self._suspects.add(key, Suspicion())
             try:
-                self._recover(key, path, recovery.cut_in_place)
+                self._suspects.check_now(key, path, recovery.cut_in_place)
             except (OSError, DamagedError) as error:
                 telling.tell_offline(key, path, error)
+                self._start_errors[key] = as_storage_error(error)
         if checked:
             seconds = self._clock.monotonic_seconds() - began
             telling.tell_recovered(checked, seconds, len(self._suspects))
 
-    def _recover(self, key: Key, path: str, cut: recovery.Cut) -> None:
-        suspicion = self._suspects[key]
-        recovery_point = self._recovery_points.get(key, 0)
-        trust = suspicion.trust(recovery_point, self._log_starts.get(key, 0))
-        interval_bytes = TopicConfig().index_interval_bytes
-        end_offset = recovery.recover(path, trust, interval_bytes, cut)
-        if suspicion.sync_has_failed:
-            recovery.rewrite(path, recovery_point)
-        self._recovery_points[key] = min(recovery_point, end_offset)
+    def _recovered(self, key: Key, end_offset: int) -> None:
         self._found_ends[key] = end_offset
+        self._idle_logs.pop(key, None)
         self._cleaned_offsets.cut_end(key, end_offset)
-        self._suspects.pop(key, None)
 
     # -- the port
 
@@ -237,7 +231,14 @@ class LocalStore:
             raise StorageError(f"cannot open {self._folder(key)}: {error}") from error
         if earlier is not None and earlier.ref == ref:
             log.durability.inherit(earlier.durability)
-        if config.flush_messages < LONG_MAX or config.flush_ms < LONG_MAX:
+        is_synced = (
+            earlier is not None
+            and earlier.ref == ref
+            and earlier.was_fenced  # and did not fail
+            and earlier.durability.is_synced_up_to(log.end_offset)
+        )
+        is_flushed = config.flush_messages < LONG_MAX or config.flush_ms < LONG_MAX
+        if is_flushed and not is_synced:
             self._sync_before_use(key, log)
         self._logs[key] = log
         self._claimed_epochs[ref] = log.epoch
@@ -247,18 +248,23 @@ class LocalStore:
     def _claim(self, ref: PartitionRef, config: TopicConfig) -> LocalLog:
         key = (ref.topic, ref.partition)
         path = self._folder(key)
+        # Before anything else: a thread that is still at work goes by the folder's name.
+        was_checked = self._suspects.take_check(key)
         self._set_aside_other(ref, path)
         new_files = self._make_folder(ref, path)
         if key in self._suspects:
-            self._recover(key, path, recovery.cut_by_copy)
+            self._suspects.check_before_use(key, path)
+            was_checked = True
         epochs = checkpoint.read_epochs(os.path.join(path, layout.LEADER_EPOCHS_FILE))
         self._journal.raise_epoch(max(self._next_epoch(ref), epochs[-1].epoch + 1 if epochs else 0))
         try:
             log = self._load(ref, config, path)
         except recovery.UntrustworthyError as error:
-            telling.tell_damaged(ref, error)
-            self._suspects[key] = Suspicion(is_damaged=True)
-            self._recover(key, path, recovery.cut_by_copy)
+            if was_checked:
+                raise damaged(path, error) from error
+            telling.tell_untrusted(ref, error)
+            self._suspects.add(key, Suspicion(checked_from=error.checked_from))
+            self._suspects.check_before_use(key, path)
             log = self._load(ref, config, path)
         for file in new_files:
             log.durability.also_sync(file)
@@ -271,7 +277,7 @@ class LocalStore:
         try:
             log.durability.flush_now()
         except StorageError:
-            self._suspects[key] = Suspicion(sync_has_failed=True)
+            self._suspects.add(key, Suspicion(sync_has_failed=True))
             raise
 
     def _load(self, ref: PartitionRef, config: TopicConfig, path: str) -> LocalLog:
@@ -294,6 +300,7 @@ class LocalStore:
         os.rename(path, self._file(name))
         checkpoint.sync_path(self._path)
         self._forget((ref.topic, ref.partition))
+        self._cleaned_offsets.write()
 
     def _make_folder(self, ref: PartitionRef, path: str) -> list[str]:
         """Makes what is missing; answers what has to be synced with the first data."""
@@ -302,7 +309,8 @@ class LocalStore:
             self._forget((ref.topic, ref.partition))
             if (ref.topic, ref.partition) in self._in_checkpoints:
                 # A partition that is made anew must not inherit the offsets of its predecessor.
-                self._write_checkpoints()
+                self._take_checkpoints()()
+            self._cleaned_offsets.write()
             os.mkdir(path)
             made.append(self._path)
         metadata = os.path.join(path, layout.PARTITION_METADATA_FILE)
@@ -313,7 +321,7 @@ class LocalStore:
 
     def _forget(self, key: Key) -> None:
         """Drops what is known of a partition whose data is gone."""
-        self._suspects.pop(key, None)
+        self._suspects.drop(key)
         self._idle_logs.pop(key, None)
         self._found_ends.pop(key, None)
         self._recovery_points.pop(key, None)
@@ -335,12 +343,25 @@ class LocalStore:
                 layout.retired_folder_name(ref.topic, ref.partition, layout.DELETED_FOLDER_SUFFIX)
             )
             os.rename(path, retired)
-            checkpoint.sync_path(self._path)
+            self._retired.append(retired)
             self._forget(key)
         except OSError as error:
             raise StorageError(f"cannot delete {path}: {error}") from error
         self._claimed_epochs.pop(ref, None)
-        self._executor.submit(remove_tree, retired)
+
+    def _sync_deletions(self) -> None:
+        """Makes deletions durable, all of them at once, before the catalog says that nothing is left."""
+        if not self._retired:
+            return
+        try:
+            checkpoint.sync_path(self._path)
+            self._cleaned_offsets.write()
+        except OSError as error:
+            raise StorageError(f"cannot sync {self._path}: {error}") from error
+        # Not before: what is deleted could be back after a power loss, without some of its files.
+        for path in self._retired:
+            self._unawaited.submit(remove_tree, path)
+        self._retired.clear()
 
     def partitions(self) -> Sequence[PartitionRef]:
         found = []
@@ -355,14 +376,20 @@ class LocalStore:
             raise StorageError(f"cannot list {self._path}: {error}") from error
         return found
 
-    def offline(self) -> Sequence[PartitionRef]:
-        found = []
-        for key in self._suspects:
+    def offline(self) -> Mapping[PartitionRef, StorageError]:
+        found = {}
+        for key, error in self._start_errors.items():
             with contextlib.suppress(OSError):
                 topic_id = checkpoint.read_topic_id(self._folder(key))
-                if topic_id is not None:
-                    found.append(PartitionRef(*key, topic_id))
+                if topic_id is not None and key in self._suspects:
+                    found[PartitionRef(*key, topic_id)] = error
         return found
+
+    def fingerprint(self, ref: PartitionRef) -> Hashable:
+        try:
+            return fingerprint_of(self._folder((ref.topic, ref.partition)))
+        except OSError:
+            return None
 
     def keeps(self, ref: PartitionRef) -> bool:
         key = (ref.topic, ref.partition)
@@ -407,51 +434,80 @@ class LocalStore:
                 log.tick(now_ms)
             except StorageError as error:
                 telling.tell_flush_failed(log.ref, error)
+        try:
+            self._sync_deletions()
+        except StorageError as error:
+            telling.tell_checkpoint_failed(self._path, error)
         due = [paths for due_ms, paths in self._removals if due_ms <= now_ms]
         if due:
             self._removals = [entry for entry in self._removals if entry[0] > now_ms]
             for paths in due:
-                self._executor.submit(remove_files, paths)
-        if now_ms >= self._next_checkpoint_ms:
+                self._unawaited.submit(remove_files, paths)
+        if now_ms >= self._next_checkpoint_ms and not self._background.checkpoint_is_running:
             self._next_checkpoint_ms = now_ms + self._options.checkpoint_interval_ms
             self.checkpoint()
 
     def checkpoint(self) -> None:
-        """Syncs logs in the background and writes how far that came: it bounds a recovery."""
-        for log in [log for log in self._logs.values() if log.is_open]:
-            try:
-                log.flush()
-                log.write_index()
-            except (StorageError, OSError) as error:
-                telling.tell_flush_failed(log.ref, error)
+        """Syncs logs in the background and then writes how far that came: it bounds a recovery."""
+        logs = [log for log in self._logs.values() if log.is_open and log.wants_checkpoint]
+        self._background.checkpoint(logs, self._end_checkpoint)
+
+    def _end_checkpoint(self) -> None:
         try:
-            self._write_checkpoints()
+            asyncio.get_running_loop()
+        except RuntimeError:
+            self._write_unless_it_fails(self._take_checkpoints())
+        else:
+            self._unawaited.submit(self._write_unless_it_fails, self._take_checkpoints())
+
+    def _write_unless_it_fails(self, write: Callable[[], None]) -> None:
+        """May run in another thread."""
+        try:
+            write()
         except OSError as error:
             telling.tell_checkpoint_failed(self._path, error)
 
-    def _write_checkpoints(self) -> None:
+    def _take_checkpoints(self) -> Callable[[], None]:
+        """What is to be written now, and may be in another thread."""
         for key, log in self._logs.items():
             if log.is_open:  # else it was noted when the claim ended
                 self._recovery_points[key] = log.durability.synced_offset
-        checkpoint.write_offsets(self._file(layout.RECOVERY_POINTS_FILE), self._recovery_points)
-        checkpoint.write_offsets(self._file(layout.LOG_STARTS_FILE), self._log_starts)
         self._in_checkpoints = {*self._recovery_points, *self._log_starts}
+        writes = (
+            self._recovery_points_file.take(self._recovery_points),
+            self._log_starts_file.take(self._log_starts),
+        )
+
+        def write() -> None:
+            for each in writes:
+                each()
+
+        return write
 
     def close(self) -> None:
         if self._closed:
             return
-        sync_side_by_side(list(self._logs.values()), self._executor)
+        self._suspects.close()
+        self._background.stop()
+        folder_is_dirty = write_side_by_side(list(self._logs.values()), self._path, self._executor)
         for log in list(self._logs.values()):
             try:
                 log.close()
             except StorageError as error:
                 telling.tell_flush_failed(log.ref, error)
+        try:
+            self._sync_deletions()
+        except StorageError as error:
+            telling.tell_checkpoint_failed(self._path, error)
         for _, paths in self._removals:
-            self._executor.submit(remove_files, paths)
+            self._unawaited.submit(remove_files, paths)
+        self._unawaited.shutdown(wait=True)
         self._executor.shutdown(wait=True)
         self._closed = True
         try:
-            self._write_checkpoints()
+            if folder_is_dirty:
+                checkpoint.sync_path(self._path)
+            self._take_checkpoints()()
             if not self._suspects:
                 leave_clean_mark(self._path, self._journal.epoch)
         except OSError as error:
@@ -463,6 +519,18 @@ class LocalStore:
     def _check_open(self) -> None:
         if self._closed:
             raise StorageError(f"the store {self._path} is closed")
+
+    @contextlib.contextmanager
+    def trims_together(self) -> Iterator[None]:
+        self._trims_together = True
+        try:
+            yield
+        finally:
+            self._trims_together = False
+        try:
+            self._log_starts_file.take(self._log_starts)()
+        except OSError as error:
+            raise StorageError(f"cannot note where logs of {self._path} start: {error}") from error
 
     # -- what logs ask for
 
@@ -476,9 +544,10 @@ class LocalStore:
         if log.was_closed:
             del self._logs[key]
         elif not log.was_fenced:
-            is_damaged = log.damage is not None
-            reached = log.end_offset if is_damaged else 0
-            self._suspects[key] = Suspicion(log.sync_has_failed, is_damaged, reached)
+            checked_from, reached = None, 0
+            if log.damage is not None:
+                checked_from, reached = 0, log.end_offset
+            self._suspects.add(key, Suspicion(log.sync_has_failed, checked_from, reached))
 
     def _sync_failed_late(self, ref: PartitionRef, error: OSError) -> None:
         log = self._logs.get((ref.topic, ref.partition))
@@ -487,9 +556,9 @@ class LocalStore:
 
     def _keep_log_start(self, ref: PartitionRef, start_offset: int) -> None:
         key = (ref.topic, ref.partition)
-        starts = {**self._log_starts, key: start_offset}
-        checkpoint.write_offsets(self._file(layout.LOG_STARTS_FILE), starts)
-        self._log_starts = starts
+        if not self._trims_together:
+            self._log_starts_file.take({**self._log_starts, key: start_offset})()
+        self._log_starts[key] = start_offset
         self._in_checkpoints.add(key)
 
     def _remove_later(self, paths: Sequence[str], due_ms: int) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ottla.histogram import Histogram
 from ottla.ports import Clock, PartitionRef
+from ottla.storage.local.background import BackgroundSyncs
 from ottla.storage.local.cleaned import CleanedOffsets
 from ottla.storage.local.files import OpenFiles
 
@@ -24,12 +25,15 @@ class Surroundings:
     clock: Clock
     random: random.Random
     files: OpenFiles
-    executor: ThreadPoolExecutor
+    executor: ThreadPoolExecutor  # for syncs that clients wait for
+    unawaited: ThreadPoolExecutor  # for the rest, which must not be in their way
+    background: BackgroundSyncs
     timed_flushes: dict[
         LocalLog, int
     ]  # the logs with flush.ms set and something to flush, and since when
     remove_later: Callable[[Sequence[str], int], None]  # paths, when (ms)
-    keep_log_start: Callable[[PartitionRef, int], None]  # durably
+    keep_log_start: Callable[[PartitionRef, int], None]  # durably, unless trims come together
+    trims_together: Callable[[], bool]
     cleaned_offsets: CleanedOffsets
     ended: Callable[[LocalLog], None]
     sync_failed_late: Callable[[PartitionRef, OSError], None]  # after the claim that began the sync

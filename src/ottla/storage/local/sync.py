@@ -79,14 +79,13 @@ class SyncQueue:
         self._running: ThreadFuture[float] | None = None
 
     @property
-    def is_running(self) -> bool:
-        return self._running is not None
+    def is_busy(self) -> bool:
+        """Whether a sync runs, or is about to."""
+        return self._running is not None or self._next is not None
 
     def request(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
         """A future that is done when everything appended so far is durable."""
-        if self._loop is not loop:
-            self._leave_loop()
-            self._loop = loop
+        self._enter_loop(loop)
         if self._next is None:
             self._next = SharedFuture(loop=loop)
             if self._running is None:
@@ -94,20 +93,38 @@ class SyncQueue:
                 loop.call_soon(self._start)
         return self._next
 
-    def _leave_loop(self) -> None:
+    def begin_unawaited(
+        self, loop: asyncio.AbstractEventLoop, executor: ThreadPoolExecutor
+    ) -> asyncio.Future[None] | None:
+        """Begins a sync for which no client waits, on threads of its own; None if one comes anyway."""
+        self._enter_loop(loop)
+        if self.is_busy:
+            self.request(loop)
+            return None
+        waiter = SharedFuture(loop=loop)
+        self._run(waiter, executor)
+        return waiter
+
+    def _enter_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         """Ends what an earlier event loop, which is over, has begun."""
+        if self._loop is loop:
+            return
         if self._running is not None:
             error = self._running.exception()
             self._running = None
             if error is not None:
                 raise self._log.sync_failed(_as_os_error(error))
         self._next = None
+        self._loop = loop
 
     def _start(self) -> None:
         waiter = self._next
         if waiter is None or self._running is not None:
             return
         self._next = None
+        self._run(waiter, self._executor)
+
+    def _run(self, waiter: SharedFuture, executor: ThreadPoolExecutor) -> None:
         try:
             job = self._log.take_sync_job()
         except OSError as error:
@@ -119,7 +136,7 @@ class SyncQueue:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(self._finish, waiter, job, done)
 
-        self._running = self._executor.submit(run_sync, job)
+        self._running = executor.submit(run_sync, job)
         self._running.add_done_callback(hand_back)
 
     def _finish(self, waiter: SharedFuture, job: SyncJob, done: ThreadFuture[float]) -> None:
@@ -162,7 +179,7 @@ class SyncQueue:
 def _fail(waiter: SharedFuture, told: StorageError) -> None:
     if not waiter.get_loop().is_closed():
         waiter.set_exception(told)
-        waiter.exception()  # a timed flush has nobody who would look at it
+        waiter.exception()  # a sync that no client waits for has nobody who would look at it
 
 
 def _as_os_error(error: BaseException) -> OSError:

@@ -6,6 +6,7 @@ import uuid
 
 from ottla.events import EventLog
 from ottla.ports import PartitionRef
+from ottla.storage.local.recovery import UntrustworthyError, UnusableIndexError
 
 logger = EventLog(__name__)
 
@@ -42,8 +43,10 @@ def tell_offline(key: tuple[str, int], path: str, error: Exception) -> None:
     logger.error("partition_offline", text, **fields)
 
 
-def tell_damaged(ref: PartitionRef, error: Exception) -> None:
-    """A partition is not what a clean stop leaves."""
+def tell_untrusted(ref: PartitionRef, error: UntrustworthyError) -> None:
+    """A partition is not what a clean stop leaves; an index that is of no use was told of before."""
+    if isinstance(error, UnusableIndexError):
+        return
     logger.error(
         "partition_damaged",
         "%(reason)s although it was closed in order: checking the whole partition",
@@ -70,6 +73,34 @@ def tell_checkpoint_failed(path: str, error: Exception) -> None:
     """A recovery would have to look at more than necessary."""
     text = "cannot write the checkpoints of %(path)s: %(reason)s"
     logger.error("checkpoint_failed", text, path=path, reason=str(error))
+
+
+def tell_not_saved(ref: PartitionRef, error: Exception) -> None:
+    """The next claim of the partition takes longer, and nothing is lost."""
+    logger.error(
+        "partition_not_saved",
+        "partition %(topic)s-%(partition)d was not saved: %(reason)s",
+        topic=ref.topic,
+        partition=ref.partition,
+        reason=str(error),
+    )
+
+
+def tell_closing(partitions: int) -> None:
+    """A stop takes as long as that does."""
+    text = "bringing %(partitions)d partition(s) to the disk"
+    logger.debug("store_closing", text, partitions=partitions)
+
+
+def tell_disk_is_slow(left: int, partitions: int, seconds: float) -> None:
+    """What a stop waits for."""
+    logger.info(
+        "store_waits",
+        "waiting for the disk since %(seconds).1f s: %(left)d of %(partitions)d partition(s) are left",
+        left=left,
+        partitions=partitions,
+        seconds=round(seconds, 1),
+    )
 
 
 def tell_ignored(path: str) -> None:

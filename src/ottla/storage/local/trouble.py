@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+from collections.abc import Iterator
 from typing import Final
 
 from ottla.ports import StorageError, StorageFullError
@@ -38,15 +39,23 @@ def whole_batch_position(path: str, start: int, lowest_offset: int) -> int | Non
     if size_bytes - start < layout.BATCH_HEADER_BYTES:
         return None
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        at = data.find(_MAGIC, start + _MAGIC_AT)
-        while at >= 0:
+        for at in _positions_of(_MAGIC, data, start + _MAGIC_AT):
             position = at - _MAGIC_AT
             if position + layout.BATCH_HEADER_BYTES > size_bytes:
                 return None
             if _is_whole_batch(data, position, lowest_offset):
                 return position
-            at = data.find(_MAGIC, at + 1)
     return None
+
+
+def _positions_of(byte: bytes, data: mmap.mmap, start: int) -> Iterator[int]:
+    """Where a byte occurs; other threads have their turn between pieces, however long it does not."""
+    for begin in range(start, len(data), _COPY_BYTES):
+        end = begin + _COPY_BYTES
+        at = data.find(byte, begin, end)
+        while at >= 0:
+            yield at
+            at = data.find(byte, at + 1, end)
 
 
 def _is_whole_batch(data: mmap.mmap, position: int, lowest_offset: int) -> bool:

@@ -1,0 +1,69 @@
+"""What the broker's log says of rebalances that take long."""
+
+from __future__ import annotations
+
+from tests.core.group.groups import REBALANCE_MS, SESSION_MS, Groups, subscription
+
+OTHER = {"range": subscription("other")}
+
+
+def said(groups: Groups, *events: str) -> list[str]:
+    return [note.text % note.fields for note in groups.notes if note.event in events]
+
+
+def stable(*names: str, session_ms: int = SESSION_MS) -> Groups:
+    groups = Groups()
+    groups.form_stable(*names, session_ms=session_ms)
+    groups.notes.clear()
+    return groups
+
+
+def test_a_rebalance_that_ends_by_its_timeout_says_so_in_one_line() -> None:
+    groups = stable("a", "b", "i#c", session_ms=2 * REBALANCE_MS)
+    asked = groups.join("a", protocols=OTHER)
+    groups.join(new_id="d", session_ms=2 * REBALANCE_MS)
+    groups.pass_ms(REBALANCE_MS - 1)
+    assert groups.notes == []
+    groups.pass_ms(1)
+    assert not asked.waits
+    assert said(groups, "rebalance_timed_out", "member_never_joined") == [
+        f"group g: its rebalance ends after {REBALANCE_MS} ms although 2 of 3 member(s) and 1 that were given an id "
+        "have not joined"
+    ]
+
+
+def test_static_members_that_are_all_away_do_not_make_a_line_with_every_look() -> None:
+    groups = stable("i#a", "b", session_ms=10 * REBALANCE_MS)
+    groups.leave("b")
+    groups.pass_ms(5 * REBALANCE_MS)
+    assert said(groups, "rebalance_timed_out") == []
+
+
+def test_a_rebalance_in_which_everybody_comes_says_nothing_of_timeouts() -> None:
+    groups = stable("a", "b")
+    again = groups.join("a", protocols=OTHER)
+    groups.join("b")
+    assert not again.waits
+    assert said(groups, "rebalance_timed_out", "member_never_joined") == []
+
+
+def test_a_rebalance_that_waited_for_an_id_that_nobody_used_says_so_in_one_line() -> None:
+    groups = stable("a")
+    groups.join(new_id="first")
+    groups.pass_ms(1)
+    groups.join(new_id="second")
+    again = groups.join("a", protocols=OTHER)
+    groups.pass_ms(SESSION_MS)
+    assert not again.waits
+    assert said(groups, "member_never_joined", "rebalance_timed_out") == [
+        "group g: its rebalance waited for second, which was given that id and never came back with it"
+    ]
+
+
+def test_an_id_that_nobody_uses_and_nobody_waits_for_is_not_worth_a_line() -> None:
+    groups = stable("a")
+    groups.join(new_id="first")
+    groups.pass_ms(SESSION_MS - 1)
+    groups.heartbeat("a")
+    groups.pass_ms(1)
+    assert groups.notes == []
