@@ -73,7 +73,7 @@ def measure_append(log: PartitionLog, data: bytes, seconds: float) -> dict[str, 
         offset = log.end_offset
         extent = Extent(offset, offset, 1_700_000_000_000, len(buffer))
         struct.pack_into(">q", buffer, 0, offset)
-        if log.roll_is_due(len(buffer), extent, 0):
+        if log.roll_is_due(len(buffer), extent):
             log.roll()
             log.trim(offset)
         log.append(buffer, [extent], offset)

@@ -75,6 +75,7 @@ class Peer(ABC):
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
+            env=self.environment(),
         )
         self.bootstrap_server = self.address()
         return started
@@ -85,6 +86,10 @@ class Peer(ABC):
 
     @abstractmethod
     def command(self) -> list[str]: ...
+
+    def environment(self) -> dict[str, str]:
+        """The environment variables of its process."""
+        return dict(os.environ)
 
     def address(self) -> str:
         """Where it listens, from what it prints."""

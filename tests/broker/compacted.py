@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.storage.batches import SteppingClock
 
@@ -13,13 +13,13 @@ from ottla.broker.clock import SystemIds
 from ottla.broker.cluster import Cluster
 from ottla.broker.compacting import Compactor
 from ottla.broker.node import Node
-from ottla.broker.shard import Shard, _replay_chunk
+from ottla.broker.replay import Replay
+from ottla.broker.shard import Shard
 from ottla.config.broker import BrokerConfig
 from ottla.core.catalog import NewTopic, Topic
 from ottla.core.compaction import Aborted
 from ottla.core.partition import Partition
-from ottla.core.producer_state import ProducerStates
-from ottla.ports import Extent, LogStore
+from ottla.ports import Extent, LogStore, PartitionLog, Snapshot
 from ottla.records.batch import BatchFlag, BatchHeader, build_batch, read_batch, read_header
 from ottla.records.batch import split_batches as split
 from ottla.records.compression import Codec
@@ -197,10 +197,23 @@ class CompactedLog:
     def replayed(self) -> Partition:
         """The state that the log alone gives, without a snapshot."""
         log = self.shard.log
-        partition = Partition(log.epoch, log.start_offset, log.start_offset, ProducerStates())
-        for chunk in self.chunks():
-            _replay_chunk(log, partition, memoryview(chunk), self.clock.now_ms())
-        return partition
+        made = Replay(WithoutSnapshots(log), self.clock.now_ms())
+        while not made.is_over:
+            made.advance(7)
+        return made.partition
+
+
+class WithoutSnapshots:
+    """A log whose state nobody has saved."""
+
+    def __init__(self, log: PartitionLog) -> None:
+        self._log = log
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def snapshots(self) -> Iterator[Snapshot]:
+        return iter(())
 
 
 def pairs(records: Sequence[Record]) -> list[tuple[int, bytes | None, bytes | None]]:

@@ -8,8 +8,10 @@ from typing import Any, cast
 
 from tests.storage.batches import SteppingClock, ref_of
 
-from ottla.broker.coordinator import Coordinator, EventCodec, Settings
+from ottla.broker.coordinator import Coordinator, Settings
+from ottla.broker.event_batches import EventCodec
 from ottla.broker.groups import CRASH_POINTS
+from ottla.broker.replay import replay
 from ottla.broker.shard import Shard
 from ottla.broker.uptime import Uptime
 from ottla.config.topic import TopicConfig
@@ -60,14 +62,16 @@ class Bench:
 
     def claim(self) -> None:
         self.log = SlowLog(self.store.claim(ref_of(), TopicConfig()))
-        self.shard = Shard(
-            cast(PartitionLog, self.log), TopicConfig(), self.clock.now_ms(), lambda shard: None
-        )
+        replayed = replay(cast(PartitionLog, self.log), self.clock.now_ms())
+        self.shard = Shard(replayed, TopicConfig(), lambda shard: None)
         self.start()
 
     def start(self) -> None:
         self.coordinator = Coordinator(
-            self.shard, GroupMachine(self.config), self.settings(), self.discarded.append
+            self.shard,
+            GroupMachine(self.config, lambda topic_id: True),
+            self.settings(),
+            self.discarded.append,
         )
 
     def settings(self) -> Settings:

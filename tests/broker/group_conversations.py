@@ -186,6 +186,32 @@ def commit(talk: Conversation, version: int) -> None:
     talk.write_down(ask.committed(connection, talk.group))
 
 
+def commit_behind_sync(talk: Conversation, version: int) -> None:
+    """On one connection, while the SyncGroup waits: for the leader's, or in vain because the leader goes."""
+    first, second = talk.connect(), talk.connect()
+    leader = ask.enter(first, talk.group)
+    new_id = ask.new_member_id(second, talk.group)
+    ids = {talk.topic: talk.topic_id} if version >= ask.TOPIC_IDS_SINCE else None
+    for metadata in (b"1", b"2"):
+        changed = ask.join_request(talk.group, new_id, protocols={"range": NO_TOPICS + metadata})
+        second.send(changed, 9)
+        ask.await_state(first, talk.group, "PreparingRebalance")
+        generation = ask.join(first, talk.group, leader.member_id).generation_id
+        second.receive(JoinGroupResponse, 9)
+        follower = Joined(talk.group, new_id, generation)
+        positions = {(talk.topic, 0): generation}
+        request = ask.commit_request(talk.group, positions, member=follower, topic_ids=ids)
+        second.send(ask.sync_request(follower), 5)
+        second.send(request, version)
+        if metadata == b"1":
+            ask.sync(first, leader._replace(generation=generation), {new_id: b"follower"})
+        else:
+            ask.leave(first, talk.group, (leader.member_id, None))
+        talk.write_down(second.receive(SyncGroupResponse, 5))
+        talk.write_down(second.receive(OffsetCommitResponse, version))
+        talk.write_down(ask.committed(first, talk.group))
+
+
 def fetch_offsets(talk: Conversation, version: int) -> None:
     connection = talk.connect()
     ask.commit(connection, talk.group, {(talk.topic, 1): Position(9, "nine", 4)})
@@ -323,6 +349,7 @@ CONVERSATIONS = {
         Told(HeartbeatRequest, heartbeat),
         Told(LeaveGroupRequest, leave),
         Told(OffsetCommitRequest, commit),
+        Told(OffsetCommitRequest, commit_behind_sync),
         Told(OffsetFetchRequest, fetch_offsets),
         Told(OffsetDeleteRequest, delete_offsets),
         Told(DescribeGroupsRequest, describe),

@@ -38,6 +38,7 @@ from ottla.core.append import Prepared, prepare
 from ottla.core.catalog import NewTopic, Refused
 from ottla.errors import ErrorCode
 from ottla.model import Endpoint
+from ottla.ports import monotonic_ms
 from ottla.records.batch import TimestampType, build_batch, split_batches
 from ottla.records.compression import Codec
 from ottla.records.record import Record
@@ -95,7 +96,10 @@ class Bench:
         return log
 
     def tick(self) -> None:
-        on_loop(self.broker, lambda running: running.cluster.store.tick(now_ms()))
+        on_loop(
+            self.broker,
+            lambda running: running.cluster.store.tick(monotonic_ms(running.cluster.clock)),
+        )
 
     def apply_retention(self) -> int:
         """Applies retention now; the offset that the log starts at then."""

@@ -222,10 +222,12 @@ STEPS = settings(
 )
 
 
+@pytest.mark.hypothesis
 def test_compaction_in_memory_keeps_what_readers_and_producers_need() -> None:
     run_state_machine_as_test(CompactionModel, settings=settings(STEPS, max_examples=150))
 
 
+@pytest.mark.hypothesis
 def test_compaction_on_disk_keeps_what_readers_and_producers_need() -> None:
     run_state_machine_as_test(LocalCompactionModel, settings=settings(STEPS, max_examples=40))
 

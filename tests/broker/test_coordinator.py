@@ -11,6 +11,7 @@ from tests.broker.coordinated import Bench, every, run, settle
 
 import ottla.broker.coordinator as runtime
 from ottla.broker.coordinator import Coordinator
+from ottla.broker.event_batches import BATCH_BYTES
 from ottla.broker.shard import Shard
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import CommitSender, JoinResult, NewOffset
@@ -412,9 +413,14 @@ def test_a_log_that_cannot_be_read_gives_the_coordinator_up() -> None:
 
         settings = bench.settings()
         settings = settings._replace(codec=settings.codec._replace(decode=unreadable))
-        made = Coordinator(bench.shard, GroupMachine(bench.config), settings, lambda one: None)
+        made = Coordinator(
+            bench.shard,
+            GroupMachine(bench.config, lambda topic_id: True),
+            settings,
+            lambda one: None,
+        )
         assert made.is_gone
-        assert not bench.shard.waiters
+        assert made not in bench.shard.waiters
 
     run(scenario)
 
@@ -431,7 +437,7 @@ def test_what_a_large_turn_writes_is_split_and_answered_when_all_of_it_is_durabl
         batches = bench.batches()
         assert sum(count for _, count in batches) == 300
         assert len(batches) == len(bench.log.appends) == 3
-        assert all(header.size_bytes < runtime.BATCH_BYTES + 10_000 for header, _ in batches)
+        assert all(header.size_bytes < BATCH_BYTES + 10_000 for header, _ in batches)
         for append in bench.log.appends:
             assert not asked.done()
             append.set_result(None)

@@ -7,6 +7,7 @@ import os
 import resource
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,15 +21,18 @@ from tests.broker.requests import (
     eventually,
     fetch,
     fill,
+    on_loop,
     produce,
     read_values,
     session_with,
     values_in,
 )
 
+import ottla
+from ottla.broker import partition_opening
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
-from ottla.storage.local import sync
+from ottla.storage.local import recovery, sync
 from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from ottla.wire.messages.metadata import (
     MetadataRequest,
@@ -188,8 +192,106 @@ def test_damage_found_while_running_takes_the_partition_offline(start: Starter) 
         assert eventually(lambda: fetch(connection, SICK, 5).error_code == STORAGE_ERROR)
         for _ in range(3):
             assert produce(connection, SICK, batch_of(b"no")).error_code == STORAGE_ERROR
-        assert leader_of(connection, SICK)[:2] == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+        no_leader = (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+        assert eventually(lambda: leader_of(connection, SICK)[:2] == no_leader)
         assert len(read_values(connection, WELL)) == 40
+
+
+class WatchedChecks:
+    """Checks of folders that go on when the test says so."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.threads: list[str] = []
+        self.may_go_on = threading.Event()
+        self._real = recovery.recover
+        patch.setattr(recovery, "recover", self._recover)
+
+    def _recover(self, *arguments: Any) -> int:
+        self.threads.append(threading.current_thread().name)
+        assert self.may_go_on.wait(60)
+        return self._real(*arguments)
+
+
+def test_a_damaged_partition_is_checked_once_and_nobody_waits_for_it(
+    start: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partition_opening, "FIRST_RETRY_MS", 10)
+    monkeypatch.setattr(partition_opening, "LAST_RETRY_MS", 20)
+    broker = start()
+    path = file_of(Path(broker.data_dir), SICK)
+    with session_with(broker) as connection:
+        for topic in (SICK, WELL):
+            create(connection, topic, config={"segment.bytes": "2000"})
+            fill(connection, topic, *[b"x" * 100] * 40)
+        checks = WatchedChecks(monkeypatch)
+        good = path.read_bytes()
+        with path.open("r+b") as file:
+            file.seek(200)
+            file.write(bytes(400))
+        file_of(Path(broker.data_dir), SICK, ".index").unlink()
+        assert eventually(lambda: fetch(connection, SICK, 5).error_code == STORAGE_ERROR)
+        assert fetch(connection, SICK, 5).error_code == STORAGE_ERROR
+        for number in range(5):
+            assert fill(connection, WELL, b"meanwhile") == [40 + number]
+            assert produce(connection, SICK, batch_of(b"no")).error_code == STORAGE_ERROR
+        checks.may_go_on.set()
+        assert eventually(lambda: leader_of(connection, SICK)[1] == -1)
+        # Many times it is looked whether the files are others, and never what is in them.
+        looked = on_loop(broker, lambda running: count_calls(running.cluster.store, "fingerprint"))
+        assert eventually(lambda: tick(broker) or len(looked) >= 3)
+        assert len(checks.threads) == 1
+        assert checks.threads[0].startswith("ottla-check")
+        with path.open("r+b") as file:
+            file.write(good)
+        assert eventually(lambda: tick(broker) or leader_of(connection, SICK)[1] != -1)
+        assert len(checks.threads) == 2
+        assert len(read_values(connection, SICK)) == 40
+
+
+def count_calls(target: Any, name: str) -> list[Any]:
+    """A list that grows with every call of a method."""
+    calls: list[Any] = []
+    real = getattr(target, name)
+
+    def call(*arguments: Any) -> Any:
+        calls.append(arguments)
+        return real(*arguments)
+
+    setattr(target, name, call)
+    return calls
+
+
+def tick(broker: ottla.Broker) -> bool:
+    """Does what is due every second."""
+    on_loop(broker, lambda running: running.node.tick())
+    return False
+
+
+def test_a_broker_stops_while_a_partition_is_being_checked(
+    start: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = start()
+    path = file_of(Path(broker.data_dir), SICK)
+    with session_with(broker) as connection:
+        create(connection, SICK)
+        fill(connection, SICK, *[b"x" * 100] * 40)
+        broker.stop()
+        with path.open("r+b") as file:
+            file.truncate(500)
+        broker = start()
+    reached = threading.Event()
+
+    def recover(path: str, trust: Any, interval_bytes: int, cut: Any, pause: Any) -> int:
+        reached.set()
+        with open(file_of(Path(broker.data_dir), SICK), "rb") as file:
+            while True:
+                pause(str(path), file.fileno(), 0)
+
+    monkeypatch.setattr(recovery, "recover", recover)
+    with session_with(broker) as connection:
+        assert produce(connection, SICK, batch_of(b"no")).error_code == STORAGE_ERROR
+        assert reached.wait(30)
+    broker.stop()
 
 
 def test_a_file_that_may_not_grow_refuses_appends_until_it_may_again(

@@ -156,3 +156,17 @@ def test_a_forked_child_does_not_stop_the_broker_of_its_parent(listen: str) -> N
         "status 0 True",
         "1",
     ]
+
+
+def test_a_broker_in_the_process_is_silent_and_leaves_the_clients_warnings_alone() -> None:
+    program = (
+        "import logging, ottla\n"
+        "with ottla.Broker():\n"
+        "    logging.getLogger('ottla.broker.node').warning('of the broker')\n"
+        "    logging.getLogger('ottla.storage.local.log').error('of the storage')\n"
+        "    logging.getLogger('ottla.client').warning('of the client')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert (done.stdout, done.stderr) == ("", "of the client\n")

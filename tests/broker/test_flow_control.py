@@ -21,6 +21,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="measures memory
 BATCH_BYTES = 1_000_000
 BATCHES = 20
 FETCHES = 300
+SLOW_READERS = 16
 ALLOWED_BYTES = (
     120 << 20
 )  # an answer or two of 20 MB each, in copies; without a limit it would be 6 GB
@@ -104,6 +105,26 @@ def test_parked_fetches_that_all_come_due_at_once(serving: ServeProcess) -> None
     assert_others_are_served(serving, before)
     assert_goes_on(slow, 0, 3)
     assert serving.resident_bytes - before < ALLOWED_BYTES
+
+
+@pytest.mark.parametrize("event_loop_kind", ["uvloop", "asyncio"], indirect=True)
+def test_many_slow_readers_do_not_cost_a_copy_of_their_answer_each(
+    serve_process: ServeProcess, event_loop_kind: str
+) -> None:
+    serve_process.loop_kind = event_loop_kind
+    serve_process.start()
+    with RawConnection(serve_process.address) as connection:
+        create(connection, "full")
+        create(connection, "empty")
+        for number in range(BATCHES):
+            fill(connection, "full", bytes([number]) * BATCH_BYTES)
+    before = serve_process.resident_bytes
+    slow = [pipeline(serve_process, fetch_request("full", 0)) for _ in range(SLOW_READERS)]
+    with RawConnection(serve_process.address) as other:  # every fetch before it has been answered
+        fill(other, "empty", b"v")
+    assert serve_process.resident_bytes - before < SLOW_READERS << 20
+    for each in slow:
+        assert_goes_on(each, 0, 1)
 
 
 def test_slow_readers_that_leave_are_forgotten(serving: ServeProcess) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tests.broker.requests import (
     fetch,
     fetch_request,
     fill,
+    on_loop,
     produce,
     produce_request,
     read_values,
@@ -27,13 +29,16 @@ from tests.broker.requests import (
 from tests.storage.conftest import is_about
 
 import ottla
+from ottla.broker.clock import SystemClock
+from ottla.broker.runtime import RunningBroker
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
-from ottla.storage.local import sync
+from ottla.storage.local import LocalStore, sync
 from ottla.wire.messages.fetch import FetchResponse
 from ottla.wire.messages.produce import ProduceResponse
 
 LONG_MS = 20_000
+HALF_AN_HOUR_MS = 1_800_000
 EVERY = {"flush.messages": "1"}
 
 
@@ -120,6 +125,25 @@ def test_what_arrives_during_a_sync_shares_the_next_one(
     assert disk.done - done < 15
     for writer in writers:
         writer.close()
+
+
+def test_flush_ms_holds_when_the_wall_clock_is_set_back(
+    start: Starter, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = start(log_flush_scheduler_interval_ms=20)
+    with session_with(broker) as connection:
+        create(connection, topic, config={"flush.ms": "50"})
+        monkeypatch.setattr(
+            SystemClock, "now_ms", lambda clock: time.time_ns() // 10**6 - HALF_AN_HOUR_MS
+        )
+        fill(connection, topic, b"v")
+
+        def synced(running: RunningBroker) -> int:
+            store = running.cluster.store
+            assert isinstance(store, LocalStore)
+            return store._logs[topic, 0].durability.synced_offset
+
+        assert eventually(lambda: on_loop(broker, synced) == 1)
 
 
 def test_answers_keep_their_order_while_they_wait(start: Starter, disk: Disk, topic: str) -> None:

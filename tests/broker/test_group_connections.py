@@ -124,6 +124,31 @@ def test_a_parked_sync_that_disconnects_is_answered_to_who_asks_again(
         assert again.receive(HeartbeatResponse, 4).error_code == ErrorCode.NONE
 
 
+def test_a_commit_behind_a_waiting_sync_is_accepted(
+    broker: ottla.Broker, connection: RawConnection, group: str, topic: str
+) -> None:
+    """A client that closes then has nothing else to say: refused, its last offsets would be lost (ADR 0032)."""
+    create(connection, topic)
+    member = ask.enter(connection, group)
+    with session_with(broker) as other:
+        new_id = ask.new_member_id(other, group)
+        other.send(ask.join_request(group, new_id), NEWEST_JOIN)
+        ask.await_state(connection, group, "PreparingRebalance")
+        led = ask.join(connection, group, member.member_id)
+        other.receive(JoinGroupResponse, NEWEST_JOIN)
+        follower = ask.Joined(group, new_id, led.generation_id)
+        with held_loop(broker):
+            other.send(ask.sync_request(follower), NEWEST_SYNC)
+            other.send(ask.commit_request(group, {(topic, 0): 7}, member=follower), 9)
+        # The answer waits behind the other one, but the offset is there.
+        assert eventually(lambda: (topic, 0) in ask.committed(connection, group))
+        ask.leave(connection, group, (member.member_id, None))
+        synced = other.receive(SyncGroupResponse, NEWEST_SYNC)
+        assert synced.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+        committed = other.receive(OffsetCommitResponse, 9)
+        assert committed.topics[0].partitions[0].error_code == ErrorCode.NONE
+
+
 def test_fifty_members_that_come_together_are_one_generation() -> None:
     with ottla.Broker(group_initial_rebalance_delay_ms=500) as broker, ExitStack() as stack:
         connections = [stack.enter_context(session_with(broker)) for _ in range(50)]

@@ -6,8 +6,22 @@ import time
 
 import pytest
 from tests.broker.conftest import Starter
-from tests.broker.requests import on_loop, session_with
+from tests.broker.requests import (
+    FETCH_BYTES,
+    TOPIC,
+    batch_of,
+    create,
+    eventually,
+    fetch,
+    fetch_request,
+    on_loop,
+    produce,
+    session_with,
+)
 
+import ottla
+from ottla.broker.handlers.create_topics import MAX_RECORDS
+from ottla.broker.handlers.metadata import MAX_CREATED
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
 from ottla.wire.messages.create_topics import (
@@ -15,6 +29,12 @@ from ottla.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from ottla.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -22,6 +42,24 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from ottla.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from ottla.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 
 MANY = 20_000
 # What took more than ten seconds when the checks for repetitions were quadratic.
@@ -60,7 +98,7 @@ def test_many_topics_to_validate(connection: RawConnection) -> None:
 @pytest.mark.parametrize("way", ["first use", "CreateTopics"])
 def test_topics_of_one_request_are_one_change_of_the_catalog(start: Starter, way: str) -> None:
     broker = start()
-    names = [f"new-{i}" for i in range(500)] + ["a.b", "a_b", "/"]
+    names = [f"new-{i}" for i in range(40)] + ["a.b", "a_b", "/"]
     with session_with(broker) as connection:
         before = on_loop(broker, lambda running: running.cluster.store.catalog.revision)
         if way == "first use":
@@ -86,5 +124,227 @@ def test_topics_of_one_request_are_one_change_of_the_catalog(start: Starter, way
             ]
         after = on_loop(broker, lambda running: running.cluster.store.catalog.revision)
     refused = ErrorCode.INVALID_TOPIC_EXCEPTION
-    assert errors == [ErrorCode.NONE] * 501 + [refused, refused]
+    assert errors == [ErrorCode.NONE] * 41 + [refused, refused]
     assert after == before + 1
+
+
+def test_one_request_makes_so_many_topics_and_may_be_repeated(start: Starter) -> None:
+    names = ["/", *(f"new-{i}" for i in range(3 * MAX_CREATED))]
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
+    with session_with(start()) as connection:
+        for made in (MAX_CREATED, 2 * MAX_CREATED, 3 * MAX_CREATED):
+            answer = connection.call(request, MetadataResponse, 9)
+            errors = [topic.error_code for topic in answer.topics]
+            assert errors[0] == ErrorCode.INVALID_TOPIC_EXCEPTION
+            later = [ErrorCode.LEADER_NOT_AVAILABLE] * (len(names) - 1 - made)
+            assert errors[1:] == [ErrorCode.NONE] * made + later
+
+
+def test_more_topics_than_kafka_makes_at_once_are_refused(connection: RawConnection) -> None:
+    def topics(*counts: int) -> list[CreatableTopic]:
+        return [
+            CreatableTopic(
+                name=f"vast-{number}",
+                num_partitions=count,
+                replication_factor=1,
+                assignments=[],
+                configs=[],
+            )
+            for number, count in enumerate(counts)
+        ]
+
+    for counts, error in (
+        ((MAX_RECORDS - 1,), ErrorCode.NONE),
+        ((MAX_RECORDS,), ErrorCode.POLICY_VIOLATION),
+        ((1, MAX_RECORDS), ErrorCode.POLICY_VIOLATION),
+    ):
+        request = CreateTopicsRequest(topics=topics(*counts), validate_only=True)
+        answer = connection.call(request, CreateTopicsResponse, 5)
+        assert {result.error_code for result in answer.topics} == {error}
+
+
+def test_a_name_that_is_repeated_is_one(connection: RawConnection, topic: str) -> None:
+    create(connection, topic)
+    names = [MetadataRequestTopic(name=topic)] * MANY
+    answer = connection.call(MetadataRequest(topics=names), MetadataResponse, 9)
+    assert [found.name for found in answer.topics] == [topic]
+
+    resources: list[DescribeConfigsResource] = []
+    for number in range(5000):
+        keys = None if number % 2 else ["retention.ms"]
+        resources.append(
+            DescribeConfigsResource(
+                resource_type=TOPIC, resource_name=topic, configuration_keys=keys
+            )
+        )
+    described = connection.call(
+        DescribeConfigsRequest(resources=resources), DescribeConfigsResponse, 4
+    )
+    counts = [len(result.configs) for result in described.results]
+    assert counts[0] == 1
+    assert counts[1] > 20
+    assert len(counts) == 2
+
+
+def test_elements_beyond_the_limit_cost_the_connection(broker: ottla.Broker) -> None:
+    partitions = [
+        FetchPartition(partition=n, fetch_offset=0, partition_max_bytes=1) for n in range(70_000)
+    ]
+    request = FetchRequest(
+        max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic="t", partitions=partitions)]
+    )
+    with session_with(broker) as connection, pytest.raises(ConnectionError):
+        connection.call(request, FetchResponse, 12)
+    with session_with(broker) as connection:
+        assert connection.call(MetadataRequest(topics=[]), MetadataResponse, 9).topics == []
+
+
+def test_many_partitions_are_fetched(
+    broker: ottla.Broker, connection: RawConnection, topic: str
+) -> None:
+    count = 1000
+    create(connection, topic, count)
+    for partition in range(0, count, 100):
+        produce(connection, topic, batch_of(b"x"), partition=partition)
+    request = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=FETCH_BYTES,
+        session_epoch=0,
+        topics=[
+            FetchTopic(
+                topic=topic,
+                partitions=[
+                    FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=1 << 20)
+                    for number in range(count)
+                ],
+            )
+        ],
+    )
+    answer = connection.call(request, FetchResponse, 12)
+    assert answer.session_id
+    found = answer.responses[0].partitions
+    assert [one.partition_index for one in found] == list(range(count))
+    assert [one.partition_index for one in found if one.records] == list(range(0, count, 100))
+    # A request of a few bytes about them all.
+    again = FetchRequest(
+        max_wait_ms=10_000,
+        min_bytes=1,
+        max_bytes=FETCH_BYTES,
+        session_id=answer.session_id,
+        session_epoch=1,
+        topics=[
+            FetchTopic(
+                topic=topic,
+                partitions=[
+                    FetchPartition(partition=number, fetch_offset=1, partition_max_bytes=1 << 20)
+                    for number in range(0, count, 100)
+                ],
+            )
+        ],
+    )
+    connection.send(again, 12)
+    with session_with(broker) as other:
+        produce(other, topic, batch_of(b"y"), partition=777)
+    answer = connection.receive(FetchResponse, 12)
+    told = [one.partition_index for one in answer.responses[0].partitions if one.records]
+    assert told == [777]
+
+
+def test_sessions_end_with_their_connections(start: Starter) -> None:
+    broker = start()
+    with session_with(broker) as connection:
+        create(connection, "t")
+        request = fetch_request("t", 0, session_epoch=0)
+        assert connection.call(request, FetchResponse, 12).session_id
+        assert on_loop(broker, lambda running: len(running.node.sessions)) == 1
+    assert eventually(lambda: on_loop(broker, lambda running: len(running.node.sessions)) == 0)
+
+
+@pytest.mark.parametrize("count", [3, 200, 3000])
+def test_offsets_of_many_partitions_are_committed_and_found(
+    connection: RawConnection, group: str, topic: str, count: int
+) -> None:
+    create(connection, topic, 200)
+    commits = [
+        OffsetCommitRequestTopic(
+            name=topic,
+            partitions=[
+                OffsetCommitRequestPartition(
+                    partition_index=number % 250, committed_offset=number, committed_metadata=""
+                )
+                for number in range(count)
+            ],
+        )
+    ]
+    committed = connection.call(
+        OffsetCommitRequest(group_id=group, member_id="", topics=commits), OffsetCommitResponse, 8
+    )
+    (about,) = committed.topics
+    assert [one.partition_index for one in about.partitions] == [n % 250 for n in range(count)]
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [one.error_code for one in about.partitions] == [
+        ErrorCode.NONE if number % 250 < 200 else unknown for number in range(count)
+    ]
+    wanted = OffsetFetchRequestGroup(
+        group_id=group,
+        topics=[
+            OffsetFetchRequestTopics(
+                name=topic, partition_indexes=[number % 250 for number in range(count)]
+            )
+        ],
+    )
+    found = connection.call(OffsetFetchRequest(groups=[wanted]), OffsetFetchResponse, 8)
+    (of_group,) = found.groups
+    (of_topic,) = of_group.topics
+    offsets = {one.partition_index: one.committed_offset for one in of_topic.partitions}
+    last = {number % 250: number for number in range(count)}
+    assert offsets == {part: last[part] if part < 200 else -1 for part in last}
+
+
+def test_many_partitions_of_a_produce_request(connection: RawConnection, topic: str) -> None:
+    create(connection, topic, 300)
+    data = batch_of(b"x")
+    request = ProduceRequest(
+        acks=-1,
+        timeout_ms=5000,
+        topic_data=[
+            TopicProduceData(
+                name=name,
+                partition_data=[
+                    PartitionProduceData(index=number, records=data) for number in range(400)
+                ],
+            )
+            for name in (topic, "nowhere-1", topic)
+        ],
+    )
+    answer = connection.call(request, ProduceResponse, 9)
+    told = [
+        (about.name, one.index, one.error_code, one.base_offset)
+        for about in answer.responses
+        for one in about.partition_responses
+    ]
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert told == [
+        (name, number, ErrorCode.NONE, offset)
+        if name == topic and number < 300
+        else (name, number, unknown, -1)
+        for name, offset in ((topic, 0), ("nowhere-1", -1), (topic, 1))
+        for number in range(400)
+    ]
+
+
+def test_many_partitions_of_a_produce_request_that_wants_no_answer(
+    connection: RawConnection, topic: str
+) -> None:
+    create(connection, topic, 300)
+    data = batch_of(b"x")
+    partitions = [PartitionProduceData(index=number, records=data) for number in range(300)]
+    request = ProduceRequest(
+        acks=0,
+        timeout_ms=5000,
+        topic_data=[TopicProduceData(name=topic, partition_data=partitions)],
+    )
+    connection.send(request, 9)
+    # The next request is answered after it.
+    assert fetch(connection, topic, 0, partition=299).high_watermark == 1

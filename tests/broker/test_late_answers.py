@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,8 +11,10 @@ import pytest
 
 from ottla.broker.buffers import Buffers
 from ottla.broker.connection import Connection
+from ottla.broker.loop_share import LoopShare
 from ottla.broker.request import Api, CloseConnectionError, RequestContext
 from ottla.broker.traffic import Traffic
+from ottla.broker.unfinished_frames import UnfinishedFrames
 from ottla.wire.compile import decode_message
 from ottla.wire.framing import SIZE_BYTES, frame_request, read_size
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -52,6 +55,8 @@ class LateHost:
         self.buffers = Buffers()
         self.max_frame_bytes = 1 << 20
         self.traffic = Traffic()
+        self.share = LoopShare(time.monotonic)
+        self.unfinished = UnfinishedFrames(self.max_frame_bytes)
         self.answers: list[asyncio.Future[Any]] = []
         api = Api("Heartbeat", 12, HeartbeatRequest, 0, 0, 4, 4, self.handle)
         self.apis: Mapping[int, Api] = {12: api}

@@ -225,7 +225,7 @@ def test_a_handler_that_fails_is_counted_and_fails() -> None:
     context = RequestContext(4, None, Endpoint("h", 1), Endpoint("h", 2))
     node: Any = None
     with pytest.raises(ValueError, match="a bug of ours"):
-        _observing(api, counts)(node, None, context)
+        _observing(api, api.handle, counts)(node, None, context)
     assert (counts.received, counts.waiting, counts.errors) == (1, 0, {})
 
 

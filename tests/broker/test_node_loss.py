@@ -137,7 +137,7 @@ def test_a_lost_node_saves_nothing_and_its_producers_are_known_all_the_same(
     snapshots = on_loop(
         three.broker,
         lambda running: [
-            shard.log.snapshots()
+            list(shard.log.snapshots())
             for node in running.cluster.nodes.values()
             for shard in node.open_shards()
         ],

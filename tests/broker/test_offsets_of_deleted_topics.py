@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import uuid
+from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.broker import txn_requests as ask
+from tests.broker.held_verification import held_verification
 from tests.broker.requests import create, delete, eventually, on_loop
 
 import ottla
 from ottla.broker.clock import SystemClock, SystemIds
 from ottla.broker.cluster import Cluster
+from ottla.broker.runtime import RunningBroker
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
 from ottla.storage.local import open_local_store
@@ -29,6 +33,7 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
+from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitResponse
 
 NONE = -1
 
@@ -186,3 +191,58 @@ def test_after_a_crash_nobody_is_shown_offsets_of_a_deleted_topic(tmp_path: Path
     ):
         create(connection, "orders")
         assert committed(connection, "orders") == NONE
+
+
+@pytest.mark.parametrize("made_again", [True, False])
+def test_a_transactional_commit_that_waited_is_of_the_topic_that_it_was_sent_for(
+    made_again: bool,
+) -> None:
+    """The topic is deleted and made again while the coordinator is asked: its new records are not read already."""
+    with (
+        ottla.Broker() as broker,
+        RawConnection(broker.bootstrap_servers) as connection,
+        RawConnection(broker.bootstrap_servers) as other,
+    ):
+        find_coordinator(connection)
+        create(connection, "orders")
+        name = ask.new_id()
+        ask.await_coordinator(connection, name)
+        who = ask.become(connection, name)
+        request = ask.commit_offsets_request(name, who, "group", {("orders", 0): 4711})
+        with held_verification(broker) as held:
+            connection.send(request, ask.OFFSETS_V2)
+            held.await_one()
+            assert delete(other, "orders").error_code == ErrorCode.NONE
+            if made_again:
+                create(other, "orders")
+            assert eventually(lambda: not being_deleted(broker))
+        answer = connection.receive(TxnOffsetCommitResponse, ask.OFFSETS_V2)
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert ask.end_error(connection, name, who, commits=True, version=ask.END_V2) is (
+            ErrorCode.NONE
+        )
+        ask.await_state(connection, name, "CompleteCommit")
+        if not made_again:
+            create(other, "orders")
+        assert committed(connection, "orders") == NONE
+
+
+def test_offsets_are_of_their_topic_whatever_the_clock_says() -> None:
+    """Forgetting is tried again until every coordinator has done it; by then there are offsets of the new topic."""
+    with ottla.Broker() as broker, RawConnection(broker.bootstrap_servers) as connection:
+        find_coordinator(connection)
+        create(connection, "orders")
+        commit(connection, "orders", 7)
+        assert delete(connection, "orders").error_code == ErrorCode.NONE
+        create(connection, "orders")
+        commit(connection, "orders", 3)
+        for deleted_at_ms in (0, 1 << 62):
+            on_loop(broker, partial(_forget, topic="orders", deleted_at_ms=deleted_at_ms))
+            assert committed(connection, "orders") == 3
+
+
+def _forget(running: RunningBroker, topic: str, deleted_at_ms: int) -> None:
+    """What is tried again until every coordinator has been asked."""
+    running.node.groups.ask_all(
+        lambda groups, turn: groups.forget_topic(turn, topic, deleted_at_ms)
+    )

@@ -7,19 +7,24 @@ import struct
 
 import pytest
 from tests.broker.requests import (
+    PRODUCE_VERSION,
     batch_of,
     create,
     fetch,
     fill,
     now_ms,
     produce,
+    produce_request,
     read_values,
     records_in,
     records_of,
+    session_with,
     set_options,
 )
 
+import ottla
 from ottla.client.raw import RawConnection
+from ottla.core.append import MAX_TOLD_RECORDS
 from ottla.errors import ErrorCode
 from ottla.records.batch import (
     BatchFlag,
@@ -35,6 +40,7 @@ from ottla.records.batch import (
 from ottla.records.compression import Codec, compress
 from ottla.records.crc import crc32c
 from ottla.records.record import Record
+from ottla.wire.messages.produce import ProduceResponse
 
 CODECS = list(Codec)
 COMPRESSED = [codec for codec in CODECS if codec is not Codec.NONE]
@@ -261,6 +267,48 @@ def test_a_decompression_bomb_is_invalid(
     payload = compress(codec, bytes(128 << 20), None)
     assert len(payload) < 1 << 20
     assert refused(connection, topic, with_payload(codec, payload)) == ErrorCode.INVALID_RECORD
+
+
+def test_batches_that_take_long_keep_their_place(
+    broker: ottla.Broker, connection: RawConnection, topic: str
+) -> None:
+    """They are decompressed on a thread; what was sent behind them on the same connection is behind them in the log."""
+    create(connection, topic)
+    long = build_batch(records_of(bytes(8 << 20)), codec=Codec.ZSTD)
+    for number in range(4):
+        connection.send(produce_request(topic, long), PRODUCE_VERSION)
+        connection.send(produce_request(topic, batch_of(b"%d" % number)), PRODUCE_VERSION)
+    connection.send(produce_request(topic, long, acks=0), PRODUCE_VERSION)
+    with session_with(broker) as other:
+        assert produce(other, topic, batch_of(b"meanwhile")).error_code == ErrorCode.NONE
+    for _ in range(8):
+        answer = connection.receive(ProduceResponse, PRODUCE_VERSION)
+        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+    assert fetch(connection, topic, 0).high_watermark == 10
+    values = [value for value in read_values(connection, topic) if value != b"meanwhile"]
+    assert [len(value or b"") for value in values] == [8 << 20, 1] * 4 + [8 << 20]
+    assert values[1::2] == [b"0", b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("target", ["gzip", "zstd"])
+def test_large_batches_are_recompressed(connection: RawConnection, topic: str, target: str) -> None:
+    create(connection, topic, config={"compression.type": target})
+    value = random.Random(1).randbytes(1000) * 300
+    assert produce(connection, topic, batch_of(value)).error_code == ErrorCode.NONE
+    assert stored(connection, topic)[0].codec.name.lower() == target
+    assert read_values(connection, topic) == [value]
+
+
+def test_of_very_many_wrong_records_only_their_batch_is_told(
+    connection: RawConnection, topic: str
+) -> None:
+    create(connection, topic, config={"cleanup.policy": "compact"})
+    for count, told in ((MAX_TOLD_RECORDS, MAX_TOLD_RECORDS), (MAX_TOLD_RECORDS + 1, 0)):
+        keyless = [record._replace(key=None) for record in records_of(*[b""] * count)]
+        batch = build_batch(keyless, codec=Codec.ZSTD)
+        result = produce(connection, topic, batch)
+        assert result.error_code == ErrorCode.INVALID_RECORD
+        assert len(result.record_errors) == told
 
 
 def test_zstd_needs_version_7(connection: RawConnection, topic: str) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import ExitStack
 
+import pytest
+from tests.broker import txn_requests as ask
 from tests.broker.conftest import Starter
+from tests.broker.held_verification import held_verification
 from tests.broker.requests import (
     create,
     fetch,
@@ -166,3 +170,62 @@ def test_a_batch_that_is_refused_does_not_join_the_transaction(
     assert [error for _, error, _ in answered] == [ErrorCode.CORRUPT_MESSAGE, ErrorCode.NONE]
     (found,) = describe(connection, transactional_id).topics
     assert found.partitions == [1]
+
+
+# Without an answer.
+
+
+@pytest.mark.parametrize("version", [ask.PRODUCE_V1, ask.PRODUCE_V2])
+def test_acks_0_that_waits_for_the_coordinator_gets_no_answer_and_is_appended(
+    caplog: pytest.LogCaptureFixture, version: int
+) -> None:
+    with (
+        ottla.Broker() as broker,
+        RawConnection(broker.bootstrap_servers) as connection,
+        RawConnection(broker.bootstrap_servers) as other,
+    ):
+        create(connection, "orders")
+        name = ask.new_id()
+        ask.await_coordinator(connection, name)
+        who = ask.become(connection, name)
+        if version == ask.PRODUCE_V1:
+            ask.add_partitions(connection, name, who, {"orders": [0]})
+        with held_verification(broker) as held:
+            for sequence in range(3):
+                data = ask.batch(who, sequence, b"%d" % sequence)
+                request = ask.send_request(name, "orders", data, acks=0)
+                connection.send(request, version)
+            held.await_one()
+            assert ask.high_watermark(other, "orders") == 0
+        # The next answer on the connection is that of the next request.
+        assert ask.high_watermark(connection, "orders") == 3
+        end = ask.END_V1 if version == ask.PRODUCE_V1 else ask.END_V2
+        assert ask.end_error(connection, name, who, commits=True, version=end) is ErrorCode.NONE
+        assert ask.is_healed(connection, "orders")
+        assert ask.committed_values(connection, "orders") == [b"0", b"1", b"2"]
+    assert "bug" not in caplog.text
+
+
+def test_acks_0_learns_by_a_closed_connection_what_the_coordinator_says(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with (
+        ottla.Broker() as broker,
+        RawConnection(broker.bootstrap_servers) as connection,
+        RawConnection(broker.bootstrap_servers) as other,
+    ):
+        create(connection, "orders")
+        name = ask.new_id()
+        ask.await_coordinator(connection, name)
+        who = ask.become(connection, name)
+        ask.become(other, name)
+        with held_verification(broker) as held, caplog.at_level(logging.INFO, "ottla"):
+            data = ask.batch(who, 0, b"zombie")
+            connection.send(ask.send_request(name, "orders", data, acks=0), ask.PRODUCE_V2)
+            held.await_one()
+            held.release()
+            with pytest.raises((ConnectionError, EOFError)):
+                connection.receive_frame()
+        assert ask.high_watermark(other, "orders") == 0
+    assert "acks=0 failed with INVALID_PRODUCER_EPOCH" in caplog.text
+    assert "bug" not in caplog.text

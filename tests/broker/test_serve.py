@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import socket
 import struct
@@ -9,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.broker.conftest import Starter
 from tests.broker.processes import ServeProcess
 from tests.broker.requests import (
     batch_of,
@@ -19,6 +21,7 @@ from tests.broker.requests import (
     read_values,
 )
 
+from ottla.broker import server
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchResponse
@@ -196,3 +199,23 @@ def test_what_is_refused_is_in_the_log_of_the_process(serve_process: ServeProces
     assert "an HTTP request" in serve_process.log
     assert "API 77 is not served" in serve_process.log
     assert "Traceback" not in serve_process.log
+
+
+def test_a_stop_says_which_clients_it_waits_for(
+    start: Starter, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(server, "DRAIN_SECONDS", 0.5)
+    monkeypatch.setattr(server, "TELL_SECONDS", 0.1)
+    broker = start()
+    with RawConnection(broker.bootstrap_servers) as connection:
+        create(connection, "t")
+        fill(connection, "t", *[bytes(900_000)] * 32)  # more than two sockets hold
+        for _ in range(4):
+            connection.send(
+                fetch_request("t", 0, max_bytes=1 << 25, partition_max_bytes=1 << 25), 12
+            )
+        connection.receive(FetchResponse, 12)
+        host, port = connection.socket.getsockname()
+        with caplog.at_level(logging.INFO, "ottla"):
+            broker.stop()
+    assert f"for 1 client(s) to take their answers: {host}:{port}" in caplog.text

@@ -20,7 +20,8 @@ from ottla.broker.coordinator import Coordinator
 from ottla.client.raw import RawConnection
 from ottla.core.partition import READ_COMMITTED
 from ottla.core.turn import Turn
-from ottla.core.txn.machine import LAST_EPOCH, TransactionMachine
+from ottla.core.txn.events import LAST_EPOCH
+from ottla.core.txn.machine import TransactionMachine
 from ottla.errors import ErrorCode
 from ottla.storage.local import sync
 from ottla.wire.messages.list_offsets import (

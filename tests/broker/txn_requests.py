@@ -226,7 +226,25 @@ def commit_offsets(
     **member: Any,
 ) -> list[ErrorCode]:
     """The error of each partition."""
-    request = TxnOffsetCommitRequest(
+    request = commit_offsets_request(
+        transactional_id, who, group, offsets, metadata=metadata, **member
+    )
+    answer = connection.call(request, TxnOffsetCommitResponse, version)
+    return [
+        ErrorCode(partition.error_code) for topic in answer.topics for partition in topic.partitions
+    ]
+
+
+def commit_offsets_request(
+    transactional_id: str,
+    who: Identity,
+    group: str,
+    offsets: Mapping[tuple[str, int], int],
+    *,
+    metadata: str | None = "",
+    **member: Any,
+) -> TxnOffsetCommitRequest:
+    return TxnOffsetCommitRequest(
         transactional_id=transactional_id,
         group_id=group,
         producer_id=who.producer_id,
@@ -246,10 +264,6 @@ def commit_offsets(
         ],
         **member,
     )
-    answer = connection.call(request, TxnOffsetCommitResponse, version)
-    return [
-        ErrorCode(partition.error_code) for topic in answer.topics for partition in topic.partitions
-    ]
 
 
 def end(
@@ -287,11 +301,11 @@ def batch(who: Identity, sequence: int, *values: bytes) -> bytes:
 
 
 def send_request(
-    transactional_id: str | None, topic: str, data: bytes, partition: int = 0
+    transactional_id: str | None, topic: str, data: bytes, partition: int = 0, acks: int = -1
 ) -> ProduceRequest:
     return ProduceRequest(
         transactional_id=transactional_id,
-        acks=-1,
+        acks=acks,
         timeout_ms=5000,
         topic_data=[
             TopicProduceData(

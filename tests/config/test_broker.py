@@ -100,8 +100,10 @@ def test_a_topic_without_options_on_a_plain_broker_has_the_defaults() -> None:
     assert topic_config(BrokerConfig(), {}) == TopicConfig()
 
 
-def test_every_topic_option_can_be_set_for_the_whole_broker() -> None:
+def test_every_topic_option_with_an_effect_can_be_set_for_the_whole_broker() -> None:
     for name, known in options_of(TopicConfig).items():
+        if not known.has_effect:
+            continue
         assert known.synonyms, name
         for synonym in known.synonyms:
             assert synonym in options_of(BrokerConfig), name
@@ -251,6 +253,12 @@ def test_nothing_that_is_served_is_listed_as_kafkas_only() -> None:
                 name == absent or (absent.endswith(".") and name.startswith(absent))
                 for name in options_of(config_class)
             ), absent
+
+
+def test_a_topic_option_without_effect_takes_nothing_from_the_broker() -> None:
+    for name, known in options_of(TopicConfig).items():
+        if not known.has_effect:
+            assert not set(known.synonyms) & set(options_of(BrokerConfig)), name
 
 
 def test_what_was_altered_goes_before_what_was_given() -> None:

@@ -54,6 +54,18 @@ def test_an_untouched_option_is_a_default() -> None:
     assert one.synonyms == (("log.retention.hours", "168", ConfigSource.DEFAULT_CONFIG),)
 
 
+def test_an_option_without_effect_shows_kafkas_default_and_what_was_set() -> None:
+    plain = by_name(describe_topic(STATIC, {}, DYNAMIC))["preallocate"]
+    default = ("log.preallocate", "false", ConfigSource.DEFAULT_CONFIG)
+    assert (plain.value, plain.source, plain.synonyms) == ("false", default[2], (default,))
+    given = by_name(describe_topic(STATIC, {"preallocate": "true"}, DYNAMIC))["preallocate"]
+    own = ("preallocate", "true", ConfigSource.DYNAMIC_TOPIC_CONFIG)
+    assert (given.value, given.source, given.synonyms) == ("true", own[2], (own, default))
+    assert "It changes nothing here: " in given.documentation
+    # Where Kafka has no broker option for it either, there is nothing to list.
+    assert by_name(describe_topic(STATIC, {}))["remote.storage.enable"].synonyms == ()
+
+
 def test_the_source_is_where_the_value_came_from_when_units_compete() -> None:
     # A stronger unit wins over a weaker one even if the weaker one was altered later.
     static = BrokerConfig.read({"log.flush.interval.ms": "5"})

@@ -55,11 +55,16 @@ _BITS = {OptionType.SHORT: 16, OptionType.INT: 32, OptionType.LONG: 64}
 
 def values_of(known: Option) -> st.SearchStrategy[Value]:
     """Values that the option accepts."""
+    if known.only_default:
+        assert known.default is not None
+        return st.just(known.default)
     match known.type:
         case OptionType.BOOLEAN:
             return st.booleans()
         case OptionType.DOUBLE:
             return st.floats(known.at_least, known.at_most, allow_nan=False, allow_infinity=False)
+        case OptionType.LIST if known.pattern:
+            return st.lists(st.from_regex(r"\A[0-9]{1,3}:[0-9]\Z"), unique=True).map(tuple)
         case OptionType.LIST:
             names = st.sampled_from(known.choices) if known.choices else st.sampled_from("abc")
             return st.lists(names, unique=True).map(tuple)

@@ -8,7 +8,7 @@ from ottla.errors import ConfigError
 
 LONG_MAX = "9223372036854775807"
 
-# Kafka 4.0's documented defaults, typed as DescribeConfigs answers them.
+# Every topic option of Kafka 4.4 with its default, typed as DescribeConfigs answers them.
 KAFKA_DEFAULTS = {
     "cleanup.policy": (OptionType.LIST, "delete"),
     "compression.gzip.level": (OptionType.INT, "-1"),
@@ -16,11 +16,17 @@ KAFKA_DEFAULTS = {
     "compression.type": (OptionType.STRING, "producer"),
     "compression.zstd.level": (OptionType.INT, "3"),
     "delete.retention.ms": (OptionType.LONG, "86400000"),
+    "errors.deadletterqueue.group.enable": (OptionType.BOOLEAN, "false"),
     "file.delete.delay.ms": (OptionType.LONG, "60000"),
     "flush.messages": (OptionType.LONG, LONG_MAX),
     "flush.ms": (OptionType.LONG, LONG_MAX),
+    "follower.replication.throttled.replicas": (OptionType.LIST, ""),
     "index.interval.bytes": (OptionType.INT, "4096"),
+    "leader.replication.throttled.replicas": (OptionType.LIST, ""),
+    "local.retention.bytes": (OptionType.LONG, "-2"),
+    "local.retention.ms": (OptionType.LONG, "-2"),
     "max.compaction.lag.ms": (OptionType.LONG, LONG_MAX),
+    "max.decompressed.message.bytes": (OptionType.INT, "2147483639"),
     "max.message.bytes": (OptionType.INT, "1048588"),
     "message.timestamp.after.max.ms": (OptionType.LONG, "3600000"),
     "message.timestamp.before.max.ms": (OptionType.LONG, LONG_MAX),
@@ -28,12 +34,39 @@ KAFKA_DEFAULTS = {
     "min.cleanable.dirty.ratio": (OptionType.DOUBLE, "0.5"),
     "min.compaction.lag.ms": (OptionType.LONG, "0"),
     "min.insync.replicas": (OptionType.INT, "1"),
+    "preallocate": (OptionType.BOOLEAN, "false"),
+    "remote.copy.lag.bytes": (OptionType.LONG, "-1"),
+    "remote.copy.lag.ms": (OptionType.LONG, "0"),
+    "remote.log.copy.disable": (OptionType.BOOLEAN, "false"),
+    "remote.log.delete.on.disable": (OptionType.BOOLEAN, "false"),
+    "remote.storage.enable": (OptionType.BOOLEAN, "false"),
     "retention.bytes": (OptionType.LONG, "-1"),
     "retention.ms": (OptionType.LONG, "604800000"),
     "segment.bytes": (OptionType.INT, "1073741824"),
     "segment.index.bytes": (OptionType.INT, "10485760"),
     "segment.jitter.ms": (OptionType.LONG, "0"),
     "segment.ms": (OptionType.LONG, "604800000"),
+    "unclean.leader.election.enable": (OptionType.BOOLEAN, "false"),
+}
+# Options that are accepted although no value of theirs changes anything, with values that Kafka has for them:
+# an addition to this table is a decision (docs/adr/0028).
+CHANGE_NOTHING = {
+    "errors.deadletterqueue.group.enable": ("false", "true"),
+    "follower.replication.throttled.replicas": ("", "*", "0:1", "0:1,17:2"),
+    "leader.replication.throttled.replicas": ("", "*", "0:1", "0:1,17:2"),
+    "local.retention.bytes": ("-2", "-1", "0", "1073741824"),
+    "local.retention.ms": ("-2", "-1", "0", "86400000"),
+    "preallocate": ("false", "true"),
+    "remote.copy.lag.bytes": ("-1", "0", "1073741824"),
+    "remote.copy.lag.ms": ("-1", "0", "86400000"),
+    "remote.log.copy.disable": ("false", "true"),
+    "remote.log.delete.on.disable": ("false", "true"),
+    "unclean.leader.election.enable": ("false", "true"),
+}
+# Options whose other values would promise what is not done: the default, and a value that is refused.
+ONLY_DEFAULT = {
+    "max.decompressed.message.bytes": ("2147483639", "1048588"),
+    "remote.storage.enable": ("false", "true"),
 }
 
 
@@ -79,15 +112,53 @@ def test_ranges_are_kafkas(name: str, accepted: str, refused: str) -> None:
         TopicConfig.read({name: refused})
 
 
+def test_the_options_without_effect_are_known_by_name() -> None:
+    without = {name for name, known in options_of(TopicConfig).items() if not known.has_effect}
+    assert without == {*CHANGE_NOTHING, *ONLY_DEFAULT}
+
+
+@pytest.mark.parametrize("name", CHANGE_NOTHING)
+def test_an_option_that_changes_nothing_takes_every_value_of_kafkas(name: str) -> None:
+    for value in CHANGE_NOTHING[name]:
+        assert value_text(TopicConfig.read({name: value}), name) == value
+    assert "changes nothing here: " in options_of(TopicConfig)[name].documentation
+
+
+@pytest.mark.parametrize("name", ONLY_DEFAULT)
+def test_an_option_that_would_promise_too_much_is_refused_with_the_reason(name: str) -> None:
+    accepted, refused = ONLY_DEFAULT[name]
+    assert value_text(TopicConfig.read({name: accepted}), name) == accepted
+    reason = options_of(TopicConfig)[name].only_default
+    with pytest.raises(ConfigError, match=f"^{name}={refused} is refused: {reason}$"):
+        TopicConfig.read({name: refused})
+
+
 @pytest.mark.parametrize(
-    "name",
+    ("name", "value"),
     [
-        "remote.storage.enable",
-        "leader.replication.throttled.replicas",
-        "preallocate",
-        "unclean.leader.election.enable",
-        "local.retention.ms",
+        ("errors.deadletterqueue.group.enable", "yes"),
+        ("follower.replication.throttled.replicas", "0"),
+        ("leader.replication.throttled.replicas", "*,0:1"),
+        ("leader.replication.throttled.replicas", "0:1,x"),
+        ("local.retention.bytes", "-3"),
+        ("local.retention.ms", "-3"),
+        ("max.decompressed.message.bytes", "-1"),
+        ("preallocate", "1"),
+        ("remote.copy.lag.bytes", "-2"),
+        ("remote.copy.lag.ms", "-2"),
+        ("remote.storage.enable", "maybe"),
+        ("unclean.leader.election.enable", ""),
     ],
+)
+def test_values_that_kafka_refuses_are_refused_also_where_they_change_nothing(
+    name: str, value: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"^{name}=.* is not valid: it must be "):
+        TopicConfig.read({name: value})
+
+
+@pytest.mark.parametrize(
+    "name", ["message.format.version", "message.downconversion.enable", "internal.segment.bytes"]
 )
 def test_an_option_of_kafka_that_is_not_served_is_refused_as_such(name: str) -> None:
     with pytest.raises(ConfigError, match=f"{name} is a topic option of Kafka that Ottla does not"):

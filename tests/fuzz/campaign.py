@@ -1,7 +1,9 @@
 """The long runs, which `make campaign` starts; a failure prints the command that repeats it.
 
 CAMPAIGN_SEED       the seed; random, and printed, unless given
-CAMPAIGN_PARTS      which parts to run: wire,batches,disk,torn,sim,scale,groups,faults,spark,kafka,history
+CAMPAIGN_PARTS      which parts to run: examples,wire,batches,disk,torn,sim,scale,groups,faults,spark,kafka,
+                    history,hostile
+CAMPAIGN_ROUNDS     rounds of all tests that Hypothesis makes examples for (10), each with examples that no other has
 CAMPAIGN_FRAMES     mutated frames (1,000,000)
 CAMPAIGN_BATCHES    mutated record batches (200,000)
 CAMPAIGN_FOLDERS    damaged data folders (1,000)
@@ -10,6 +12,7 @@ CAMPAIGN_WORLDS     simulated worlds of each scenario (5,000); their seeds follo
 CAMPAIGN_SEGMENTS   segments of 1 GB in the large log (100)
 CAMPAIGN_TOPICS     topics of 100 partitions each in the run at scale (100)
 CAMPAIGN_MINUTES    minutes of the history checker with real clients (30)
+CAMPAIGN_ATTACKS    attacks of hostile clients, by name, as in tests/hostile/attacks.py (all)
 """
 
 from __future__ import annotations
@@ -31,6 +34,8 @@ from tests.fuzz.torn import TEARS, run_torn
 from tests.fuzz.wire import run_wire
 from tests.history.round import SETTINGS
 from tests.history.run import run_for
+from tests.hostile.attacks import ATTACKS
+from tests.hostile.run import run_hostile
 from tests.scale.large_log import run_large_log
 from tests.scale.partitions import run_scale
 from tests.sim.run import SCENARIOS, play_seeds
@@ -44,6 +49,21 @@ FRAMES_PER_BROKER = 250_000
 
 def number(name: str, default: int) -> int:
     return int(os.environ.get(name) or default)
+
+
+def examples(folder: Path, seed: int) -> str:
+    """Tests with generated examples: `make test` has the same ones always, here each round has others."""
+    rounds = number("CAMPAIGN_ROUNDS", 10)
+    for number_of_round in range(rounds):
+        command = [
+            *(sys.executable, "-m", "pytest", "-q", "-m", "hypothesis and not campaign", "-n", "2"),
+            "tests",
+            *("-p", "no:cacheprovider", f"--basetemp={folder / 'examples'}"),
+            f"--hypothesis-seed={seed + number_of_round}",
+        ]
+        done = subprocess.run(command, env={**os.environ, "OTTLA_EXAMPLES": "search"}, check=False)
+        assert done.returncode == 0, f"pytest ended with {done.returncode}: {' '.join(command)}"
+    return f"{rounds} rounds of examples"
 
 
 def wire(folder: Path, seed: int) -> str:
@@ -128,7 +148,13 @@ def history(folder: Path, seed: int) -> str:
     return f"{rounds} rounds with real clients"
 
 
+def hostile(folder: Path, seed: int) -> str:
+    """Every attack in full against a broker of its own, with a table of what it did."""
+    return run_hostile(folder, (os.environ.get("CAMPAIGN_ATTACKS") or ",".join(ATTACKS)).split(","))
+
+
 PARTS: dict[str, Callable[[Path, int], str]] = {
+    "examples": examples,
     "wire": wire,
     "batches": batches,
     "disk": disk,
@@ -140,6 +166,7 @@ PARTS: dict[str, Callable[[Path, int], str]] = {
     "spark": spark,
     "kafka": kafka,
     "history": history,
+    "hostile": hostile,
 }
 
 

@@ -13,6 +13,7 @@ from tests.fuzz.wire import FuzzError
 from tests.storage.batches import SteppingClock, read_all, ref_of
 from tests.storage.conftest import crash_copy
 
+from ottla.broker.replay import replay
 from ottla.broker.shard import Shard
 from ottla.config.topic import TopicConfig
 from ottla.core.append import Prepared, prepare
@@ -75,7 +76,7 @@ def _open(folder: Path) -> tuple[LocalStore, Shard]:
     store = open_local_store(folder, clock=clock)
     try:
         log = store.claim(ref_of(), CONFIG)
-        return store, Shard(log, CONFIG, clock.now_ms(), lambda shard: None)
+        return store, Shard(replay(log, clock.now_ms()), CONFIG, lambda shard: None)
     except BaseException:
         store.close()
         raise

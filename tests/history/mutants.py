@@ -6,19 +6,21 @@ python -m tests.history.mutants MUTANT serve ...
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ottla.broker import produce_verification
 from ottla.broker.crashpoints import CrashPoint
 from ottla.broker.handlers import produce
 from ottla.broker.shard import AlreadySo, Shard
-from ottla.broker.verifying import Errors
+from ottla.broker.verifying import Errors, LaterErrors
 from ottla.core.group.events import OffsetCommitted
 from ottla.core.group.offsets import OffsetTable
 from ottla.core.partition import Partition
 from ottla.core.producer_state import ProducerStates
 from ottla.core.turn import Turn
+from ottla.core.txn import end_checks, machine
 from ottla.core.txn.events import TransactionSaved
 from ottla.core.txn.machine import TransactionMachine
 from ottla.core.txn.requests import EndRequest
@@ -38,15 +40,12 @@ def _change(owner: object, name: str, value: object) -> None:
 def end_whatever_the_epoch() -> None:
     """An EndTxn ends the transaction that is open, not the one that it was sent for (KAFKA-17754)."""
 
-    def check(
-        self: TransactionMachine, saved: TransactionSaved, request: EndRequest
-    ) -> ErrorCode | None:
+    def check(saved: TransactionSaved, request: EndRequest) -> ErrorCode | None:
         if saved.state in IN_BETWEEN:
             return ErrorCode.CONCURRENT_TRANSACTIONS
-        return self._check_begun(saved, request)
+        return end_checks._check_begun(saved, request)
 
-    _change(TransactionMachine, "_check_end", check)
-    _change(TransactionMachine, "_check_end_of_version_1", check)
+    _change(machine, "check_end", check)
 
 
 def lose_a_marker() -> None:
@@ -112,16 +111,16 @@ def ignore_verification() -> None:
     """What the coordinator says of a transaction's first batch on a partition is not heeded (KIP-890)."""
     verify = produce_verification.verify
 
-    async def after(verdicts: Coroutine[Any, Any, Errors]) -> Errors:
-        return dict.fromkeys(await verdicts, ErrorCode.NONE)
+    async def after(verdicts: LaterErrors) -> Errors:
+        return dict.fromkeys(await verdicts(), ErrorCode.NONE)
 
     def careless(
         node: Any, transactional_id: str, version: int, unverified: Any
-    ) -> Errors | Coroutine[Any, Any, Errors]:
+    ) -> Errors | LaterErrors:
         verdicts = verify(node, transactional_id, version, unverified)
         if isinstance(verdicts, dict):
             return dict.fromkeys(verdicts, ErrorCode.NONE)
-        return after(verdicts)
+        return partial(after, verdicts)
 
     _change(produce, "verify", careless)
 

@@ -137,8 +137,6 @@ class Admin(Client):
 async def deleting(world: World) -> None:
     """The scenario: bad times, then good ones after which only offsets of the topic that is there are left."""
     rng = world.random("scenario")
-    # Which commits are older than a deletion is told by the clock.
-    world.nodes.max_skew_ms = 0
     world.nodes.start_all()
     admin = Admin(world, "admin")
     committers = [

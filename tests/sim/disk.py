@@ -173,6 +173,13 @@ class FaultyLog:
         self._check()
         return self._inner.read(offset, max_bytes, end_offset)
 
+    def peek(self, offset: int, max_bytes: int, end_offset: int) -> Buffer:
+        return self.read(offset, max_bytes, end_offset)
+
+    @property
+    def is_open(self) -> bool:
+        return not self._failed and self._inner.is_open
+
     # The end of a claim.
 
     def fence(self) -> None:

@@ -17,7 +17,8 @@ from tests.sim.nodes import trouble
 from tests.sim.weather import Weather
 from tests.sim.world import World, every
 
-from ottla.broker import coordinator
+from ottla.broker import coordinator, event_batches
+from ottla.broker import replay as shard_replay
 from ottla.core.catalog import GROUPS_TOPIC
 from ottla.core.group import records
 from ottla.core.group.classic import State
@@ -200,12 +201,13 @@ class Crowd:
 @contextmanager
 def coordinators_work_in_slices(slice_records: int, batch_bytes: int) -> Iterator[None]:
     """Has replays take several turns of the loop, and decisions several batches, as large ones do."""
-    usual = coordinator.SLICE_RECORDS, coordinator.BATCH_BYTES
-    coordinator.SLICE_RECORDS, coordinator.BATCH_BYTES = slice_records, batch_bytes  # type: ignore[misc]
+    usual = coordinator.SLICE_RECORDS, event_batches.BATCH_BYTES, shard_replay.SLICE_BATCHES
+    coordinator.SLICE_RECORDS, event_batches.BATCH_BYTES = slice_records, batch_bytes  # type: ignore[misc]
+    shard_replay.SLICE_BATCHES = slice_records  # type: ignore[misc]
     try:
         yield
     finally:
-        coordinator.SLICE_RECORDS, coordinator.BATCH_BYTES = usual  # type: ignore[misc]
+        coordinator.SLICE_RECORDS, event_batches.BATCH_BYTES, shard_replay.SLICE_BATCHES = usual  # type: ignore[misc]
 
 
 async def grouping(world: World) -> None:
@@ -355,7 +357,7 @@ def check_replays(world: World) -> None:
 
 def replay(config: GroupConfig, batches: list[bytes]) -> GroupMachine:
     """A machine that knows what is in a log."""
-    machine = GroupMachine(config)
+    machine = GroupMachine(config, lambda topic_id: True)
     for batch in batches:
         for record in read_batch(batch, 0):
             event = records.decode(record.key, record.value)

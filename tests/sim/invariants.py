@@ -119,8 +119,8 @@ class GroupChecks:
             return None
         partition = coordinator_partition(group_id, topic.partition_count)
         coordinator = node.groups._loaded.get(partition)
-        if coordinator is None:
-            return None
+        if coordinator is None or not coordinator.is_loaded:
+            return None  # whatever it answers now, it does not know the group yet
         return self.groups[group_id].terms.setdefault(coordinator, Term())
 
     def _arrived(self, exchange: Exchange) -> None:

@@ -34,8 +34,14 @@ class Owner:
         self.name = name
         self.is_alive = True
         self.frozen_until = 0.0
+        # What became due while it stood still: it runs afterwards, in this order and before anything newer.
+        self.held: deque[asyncio.Handle] = deque()
         self.context = copy_context()
         self.context.run(OWNER.set, self)
+
+    def freeze_until(self, when: float) -> None:
+        """Stands still until then; if it does already, until the later of the two."""
+        self.frozen_until = max(self.frozen_until, when)
 
     def __repr__(self) -> str:
         return self.name
@@ -172,12 +178,20 @@ class VirtualLoop(_Loop):
             raise AssertionError(f"after {MAX_STEPS} callbacks there is no end in sight")
         if handle.cancelled() or (owner is not None and not owner.is_alive):
             return
-        if owner is not None and owner.frozen_until > self._now:
-            # It runs when its owner does, after everything that came before it.
-            self._timer_count += 1
-            heapq.heappush(self._timers, (owner.frozen_until, self._timer_count, owner, handle))
+        if owner is not None and (owner.held or owner.frozen_until > self._now):
+            if not owner.held:
+                self.call_at(owner.frozen_until, self._thaw, owner, context=Context())
+            owner.held.append(handle)
             return
         handle._run()
+
+    def _thaw(self, owner: Owner) -> None:
+        """Has run what became due while its owner stood still, unless it was stopped again in between."""
+        if owner.frozen_until > self._now:
+            self.call_at(owner.frozen_until, self._thaw, owner, context=Context())
+            return
+        held, owner.held = owner.held, deque()
+        self._ready.extendleft((owner, handle) for handle in reversed(held))
 
     def _next_timer(self) -> tuple[Owner | None, asyncio.Handle]:
         timers = self._timers

@@ -25,6 +25,7 @@ from ottla.broker.buffers import Buffers
 from ottla.broker.connection import Connection
 from ottla.broker.node import Node
 from ottla.broker.traffic import Traffic
+from ottla.broker.unfinished_frames import UnfinishedFrames
 from ottla.model import Endpoint
 from ottla.wire.compile import decode_message
 from ottla.wire.declare import info_of
@@ -79,6 +80,8 @@ class Host:
         self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self.buffers = Buffers()
         self.traffic = Traffic()
+        self.share = node.cluster.share
+        self.unfinished = UnfinishedFrames(self.max_frame_bytes)
         self._loop = loop
         self.ends: dict[_ServerEnd, None] = {}
 

@@ -151,6 +151,7 @@ class Nodes:
         # Others reach these as if they were in the same process; what comes of it belongs to this node.
         node.groups.load_all = visited(owner, node.groups.load_all)  # type: ignore[method-assign]
         node.groups.ask_all = visited(owner, node.groups.ask_all)  # type: ignore[method-assign]
+        node._opener.open = at_home(owner, node._opener.open)  # type: ignore[method-assign]
         node.advertised = endpoint_of(node_id)
         node.uptime.watch()
         return node
@@ -193,7 +194,7 @@ class Nodes:
     def freeze(self, node_id: int, seconds: float) -> None:
         """Stops a node for a while, as a suspended process is stopped; nobody else notices."""
         self.trace.note("node {} stands still for {} s", node_id, round(seconds, 1))
-        self._owners[node_id].frozen_until = self.loop.time() + seconds
+        self._owners[node_id].freeze_until(self.loop.time() + seconds)
 
     def set_clock(self, skew_ms: int) -> None:
         """Has the wall clock jump, as when somebody sets it."""

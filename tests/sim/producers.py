@@ -74,7 +74,7 @@ class Producer(LeaderClient):
             self.next_number += count
             records = [
                 Record(
-                    delta, self.world.nodes.clock.now_ms(), None, f"{self.name} {number}".encode()
+                    delta, self.world.client_clock.now_ms(), None, f"{self.name} {number}".encode()
                 )
                 for delta, number in enumerate(numbers)
             ]

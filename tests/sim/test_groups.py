@@ -15,6 +15,7 @@ FOUND = {
     84: "a SyncGroup during a replay was answered COORDINATOR_LOAD_IN_PROGRESS, fatal to the Java client",
     586: "on a full disk the next coordinator showed offsets that were not durable yet, and were lost",
     725: "a partition stayed offline because somebody had set the wall clock back",
+    920003982: "a heartbeat was held against a coordinator that was still loading: a fault of the check",
 }
 
 

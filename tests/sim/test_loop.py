@@ -60,6 +60,30 @@ def test_what_a_dead_node_scheduled_does_not_run() -> None:
     loop.close()
 
 
+@pytest.mark.parametrize("second_end", [4.0, 20.0])
+def test_a_node_that_is_stopped_twice_does_everything_late_and_in_order(second_end: float) -> None:
+    """The second stop must neither end the first one nor let what comes later overtake what came before."""
+
+    async def wait() -> list[tuple[str, float]]:
+        loop, ran = asyncio.get_running_loop(), list[tuple[str, float]]()
+        owner = Owner("node")
+
+        def work(name: str) -> None:
+            ran.append((name, loop.time()))
+
+        for when in (2.0, 3.5, 7.0, 10.0, 15.0):
+            loop.call_at(when, work, f"due at {when}", context=owner.context)
+        loop.call_at(1.0, owner.freeze_until, 10.0)
+        loop.call_at(3.0, owner.freeze_until, second_end)
+        await asyncio.sleep(30)
+        return ran
+
+    thawed = max(10.0, second_end)
+    assert VirtualLoop().run_until_complete(wait()) == [
+        (f"due at {when}", max(when, thawed)) for when in (2.0, 3.5, 7.0, 10.0, 15.0)
+    ]
+
+
 def test_a_wait_that_nothing_can_end_is_found() -> None:
     async def wait() -> None:
         await asyncio.get_running_loop().create_future()

@@ -33,8 +33,8 @@ from tests.sim.world import World, every
 from ottla.broker.crashpoints import CrashPoint
 from ottla.core.catalog import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.core.partition import READ_COMMITTED, READ_UNCOMMITTED
-from ottla.core.txn import machine
-from ottla.core.txn.events import VERSION_1, VERSION_2
+from ottla.core.txn import end_checks, machine
+from ottla.core.txn.events import LAST_EPOCH, VERSION_1, VERSION_2
 from ottla.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
@@ -104,12 +104,16 @@ def txn_options(rng: random.Random) -> dict[str, object]:
 
 @contextmanager
 def epochs_end_at(last_epoch: int) -> Iterator[None]:
-    usual = machine.LAST_EPOCH
-    machine.LAST_EPOCH = last_epoch
+    _set_last_epoch(last_epoch)
     try:
         yield
     finally:
-        machine.LAST_EPOCH = usual
+        _set_last_epoch(LAST_EPOCH)
+
+
+def _set_last_epoch(last_epoch: int) -> None:
+    for module in (machine, end_checks):
+        vars(module)["LAST_EPOCH"] = last_epoch
 
 
 class Producers:

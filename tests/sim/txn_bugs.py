@@ -12,12 +12,14 @@ from ottla.broker.coordinator import Coordinator
 from ottla.broker.crashpoints import CrashPoint
 from ottla.broker.handlers import txn_offset_commit
 from ottla.broker.markers import MarkerSender
+from ottla.broker.replay import Replay
 from ottla.broker.shard import Shard
 from ottla.core.group.machine import GroupMachine
 from ottla.core.partition import Partition
 from ottla.core.producer_state import NO_OFFSET, ProducerStates
-from ottla.core.turn import Turn
-from ottla.core.txn import machine
+from ottla.core.turn import Producer, Turn
+from ottla.core.txn import end_checks, machine
+from ottla.core.txn.events import TransactionSaved
 from ottla.core.txn.machine import TransactionMachine
 from ottla.core.txn.requests import Identity
 from ottla.core.txn.states import State
@@ -28,23 +30,24 @@ Bug = Callable[[pytest.MonkeyPatch], None]
 
 def late_requests_are_accepted(patch: pytest.MonkeyPatch) -> None:
     """The check of the epoch is off by one."""
-    patch.setattr(
-        machine,
-        "_is_epoch_of",
-        lambda saved, producer: 0 <= saved.producer_epoch - producer.producer_epoch <= 1,
-    )
+
+    def is_epoch_of(saved: TransactionSaved, producer: Producer) -> bool:
+        return 0 <= saved.producer_epoch - producer.producer_epoch <= 1
+
+    for module in (machine, end_checks):
+        patch.setattr(module, "is_epoch_of", is_epoch_of)
 
 
 def late_ends_are_accepted(patch: pytest.MonkeyPatch) -> None:
     """An EndTxn that is a transaction late ends the one that is open."""
-    original = TransactionMachine._check_end
+    original = end_checks.check_end
 
-    def check_end(found: Any, saved: Any, request: Any) -> Any:
-        verdict = original(found, saved, request)
+    def check_end(saved: Any, request: Any) -> Any:
+        verdict = original(saved, request)
         is_late = request.producer == (saved.producer_id, saved.producer_epoch - 1)
         return None if is_late and saved.state is State.ONGOING else verdict
 
-    patch.setattr(TransactionMachine, "_check_end", check_end)
+    patch.setattr(machine, "check_end", check_end)
 
 
 def verification_is_skipped(patch: pytest.MonkeyPatch) -> None:
@@ -223,18 +226,15 @@ def readers_see_open_transactions(patch: pytest.MonkeyPatch) -> None:
 
 
 def replays_forget_what_is_open(patch: pytest.MonkeyPatch) -> None:
-    from ottla.broker import shard
+    original = Replay._finish
 
-    original = shard.replay
-
-    def replay(log: Any, now_ms: int) -> Partition:
-        partition = original(log, now_ms)
-        partition.producers._open.clear()
-        for producer in partition.producers:
+    def finish(replay: Replay) -> None:
+        original(replay)
+        replay.partition.producers._open.clear()
+        for producer in replay.partition.producers:
             producer.transaction_first_offset = NO_OFFSET
-        return partition
 
-    patch.setattr(shard, "replay", replay)
+    patch.setattr(Replay, "_finish", finish)
 
 
 def deleted_topics_are_waited_for(patch: pytest.MonkeyPatch) -> None:
@@ -251,8 +251,8 @@ def deleted_topics_are_waited_for(patch: pytest.MonkeyPatch) -> None:
 def refused_commits_are_taken_for_done(patch: pytest.MonkeyPatch) -> None:
     original = TransactionMachine.end
 
-    def end(found: Any, turn: Turn, request: Any, fresh: int) -> Identity:
-        identity = original(found, turn, request, fresh)
+    def end(found: Any, turn: Turn, request: Any) -> Identity:
+        identity = original(found, turn, request)
         if identity.error is ErrorCode.PRODUCER_FENCED:
             return Identity(ErrorCode.NONE, *request.producer)
         return identity

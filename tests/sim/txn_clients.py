@@ -105,7 +105,7 @@ class TxnClient(Client):
         return error
 
     def record(self, delta: int, value: str) -> Record:
-        return Record(delta, self.world.nodes.clock.now_ms(), None, value.encode())
+        return Record(delta, self.world.client_clock.now_ms(), None, value.encode())
 
 
 class PlainProducer(TxnClient):

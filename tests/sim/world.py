@@ -11,7 +11,7 @@ from typing import Any
 from tests.sim.disk import FINE
 from tests.sim.loop import VirtualLoop
 from tests.sim.network import Caller, Network
-from tests.sim.nodes import Nodes
+from tests.sim.nodes import Nodes, VirtualClock
 from tests.sim.trace import Trace, described
 from tests.sim.weather import CALM
 
@@ -35,6 +35,9 @@ class World:
             node_id: BrokerConfig.read({**options, "node.id": node_id})
             for node_id in range(1, node_count + 1)
         }
+        # Clients go by a clock of their own, which is never set. That of the brokers differs from it by MAX_SKEW_MS at
+        # most, which is how far ahead a timestamp may be (message.timestamp.after.max.ms).
+        self.client_clock = VirtualClock(self.loop)
         self.partition_counts: dict[str, int] = {}  # of the topics that clients use
         self.crashes: dict[CrashPoint, int] = {}  # at named places
         self._numbers = 0

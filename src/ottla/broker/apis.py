@@ -45,7 +45,8 @@ from ottla.broker.handlers import (
     txn_offset_commit,
     write_txn_markers,
 )
-from ottla.broker.request import Api
+from ottla.broker.request import MAX_ELEMENTS, MAX_ELEMENTS_IN_SLICES, Api
+from ottla.broker.request_pieces import Divisions, large_handler
 from ottla.wire.declare import info_of
 
 _HANDLERS = (
@@ -94,6 +95,7 @@ _ADVERTISED_FROM = {"Produce": 0}
 
 def _api(module: ModuleType) -> Api:
     request: type[Any] = module.REQUEST
+    divisions: Divisions | None = getattr(module, "DIVISIONS", None)
     info = info_of(request)
     name = info.name.removesuffix("Request")
     return Api(
@@ -105,6 +107,11 @@ def _api(module: ModuleType) -> Api:
         info.versions.last,
         info.flexible_since,
         module.handle,
+        getattr(
+            module, "MAX_ELEMENTS", MAX_ELEMENTS if divisions is None else MAX_ELEMENTS_IN_SLICES
+        ),
+        divisions,
+        None if divisions is None else large_handler(module.handle, divisions),
     )
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.broker.loop_share import LoopShare
 from ottla.broker.peers import LocalPeers, Peers
 from ottla.broker.together import together
 from ottla.core.catalog import Catalog, Changes, Deleted, Topic
@@ -17,6 +18,8 @@ from ottla.ports import Clock, Ids, LogStore, PartitionRef, StorageError
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
+    from ottla.core.group.machine import GroupMachine
+    from ottla.core.turn import Turn
 
 logger = EventLog(__name__)
 
@@ -48,6 +51,7 @@ class Cluster:
         self.store = store
         self.clock = clock
         self.ids = ids
+        self.share = LoopShare(clock.monotonic_seconds)
         self.catalog = Catalog(store.catalog.entries())
         self.nodes: dict[int, Node] = {}  # those that are live, by rising id
         self._leadership = Leadership()
@@ -66,16 +70,22 @@ class Cluster:
         store.commit(changes, store.revision)
         self.catalog.apply(changes)
 
-    def delete_topic(self, topic: Topic) -> None:
-        """Deletes a topic; after a crash in the middle `finish_deletions` does the rest."""
-        for node in self.nodes.values():
-            node.forget_topic(topic)
-        self.commit(self.catalog.delete(topic, self.clock.now_ms()))
-        self._leadership.forget(topic.topic_id)
+    def delete_topics(self, topics: Sequence[Topic]) -> None:
+        """Deletes topics in one step; after a crash in the middle `finish_deletions` does the rest."""
+        now_ms = self.clock.now_ms()
+        together: Changes = {}
+        for topic in topics:
+            for node in self.nodes.values():
+                node.forget_topic(topic)
+            together |= self.catalog.delete(topic, now_ms)
+        self.commit(together)
+        for topic in topics:
+            self._leadership.forget(topic.topic_id)
         self.finish_deletions()
 
     def finish_deletions(self) -> None:
         """Removes what is left of topics that are no longer in the catalog; what cannot go yet is tried again."""
+        gone: dict[uuid.UUID, Deleted] = {}
         for topic_id, deleted in list(self.catalog.deleting.items()):
             try:
                 for partition in range(deleted.partition_count):
@@ -90,33 +100,48 @@ class Cluster:
                 continue
             # Before the nodes have joined, nobody knows what groups have committed.
             if self.nodes and topic_id not in self._forgetting:
-                self._forget_offsets(topic_id, deleted)
+                gone[topic_id] = deleted
+        if gone:
+            self._forget_offsets(gone)
 
-    def _forget_offsets(self, topic_id: uuid.UUID, deleted: Deleted) -> None:
-        """Has every group forget a deleted topic; when all of that is durable, nothing is left of it."""
+    def _forget_offsets(self, gone: Mapping[uuid.UUID, Deleted]) -> None:
+        """Has every group forget deleted topics; when all of that is durable, nothing is left of them."""
 
-        def forgotten(results: list[ErrorCode | None]) -> None:
-            del self._forgetting[topic_id]
-            if any(isinstance(result, ErrorCode) for result in results):
-                return  # a partition has moved or is offline: the next tick tries again
+        def forget(groups: GroupMachine, turn: Turn) -> list[uuid.UUID]:
+            """Those for which a transaction has to end first: the next tick tries again."""
+            return [
+                topic_id
+                for topic_id, deleted in gone.items()
+                if groups.forget_topic(turn, deleted.name, deleted.deleted_at_ms)
+                is not ErrorCode.NONE
+            ]
+
+        def forgotten(results: list[list[uuid.UUID] | ErrorCode]) -> None:
+            for topic_id in gone:
+                del self._forgetting[topic_id]
+            waiting: set[uuid.UUID] = set()
+            for result in results:
+                if isinstance(result, ErrorCode):
+                    return  # a partition has moved or is offline: the next tick tries again
+                waiting.update(result)
+            ended: Changes = {}
+            for topic_id in gone:
+                if topic_id not in waiting:
+                    ended |= self.catalog.deleted(topic_id)
+            if not ended:
+                return
             try:
-                self.commit(self.catalog.deleted(topic_id))
+                self.commit(ended)
             except StorageError as error:
                 logger.error(
                     "topic_end_not_noted",
                     "the end of topic %(topic)s was not noted: %(reason)s",
-                    topic=deleted.name,
+                    topic=", ".join(deleted.name for deleted in gone.values()),
                     reason=str(error),
                 )
 
-        self._forgetting[topic_id] = None
-        parts = [
-            part
-            for node in self.nodes.values()
-            for part in node.groups.ask_all(
-                lambda groups, turn: groups.forget_topic(turn, deleted.name, deleted.deleted_at_ms)
-            )
-        ]
+        self._forgetting.update(dict.fromkeys(gone))
+        parts = [part for node in self.nodes.values() for part in node.groups.ask_all(forget)]
         together(parts, forgotten)
 
     def reconfigure(self) -> None:
@@ -219,15 +244,22 @@ class Cluster:
         """Takes note of partitions that were created just now."""
         self._leadership.place_new(topic, first_partition)
 
-    def elect_preferred(self, topic: Topic, partition: int) -> ErrorCode:
-        """Makes the preferred leader of a partition lead it, if it can."""
-        preferred = self._leadership.preferred_leader_of(topic, partition)
-        if self.leader_of(topic, partition) == preferred:
-            return ErrorCode.ELECTION_NOT_NEEDED
-        if preferred not in self.nodes:
-            return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-        self.move_leader(topic.name, partition, preferred)
-        return ErrorCode.NONE
+    def elect_preferred(self, wanted: Iterable[tuple[Topic, int]]) -> list[ErrorCode]:
+        """Makes the preferred leaders of partitions lead them where they can, all under one new epoch."""
+        errors = []
+        before = []
+        for topic, partition in wanted:
+            preferred = self._leadership.preferred_leader_of(topic, partition)
+            if self.leader_of(topic, partition) == preferred:
+                errors.append(ErrorCode.ELECTION_NOT_NEEDED)
+            elif preferred not in self.nodes:
+                errors.append(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
+            else:
+                before.append(self.led_now(topic, partition))
+                self._leadership.move(topic, partition, preferred)
+                errors.append(ErrorCode.NONE)
+        self._hand_over(before)
+        return errors
 
     def place(self, topic: Topic, partition: int) -> Placement:
         """Where a partition is, as clients are told."""

@@ -22,16 +22,18 @@ from ottla.core.compaction import (
 )
 from ottla.events import EventLog
 from ottla.ports import (
+    Buffer,
     Clock,
     DamagedError,
     Extent,
     FencedError,
+    PartitionLog,
     PartitionRef,
     SegmentInfo,
     StorageError,
-    StorageFullError,
 )
-from ottla.records.batch import crc_matches, read_header, split_batches
+from ottla.records.batch import BatchHeader, crc_matches, read_header, split_batches
+from ottla.records.errors import CorruptRecordsError
 
 logger = EventLog(__name__)
 
@@ -77,8 +79,6 @@ class Compactor:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._clock = node.cluster.clock
-        # Logs with records that cannot be read: trying again would not help.
-        self._uncleanable: dict[PartitionRef, None] = {}
         self._resting: dict[PartitionRef, float] = {}  # until when, after storage trouble
 
     async def run(self) -> None:
@@ -97,8 +97,8 @@ class Compactor:
         for shard in self._compacted_shards():
             try:
                 found = self._look_at(shard)
-            except StorageError as error:
-                shard.fail(error)
+            except (StorageError, CorruptRecordsError) as error:
+                self._leave_alone(shard, error)
                 continue
             if found is not None and (
                 dirtiest is None or found.dirty_ratio > dirtiest.cleanable.dirty_ratio
@@ -119,18 +119,8 @@ class Compactor:
                 partition=ref.partition,
             )
             assert self._node.shard(ref.topic, ref.partition) is not dirtiest.shard
-        except StorageFullError as error:
-            logger.warning(
-                "compaction_postponed",
-                "partition %(topic)s-%(partition)d is not compacted now: %(reason)s",
-                topic=ref.topic,
-                partition=ref.partition,
-                reason=str(error),
-            )
-            self._resting[ref] = self._clock.monotonic_seconds() + REST_SECONDS
-        except StorageError as error:
-            dirtiest.shard.fail(error)
-            self._resting[ref] = self._clock.monotonic_seconds() + REST_SECONDS
+        except (StorageError, CorruptRecordsError) as error:
+            self._leave_alone(dirtiest.shard, error)
         except Exception as error:
             # It would be the dirtiest again and again, and no other log would ever be cleaned.
             logger.bug(
@@ -140,9 +130,37 @@ class Compactor:
                 topic=ref.topic,
                 partition=ref.partition,
             )
-            self._uncleanable[ref] = None
+            self._node.uncleanable[ref] = dirtiest.shard.log.epoch
         # There may be others, which it must not hold up.
         return True
+
+    def _leave_alone(self, shard: Shard, error: StorageError | CorruptRecordsError) -> None:
+        """Cleans a log later, or not at all; clients go on using it, because what they need of it may be sound."""
+        log = shard.log
+        if not log.is_open:
+            shard.fail(error)
+            self._rest(log.ref)
+        elif isinstance(error, DamagedError | CorruptRecordsError):
+            logger.error(
+                "partition_uncleanable",
+                "partition %(topic)s-%(partition)d is not compacted any more, because it is damaged: %(reason)s",
+                topic=log.ref.topic,
+                partition=log.ref.partition,
+                reason=str(error),
+            )
+            self._node.uncleanable[log.ref] = log.epoch
+        else:
+            logger.warning(
+                "compaction_postponed",
+                "partition %(topic)s-%(partition)d is not compacted now: %(reason)s",
+                topic=log.ref.topic,
+                partition=log.ref.partition,
+                reason=str(error),
+            )
+            self._rest(log.ref)
+
+    def _rest(self, ref: PartitionRef) -> None:
+        self._resting[ref] = self._clock.monotonic_seconds() + REST_SECONDS
 
     def _compacted_shards(self) -> Iterator[Shard]:
         for topic in list(self._node.cluster.catalog.topics.values()):
@@ -153,14 +171,13 @@ class Compactor:
                 if not self._node.leads_records_of(topic, partition):
                     continue
                 shard = self._node.shard(topic.name, partition)
-                if isinstance(shard, Shard) and self._may_clean(shard.log.ref):
+                if isinstance(shard, Shard) and self._may_clean(shard.log):
                     yield shard
 
-    def _may_clean(self, ref: PartitionRef) -> bool:
-        return (
-            ref not in self._uncleanable
-            and self._clock.monotonic_seconds() >= self._resting.get(ref, 0.0)
-        )
+    def _may_clean(self, log: PartitionLog) -> bool:
+        return self._node.uncleanable.get(
+            log.ref
+        ) != log.epoch and self._clock.monotonic_seconds() >= self._resting.get(log.ref, 0.0)
 
     def _look_at(self, shard: Shard) -> Cleanable | None:
         """What of a log may be cleaned, None if it is not worth it yet."""
@@ -221,7 +238,7 @@ class Compactor:
         offset = shard.log.start_offset
         # A transaction that began below the last stable offset has its marker below the high watermark.
         while offset < extent.end_offset or aborted.has_open:
-            chunk = shard.read(offset, READ_BYTES, shard.partition.high_watermark)
+            chunk = shard.log.peek(offset, READ_BYTES, shard.partition.high_watermark)
             if not chunk:
                 break
             offset = aborted.see(chunk)
@@ -235,10 +252,12 @@ class Compactor:
         offsets = LastOffsets(limit_bytes, extent.first_dirty_offset)
         offset = extent.first_dirty_offset
         while offset < extent.end_offset:
-            chunk = shard.read(offset, READ_BYTES, extent.end_offset)
+            chunk = shard.log.peek(offset, READ_BYTES, extent.end_offset)
             if not chunk:
                 break
             for position, header in split_batches(chunk):
+                # A key that is not what was written would let the last record of another key go.
+                _check(chunk, position, header)
                 if not offsets.add(chunk, position, header, aborted):
                     return offsets
                 offset = header.last_offset + 1
@@ -257,15 +276,14 @@ class Compactor:
         try:
             offset, end_offset = group[0].base_offset, group[-1].end_offset
             while offset < end_offset:
-                chunk = memoryview(shard.read(offset, READ_BYTES, end_offset))
+                chunk = memoryview(shard.log.peek(offset, READ_BYTES, end_offset))
                 if not chunk:
                     break
                 kept: list[Kept] = []
                 kept_bytes = 0
                 for position, header in split_batches(chunk):
                     # What is written anew gets a checksum of its own: damage must not be hidden by it.
-                    if not crc_matches(chunk, position, header):
-                        raise DamagedError(f"the batch at offset {header.base_offset} is damaged")
+                    _check(chunk, position, header)
                     batch = cleaning.keep(chunk, position, header, producers)
                     if batch is not None:
                         kept.append(batch)
@@ -284,6 +302,11 @@ class Compactor:
             replacement.abandon()
 
 
+def _check(chunk: Buffer, position: int, header: BatchHeader) -> None:
+    if not crc_matches(chunk, position, header):
+        raise DamagedError(f"the batch at offset {header.base_offset} is damaged")
+
+
 def _extents(kept: Sequence[Kept]) -> list[Extent]:
     return [
         Extent(batch.base_offset, batch.last_offset, batch.max_timestamp_ms, len(batch.data))
@@ -297,6 +320,6 @@ def _first_timestamps_ms(
     """The timestamp of the first batch of every segment that is dirty."""
     for segment in segments:
         if segment.end_offset > dirty_offset and segment.size_bytes:
-            batch = shard.read(segment.base_offset, 0, segment.end_offset)
+            batch = shard.log.peek(segment.base_offset, 0, segment.end_offset)
             if batch:
                 yield read_header(batch, 0).max_timestamp

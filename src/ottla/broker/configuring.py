@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Final
 
 from ottla.broker.node import Node
+from ottla.broker.request_pieces import Division, Repeated
 from ottla.core.catalog import Refused, Topic
 from ottla.errors import ErrorCode
 from ottla.ports import StorageError
@@ -22,6 +23,14 @@ class ResourceType(IntEnum):
     TOPIC = 2
     BROKER = 4
 
+
+# How a request to alter many resources is taken apart.
+RESOURCES: Final = Division(
+    "resources",
+    "responses",
+    piece_elements=64,
+    repeated=Repeated(("resource_type", "resource_name"), most=2),
+)
 
 # Kafka has more kinds, which users may ask for by these names.
 _WITHOUT_CONFIGS: Final = {8: "loggers", 16: "client metrics", 32: "groups"}
@@ -41,29 +50,46 @@ def check_broker_name(node: Node, name: str) -> Refused | None:
 def alter_all(
     node: Node, wanted: Sequence[tuple[int, str, Change]], validate_only: bool
 ) -> list[Refused | None]:
-    """Alters resources, given by type and name, one after the other; one that is named twice is refused."""
+    """Alters resources, given by type and name, in their order; one that is named twice is refused.
+
+    Topics that follow each other are altered in one step: their options do not depend on each other's.
+    """
     times = Counter((resource_type, name) for resource_type, name, _ in wanted)
-    twice = Refused(ErrorCode.INVALID_REQUEST, "the resource is named twice")
-    return [
-        twice
-        if times[resource_type, name] > 1
-        else _alter(node, resource_type, name, change, validate_only)
-        for resource_type, name, change in wanted
-    ]
+    outcomes: list[Refused | None] = []
+    topics: dict[int, tuple[Topic, dict[str, str]]] = {}  # by their place among the outcomes
+    for resource_type, name, change in wanted:
+        refused: Refused | None = None
+        if times[resource_type, name] > 1:
+            refused = Refused(ErrorCode.INVALID_REQUEST, "the resource is named twice")
+        elif resource_type == ResourceType.TOPIC:
+            decided = _decide_topic(node, name, change)
+            if isinstance(decided, Refused):
+                refused = decided
+            elif not validate_only:
+                topics[len(outcomes)] = decided
+        elif resource_type == ResourceType.BROKER:
+            _alter_topics(node, topics, outcomes)
+            refused = _alter_broker(node, name, change, validate_only)
+        else:
+            refused = unknown_resource(resource_type)
+        outcomes.append(refused)
+    _alter_topics(node, topics, outcomes)
+    return outcomes
 
 
-def _alter(
-    node: Node, resource_type: int, name: str, change: Change, validate_only: bool
-) -> Refused | None:
-    """Replaces the options that were set for a resource by what `change` makes of them."""
-    try:
-        if resource_type == ResourceType.TOPIC:
-            return _alter_topic(node, name, change, validate_only)
-        if resource_type == ResourceType.BROKER:
-            return _alter_broker(node, name, change, validate_only)
-    except StorageError as error:
-        return Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
-    return unknown_resource(resource_type)
+def _alter_topics(
+    node: Node,
+    topics: dict[int, tuple[Topic, dict[str, str]]],
+    outcomes: list[Refused | None],
+) -> None:
+    """Alters what was decided so far, and takes it off."""
+    if topics:
+        try:
+            node.configure_topics(list(topics.values()))
+        except StorageError as error:
+            for place in topics:
+                outcomes[place] = Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        topics.clear()
 
 
 def unknown_resource(resource_type: int) -> Refused:
@@ -71,22 +97,15 @@ def unknown_resource(resource_type: int) -> Refused:
     return Refused(ErrorCode.INVALID_REQUEST, f"this broker has no configs of {what}")
 
 
-def _alter_topic(
-    node: Node,
-    name: str,
-    change: Change,
-    validate_only: bool,
-) -> Refused | None:
+def _decide_topic(node: Node, name: str, change: Change) -> tuple[Topic, dict[str, str]] | Refused:
+    """What `change` makes of the options that were set for a topic."""
     topic = find_topic(node, name)
     if isinstance(topic, Refused):
         return topic
     config = change(topic.config)
     if isinstance(config, Refused):
         return config
-    refused = node.check_topic_config(config)
-    if refused is None and not validate_only:
-        node.configure_topic(topic, config)
-    return refused
+    return node.check_topic_config(config) or (topic, config)
 
 
 def _alter_broker(
@@ -103,5 +122,8 @@ def _alter_broker(
         return config
     refused = node.check_broker_config(name, config)
     if refused is None and not validate_only:
-        node.configure_broker(name, config)
+        try:
+            node.configure_broker(name, config)
+        except StorageError as error:
+            return Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
     return refused

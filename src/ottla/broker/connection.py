@@ -1,7 +1,9 @@
 """A client's connection: frames in, answers out in the order of the requests, memory bounded on both sides.
 
 All connections of a loop receive into one shared buffer, because every frame that is complete is handled before the
-next receive. Only what is left of an incomplete frame is kept by the connection, in a buffer of the frame's size.
+next receive. Only what cannot be handled yet is kept by the connection: the rest of an incomplete frame, in a buffer of
+the frame's size, and frames whose connection has had its turn. A request with many elements is answered in slices
+(`large_request.py`), during which its connection takes no other.
 """
 
 from __future__ import annotations
@@ -10,16 +12,26 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import Coroutine, Mapping
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
-from ottla.broker.buffers import Buffers
+from ottla.broker.buffers import LARGE_BYTES, Buffers, Kept
+from ottla.broker.large_request import (
+    DIVIDED_FRAME_BYTES,
+    SLICED_FRAME_BYTES,
+    Framed,
+    answer_large,
+    frame_in_slices,
+)
+from ottla.broker.loop_share import LoopShare
 from ottla.broker.node import Node
+from ottla.broker.piecewise_transport import PiecewiseTransport, without_copies
 from ottla.broker.request import Api, CloseConnectionError, RequestContext
 from ottla.broker.traffic import Traffic
+from ottla.broker.unfinished_frames import UNCOUNTED_BYTES, UnfinishedFrames
 from ottla.events import EventLog
 from ottla.model import Endpoint
 from ottla.ports import Buffer
-from ottla.wire.compile import decode_message
+from ottla.wire.compile import decode_in_slices, decode_message
 from ottla.wire.framing import (
     API_VERSIONS_KEY,
     SIZE_BYTES,
@@ -33,11 +45,12 @@ from ottla.wire.types import MalformedMessageError
 logger = EventLog(__name__)
 
 SMALLEST_FRAME_BYTES = 8
-KEPT_BUFFER_BYTES = 65536
+KEPT_BUFFER_BYTES = UNCOUNTED_BYTES
 KEPT_GROWTH = 4
 NO_BUFFER = bytearray()
 MAX_UNANSWERED = 1024
 MAX_UNSENT_BYTES = 1 << 20
+SCARCE_RECEIVE_BYTES = 16 << 10
 SHARED_BUFFER_BYTES = 16 << 10
 _FOREIGN_PROTOCOLS = (
     (b"\x16\x03", "a TLS handshake (this port speaks plaintext: set security.protocol=PLAINTEXT)"),
@@ -64,6 +77,12 @@ class Host(Protocol):
 
     @property
     def buffers(self) -> Buffers: ...
+
+    @property
+    def share(self) -> LoopShare: ...
+
+    @property
+    def unfinished(self) -> UnfinishedFrames: ...
 
     @property
     def traffic(self) -> Traffic: ...
@@ -99,6 +118,10 @@ class _Pending:
         if self.parts is not None:
             return self.parts
         answer = self.answer() if callable(self.answer) else self.answer
+        if answer is None:
+            return []  # the client asked for no answer
+        if isinstance(answer, Framed):
+            return answer.parts
         return frame_response(answer, self.version, self.correlation_id)
 
 
@@ -107,13 +130,18 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, host: Host) -> None:
         self._host = host
+        self._share = host.share
         self._traffic = host.traffic
         self._transport: asyncio.Transport | None = None
         self.peer = Endpoint("", 0)
         self._local = Endpoint("", 0)
-        self._kept = NO_BUFFER
+        self._kept: Kept = NO_BUFFER
+        self._kept_start = 0  # what lies before it has been handled
         self._kept_filled = 0
         self._kept_room = 0  # how much of the buffer is to be filled
+        self._is_lent = False  # a large request has the buffer's bytes
+        self._lacks_room = False  # for the rest of a frame, until other connections need less
+        self._in_line = False  # frames are here that have to wait for their turn
         self._unsent: list[Buffer] = []
         self._unsent_bytes = 0
         self._unanswered: deque[_Pending] = deque()
@@ -128,8 +156,7 @@ class Connection(asyncio.BufferedProtocol):
     # What asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports do not inherit from asyncio's.
-        self._transport = cast(asyncio.Transport, transport)
+        self._transport = without_copies(transport)
         self.peer = _endpoint(transport.get_extra_info("peername"))
         self._local = _endpoint(transport.get_extra_info("sockname"))
         self.last_active = self._host.now()
@@ -156,11 +183,15 @@ class Connection(asyncio.BufferedProtocol):
         self._give_up()
         self._unsent.clear()
         self._kept = NO_BUFFER
+        self._kept_filled = 0
+        self._host.unfinished.release(self)
         self._host.forget(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._kept_filled:
             return memoryview(self._kept)[self._kept_filled : self._kept_room]
+        if self._host.unfinished.is_short:
+            return self._host.receive_buffer[:SCARCE_RECEIVE_BYTES]
         return self._host.receive_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -171,7 +202,11 @@ class Connection(asyncio.BufferedProtocol):
             self._handle_kept()
             return
         received = self._host.receive_buffer[:nbytes]
-        self._keep(received[self._handle_frames(received) :])
+        done = self._handle_frames(received)
+        if done < nbytes:
+            self._keep(received[done:])
+        else:
+            self._regulate_reading()
 
     def eof_received(self) -> bool:
         return False
@@ -180,6 +215,8 @@ class Connection(asyncio.BufferedProtocol):
         self._write_paused = True
 
     def resume_writing(self) -> None:
+        if isinstance(self._transport, PiecewiseTransport) and not self._transport.go_on():
+            return
         self._write_paused = False
         self.last_active = self._host.now()
         self._release()
@@ -193,13 +230,15 @@ class Connection(asyncio.BufferedProtocol):
             self._busy
             or self._write_paused
             or self._draining
+            or self._lacks_room
+            or self._in_line
             or self._transport is None
             or len(self._unanswered) >= MAX_UNANSWERED
             or self._waiting_bytes > MAX_UNSENT_BYTES
         )
 
     def _handle_frames(self, received: memoryview) -> int:
-        """Handles every complete frame as far as the limits allow; says how many bytes are done with."""
+        """Handles complete frames as far as the limits allow; says how many bytes are done with."""
         position, end = 0, len(received)
         self._batching = True
         while end - position >= SIZE_BYTES and self._may_handle:
@@ -210,6 +249,10 @@ class Connection(asyncio.BufferedProtocol):
             start = position + SIZE_BYTES
             if end - start < size:
                 break
+            if position and self._share.frames_had_their_time():
+                self._in_line = True
+                self._share.call_next(self._take_turn)
+                break
             self._handle_frame(received[start : start + size])
             position = start + size
             if self._unsent_bytes > MAX_UNSENT_BYTES:
@@ -218,40 +261,90 @@ class Connection(asyncio.BufferedProtocol):
         self._send()
         return position
 
+    def _take_turn(self) -> None:
+        """Goes on with frames that had to wait, since others had theirs."""
+        self._in_line = False
+        self._continue()
+
     def _keep(self, rest: memoryview) -> None:
         """Keeps bytes that could not be handled yet, with room for more of their frame.
 
         The room grows with what has arrived: a size that somebody claims costs no memory.
         """
-        old = self._kept
+        old, was_lent = self._kept, self._is_lent
+        self._is_lent = False
+        self._kept_start = 0
         if not rest or self._transport is None or self._is_closing:
             self._kept_filled = 0
             self._kept = NO_BUFFER
+            self._host.unfinished.release(self)
         else:
             room = max(KEPT_BUFFER_BYTES, KEPT_GROWTH * len(rest))
-            kept = None
+            kept, whole = None, 0
             if len(rest) >= SIZE_BYTES:
                 whole = max(SIZE_BYTES + int(read_size(rest)[0]), len(rest) + SIZE_BYTES)
                 if whole > room:
                     kept = self._host.buffers.take_spare(whole)
                 if kept is not None or whole < room:
                     room = whole
-            self._kept_room = max(room, len(rest) + SIZE_BYTES)
+            room = capacity = max(room, len(rest) + SIZE_BYTES)
+            if not self._host.unfinished.claim(self, room):
+                # What has arrived is here; the client keeps the rest for now.
+                self._lacks_room = True
+                room = capacity = len(rest) + SIZE_BYTES
+            elif room >= LARGE_BYTES and whole > room:
+                # Its memory is taken only as it is filled, and nothing has to be copied when it grows.
+                capacity = whole
+            self._kept_room = room
             if kept is None:
-                kept = self._host.buffers.take(self._kept_room)
+                kept = self._host.buffers.take(capacity)
             kept[: len(rest)] = rest
             self._kept, self._kept_filled = kept, len(rest)
-        if old:
+        if old and not was_lent:
             self._host.buffers.give_back(old)
         self._regulate_reading()
 
     def _handle_kept(self) -> None:
         kept, filled = self._kept, self._kept_filled
-        done = self._handle_frames(memoryview(kept)[:filled])
-        if done or filled == self._kept_room:
-            self._keep(memoryview(kept)[done:filled])
+        done = self._handle_frames(memoryview(kept)[self._kept_start : filled])
+        self._kept_start += done
+        if done:
+            self._host.unfinished.release(self)
+        if self._kept_start < filled and not self._may_handle and not self._is_lent:
+            # Whole frames, whose time will come: they stay where they are.
+            self._regulate_reading()
+        elif not done and filled == self._kept_room < len(kept):
+            self._grow()
+        elif done or filled == self._kept_room:
+            self._keep(memoryview(kept)[self._kept_start : filled])
         else:
             self._regulate_reading()
+
+    def _grow(self) -> None:
+        """Takes more of a frame into the buffer that has room for all of it."""
+        room = min(len(self._kept), KEPT_GROWTH * self._kept_filled)
+        if self._host.unfinished.claim(self, room):
+            self._kept_room = room
+        else:
+            self._lacks_room = True
+        self._regulate_reading()
+
+    @property
+    def received_bytes(self) -> int:
+        """How much is here of what cannot be handled yet."""
+        return self._kept_filled
+
+    def go_on_receiving(self) -> None:
+        """There is room for more of an unfinished frame."""
+        self._lacks_room = False
+        if self._kept_room < len(self._kept):
+            self._kept_room = min(len(self._kept), KEPT_GROWTH * self._kept_filled)
+        elif self._kept_filled:
+            self._keep(memoryview(self._kept)[self._kept_start : self._kept_filled])
+        self._continue()
+
+    def give_up_receiving(self, reason: str) -> None:
+        self._close(reason)
 
     def _regulate_reading(self) -> None:
         """Stops reading while nothing more may be handled: the client's requests then wait on its side."""
@@ -294,8 +387,15 @@ class Connection(asyncio.BufferedProtocol):
                 self._answer(api.handle(self._host.node, None, context), 0, correlation_id)
                 return
             header = read_request_header(frame, version >= api.flexible_since)
-            request = decode_message(api.request, version, frame, header.body_position)
             context = RequestContext(version, header.client_id, self.peer, self._local)
+            position = header.body_position
+            if len(frame) > DIVIDED_FRAME_BYTES:
+                request = self._decode_unless_large(api, version, frame, position)
+                if request is None:
+                    self._answer_large(api, frame, position, context, correlation_id)
+                    return
+            else:
+                request = decode_message(api.request, version, frame, position)
             answer = api.handle(self._host.node, request, context)
             if answer is not None:
                 self._answer(answer, version, correlation_id)
@@ -305,6 +405,41 @@ class Connection(asyncio.BufferedProtocol):
             self._tell_bug(error)
             self._close("an internal error")
 
+    def _decode_unless_large(
+        self, api: Api, version: int, frame: memoryview, position: int
+    ) -> Any | None:
+        """The request of a frame, if it has so few elements that it can be answered in one go."""
+        if len(frame) <= SLICED_FRAME_BYTES:
+            request = decode_message(api.request, version, frame, position)
+        else:
+            steps = decode_in_slices(api.request, version, frame, position, api.max_elements)
+            try:
+                next(steps)
+            except StopIteration as done:
+                request = done.value
+            else:
+                return None
+        is_large = api.divisions is not None and api.divisions.of(request) is not None
+        return None if is_large else request
+
+    def _answer_large(
+        self,
+        api: Api,
+        frame: memoryview,
+        position: int,
+        context: RequestContext,
+        correlation_id: int,
+    ) -> None:
+        """Answers a request in slices; meanwhile its bytes have to stay."""
+        if self._kept_filled:
+            self._is_lent = True
+        else:
+            frame = memoryview(bytearray(frame))
+        large = answer_large(
+            self._share, api, self._host.node, frame, position, context, correlation_id
+        )
+        self._run(large, context.version, correlation_id)
+
     # Answers out.
 
     def _answer(self, answer: Any, version: int, correlation_id: int) -> None:
@@ -313,7 +448,9 @@ class Connection(asyncio.BufferedProtocol):
             self._unanswered.append(pending)
             answer.add_done_callback(lambda done: self._complete(pending, done))
         elif inspect.iscoroutine(answer):
-            self._run(answer, version, correlation_id)
+            framed = frame_in_slices(self._share, answer, version, correlation_id)
+            # Given up before it began, nobody would have waited for it.
+            self._run(framed, version, correlation_id).add_done_callback(lambda _: answer.close())
         else:
             parts = frame_response(answer, version, correlation_id)
             if self._unanswered:
@@ -324,7 +461,9 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 self._queue(parts)
 
-    def _run(self, coroutine: Coroutine[Any, Any, Any], version: int, correlation_id: int) -> None:
+    def _run(
+        self, coroutine: Coroutine[Any, Any, Any], version: int, correlation_id: int
+    ) -> asyncio.Future[Any]:
         self._busy = True
         task = asyncio.ensure_future(coroutine)
         pending = _Pending(version, correlation_id, task)
@@ -336,6 +475,7 @@ class Connection(asyncio.BufferedProtocol):
             self._continue()
 
         task.add_done_callback(finish)
+        return task
 
     def _complete(self, pending: _Pending, done: asyncio.Future[Any]) -> None:
         """Puts a late answer into its place and sends whatever is next in order."""
@@ -343,7 +483,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         error = done.exception()
         if error is not None:
-            if not isinstance(error, CloseConnectionError):
+            if not isinstance(error, CloseConnectionError | MalformedMessageError):
                 self._tell_bug(error)
             self._close(str(error) or "an internal error")
             return

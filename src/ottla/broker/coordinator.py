@@ -10,23 +10,19 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import groupby
-from operator import attrgetter
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from ottla.broker import crashpoints
-from ottla.broker.crashpoints import CrashPoint
+from ottla.broker.event_batches import Event, EventCodec, batches_of
 from ottla.broker.shard import AlreadySo, Appended, Shard, is_durable
 from ottla.broker.uptime import Uptime
 from ottla.core.turn import Producer, Ticket, Turn
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
 from ottla.ports import Clock, DamagedError, StorageError
-from ottla.records.batch import BatchFlag, BatchHeader, build_batch, read_batch, split_batches
-from ottla.records.compression import Codec
+from ottla.records.batch import BatchHeader, read_batch, split_batches
 from ottla.records.control import MarkerType, parse_marker
 from ottla.records.errors import CorruptRecordsError
-from ottla.records.record import Record
 from ottla.wire.types import MalformedMessageError
 
 logger = EventLog(__name__)
@@ -34,12 +30,8 @@ logger = EventLog(__name__)
 # How much a replay does before others have their turn (a few milliseconds); the first slice is part of the request that
 # caused it, and most partitions need no other.
 SLICE_RECORDS: Final = 500
-# A turn that writes more goes into several batches.
-BATCH_BYTES: Final = 512 * 1024
 
-Event = Any
 Decision = Callable[[Turn], None]
-Buffer = bytes | bytearray | memoryview
 
 
 class Machine(Protocol):
@@ -61,16 +53,6 @@ class Machine(Protocol):
 M = TypeVar("M", bound=Machine)
 
 
-class EventCodec(NamedTuple):
-    """How events are records."""
-
-    encode: Callable[[Event], tuple[bytes, bytes | None]]
-    decode: Callable[[Buffer | None, Buffer | None], Event | None]
-    compression: Codec
-    # Where a test may let the broker die: before an event is appended, and after.
-    crash_points: Callable[[Event], tuple[CrashPoint, CrashPoint]]
-
-
 class Settings(NamedTuple):
     """What a coordinator is told besides its log."""
 
@@ -81,8 +63,10 @@ class Settings(NamedTuple):
     write_timeout_ms: int
     # Does what a turn wants done once it is durable.
     perform: Callable[[Coordinator[Any], Any], None]
-    # Told when another try would fail as well: the log cannot be read, or there is no room.
+    # Told when another try would fail as well for a while: the log cannot be read, or there is no room.
     rest: Callable[[Coordinator[Any]], None] = lambda coordinator: None
+    # Told when every try would fail: the log has something in it that is no record of this coordinator.
+    give_up: Callable[[Coordinator[Any]], None] = lambda coordinator: None
 
 
 class Request:
@@ -385,16 +369,43 @@ class Coordinator(Generic[M]):
                     return
             settled = self._flush_replayed()
         except Exception as error:
-            if not isinstance(error, StorageError | CorruptRecordsError):
-                self._tell_bug("replay_failed", error)
-            self._settings.rest(self)
-            self.shard.fail(error)
+            self._fail_loading(error)
             return
         self._loading = None
         self.is_loaded = True
         if settled is not None:
             self._release_later(settled, [], [])
         self._take_turn(self.machine.start)
+
+    def _fail_loading(self, error: Exception) -> None:
+        """Leaves the shard as it is if that can be: a claim would find the same log, and end it for its readers."""
+        if not self.shard.log.is_open:
+            self._settings.rest(self)
+            self.shard.fail(error)
+            return
+        ref = self.shard.log.ref
+        if isinstance(error, StorageError) and not isinstance(error, DamagedError):
+            logger.warning(
+                "coordinator_postponed",
+                "coordinator of %(topic)s-%(partition)d: its log cannot be read now: %(reason)s",
+                topic=ref.topic,
+                partition=ref.partition,
+                reason=str(error),
+            )
+            self._settings.rest(self)
+        else:
+            if not isinstance(error, DamagedError | CorruptRecordsError):
+                self._tell_bug("replay_failed", error)
+            logger.error(
+                "coordinator_failed",
+                "coordinator of %(topic)s-%(partition)d cannot be loaded, which is not tried again before the "
+                "partition is opened anew: %(reason)s",
+                topic=ref.topic,
+                partition=ref.partition,
+                reason=str(error),
+            )
+            self._settings.give_up(self)
+        self._give_up(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def _flush_replayed(self) -> asyncio.Future[None] | None:
         """What answers have to wait for, if what was replayed is not durable yet.
@@ -468,33 +479,3 @@ class Coordinator(Generic[M]):
         ref = self.shard.log.ref
         text = "coordinator of %(topic)s-%(partition)d failed: this is a bug"
         logger.bug(event, text, error, topic=ref.topic, partition=ref.partition)
-
-
-def batches_of(turn: Turn, codec: EventCodec) -> Iterator[bytes]:
-    """What a turn wrote as batches: one for what is in no transaction, and one for each that is."""
-    for producer, run in groupby(turn.written, key=attrgetter("producer")):
-        records: list[Record] = []
-        size_bytes = 0
-        for written in run:
-            key, value = codec.encode(written.event)
-            records.append(Record(len(records), turn.now_ms, key, value))
-            size_bytes += len(key) + len(value or b"")
-            if size_bytes >= BATCH_BYTES:
-                yield _batch(records, producer, codec.compression)
-                records, size_bytes = [], 0
-        if records:
-            yield _batch(records, producer, codec.compression)
-
-
-def _batch(records: list[Record], producer: Producer | None, compression: Codec) -> bytes:
-    if producer is None:
-        return build_batch(records, codec=compression)
-    # Kafka gives these the sequence 0, which nobody checks: a retry is recognised by what it commits.
-    return build_batch(
-        records,
-        codec=compression,
-        producer_id=producer.producer_id,
-        producer_epoch=producer.producer_epoch,
-        base_sequence=0,
-        flags=BatchFlag.TRANSACTIONAL,
-    )

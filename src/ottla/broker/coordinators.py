@@ -7,12 +7,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from ottla.broker.coordinator import Coordinator, EventCodec, Machine, Settings
+from ottla.broker.coordinator import Coordinator, Machine, Settings
+from ottla.broker.event_batches import EventCodec
 from ottla.broker.shard import Shard
 from ottla.core.catalog import NewTopic, Refused, Topic
 from ottla.core.turn import Turn
 from ottla.errors import ErrorCode
 from ottla.model import coordinator_partition
+from ottla.ports import monotonic_ms
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
@@ -64,6 +66,8 @@ class Coordinators(Generic[M]):
         self._kind = kind
         self._loaded: dict[int, Coordinator[M]] = {}
         self._rests: dict[int, Rest] = {}
+        # Partitions whose log has something in it that cannot be replayed, and the epoch of the claim that found it.
+        self._failed: dict[int, int] = {}
         self._to_load: deque[int] = deque()
 
     @property
@@ -113,8 +117,13 @@ class Coordinators(Generic[M]):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         shard = self._node.shard(self.topic_name, partition)
         if not isinstance(shard, Shard):
+            topic = self.topic
+            if topic is not None and self._node.is_replaying(topic, partition):
+                return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             offline = ErrorCode.COORDINATOR_NOT_AVAILABLE
             return offline if shard is ErrorCode.KAFKA_STORAGE_ERROR else ErrorCode.NOT_COORDINATOR
+        if self._failed.get(partition) == shard.partition.leader_epoch:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         settings = Settings(
             self._kind.codec,
             self._node.cluster.clock,
@@ -123,6 +132,7 @@ class Coordinators(Generic[M]):
             self._kind.write_timeout_ms,
             self._perform,
             self._rest,
+            self._fail,
         )
         made = Coordinator(shard, self._kind.machine(), settings, self._discard)
         if made.is_gone:
@@ -141,9 +151,22 @@ class Coordinators(Generic[M]):
             wait_ms = min(2 * last.wait_ms, LAST_REST_MS)
         self._rests[partition] = Rest(now_ms + wait_ms, wait_ms)
 
+    def _fail(self, coordinator: Coordinator[M]) -> None:
+        """Leaves a partition alone until it is claimed anew, by a start or a move: the log stays what it is."""
+        self._failed[coordinator.shard.log.ref.partition] = coordinator.epoch
+
+    @property
+    def failed(self) -> list[int]:
+        """The partitions whose coordinator could not be loaded, and is not tried again."""
+        shards = {key: self._node.open_shard(self.topic_name, key) for key in self._failed}
+        return [
+            partition
+            for partition, shard in shards.items()
+            if shard is not None and shard.partition.leader_epoch == self._failed[partition]
+        ]
+
     def _now_ms(self) -> int:
-        # Not the time of day, which somebody may set back.
-        return int(self._node.cluster.clock.monotonic_seconds() * 1000)
+        return monotonic_ms(self._node.cluster.clock)
 
     def _discard(self, coordinator: Coordinator[M]) -> None:
         partition = coordinator.shard.log.ref.partition

@@ -25,8 +25,10 @@ T = TypeVar("T")
 
 STOP_SECONDS = 30
 
-# A library does not print: programs that want to see the broker's log configure logging.
-logging.getLogger("ottla").addHandler(logging.NullHandler())
+# Programs that want to see the log of a broker in their process configure logging. Clients are left
+# alone: their warnings are about the program that they are in, and Python prints them where nothing is configured.
+for _part in ("ottla.broker", "ottla.storage"):
+    logging.getLogger(_part).addHandler(logging.NullHandler())
 # What people try first.
 _MEANT = {
     "data": "data_dir=",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
 from ottla.broker.node import Node
@@ -17,6 +17,9 @@ from ottla.ports import Buffer, StorageError
 
 NO_RECORDS = b""
 UNKNOWN_BOUNDS = Bounds(-1, -1, -1, -1)
+# A fetch of more partitions goes on in slices.
+PARTITIONS_AT_ONCE = 256
+PARTITIONS_PER_STEP = 16
 
 
 class Limits(NamedTuple):
@@ -49,9 +52,9 @@ class FetchRead(NamedTuple):
     is_final: bool
 
 
-def read_all(node: Node, context: FetchContext, limits: Limits) -> FetchRead:
+def read_all(node: Node, context: FetchContext, limits: Limits) -> Generator[None, None, FetchRead]:
     """Reads every partition once, within the limits; the first batch comes even if it is larger than they are."""
-    fetched = []
+    fetched: list[Fetched] = []
     size_bytes = 0
     is_final = False
     for key, target in context.targets:
@@ -61,6 +64,8 @@ def read_all(node: Node, context: FetchContext, limits: Limits) -> FetchRead:
         size_bytes += len(one.records)
         is_final = is_final or one.error is not ErrorCode.NONE or one.diverging is not None
         fetched.append(one)
+        if not len(fetched) % PARTITIONS_PER_STEP:
+            yield
     return FetchRead(fetched, size_bytes, is_final)
 
 
@@ -134,6 +139,10 @@ class ParkedFetch:
         self._missing_bytes -= size_bytes
         if self._missing_bytes <= 0 and self._may_read(shard):
             self._finish_soon()
+
+    def has_read(self, size_bytes: int) -> None:
+        """So much was there already."""
+        self._missing_bytes -= size_bytes
 
     def _may_read(self, shard: Shard) -> bool:
         """Whether there is more for this reader."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.broker.coordinator import Coordinator, EventCodec
+from ottla.broker.coordinator import Coordinator
 from ottla.broker.coordinators import Kind
 from ottla.broker.crashpoints import CrashPoint
+from ottla.broker.event_batches import EventCodec
 from ottla.config.broker import BrokerConfig
-from ottla.core.catalog import GROUPS_TOPIC, Deleted, NewTopic
+from ottla.core.catalog import GROUPS_TOPIC, Catalog, Deleted, NewTopic
 from ottla.core.group import records
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import GroupConfig
@@ -24,7 +25,7 @@ MINUTE_MS = 60_000
 CRASH_POINTS = (CrashPoint.BEFORE_GROUP_APPEND, CrashPoint.AFTER_GROUP_APPEND)
 
 
-def group_kind(config: BrokerConfig) -> Kind[GroupMachine]:
+def group_kind(config: BrokerConfig, catalog: Catalog) -> Kind[GroupMachine]:
     """Groups as the options of a broker want them."""
     groups = GroupConfig(
         min_session_timeout_ms=config.group_min_session_timeout_ms,
@@ -48,7 +49,7 @@ def group_kind(config: BrokerConfig) -> Kind[GroupMachine]:
     )
     return Kind(
         shape,
-        lambda: GroupMachine(groups),
+        lambda: GroupMachine(groups, catalog.topics_by_id.__contains__),
         EventCodec(
             records.encode,
             records.decode,
@@ -66,8 +67,8 @@ def forget_deleted(node: Node, coordinator: Coordinator[GroupMachine]) -> None:
         coordinator.ask_when_loaded(partial(_forget, deleted=deleted))
 
 
-def _forget(groups: GroupMachine, turn: Turn, deleted: Deleted) -> None:
-    groups.forget_topic(turn, deleted.name, deleted.deleted_at_ms)
+def _forget(groups: GroupMachine, turn: Turn, deleted: Deleted) -> ErrorCode:
+    return groups.forget_topic(turn, deleted.name, deleted.deleted_at_ms)
 
 
 def find_group(node: Node, group_id: str) -> Coordinator[GroupMachine] | ErrorCode:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from ottla.broker.cluster import Cluster
 from ottla.broker.exposition import Metric, Page
+from ottla.broker.loop_monitor import LoopMonitor
 from ottla.broker.node import Node
 from ottla.broker.server import Server
 from ottla.core.catalog import Topic
@@ -65,6 +66,16 @@ PARTITIONS = Metric("ottla_partitions", "gauge", "Partitions that the node leads
 OFFLINE = Metric(
     "ottla_offline_partitions", "gauge", "Partitions that the node leads and cannot open."
 )
+UNCLEANABLE = Metric(
+    "ottla_uncleanable_partitions",
+    "gauge",
+    "Partitions that the node leads and does not compact, because they are damaged.",
+)
+FAILED_COORDINATORS = Metric(
+    "ottla_failed_coordinators",
+    "gauge",
+    "Partitions of internal topics whose groups or transactions cannot be loaded, by topic.",
+)
 GROUPS = Metric("ottla_groups", "gauge", "Consumer groups that the node coordinates, by state.")
 TRANSACTIONS = Metric(
     "ottla_transactional_ids",
@@ -75,6 +86,11 @@ SYNCS = Metric(
     "ottla_log_sync_duration_seconds",
     "histogram",
     "How long it took to bring appended records to the disk (fdatasync), each time.",
+)
+LOOP_HELD = Metric(
+    "ottla_loop_held_seconds_max",
+    "gauge",
+    "The longest that callbacks held the event loop, so that all clients waited, in the last one to two minutes.",
 )
 TOPICS = Metric("ottla_topics", "gauge", "Topics, those of the broker itself included.")
 TOPIC_PARTITIONS = Metric("ottla_topic_partitions", "gauge", "Partitions of a topic.")
@@ -103,7 +119,9 @@ class Extent(NamedTuple):
     end_offsets: int
 
 
-async def page_of(cluster: Cluster, servers: Mapping[int, Server]) -> Page:
+async def page_of(
+    cluster: Cluster, servers: Mapping[int, Server], loop_monitor: LoopMonitor
+) -> Page:
     """Looks at everything once; requests have their turn in between."""
     page = Page()
     kind = "compiled" if kernel.COMPILED else "pure"
@@ -112,6 +130,7 @@ async def page_of(cluster: Cluster, servers: Mapping[int, Server]) -> Page:
         _add_requests(page, server)
         _add_node(page, server)
     page.add(SYNCS, cluster.store.syncs)
+    page.add(LOOP_HELD, loop_monitor.held_seconds_max)
     page.add(TOPICS, len(cluster.catalog.topics))
     await _add_topics(page, cluster)
     _add_process(page)
@@ -141,6 +160,10 @@ def _add_node(page: Page, server: Server) -> None:
     page.add(FAULTED, traffic.faulted, node=label)
     page.add(PARTITIONS, _led_count(node), node=label)
     page.add(OFFLINE, len(node.offline_partitions()), node=label)
+    page.add(UNCLEANABLE, len(node.uncleanable), node=label)
+    for coordinators in (node.groups, node.transactions):
+        failed = len(coordinators.failed)
+        page.add(FAILED_COORDINATORS, failed, node=label, topic=coordinators.topic_name)
     groups = Counter[GroupState]()
     for group_machine in node.groups.machines():
         groups.update(group_machine.count_states())

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from ottla.broker.cluster import Cluster
 from ottla.broker.coordinators import Coordinators
 from ottla.broker.groups import forget_deleted, group_kind
 from ottla.broker.markers import MarkerSender
+from ottla.broker.partition_opening import PartitionOpener
+from ottla.broker.replay import Replay
 from ottla.broker.shard import Shard
 from ottla.broker.transactions import transaction_kind
 from ottla.broker.uptime import Uptime
@@ -32,21 +33,11 @@ from ottla.core.retention import may_be_due
 from ottla.errors import ConfigError, ErrorCode
 from ottla.events import EventLog
 from ottla.model import Endpoint
-from ottla.ports import PartitionRef, StorageError, StorageFullError
-from ottla.records.errors import CorruptRecordsError
+from ottla.ports import PartitionRef, StorageError, StorageFullError, monotonic_ms
 
 logger = EventLog(__name__)
 
-# How long a partition that could not be opened is left alone; the time doubles with every failure.
-FIRST_RETRY_MS = 1000
-LAST_RETRY_MS = 60_000
-
-
-class Offline(NamedTuple):
-    """A partition that could not be opened; it is left alone until the monotonic clock says so."""
-
-    retry_at_ms: int
-    wait_ms: int
+NAMES_PER_STEP = 16
 
 
 class Node:
@@ -62,14 +53,16 @@ class Node:
         self.advertised: Endpoint | None = None
         self.sessions = FetchSessions(self.config.max_incremental_fetch_session_cache_slots)
         self._shards: dict[tuple[str, int], Shard] = {}
-        self._offline: dict[PartitionRef, Offline] = {}
+        self._opener = PartitionOpener(cluster, self._leads, self.topic_config, self._opened)
+        # Logs with records that the cleaner cannot read, and the epoch of the claim in which it found out.
+        self.uncleanable: dict[PartitionRef, int] = {}
         self.uptime = Uptime(cluster.clock.monotonic_seconds)
         self.groups = Coordinators(
-            self, group_kind(self.config), prepare=partial(forget_deleted, self)
+            self, group_kind(self.config, cluster.catalog), prepare=partial(forget_deleted, self)
         )
         self.markers = MarkerSender(self)
         self.transactions = Coordinators(
-            self, transaction_kind(self.config), perform=self.markers.send
+            self, transaction_kind(self.config, cluster), perform=self.markers.send
         )
         self._topic_configs: dict[uuid.UUID, TopicConfig] = {}
         self.check_topics_under(self.config)
@@ -119,12 +112,17 @@ class Node:
             except ConfigError as error:
                 raise ConfigError(f"topic '{topic.name}': {error}") from error
 
-    def configure_topic(self, topic: Topic, config: Mapping[str, str]) -> None:
-        changed = _changes(topic.config, config)
-        self.cluster.commit(self.cluster.catalog.configure(topic, config))
+    def configure_topics(self, wanted: Sequence[tuple[Topic, Mapping[str, str]]]) -> None:
+        """Gives topics their options, all of them in one step."""
+        together: Changes = {}
+        for topic, config in wanted:
+            together |= self.cluster.catalog.configure(topic, config)
+        self.cluster.commit(together)
         self.cluster.reconfigure()
-        text = "topic %(topic)s configured: %(changes)s"
-        logger.info("topic_configured", text, topic=topic.name, changes=changed)
+        for topic, config in wanted:
+            text = "topic %(topic)s configured: %(changes)s"
+            changed = _changes(topic.config, config)
+            logger.info("topic_configured", text, topic=topic.name, changes=changed)
 
     def configure_broker(self, name: str, altered: Mapping[str, str]) -> None:
         changed = _changes(self.cluster.catalog.broker_configs.get(name, {}), altered)
@@ -191,20 +189,38 @@ class Node:
         )
         return topic
 
-    def create_on_first_use(self, names: Iterable[str]) -> dict[str, Refused]:
-        """Makes the topics among these that do not exist, where that is switched on; says which could not be."""
+    def create_on_first_use(
+        self, names: Iterable[str], most: int
+    ) -> Generator[None, None, dict[str, Refused]]:
+        """Makes the topics among these that do not exist, where that is switched on; says which could not be.
+
+        Only so many are made: the names of the others are to be asked for again.
+        """
+        refused: dict[str, Refused] = {}
         if not self.config.auto_create_topics_enable:
-            return {}
-        # Internal topics have a shape of their own, which their users give them.
-        missing = [
-            name
-            for name in dict.fromkeys(names)
-            if name not in self.cluster.catalog.topics and name not in INTERNAL_TOPICS
-        ]
-        made = self.create_topics([NewTopic(name, -1, -1, {}, {}) for name in missing])
-        return {
-            name: one for name, one in zip(missing, made, strict=True) if isinstance(one, Refused)
-        }
+            return refused
+        later = Refused(
+            ErrorCode.LEADER_NOT_AVAILABLE, f"one request makes at most {most} topics: try again"
+        )
+        catalog = self.cluster.catalog
+        wanted: list[NewTopic] = []
+        for number, name in enumerate(names):
+            if not number % NAMES_PER_STEP:
+                yield
+            # Internal topics have a shape of their own, which their users give them.
+            if name in catalog.topics or name in INTERNAL_TOPICS:
+                continue
+            reason = later if len(wanted) == most else catalog.check_new_name(name)
+            if reason is None:
+                wanted.append(NewTopic(name, -1, -1, {}, {}))
+            else:
+                refused[name] = reason
+        # Somebody else may have made one of them in the meantime.
+        wanted = [new for new in wanted if new.name not in catalog.topics]
+        for new, one in zip(wanted, self.create_topics(wanted), strict=True):
+            if isinstance(one, Refused):
+                refused[new.name] = one
+        return refused
 
     def find_topic(self, name: str) -> Topic | Refused:
         """A topic that a client names."""
@@ -214,9 +230,10 @@ class Node:
         unknown = Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
         return check_name(name) or unknown
 
-    def delete_topic(self, topic: Topic) -> None:
-        self.cluster.delete_topic(topic)
-        logger.info("topic_deleted", "topic %(topic)s deleted", topic=topic.name)
+    def delete_topics(self, topics: Sequence[Topic]) -> None:
+        self.cluster.delete_topics(topics)
+        for topic in topics:
+            logger.info("topic_deleted", "topic %(topic)s deleted", topic=topic.name)
 
     def forget_topic(self, topic: Topic) -> None:
         """Lets go of everything of a topic that is about to be deleted."""
@@ -224,6 +241,10 @@ class Node:
             if shard.log.ref.topic_id == topic.topic_id:
                 self._discard(shard)
                 shard.release_waiters()
+        for partition in range(topic.partition_count):
+            ref = PartitionRef(topic.name, partition, topic.topic_id)
+            self._opener.drop(ref)
+            self.uncleanable.pop(ref, None)
         self._topic_configs.pop(topic.topic_id, None)
 
     # Partitions.
@@ -251,26 +272,20 @@ class Node:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if not self._leads(topic, partition):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        ref = PartitionRef(name, partition, topic.topic_id)
-        now_ms = self.cluster.clock.now_ms()
-        if self.is_offline(ref) and self._monotonic_ms() < self._offline[ref].retry_at_ms:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        config = self.topic_config(topic)
-        try:
-            log = self.cluster.store.claim(ref, config)
-            shard = Shard(log, config, now_ms, self._discard)
-        except (StorageError, CorruptRecordsError) as error:
-            self._take_offline(ref, error)
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        if self._offline.pop(ref, None) is not None:
-            logger.info(
-                "partition_online",
-                "partition %(topic)s-%(partition)d is online again",
-                topic=name,
-                partition=partition,
-            )
-        self._shards[name, partition] = shard
-        return shard
+        error = self._opener.open(PartitionRef(name, partition, topic.topic_id), topic)
+        return self._shards[name, partition] if error is ErrorCode.NONE else error
+
+    def _opened(self, replay: Replay) -> None:
+        """Serves a partition from now on."""
+        ref = replay.log.ref
+        config = self.topic_config(self.cluster.catalog.topics[ref.topic])
+        shard = self._shards[ref.topic, ref.partition] = Shard(replay, config, self._discard)
+        # They may have been changed during the replay.
+        shard.configure(config)
+
+    def is_replaying(self, topic: Topic, partition: int) -> bool:
+        """Whether the partition is claimed and cannot be used yet."""
+        return self._opener.is_replaying(PartitionRef(topic.name, partition, topic.topic_id))
 
     def _leads(self, topic: Topic, partition: int) -> bool:
         # A node that was lost leads nothing, although one of the same id may be back in its place.
@@ -281,59 +296,36 @@ class Node:
 
     def resign(self, ref: PartitionRef) -> None:
         """Leaves a partition to another node; everybody who waits for it here is told."""
-        self._offline.pop(ref, None)
+        self._opener.drop(ref)
+        self.uncleanable.pop(ref, None)
         shard = self._shards.pop((ref.topic, ref.partition), None)
         if shard is not None:
-            _save(shard)
+            _save(shard, shard.save)
             shard.resign()
 
     def end(self) -> None:
         """Leaves everything as a kill would: nothing is saved."""
+        self._opener.stop()
         shards = self.open_shards()
         self._shards.clear()
         for shard in shards:
             shard.resign()
 
-    def _monotonic_ms(self) -> int:
-        """Time for waits: the wall clock may be set back, and no partition should wait until it catches up."""
-        return int(self.cluster.clock.monotonic_seconds() * 1000)
-
-    def _take_offline(self, ref: PartitionRef, error: Exception) -> None:
-        known = self._offline.get(ref)
-        wait_ms = FIRST_RETRY_MS if known is None else min(2 * known.wait_ms, LAST_RETRY_MS)
-        self._offline[ref] = Offline(self._monotonic_ms() + wait_ms, wait_ms)
-        _tell_trouble("partition_offline", ref, "is offline", error)
-
     def find_offline(self) -> None:
         """Takes note of what the engine could not put in order at its start, so that clients are told."""
-        retry_at_ms = self._monotonic_ms() + FIRST_RETRY_MS
-        for ref in self.cluster.store.offline():
-            topic = self.cluster.catalog.topics_by_id.get(ref.topic_id)
-            if topic is not None and self._leads(topic, ref.partition):
-                self._offline[ref] = Offline(retry_at_ms, FIRST_RETRY_MS)
+        self._opener.find_offline()
 
     def is_offline(self, ref: PartitionRef) -> bool:
         """Whether the partition could not be opened when that was last tried."""
-        return bool(self._offline) and ref in self._offline
+        return self._opener.is_offline(ref)
 
     def offline_partitions(self) -> list[tuple[str, int]]:
-        return [(ref.topic, ref.partition) for ref in self._offline]
-
-    def retry_offline(self) -> None:
-        """Tries to open partitions that could not be opened; clients that see no leader do not ask."""
-        now_ms = self._monotonic_ms()
-        due = [ref for ref, offline in self._offline.items() if offline.retry_at_ms <= now_ms]
-        for ref in due:
-            topic = self.cluster.catalog.topics_by_id.get(ref.topic_id)
-            if topic is None or not self._leads(topic, ref.partition):
-                del self._offline[ref]
-            else:
-                self.shard(ref.topic, ref.partition)
+        return self._opener.offline_partitions()
 
     def tick(self) -> None:
         """Does what nobody asks for; to be called about once a second."""
         self.uptime.now_ms()
-        self.retry_offline()
+        self._opener.retry_offline()
         self.groups.load_soon()
         self.transactions.load_soon()
 
@@ -396,9 +388,11 @@ class Node:
         )
 
     def expire_producers(self) -> None:
-        now_ms = self.cluster.clock.now_ms()
+        now_ms, uptime_ms = self.cluster.clock.now_ms(), monotonic_ms(self.cluster.clock)
+        expiration_ms = self.config.producer_id_expiration_ms
         for shard in self._shards.values():
-            shard.partition.producers.expire(now_ms, self.config.producer_id_expiration_ms)
+            shard.partition.producers.expire(now_ms, expiration_ms)
+            shard.partition.producers.expire_verifications(uptime_ms, expiration_ms)
 
     def release_waiters(self) -> None:
         """Answers every parked request with what there is."""
@@ -407,16 +401,17 @@ class Node:
 
     def close(self) -> None:
         """Saves the state of every partition; the engine then closes all of them together."""
+        self._opener.stop()
         for shard in self.open_shards():
             shard.release_waiters()
-            _save(shard)
+            _save(shard, shard.save_at_close)
         self._shards.clear()
 
 
-def _save(shard: Shard) -> None:
+def _save(shard: Shard, save: Callable[[], None]) -> None:
     """Spares the next claim a replay; without it that takes longer, and nothing is lost."""
     try:
-        shard.save()
+        save()
     except StorageError as error:
         _tell_trouble("partition_not_saved", shard.log.ref, "was not saved", error)
 

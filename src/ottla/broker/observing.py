@@ -14,7 +14,11 @@ from typing import Any
 
 from ottla.broker.node import Node
 from ottla.broker.request import Answer, Api, Handler, RequestContext
-from ottla.broker.response_errors import ErrorCounter, error_counter_of
+from ottla.broker.response_errors import (
+    ErrorCounter,
+    error_counter_of,
+    pausing_error_counter_of,
+)
 from ottla.events import EventLog
 from ottla.histogram import Histogram
 
@@ -42,12 +46,21 @@ class ApiCounts:
 def observed(apis: Mapping[int, Api]) -> tuple[dict[int, Api], list[ApiCounts]]:
     """The same APIs with handlers that count, and what they count in."""
     counts = {key: ApiCounts(api.name) for key, api in apis.items()}
-    made = {key: api._replace(handle=_observing(api, counts[key])) for key, api in apis.items()}
+    made = {key: _observed(api, counts[key]) for key, api in apis.items()}
     return made, list(counts.values())
 
 
-def _observing(api: Api, counts: ApiCounts) -> Handler:
-    handle = _logging(api) if logger.shows_debug else api.handle
+def _observed(api: Api, counts: ApiCounts) -> Api:
+    large = api.handle_large
+    return api._replace(
+        handle=_observing(api, api.handle, counts),
+        handle_large=None if large is None else _observing(api, large, counts),
+    )
+
+
+def _observing(api: Api, handle: Handler, counts: ApiCounts) -> Handler:
+    if logger.shows_debug:
+        handle = _logging(api, handle)
     # This is done for every request: what is here as a name need not be looked for.
     errors, histogram, now = counts.errors, counts.seconds, perf_counter
     bounds, buckets = histogram.bounds, histogram.counts
@@ -66,7 +79,7 @@ def _observing(api: Api, counts: ApiCounts) -> Handler:
             if isinstance(answer, asyncio.Future):
                 return _later(answer, counts, began)
             if isinstance(answer, CoroutineType):
-                return _run(answer, counts, began)
+                return _run(node, answer, counts, began)
             count_errors = counters[kind] = error_counter_of(kind)
         seconds = now() - began
         buckets[bisect_left(bounds, seconds)] += 1
@@ -112,7 +125,9 @@ def _with_errors_counted(answer: Any, counts: ApiCounts) -> Any:
     return lambda: _with_errors_counted(answer(), counts)
 
 
-async def _run(coroutine: CoroutineType[Any, Any, Any], counts: ApiCounts, began: float) -> Any:
+async def _run(
+    node: Node, coroutine: CoroutineType[Any, Any, Any], counts: ApiCounts, began: float
+) -> Any:
     counts.waiting += 1
     try:
         response = await coroutine
@@ -122,10 +137,13 @@ async def _run(coroutine: CoroutineType[Any, Any, Any], counts: ApiCounts, began
     finally:
         counts.waiting -= 1
     counts.seconds.observe(perf_counter() - began)
-    return _with_errors_counted(response, counts)
+    if response is not None:
+        count_errors = pausing_error_counter_of(type(response))
+        await node.cluster.share.run(count_errors(response, counts.errors))
+    return response
 
 
-def _logging(api: Api) -> Handler:
+def _logging(api: Api, handle: Handler) -> Handler:
     def logging(node: Node, request: Any, context: RequestContext) -> Answer:
         logger.debug(
             "request",
@@ -136,6 +154,6 @@ def _logging(api: Api) -> Handler:
             peer=str(context.peer),
             node=node.node_id,
         )
-        return api.handle(node, request, context)
+        return handle(node, request, context)
 
     return logging

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from ottla.broker.node import Node
 from ottla.broker.shard import Shard
-from ottla.broker.verifying import Errors, confirm, for_produce
+from ottla.broker.verifying import Errors, LaterErrors, confirm, for_produce
 from ottla.core.append import Prepared
 from ottla.core.producer_state import Verification
 from ottla.core.turn import Producer
@@ -71,7 +71,7 @@ def verify(
     transactional_id: str,
     version: int,
     unverified: Sequence[Unverified],
-) -> Errors | Coroutine[Any, Any, Errors]:
+) -> Errors | LaterErrors:
     """What the coordinator says of all of them, who is asked once."""
     wanted = transaction_version(version)
     partitions = list(dict.fromkeys(batch.partition for batch in unverified))

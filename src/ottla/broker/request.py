@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.broker.node import Node
 from ottla.model import Endpoint
+
+if TYPE_CHECKING:
+    from ottla.broker.request_pieces import Divisions
 
 # A response now; one later, whose effect has been made already, so that the next request need not wait for it;
 # or a coroutine, during which the connection takes no further request. None: there is no response.
@@ -29,6 +32,10 @@ class CloseConnectionError(Exception):
     """The connection has to go: that is the only answer that the protocol has for this."""
 
 
+# Where a handler takes them all at once, and where it goes on in slices.
+MAX_ELEMENTS: Final = 1 << 13
+MAX_ELEMENTS_IN_SLICES: Final = 1 << 18
+
 Handler = Callable[[Node, Any, RequestContext], Answer]
 
 
@@ -43,3 +50,9 @@ class Api(NamedTuple):
     last_version: int
     flexible_since: int
     handle: Handler
+    # How many elements the lists of a request may have together; one with more costs its connection.
+    max_elements: int = MAX_ELEMENTS
+    # How a request with many elements is taken apart, if it can be.
+    divisions: Divisions | None = None
+    # As `handle`, for a request that has been decoded and is large: always a coroutine.
+    handle_large: Handler | None = None

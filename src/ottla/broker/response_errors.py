@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from ottla.wire.declare import fields_of
@@ -12,9 +12,14 @@ _NAME = "error_code"
 
 # Adds the errors of a response to counts by code.
 ErrorCounter = Callable[[Any, dict[int, int]], None]
+# The same, with pauses.
+PausingErrorCounter = Callable[[Any, dict[int, int]], Generator[None, None, None]]
+
+_STEP_ELEMENTS = 256
 
 
 _COUNTERS: dict[type[Any], ErrorCounter] = {}
+_PAUSING_COUNTERS: dict[type[Any], PausingErrorCounter] = {}
 
 
 def error_counter_of(response: type[Any]) -> ErrorCounter:
@@ -25,18 +30,32 @@ def error_counter_of(response: type[Any]) -> ErrorCounter:
     return found
 
 
-def _compiled(response: type[Any]) -> ErrorCounter:
-    """Straight-line loops over every place of an error code: they run for each answer."""
-    lines = ["def count(m, counts):"]
-    if not _find(response, "m", 1, lines):
-        lines.append(f"{_INDENT}pass")
-    names: dict[str, Any] = {}
-    exec(compile("\n".join(lines), f"<errors of {response.__name__}>", "exec"), names)
-    found: ErrorCounter = names["count"]
+def pausing_error_counter_of(response: type[Any]) -> PausingErrorCounter:
+    """As `error_counter_of`, for responses that may be large."""
+    found = _PAUSING_COUNTERS.get(response)
+    if found is None:
+        found = _PAUSING_COUNTERS[response] = _compiled(response, _PAUSE)
     return found
 
 
-def _find(cls: type, source: str, depth: int, lines: list[str]) -> bool:
+def _compiled(response: type[Any], pause: Sequence[str] = ()) -> Any:
+    """Straight-line loops over every place of an error code: they run for each answer."""
+    lines = ["def count(m, counts):"]
+    if pause:
+        lines.append(f"{_INDENT}step = 0")
+    if not _find(response, "m", 1, lines, pause):
+        lines.append(f"{_INDENT}pass")
+    if pause:
+        lines.append(f"{_INDENT}yield")
+    names: dict[str, Any] = {}
+    exec(compile("\n".join(lines), f"<errors of {response.__name__}>", "exec"), names)
+    return names["count"]
+
+
+_PAUSE = ("step += 1", f"if not step % {_STEP_ELEMENTS}: yield")
+
+
+def _find(cls: type, source: str, depth: int, lines: list[str], pause: Sequence[str]) -> bool:
     """Adds the lines for one class; False if there are no errors in it."""
     indent = _INDENT * depth
     has_errors = False
@@ -49,11 +68,12 @@ def _find(cls: type, source: str, depth: int, lines: list[str]) -> bool:
         elif isinstance(element, type):
             inner = f"m{depth}"
             body: list[str] = []
-            if not _find(element, inner, depth + 1, body):
+            if not _find(element, inner, depth + 1, body, pause):
                 continue
             has_errors = True
             each = value if field.type.is_list else f"({value},)"
             lines.append(f"{indent}for {inner} in {each} or ():")
+            lines += [f"{indent}{_INDENT}{line}" for line in pause]
             lines.append(f"{indent}{_INDENT}if {inner} is None: continue")
             lines += body
     return has_errors

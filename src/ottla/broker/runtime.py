@@ -15,6 +15,7 @@ from ottla.broker import observing
 from ottla.broker.clock import SystemClock, SystemIds
 from ottla.broker.cluster import Cluster
 from ottla.broker.listening import ListenError
+from ottla.broker.loop_monitor import LoopMonitor
 from ottla.broker.node import Node
 from ottla.broker.server import Server
 from ottla.config.broker import BrokerConfig
@@ -42,6 +43,7 @@ class BrokerSettings:
     data_dir: str | None = None
     nodes: int = 1
     metrics: Endpoint | None = None
+    has_own_process: bool = False  # what holds its loop is its own doing then, and logged
 
     @property
     def node_ids(self) -> range:
@@ -99,6 +101,10 @@ class RunningBroker:
         self._reserved: dict[int, list[socket.socket]] = {}
         self._changing = asyncio.Lock()  # one node at a time comes or goes
         self._metrics: MetricsListener | None = None
+        self._loop_monitor = LoopMonitor(self._received_bytes)
+
+    def _received_bytes(self) -> int:
+        return sum(server.traffic.received_bytes for server in self.servers.values())
 
     @property
     def server(self) -> Server:
@@ -137,13 +143,15 @@ class RunningBroker:
             await server.serve()
         if self._metrics is not None:
             self._metrics.serving()
+        if self._metrics is not None or self._settings.has_own_process:
+            self._loop_monitor.start()
 
     async def _start_metrics(self) -> None:
         if self._settings.metrics is not None:
             from ottla.broker.metrics import page_of
             from ottla.broker.metrics_listener import MetricsListener
 
-            collect = partial(page_of, self.cluster, self.servers)
+            collect = partial(page_of, self.cluster, self.servers, self._loop_monitor)
             self._metrics = MetricsListener(self._settings.metrics, collect)
             await self._metrics.start()
 
@@ -210,6 +218,7 @@ class RunningBroker:
     async def stop_listening(self) -> None:
         """Answers what was taken, and takes no more."""
         await asyncio.gather(*(server.stop() for server in self.servers.values()))
+        self._loop_monitor.stop()
         if self._metrics is not None:
             await self._metrics.stop()
 

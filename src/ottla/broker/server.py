@@ -14,19 +14,25 @@ from ottla.broker.buffers import Buffers
 from ottla.broker.compacting import Compactor
 from ottla.broker.connection import Connection
 from ottla.broker.listening import ListenError
+from ottla.broker.loop_share import LoopShare
 from ottla.broker.node import Node
 from ottla.broker.observing import ApiCounts, observed
 from ottla.broker.request import Api
 from ottla.broker.traffic import Traffic
+from ottla.broker.unfinished_frames import UnfinishedFrames
 from ottla.event_loop import addresses_of
 from ottla.events import EventLog
 from ottla.model import Endpoint
+from ottla.ports import monotonic_ms
 
 logger = EventLog(__name__)
 
 RECEIVE_BUFFER_BYTES = 1 << 20
 BACKLOG = 1024
 DRAIN_SECONDS = 3.0
+# After this time a stop says which clients it waits for.
+TELL_SECONDS = 0.3
+PEERS_TOLD = 5
 TRIM_SECONDS = 1.0
 # How many turns of the loop lie between a socket that was accepted and its connection.
 ACCEPT_TURNS = 8
@@ -42,6 +48,7 @@ class Server:
         self.traffic = Traffic()
         self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self.buffers = Buffers()
+        self.unfinished = UnfinishedFrames(node.config.socket_request_max_bytes)
         self.endpoint = listen
         self._listen = listen
         self._connections: dict[Connection, None] = {}
@@ -51,6 +58,10 @@ class Server:
         self._is_over = False
         self._tasks: list[asyncio.Task[None]] = []
         self._loop = asyncio.get_running_loop()
+
+    @property
+    def share(self) -> LoopShare:
+        return self.node.cluster.share
 
     @property
     def max_frame_bytes(self) -> int:
@@ -137,7 +148,7 @@ class Server:
         cluster = self.node.cluster
         self.node.tick()
         if cluster.controller_id == self.node.node_id:  # there is one store for all nodes
-            cluster.store.tick(cluster.clock.now_ms())
+            cluster.store.tick(monotonic_ms(cluster.clock))
             cluster.finish_deletions()
 
     async def _close_idle(self) -> None:
@@ -172,6 +183,7 @@ class Server:
         if connection not in self._connections:
             return
         del self._connections[connection]
+        self.node.sessions.end_of(connection.peer)
         if not self._trims_soon:
             self._trims_soon = True
             self._loop.call_later(TRIM_SECONDS, self._trim)
@@ -218,6 +230,7 @@ class Server:
             connection.drain()
         self.node.release_waiters()
         deadline = self.now() + DRAIN_SECONDS
+        telling = self._loop.call_later(TELL_SECONDS, self._tell_who_is_slow)
         while (
             any(not connection.is_idle for connection in self._connections)
             and self.now() < deadline
@@ -227,8 +240,20 @@ class Server:
             connection.close()
         while self._connections and self.now() < deadline:
             await asyncio.sleep(0.01)
+        telling.cancel()
         for connection in list(self._connections):
             connection.abort()
+
+    def _tell_who_is_slow(self) -> None:
+        """Says what a stop waits for."""
+        peers = [str(connection.peer) for connection in self._connections]
+        logger.info(
+            "stop_waits",
+            "waiting %(seconds).0f s at most for %(clients)d client(s) to take their answers: %(peers)s",
+            clients=len(peers),
+            peers=", ".join(peers[:PEERS_TOLD]) + (" …" if len(peers) > PEERS_TOLD else ""),
+            seconds=DRAIN_SECONDS,
+        )
 
     def kill(self) -> None:
         """Cuts every connection and ends all work in the middle of it; `stop_killed` does the rest."""

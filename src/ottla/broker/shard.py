@@ -10,34 +10,34 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from ottla.broker.crashpoints import CrashPoint, reach
+from ottla.broker.replay import Replay
 from ottla.config.topic import TopicConfig
 from ottla.core.aborted import AbortedSpan, overlapping
 from ottla.core.append import NO_TIMESTAMP, Prepared
-from ottla.core.partition import Partition
-from ottla.core.producer_state import CorruptSnapshotError, ProducerStates, Verification
+from ottla.core.producer_state import Verification
 from ottla.core.retention import even_last_goes, retained_from
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
 from ottla.ports import (
     Buffer,
-    DamagedError,
     Extent,
-    PartitionLog,
     Snapshot,
     StorageError,
     StorageFullError,
 )
 from ottla.records import batch as batches
-from ottla.records.batch import BatchHeader, TimestampType
+from ottla.records.batch import BatchHeader
 from ottla.records.control import MarkerType, build_marker_batch
 from ottla.records.errors import CorruptRecordsError
 
 logger = EventLog(__name__)
 
-REPLAY_BYTES = 4 << 20
+# After so many batches the state of the producers is saved, if there are not too many of them.
+SNAPSHOT_BATCHES: Final = 20_000
+SNAPSHOT_PRODUCERS: Final = 5_000
 
 
 class Appended(NamedTuple):
@@ -66,15 +66,18 @@ class Shard:
     """One partition that this node leads."""
 
     def __init__(
-        self, log: PartitionLog, config: TopicConfig, now_ms: int, discard: Callable[[Shard], None]
+        self, replay: Replay, config: TopicConfig, discard: Callable[[Shard], None]
     ) -> None:
-        self.log = log
+        """Goes on from where a replay has come to its end."""
+        assert replay.is_over
+        self.log = replay.log
         self.config = config
         # A dict for its order: waiters are answered first come, first served.
         self.waiters: dict[Waiter, None] = {}
-        self.partition = replay(log, now_ms)
+        self.partition = replay.partition
         # A log that grew since its newest snapshot, or has none, is saved again when the broker stops.
-        self._saved_offset = max((saved.offset for saved in log.snapshots()), default=0)
+        self._saved_offset = replay.saved_offset
+        self._unsaved_batches = replay.batch_count
         self._discard = discard
         self._unsettled: deque[tuple[int, int, asyncio.Future[None] | None]] = deque()
 
@@ -166,7 +169,7 @@ class Shard:
             base_offset, base_offset + header.last_offset_delta, header.max_timestamp, len(data)
         )
         try:
-            if self.log.roll_is_due(len(data), extent, now_ms):
+            if self.log.roll_is_due(len(data), extent):
                 self.roll()
             settled = self.log.append(data, (extent,), base_offset)
             ended = partition.apply(header, base_offset, data, now_ms)
@@ -186,13 +189,27 @@ class Shard:
             self.fail(error)
             return ErrorCode.KAFKA_STORAGE_ERROR
         self._settle_later(partition.end_offset, len(data), settled)
+        self._unsaved_batches += 1
+        if self._unsaved_batches >= SNAPSHOT_BATCHES:
+            self._save_grown()
         return Appended(base_offset, append_time_ms, settled)
+
+    def _save_grown(self) -> None:
+        """Bounds the replay after a kill, however large segments are; nobody waits for it."""
+        producers = self.partition.producers
+        self._unsaved_batches = 0
+        # The state of very many producers takes long to write: it is saved with each segment, as in Kafka.
+        if len(producers) <= SNAPSHOT_PRODUCERS:
+            snapshot = Snapshot(self.partition.end_offset, producers.to_snapshot())
+            with suppress(StorageError):
+                self.log.save_snapshot_soon(snapshot)
 
     def roll(self) -> None:
         """Begins a new segment; the state of the producers is saved with it, as Kafka does."""
         self.log.save_snapshot(
             Snapshot(self.partition.end_offset, self.partition.producers.to_snapshot())
         )
+        self._unsaved_batches = 0
         self.log.roll()
 
     def _settle_later(
@@ -304,63 +321,11 @@ class Shard:
             self.log.save_snapshot(Snapshot(end_offset, self.partition.producers.to_snapshot()))
             self._saved_offset = end_offset
 
-
-def replay(log: PartitionLog, now_ms: int) -> Partition:
-    """The state of a partition from its newest good snapshot and the batches behind it."""
-    producers, offset = ProducerStates(), log.start_offset
-    for snapshot in log.snapshots():
-        try:
-            producers = ProducerStates.from_snapshot(snapshot.data)
-        except CorruptSnapshotError as error:
-            logger.warning(
-                "snapshot_damaged",
-                "partition %(topic)s-%(partition)d: the snapshot at offset %(offset)d is of no use: %(reason)s",
-                topic=log.ref.topic,
-                partition=log.ref.partition,
-                offset=snapshot.offset,
-                reason=str(error),
-            )
-            continue
-        offset = max(offset, snapshot.offset)
-        break
-    partition = Partition(log.epoch, log.start_offset, offset, producers)
-    while offset < log.end_offset:
-        chunk = log.read(offset, REPLAY_BYTES, log.end_offset)
-        if not chunk:
-            break
-        try:
-            next_offset = _replay_chunk(log, partition, memoryview(chunk), now_ms)
-        except CorruptRecordsError as error:
-            raise DamagedError(f"a batch behind offset {offset} is damaged: {error}") from error
-        if next_offset <= offset:
-            raise DamagedError(f"the batches at offset {offset} are out of order")
-        offset = next_offset
-    partition.end_offset = log.end_offset
-    partition.advance_high_watermark(log.end_offset)
-    return partition
-
-
-def _replay_chunk(log: PartitionLog, partition: Partition, chunk: memoryview, now_ms: int) -> int:
-    """Applies the batches of a chunk; says where the next one begins."""
-    position, offset = 0, partition.end_offset
-    while position < len(chunk):
-        header = batches.read_header(chunk, position)
-        end = position + header.size_bytes
-        # A log may start inside a batch (DeleteRecords); its producer is remembered all the same.
-        if header.last_offset >= partition.end_offset:
-            # A client's timestamp may lie in the past: what counts is that the batch is in the log now.
-            written_ms = (
-                header.max_timestamp
-                if header.timestamp_type is TimestampType.LOG_APPEND_TIME
-                else now_ms
-            )
-            batch = chunk[position:end]
-            ended = partition.apply(header, header.base_offset, batch, written_ms)
-            if ended is not None and ended.is_aborted:
-                log.note_aborted(partition.aborted_span(ended))
-        offset = header.last_offset + 1
-        position = end
-    return offset
+    def save_at_close(self) -> None:
+        """As `save`, by the engine when it closes."""
+        end_offset = self.partition.end_offset
+        if end_offset > self._saved_offset:
+            self.log.save_at_close(Snapshot(end_offset, self.partition.producers.to_snapshot()))
 
 
 def is_durable(settled: asyncio.Future[None] | None) -> bool:

@@ -34,3 +34,10 @@ def together(
     for wait in waits:
         wait.add_done_callback(arrived)
     return response
+
+
+async def gathered(parts: Sequence[Any | asyncio.Future[Any]]) -> list[Any]:
+    """All parts, when they are there."""
+    found = together(parts, list)
+    result: list[Any] = await found if isinstance(found, asyncio.Future) else found
+    return result

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.broker.coordinator import Coordinator, EventCodec
+from ottla.broker.coordinator import Coordinator
 from ottla.broker.coordinators import Kind
 from ottla.broker.crashpoints import CrashPoint
+from ottla.broker.event_batches import EventCodec
 from ottla.config.broker import BrokerConfig
 from ottla.core.catalog import TRANSACTIONS_TOPIC, NewTopic
 from ottla.core.txn import records
@@ -19,6 +21,7 @@ from ottla.ports import StorageError
 from ottla.records.compression import Codec
 
 if TYPE_CHECKING:
+    from ottla.broker.cluster import Cluster
     from ottla.broker.node import Node
 
 # After this a producer is told that the outcome is not known, and asks again.
@@ -36,7 +39,7 @@ CRASH_POINTS = {
 }
 
 
-def transaction_kind(config: BrokerConfig) -> Kind[TransactionMachine]:
+def transaction_kind(config: BrokerConfig, cluster: Cluster) -> Kind[TransactionMachine]:
     """Transactions as the options of a broker want them."""
     transactions = TransactionConfig(
         max_timeout_ms=config.transaction_max_timeout_ms,
@@ -60,7 +63,7 @@ def transaction_kind(config: BrokerConfig) -> Kind[TransactionMachine]:
     )
     return Kind(
         shape,
-        lambda: TransactionMachine(transactions),
+        lambda: TransactionMachine(transactions, partial(reserve_producer_id, cluster)),
         EventCodec(records.encode, records.decode, Codec.NONE, _crash_points),
         config.transaction_state_log_load_buffer_size,
         WRITE_TIMEOUT_MS,
@@ -71,10 +74,10 @@ def _crash_points(event: Event) -> tuple[CrashPoint, CrashPoint]:
     return CRASH_POINTS[event.state if isinstance(event, TransactionSaved) else State.EMPTY]
 
 
-def reserve_producer_id(node: Node) -> int | None:
+def reserve_producer_id(cluster: Cluster) -> int | None:
     """A producer id that nobody has had; None if none can be reserved now."""
     try:
-        return node.cluster.next_producer_id()
+        return cluster.next_producer_id()
     except StorageError:
         return None
 

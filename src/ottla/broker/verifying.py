@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 from ottla.broker.crashpoints import CrashPoint, reach
 from ottla.broker.peers import UnreachableError
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 VERSION = 5
 
 Errors = dict[TopicPartition, ErrorCode]
+# Made when somebody awaits it: a coroutine that is never begun, because its node ends first, would be a warning.
+LaterErrors = Callable[[], Awaitable[Errors]]
 Answer = AddPartitionsToTxnResponse | UnreachableError
 
 
@@ -34,7 +37,7 @@ def confirm(
     producer: Producer,
     partitions: Sequence[TopicPartition],
     version: int,
-) -> Errors | Coroutine[Any, Any, Errors]:
+) -> Errors | LaterErrors:
     """What the coordinator says of each partition; one of this node may say it at once.
 
     A client of transaction version 2 does not register its partitions: what it writes to is part of its transaction.
@@ -46,7 +49,7 @@ def confirm(
     reach(CrashPoint.BEFORE_VERIFICATION)
     answer = node.cluster.peers.call(node, coordinator, request, VERSION)
     if isinstance(answer, asyncio.Future):
-        return _confirmed_later(answer, partitions)
+        return partial(_confirmed_later, answer, partitions)
     return _confirmed(answer, partitions)
 
 

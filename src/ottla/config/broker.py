@@ -453,11 +453,14 @@ class Inherited(NamedTuple):
 
 def inherited(broker: BrokerConfig, topic_option: str) -> Inherited:
     """What a topic gets for an option that it does not set itself."""
-    for name in options_of(TopicConfig)[topic_option].synonyms:
+    known = options_of(TopicConfig)[topic_option]
+    # The broker options that one without effect would follow are not served: it has its default.
+    for name in known.synonyms if known.has_effect else ():
         value = value_of(broker, name)
         if value is not None:
             return Inherited(name, _in_topic_units(name, value))
-    raise AssertionError(f"{topic_option} has no broker option with a default")
+    assert known.default is not None, f"{topic_option} has no default"
+    return Inherited(topic_option, known.default)
 
 
 def _in_topic_units(name: str, value: Value) -> Value:

@@ -64,7 +64,13 @@ def describe_topic(
     described = []
     for name, known in options_of(TopicConfig).items():
         value = value_text(effective, name)
-        sources = list(_broker_sources(static, dynamic, known.synonyms))
+        if known.has_effect:
+            sources = list(_broker_sources(static, dynamic, known.synonyms))
+        else:
+            sources = [
+                SourcedValue(synonym, known.render(known.default), ConfigSource.DEFAULT_CONFIG)
+                for synonym in known.synonyms
+            ]
         if name in overrides:
             sources.insert(0, SourcedValue(name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG))
         described.append(_described(known, value, sources))
@@ -123,5 +129,5 @@ def _described(
         sensitive=known.sensitive,
         type=known.type,
         synonyms=tuple(shown),
-        documentation=known.doc,
+        documentation=known.documentation,
     )

@@ -68,11 +68,32 @@ class Option:
     """Whether a choice may be written in any case; the value is as the choices have it."""
     many: bool = False
     """Whether an option that names code takes a list of names and objects."""
+    pattern: str = ""
+    """What a list has to look like as text; `pattern_text` says it in words."""
+    pattern_text: str = ""
+    changes_nothing: str = ""
+    """Why no value of an option of Kafka's makes a difference here, where that is so."""
+    only_default: str = ""
+    """Why no value but the default is accepted, where that is so."""
 
     @property
     def field_name(self) -> str:
         """The name of the dataclass field."""
         return self.name.replace(".", "_")
+
+    @property
+    def documentation(self) -> str:
+        """What the option means, and what about it is different here."""
+        if self.changes_nothing:
+            return f"{self.doc} It changes nothing here: {self.changes_nothing}."
+        if self.only_default:
+            return f"{self.doc} Only the default is accepted here: {self.only_default}."
+        return self.doc
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether some value of it changes what Ottla does; the synonyms of one without are Kafka's only."""
+        return not (self.changes_nothing or self.only_default)
 
     @property
     def sensitive(self) -> bool:
@@ -90,6 +111,12 @@ class Option:
         """
         if value is None and self.default is None:
             return None
+        checked = self._check_type(value)
+        if self.only_default and checked != self.default:
+            raise ConfigError(f"{self.name}={self.render(checked)} is refused: {self.only_default}")
+        return checked
+
+    def _check_type(self, value: object) -> Any:
         match self.type:
             case OptionType.BOOLEAN:
                 if isinstance(value, bool):
@@ -197,6 +224,8 @@ class Option:
                 raise self._refuse(self._shown(value), f"a list of {', '.join(self.choices)}")
         if len(set(items)) != len(items):
             raise self._refuse(self._shown(value), "a list without repetitions")
+        if self.pattern and re.fullmatch(self.pattern, ",".join(items), re.ASCII) is None:
+            raise self._refuse(self._shown(value), self.pattern_text)
         return items
 
     @staticmethod
@@ -311,7 +340,8 @@ def find_option(config_class: type[Config], name: str) -> Option:
         raise ConfigError(f"{name} is {kind} of Kafka that Ottla does not have: {hint}")
     if (place := config_class.place_of(name)) is not None:
         raise ConfigError(f"{name} is not {kind}: {place}")
-    nearest = difflib.get_close_matches(name, options, n=1, cutoff=0.6)
+    useful = [known.name for known in options.values() if known.has_effect]
+    nearest = difflib.get_close_matches(name, useful, n=1, cutoff=0.6)
     advice = f"did you mean {nearest[0]}?" if nearest else "remove it or check its spelling"
     raise ConfigError(f"{name!r} is not {kind}: {advice}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ottla.config.options import Config, OptionType, option
 from ottla.errors import ConfigError
@@ -12,8 +12,18 @@ from ottla.errors import ConfigError
 LONG_MAX = (1 << 63) - 1
 DAY_MS = 24 * 60 * 60 * 1000
 
-_REPLICATION_HINT = "remove it, replication is the storage engine's work here"
-_REMOTE_HINT = "remove it, there is no tiered storage here"
+_NO_TIERED_STORAGE = (
+    "there is no tiered storage, and without it the option has no effect in Kafka either"
+)
+_NO_REPLICA_TRAFFIC = "replication is the storage engine's work, brokers copy nothing"
+_THROTTLED_REPLICAS: dict[str, Any] = {
+    "type": OptionType.LIST,
+    "default": (),
+    "pattern": r"(\*|[0-9]+:[0-9]+(,[0-9]+:[0-9]+)*)?",
+    "pattern_text": "* or a list of PARTITION:BROKER",
+    "dynamic": True,
+    "changes_nothing": _NO_REPLICA_TRAFFIC,
+}
 
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
@@ -24,20 +34,12 @@ class TopicConfig(Config):
 
     kind: ClassVar[str] = "topic option"
     not_served: ClassVar[Mapping[str, str]] = {
-        "follower.replication.throttled.replicas": _REPLICATION_HINT,
-        "leader.replication.throttled.replicas": _REPLICATION_HINT,
-        "local.retention.bytes": _REMOTE_HINT,
-        "local.retention.ms": _REMOTE_HINT,
+        "internal.segment.bytes": "use segment.bytes, which may be small here",
         "message.downconversion.enable": "remove it, only record batches v2 are kept and served",
         "message.format.version": "remove it, the format is always record batches v2",
         "message.timestamp.difference.max.ms": (
             "use message.timestamp.before.max.ms and message.timestamp.after.max.ms"
         ),
-        "preallocate": "remove it, segment files grow as records arrive",
-        "remote.log.copy.disable": _REMOTE_HINT,
-        "remote.log.delete.on.disable": _REMOTE_HINT,
-        "remote.storage.enable": _REMOTE_HINT,
-        "unclean.leader.election.enable": _REPLICATION_HINT,
     }
 
     cleanup_policy: tuple[str, ...] = option(
@@ -94,6 +96,13 @@ class TopicConfig(Config):
         dynamic=True,
         synonyms=("log.cleaner.delete.retention.ms",),
     )
+    errors_deadletterqueue_group_enable: bool = option(
+        OptionType.BOOLEAN,
+        False,
+        doc="Whether share groups may use the topic for their dead letters.",
+        dynamic=True,
+        changes_nothing="there are no share groups",
+    )
     file_delete_delay_ms: int = option(
         OptionType.LONG,
         60_000,
@@ -119,6 +128,10 @@ class TopicConfig(Config):
         dynamic=True,
         synonyms=("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
     )
+    follower_replication_throttled_replicas: tuple[str, ...] = option(
+        **_THROTTLED_REPLICAS,
+        doc="The replicas whose copying is throttled on the follower's side.",
+    )
     index_interval_bytes: int = option(
         OptionType.INT,
         4096,
@@ -127,6 +140,30 @@ class TopicConfig(Config):
         dynamic=True,
         synonyms=("log.index.interval.bytes",),
     )
+    leader_replication_throttled_replicas: tuple[str, ...] = option(
+        **_THROTTLED_REPLICAS,
+        doc="The replicas whose copying is throttled on the leader's side.",
+    )
+    local_retention_bytes: int = option(
+        OptionType.LONG,
+        -2,
+        at_least=-2,
+        doc="How large the local part of a partition in tiered storage may grow; "
+        "-2 stands for retention.bytes.",
+        dynamic=True,
+        synonyms=("log.local.retention.bytes",),
+        changes_nothing=_NO_TIERED_STORAGE,
+    )
+    local_retention_ms: int = option(
+        OptionType.LONG,
+        -2,
+        at_least=-2,
+        doc="How long the local part of a partition in tiered storage is kept; "
+        "-2 stands for retention.ms.",
+        dynamic=True,
+        synonyms=("log.local.retention.ms",),
+        changes_nothing=_NO_TIERED_STORAGE,
+    )
     max_compaction_lag_ms: int = option(
         OptionType.LONG,
         LONG_MAX,
@@ -134,6 +171,17 @@ class TopicConfig(Config):
         doc="How long a record may stay uncompacted in a compacted topic.",
         dynamic=True,
         synonyms=("log.cleaner.max.compaction.lag.ms",),
+    )
+    max_decompressed_message_bytes: int = option(
+        OptionType.INT,
+        # The longest array that Kafka makes: no limit at all.
+        (1 << 31) - 9,
+        at_least=0,
+        doc="The largest record that a compressed batch may hold, as it is decompressed.",
+        dynamic=True,
+        synonyms=("max.decompressed.message.bytes",),
+        only_default="there is no limit for a single record, "
+        "only one for what a whole batch is decompressed to, which follows max.message.bytes",
     )
     max_message_bytes: int = option(
         OptionType.INT,
@@ -193,6 +241,54 @@ class TopicConfig(Config):
         dynamic=True,
         synonyms=("min.insync.replicas",),
     )
+    preallocate: bool = option(
+        OptionType.BOOLEAN,
+        False,
+        doc="Whether the file of a new segment is given its full size at once.",
+        dynamic=True,
+        synonyms=("log.preallocate",),
+        changes_nothing="files grow with what is written to them",
+    )
+    remote_copy_lag_bytes: int = option(
+        OptionType.LONG,
+        -1,
+        at_least=-1,
+        doc="How many bytes of a partition wait before they are copied into tiered storage.",
+        dynamic=True,
+        synonyms=("log.remote.copy.lag.bytes",),
+        changes_nothing=_NO_TIERED_STORAGE,
+    )
+    remote_copy_lag_ms: int = option(
+        OptionType.LONG,
+        0,
+        at_least=-1,
+        doc="How long segments wait before they are copied into tiered storage.",
+        dynamic=True,
+        synonyms=("log.remote.copy.lag.ms",),
+        changes_nothing=_NO_TIERED_STORAGE,
+    )
+    remote_log_copy_disable: bool = option(
+        OptionType.BOOLEAN,
+        False,
+        doc="Whether nothing more is copied into tiered storage.",
+        dynamic=True,
+        changes_nothing=_NO_TIERED_STORAGE,
+    )
+    remote_log_delete_on_disable: bool = option(
+        OptionType.BOOLEAN,
+        False,
+        doc="Whether what is in tiered storage is deleted when that is switched off.",
+        dynamic=True,
+        changes_nothing=_NO_TIERED_STORAGE,
+    )
+    remote_storage_enable: bool = option(
+        OptionType.BOOLEAN,
+        False,
+        doc="Whether closed segments move into tiered storage.",
+        dynamic=True,
+        only_default="there is no tiered storage, records stay in the data folder, "
+        "which would grow beyond what local.retention.ms and local.retention.bytes promise",
+    )
     retention_bytes: int = option(
         OptionType.LONG,
         -1,
@@ -242,6 +338,14 @@ class TopicConfig(Config):
         doc="The age at which a segment is closed and the next one begins, even if it is not full.",
         dynamic=True,
         synonyms=("log.roll.ms", "log.roll.hours"),
+    )
+    unclean_leader_election_enable: bool = option(
+        OptionType.BOOLEAN,
+        False,
+        doc="Whether a replica that lacks records may become the leader when no other is left.",
+        dynamic=True,
+        synonyms=("unclean.leader.election.enable",),
+        changes_nothing="no replica lacks records, so a permission to lose them is never used",
     )
 
     def validate(self) -> None:

@@ -2,18 +2,21 @@
 
 Runs of fixed-size fields become one `struct` call; lists become inline loops; nothing is looked up
 at run time that the version already decides. A codec is compiled when it is first used.
+
+The same declaration also gives a sliced codec: generators that pause after every few elements, for
+messages that are too large to be read or written in one go by an event loop.
 """
 
 from __future__ import annotations
 
 import struct as struct_module
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import cache
 from typing import Any, NamedTuple, TypeVar, cast
 
 from ottla.wire.declare import MessageInfo, StoredInfo, info_of, stored_info_of
-from ottla.wire.decoder import DecoderSource
-from ottla.wire.encoder import EncoderSource
+from ottla.wire.decoder import DecoderSource, SlicedDecoderSource
+from ottla.wire.encoder import EncoderSource, SlicedEncoderSource
 from ottla.wire.types import Buffer, MalformedMessageError
 
 T = TypeVar("T")
@@ -31,6 +34,16 @@ class Codec(NamedTuple):
 
     encode: Callable[[Any, bytearray, list[Buffer]], bytearray]
     decode: Callable[[memoryview, int], tuple[Any, int]]
+
+
+class SlicedCodec(NamedTuple):
+    """As `Codec`, but what it gives is the value of a generator that pauses after every few elements.
+
+    `decode` has a third argument: how many elements all lists of the message may have together.
+    """
+
+    encode: Callable[[Any, bytearray, list[Buffer]], Generator[None, None, bytearray]]
+    decode: Callable[[memoryview, int, int], Generator[None, None, tuple[Any, int]]]
 
 
 def _codec_of(cls: type[Any], version: int) -> Codec:
@@ -52,6 +65,23 @@ codec_of = cast(Callable[[type[Any], int], Codec], cache(_codec_of))
 stored_codec_of = cast(Callable[[type[Any], int], Codec], cache(_stored_codec_of))
 
 
+def _compile_sliced(cls: type[Any], version: int) -> SlicedCodec:
+    info = info_of(cls)
+    flexible = version >= info.flexible_since
+    encoder = SlicedEncoderSource(version, flexible)
+    encoder.function(cls)
+    decoder = SlicedDecoderSource(version, flexible)
+    decoder.function(cls)
+    name = f"{cls.__name__}_v{version}"
+    return SlicedCodec(
+        encoder.build("encode", f"<{name} encode in slices>"),
+        decoder.build("decode", f"<{name} decode in slices>"),
+    )
+
+
+sliced_codec_of = cast(Callable[[type[Any], int], SlicedCodec], cache(_compile_sliced))
+
+
 def compile_codec(cls: type, version: int, flexible: bool) -> Codec:
     """Compiles any declared class; `codec_of` is for whole messages."""
     encoder = EncoderSource(version, flexible)
@@ -67,6 +97,17 @@ def compile_codec(cls: type, version: int, flexible: bool) -> Codec:
 def decode_message(cls: type[Any], version: int, buffer: Buffer, position: int = 0) -> Any:
     """Decodes a message; any way in which the bytes are wrong is a MalformedMessageError."""
     return _decode(codec_of(cls, version), cls, version, buffer, position)
+
+
+def decode_in_slices(
+    cls: type[Any], version: int, buffer: memoryview, position: int, max_elements: int
+) -> Generator[None, None, Any]:
+    """As `decode_message`, with pauses; a message with more elements in its lists is malformed as well."""
+    try:
+        message, _ = yield from sliced_codec_of(cls, version).decode(buffer, position, max_elements)
+    except (IndexError, struct_module.error, UnicodeDecodeError) as error:
+        raise MalformedMessageError(f"{cls.__name__} v{version}: {error}") from error
+    return message
 
 
 def encode_message(value: Any, version: int) -> bytes:

@@ -7,18 +7,31 @@ import uuid
 from typing import Any
 
 from ottla.wire.declare import Field, fields_of
-from ottla.wire.source import SourceWriter, is_fixed, letters_of, runs_of
+from ottla.wire.source import SLICE_ELEMENTS, SourceWriter, is_fixed, letters_of, runs_of
 from ottla.wire.types import BytesType, Fixed, StringType, UuidType
 
 
 class DecoderSource(SourceWriter):
     def function(self, cls: type) -> None:
-        self.line("def decode(buf, pos):")
+        self.line(self.signature())
         self.depth += 1
         self.line("size = len(buf)")
+        self.before_body()
         self.line("m = " + self.new(cls))
         self.body(cls, "m")
         self.line("return m, pos")
+
+    def signature(self) -> str:
+        return "def decode(buf, pos):"
+
+    def before_body(self) -> None:
+        """What is set before anything is read."""
+
+    def before_elements(self, count: str) -> None:
+        """What is looked at when a list's length is known."""
+
+    def before_element(self) -> None:
+        """What is done at the start of every round of a list's loop."""
 
     def new(self, cls: type) -> str:
         self.constants["_new"] = object.__new__
@@ -55,6 +68,7 @@ class DecoderSource(SourceWriter):
         self.line(f"if {count}:")
         self.depth += 1
         self.line(f"if {count} > 127: {count}, pos = read_uvarint(buf, pos - 1)")
+        self.line(f"check_tagged({count})")
         fields = self.tagged_fields(cls)
         if not fields:
             self.line(f"pos = skip_tagged(buf, pos, {count})")
@@ -126,15 +140,18 @@ class DecoderSource(SourceWriter):
             width = struct_module.calcsize(">" + element.letter)
             unpack = self.constant("unpack", struct_module.unpack_from)
             self.line(f"check_length({length} * {width}, size - pos)")
+            self.before_elements(length)
             self.line(f'{target} = list({unpack}(f">{{{length}}}{element.letter}", buf, pos))')
             self.line(f"pos += {length} * {width}")
             self.depth -= 1
             return
         self.line(f"check_length({length}, size - pos)")
+        self.before_elements(length)
         items = self.name("items")
         self.line(f"{items} = {target} = []")
         self.line(f"for _ in range({length}):")
         self.depth += 1
+        self.before_element()
         item = self.name("item")
         if isinstance(element, type):
             self.line(f"{item} = {self.new(element)}")
@@ -168,3 +185,25 @@ class DecoderSource(SourceWriter):
         else:
             self.line(f"{target} = buf[pos:{end}]; pos = {end}")
         self.depth -= 1
+
+
+class SlicedDecoderSource(DecoderSource):
+    """A generator instead of a function: it pauses after every few elements, and takes a limited number of them."""
+
+    def signature(self) -> str:
+        return "def decode(buf, pos, left):"
+
+    def function(self, cls: type) -> None:
+        super().function(cls)
+        self.line("yield")  # never reached: it makes a generator of a function without lists
+
+    def before_body(self) -> None:
+        self.line("step = 0")
+
+    def before_elements(self, count: str) -> None:
+        self.line(f"left -= {count}")
+        self.line("if left < 0: reject_count()")
+
+    def before_element(self) -> None:
+        self.line("step += 1")
+        self.line(f"if not step % {SLICE_ELEMENTS}: yield")

@@ -7,7 +7,7 @@ from typing import Any
 
 from ottla.wire.declare import Field
 from ottla.wire.primitives import write_uvarint
-from ottla.wire.source import INDENT, SourceWriter, is_fixed, letters_of, runs_of
+from ottla.wire.source import INDENT, SLICE_ELEMENTS, SourceWriter, is_fixed, letters_of, runs_of
 from ottla.wire.types import Fixed, RecordsType, StringType, UuidType
 
 # Records shorter than this are copied between their neighbours: cheaper than one more buffer in a
@@ -19,8 +19,15 @@ class EncoderSource(SourceWriter):
     def function(self, cls: type) -> None:
         self.line("def encode(m, out, parts):")
         self.depth += 1
+        self.before_body()
         self.body(cls, "m")
         self.line("return out")
+
+    def before_body(self) -> None:
+        """What is set before anything is written."""
+
+    def before_element(self) -> None:
+        """What is done at the start of every round of a list's loop."""
 
     def body(self, cls: type, source: str) -> None:
         for run in runs_of(self.plain_fields(cls)):
@@ -121,6 +128,7 @@ class EncoderSource(SourceWriter):
         item = self.name("item")
         self.line(f"for {item} in {items}:")
         self.depth += 1
+        self.before_element()
         if isinstance(element, type):
             self.body(element, item)
         else:
@@ -163,3 +171,18 @@ class EncoderSource(SourceWriter):
         self.line(f"{INDENT}out += {data}")
         self.line("else:")
         self.line(f"{INDENT}parts.append(out); parts += pieces_of({data}); out = bytearray()")
+
+
+class SlicedEncoderSource(EncoderSource):
+    """A generator instead of a function: it pauses after every few elements."""
+
+    def function(self, cls: type) -> None:
+        super().function(cls)
+        self.line("yield")  # never reached: it makes a generator of a function without lists
+
+    def before_body(self) -> None:
+        self.line("step = 0")
+
+    def before_element(self) -> None:
+        self.line("step += 1")
+        self.line(f"if not step % {SLICE_ELEMENTS}: yield")

@@ -8,11 +8,11 @@ follows from the message's: flexible messages have flexible headers, with one ex
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import cache
 from typing import Any, NamedTuple, cast
 
-from ottla.wire.compile import codec_of
+from ottla.wire.compile import codec_of, sliced_codec_of
 from ottla.wire.declare import info_of
 from ottla.wire.primitives import read_uvarint, skip_tagged
 from ottla.wire.types import Buffer, MalformedMessageError
@@ -85,7 +85,24 @@ def frame_response(message: Any, version: int, correlation_id: int) -> list[Buff
     header, encode = _response_coding(type(message), version)
     start = bytearray(header)
     parts: list[Buffer] = []
-    last = encode(message, start, parts)
+    return _framed(start, parts, encode(message, start, parts), correlation_id)
+
+
+def frame_response_in_slices(
+    message: Any, version: int, correlation_id: int
+) -> Generator[None, None, list[Buffer]]:
+    """As `frame_response`, with pauses after every few elements."""
+    header, _ = _response_coding(type(message), version)
+    start = bytearray(header)
+    parts: list[Buffer] = []
+    last = yield from sliced_codec_of(type(message), version).encode(message, start, parts)
+    return _framed(start, parts, last, correlation_id)
+
+
+def _framed(
+    start: bytearray, parts: list[Buffer], last: bytearray, correlation_id: int
+) -> list[Buffer]:
+    """Fills the size and the correlation id into the start of a response, and says of what parts it is made."""
     if last or not parts:
         # Some transports never get rid of an empty last part.
         parts.append(last)

@@ -7,6 +7,9 @@ from functools import lru_cache
 
 from ottla.wire.types import MalformedMessageError
 
+# No version of any message has a tenth of it; each costs time to skip, however small it is.
+MAX_TAGGED_FIELDS = 1024
+
 
 def write_uvarint(value: int) -> bytes:
     """An unsigned varint."""
@@ -46,8 +49,20 @@ def reject_null(name: str) -> None:
     raise MalformedMessageError(f"{name} is null")
 
 
+def reject_count() -> None:
+    """Refuses a message whose lists have more elements than its reader takes."""
+    raise MalformedMessageError("its lists have too many elements")
+
+
+def check_tagged(count: int) -> None:
+    """Refuses a number of tagged fields that no message has."""
+    if count > MAX_TAGGED_FIELDS:
+        raise MalformedMessageError(f"{count} tagged fields in one place")
+
+
 def skip_tagged(buffer: memoryview, position: int, count: int) -> int:
     """The position behind `count` tagged fields that this version does not know."""
+    check_tagged(count)
     for _ in range(count):
         _, position = read_uvarint(buffer, position)
         size, position = read_uvarint(buffer, position)

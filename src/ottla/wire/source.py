@@ -10,6 +10,8 @@ from ottla.wire.declare import Field, fields_of
 from ottla.wire.types import Fixed, MalformedMessageError
 
 INDENT = "    "
+# After so many elements of lists a sliced codec lets its caller do something else: some 0.2 ms.
+SLICE_ELEMENTS = 256
 
 
 class SourceWriter:
@@ -24,9 +26,11 @@ class SourceWriter:
         self.constants: dict[str, Any] = {
             "MalformedMessageError": MalformedMessageError,
             "check_length": primitives.check_length,
+            "check_tagged": primitives.check_tagged,
             "length_prefix": primitives.length_prefix,
             "pieces_of": types.pieces_of,
             "read_uvarint": primitives.read_uvarint,
+            "reject_count": primitives.reject_count,
             "reject_null": primitives.reject_null,
             "skip_tagged": primitives.skip_tagged,
             "uuid_bytes": primitives.uuid_bytes,

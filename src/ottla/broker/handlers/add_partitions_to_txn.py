@@ -99,7 +99,7 @@ def _answer(node: Node, transaction: AddPartitionsToTxnTransaction, version: int
         return coordinator.ask_now(
             lambda machine, turn: machine.verify(transactional_id, producer, partitions), respond
         )
-    missing = [partition for partition in partitions if not _exists(node, partition)]
+    missing = {partition for partition in partitions if not _exists(node, partition)}
     if missing:
         return respond(
             [

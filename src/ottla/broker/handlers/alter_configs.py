@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from ottla.broker.configuring import alter_all
+from ottla.broker.configuring import RESOURCES, alter_all
 from ottla.broker.node import Node
 from ottla.broker.request import RequestContext
+from ottla.broker.request_pieces import Divisions
 from ottla.core.catalog import Refused
 from ottla.errors import ErrorCode
 from ottla.wire.messages.alter_configs import (
@@ -18,6 +19,7 @@ from ottla.wire.messages.alter_configs import (
 )
 
 REQUEST = AlterConfigsRequest
+DIVISIONS = Divisions((RESOURCES,))
 
 
 def handle(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from ottla.broker.node import Node
 from ottla.broker.request import RequestContext
-from ottla.core.catalog import Refused
+from ottla.broker.request_pieces import Division, Divisions, Repeated
+from ottla.core.catalog import Changes, Refused
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
 from ottla.ports import StorageError
@@ -20,31 +23,40 @@ from ottla.wire.messages.create_partitions import (
 logger = EventLog(__name__)
 
 REQUEST = CreatePartitionsRequest
+DIVISIONS = Divisions((Division("topics", "results", repeated=Repeated(("name",), most=2)),))
+
+
+class Grown(NamedTuple):
+    """A topic that gets more partitions than it has."""
+
+    name: str
+    old_count: int
+    changes: Changes
 
 
 def handle(
     node: Node, request: CreatePartitionsRequest, context: RequestContext
 ) -> CreatePartitionsResponse:
     times = Counter(asked.name for asked in request.topics)
-    results = []
-    for asked in request.topics:
-        if times[asked.name] > 1:
-            refused: Refused | None = Refused(
-                ErrorCode.INVALID_REQUEST, "the topic is asked for twice"
-            )
-        else:
-            refused = _add(node, asked, request.validate_only)
-        results.append(
+    twice = Refused(ErrorCode.INVALID_REQUEST, "the topic is asked for twice")
+    decided = [twice if times[asked.name] > 1 else _decide(node, asked) for asked in request.topics]
+    failed: Refused | None = None
+    if not request.validate_only:
+        failed = _add(node, [changes for changes in decided if not isinstance(changes, Refused)])
+    outcomes = [one if isinstance(one, Refused) else failed for one in decided]
+    return CreatePartitionsResponse(
+        results=[
             CreatePartitionsTopicResult(
                 name=asked.name,
                 error_code=ErrorCode.NONE if refused is None else refused.error,
                 error_message=None if refused is None else refused.message,
             )
-        )
-    return CreatePartitionsResponse(results=results)
+            for asked, refused in zip(request.topics, outcomes, strict=True)
+        ]
+    )
 
 
-def _add(node: Node, asked: CreatePartitionsTopic, validate_only: bool) -> Refused | None:
+def _decide(node: Node, asked: CreatePartitionsTopic) -> Grown | Refused:
     cluster = node.cluster
     assignments = (
         None
@@ -56,18 +68,28 @@ def _add(node: Node, asked: CreatePartitionsTopic, validate_only: bool) -> Refus
     )
     if isinstance(changes, Refused):
         return changes
-    if not validate_only:
-        old_count = cluster.catalog.topics[asked.name].partition_count
-        try:
-            cluster.commit(changes)
-        except StorageError as error:
-            return Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
-        cluster.place_new(cluster.catalog.topics[asked.name], old_count)
+    return Grown(asked.name, cluster.catalog.topics[asked.name].partition_count, changes)
+
+
+def _add(node: Node, grown: Sequence[Grown]) -> Refused | None:
+    """Adds partitions to topics, to all of them in one step."""
+    cluster = node.cluster
+    together: Changes = {}
+    for each in grown:
+        together |= each.changes
+    try:
+        if together:
+            cluster.commit(together)
+    except StorageError as error:
+        return Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+    for each in grown:
+        topic = cluster.catalog.topics[each.name]
+        cluster.place_new(topic, each.old_count)
         logger.info(
             "partitions_added",
             "topic %(topic)s: %(partitions)d partitions, where there were %(partitions_before)d",
-            topic=asked.name,
-            partitions=asked.count,
-            partitions_before=old_count,
+            topic=each.name,
+            partitions=topic.partition_count,
+            partitions_before=each.old_count,
         )
     return None

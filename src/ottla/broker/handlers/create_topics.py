@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 from ottla.broker.node import Node
-from ottla.broker.request import RequestContext
+from ottla.broker.request import Answer, RequestContext
 from ottla.config.describe import describe_topic
-from ottla.core.catalog import Catalog, NewTopic, Refused, Topic
+from ottla.core.catalog import MAX_PARTITIONS_PER_REQUEST, Catalog, NewTopic, Refused, Topic
 from ottla.errors import ErrorCode
 from ottla.wire.messages.create_topics import (
     CreatableTopic,
@@ -20,30 +20,65 @@ from ottla.wire.messages.create_topics import (
 
 REQUEST = CreateTopicsRequest
 FIRST_VERSION_WITH_CONFIGS = 5
+# Each of them takes some time.
+FIRST_TOPICS = 8
 
 
-def handle(
-    node: Node, request: CreateTopicsRequest, context: RequestContext
-) -> CreateTopicsResponse:
+MAX_ELEMENTS = 1 << 16
+# As in Kafka: so many topics and partitions can be made by one request.
+MAX_RECORDS = 10_000
+# So many topics are made in one step, which is one change of the catalog.
+TOPICS_PER_STEP = 250
+
+
+def handle(node: Node, request: CreateTopicsRequest, context: RequestContext) -> Answer:
+    return node.cluster.share.answer(_respond(node, request, context.version), FIRST_TOPICS)
+
+
+def _respond(
+    node: Node, request: CreateTopicsRequest, version: int
+) -> Generator[None, None, CreateTopicsResponse]:
     times = Counter(asked.name for asked in request.topics)
     asked_for = {asked.name: asked for asked in request.topics}
-    checked = {
-        name: _checked(asked)
-        if times[name] == 1
-        else Refused(ErrorCode.INVALID_REQUEST, "the topic is asked for twice")
-        for name, asked in asked_for.items()
-    }
-    wanted = [new for new in checked.values() if isinstance(new, NewTopic)]
-    made = _would_be(node, wanted) if request.validate_only else node.create_topics(wanted)
-    outcome: dict[str, Topic | Refused] = dict(zip((new.name for new in wanted), made, strict=True))
-    outcome |= {name: one for name, one in checked.items() if isinstance(one, Refused)}
-    describes = context.version >= FIRST_VERSION_WITH_CONFIGS
-    return CreateTopicsResponse(
-        topics=[_result(node, name, outcome[name], describes) for name in asked_for]
-    )
+    outcome: dict[str, Topic | Refused] = {}
+    wanted: list[NewTopic] = []
+    is_excessive = _records(request, node.config.num_partitions) > MAX_RECORDS
+    for name, asked in asked_for.items():
+        checked = _checked(asked, times[name], is_excessive)
+        if isinstance(checked, Refused):
+            outcome[name] = checked
+        else:
+            wanted.append(checked)
+    for start in range(0, len(wanted), TOPICS_PER_STEP):
+        yield
+        some = wanted[start : start + TOPICS_PER_STEP]
+        made = _would_be(node, some) if request.validate_only else node.create_topics(some)
+        outcome.update(zip((new.name for new in some), made, strict=True))
+    results = []
+    for name in asked_for:
+        yield
+        results.append(_result(node, name, outcome[name], version >= FIRST_VERSION_WITH_CONFIGS))
+    return CreateTopicsResponse(topics=results)
 
 
-def _checked(asked: CreatableTopic) -> NewTopic | Refused:
+def _records(request: CreateTopicsRequest, default_partitions: int) -> int:
+    """How many topics and partitions would be made."""
+    count = len(request.topics)
+    for asked in request.topics:
+        partitions = asked.num_partitions if asked.num_partitions > 0 else default_partitions
+        if partitions <= MAX_PARTITIONS_PER_REQUEST:  # or else the topic will be refused by itself
+            count += len(asked.assignments) or partitions
+    return count
+
+
+def _checked(asked: CreatableTopic, times_asked: int, is_excessive: bool) -> NewTopic | Refused:
+    if times_asked > 1:
+        return Refused(ErrorCode.INVALID_REQUEST, "the topic is asked for twice")
+    if is_excessive:
+        return Refused(
+            ErrorCode.POLICY_VIOLATION,
+            f"one request makes at most {MAX_RECORDS} topics and partitions together",
+        )
     null = [config.name for config in asked.configs if config.value is None]
     if null:
         return Refused(ErrorCode.INVALID_CONFIG, f"no value is given for {', '.join(null)}")

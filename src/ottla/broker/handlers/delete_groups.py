@@ -6,6 +6,7 @@ from functools import partial
 
 from ottla.broker.node import Node
 from ottla.broker.request import Answer, RequestContext
+from ottla.broker.request_pieces import Division, Divisions, Repeated
 from ottla.broker.together import together
 from ottla.errors import ErrorCode
 from ottla.wire.messages.delete_groups import (
@@ -15,6 +16,7 @@ from ottla.wire.messages.delete_groups import (
 )
 
 REQUEST = DeleteGroupsRequest
+DIVISIONS = Divisions((Division("groups_names", "results", repeated=Repeated()),))
 
 
 def handle(node: Node, request: DeleteGroupsRequest, context: RequestContext) -> Answer:

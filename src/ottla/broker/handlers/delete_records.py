@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ottla.broker.node import Node
 from ottla.broker.request import RequestContext
+from ottla.broker.request_pieces import Division, Divisions
 from ottla.broker.shard import Shard
 from ottla.core.catalog import INTERNAL_TOPICS
 from ottla.errors import ErrorCode
@@ -17,19 +18,38 @@ from ottla.wire.messages.delete_records import (
 )
 
 REQUEST = DeleteRecordsRequest
+DIVISIONS = Divisions(
+    (
+        Division(
+            "topics",
+            "topics",
+            inner=Division("partitions", "partitions", piece_elements=4),
+            named=("name",),
+            piece_elements=4,
+        ),
+    )
+)
 UP_TO_HIGH_WATERMARK = -1
 
 
 def handle(
     node: Node, request: DeleteRecordsRequest, context: RequestContext
 ) -> DeleteRecordsResponse:
+    try:
+        with node.cluster.store.trims_together():
+            results = [
+                [_delete(node, topic.name, asked) for asked in topic.partitions]
+                for topic in request.topics
+            ]
+    except StorageError:
+        results = [
+            [_failed(asked, ErrorCode.KAFKA_STORAGE_ERROR) for asked in topic.partitions]
+            for topic in request.topics
+        ]
     return DeleteRecordsResponse(
         topics=[
-            DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=[_delete(node, topic.name, asked) for asked in topic.partitions],
-            )
-            for topic in request.topics
+            DeleteRecordsTopicResult(name=topic.name, partitions=partitions)
+            for topic, partitions in zip(request.topics, results, strict=True)
         ]
     )
 

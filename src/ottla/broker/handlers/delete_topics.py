@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
 
 from ottla.broker.node import Node
 from ottla.broker.request import RequestContext
+from ottla.broker.request_pieces import Division, Divisions, Repeated
 from ottla.core.catalog import Topic
 from ottla.errors import ErrorCode
 from ottla.ports import StorageError
@@ -18,6 +20,17 @@ from ottla.wire.messages.delete_topics import (
 from ottla.wire.types import ZERO_UUID
 
 REQUEST = DeleteTopicsRequest
+DIVISIONS = Divisions(
+    (
+        Division(
+            "topics",
+            "responses",
+            piece_elements=64,
+            repeated=Repeated(("name", "topic_id"), most=2),
+        ),
+        Division("topic_names", "responses", piece_elements=64, repeated=Repeated(most=2)),
+    )
+)
 FIRST_VERSION_WITH_DELETION_DISABLED = 3
 
 
@@ -26,30 +39,52 @@ def handle(
 ) -> DeleteTopicsResponse:
     wanted = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     times = Counter((asked.name, asked.topic_id) for asked in wanted)
+    found: list[Topic | ErrorCode] = []
+    topics: dict[uuid.UUID, Topic] = {}
+    for asked in wanted:
+        is_twice = times[asked.name, asked.topic_id] > 1
+        topic = ErrorCode.INVALID_REQUEST if is_twice else _find(node, asked, context.version)
+        if isinstance(topic, Topic):
+            if topic.topic_id in topics:  # by its name and by its id: once is enough
+                topic = _unknown(asked)
+            else:
+                topics[topic.topic_id] = topic
+        found.append(topic)
+    failure = _delete(node, list(topics.values()))
     return DeleteTopicsResponse(
         responses=[
-            _delete(node, asked, context.version, times[asked.name, asked.topic_id])
-            for asked in wanted
+            _result(asked, topic, failure) for asked, topic in zip(wanted, found, strict=True)
         ]
     )
 
 
-def _delete(
-    node: Node, asked: DeleteTopicState, version: int, times_asked: int
+def _delete(node: Node, topics: list[Topic]) -> StorageError | None:
+    try:
+        if topics:
+            node.delete_topics(topics)
+    except StorageError as error:
+        return error
+    return None
+
+
+def _result(
+    asked: DeleteTopicState, topic: Topic | ErrorCode, failure: StorageError | None
 ) -> DeletableTopicResult:
-    topic = ErrorCode.INVALID_REQUEST if times_asked > 1 else _find(node, asked, version)
     if isinstance(topic, ErrorCode):
         return DeletableTopicResult(
             name=asked.name, topic_id=asked.topic_id, error_code=topic, error_message=topic.text
         )
-    try:
-        node.delete_topic(topic)
-    except StorageError as error:
-        failure = ErrorCode.KAFKA_STORAGE_ERROR
-        return DeletableTopicResult(
-            name=topic.name, topic_id=topic.topic_id, error_code=failure, error_message=str(error)
-        )
-    return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=ErrorCode.NONE)
+    return DeletableTopicResult(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        error_code=ErrorCode.NONE if failure is None else ErrorCode.KAFKA_STORAGE_ERROR,
+        error_message=None if failure is None else str(failure),
+    )
+
+
+def _unknown(asked: DeleteTopicState) -> ErrorCode:
+    by_id = asked.topic_id != ZERO_UUID
+    return ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _find(node: Node, asked: DeleteTopicState, version: int) -> Topic | ErrorCode:
@@ -63,5 +98,5 @@ def _find(node: Node, asked: DeleteTopicState, version: int) -> Topic | ErrorCod
     if (asked.name is None) == (asked.topic_id == ZERO_UUID):
         return ErrorCode.INVALID_REQUEST  # neither a name nor an id, or both
     if asked.topic_id != ZERO_UUID:
-        return catalog.topics_by_id.get(asked.topic_id) or ErrorCode.UNKNOWN_TOPIC_ID
-    return catalog.topics.get(asked.name or "") or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return catalog.topics_by_id.get(asked.topic_id) or _unknown(asked)
+    return catalog.topics.get(asked.name or "") or _unknown(asked)

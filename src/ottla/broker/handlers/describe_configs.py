@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Generator, Hashable
+
 from ottla.broker.configuring import ResourceType, check_broker_name, find_topic, unknown_resource
 from ottla.broker.node import Node
-from ottla.broker.request import RequestContext
+from ottla.broker.request import Answer, RequestContext
 from ottla.config.describe import ConfigSource, DescribedOption, describe_broker, describe_topic
 from ottla.core.catalog import Refused
 from ottla.errors import ErrorCode
@@ -18,18 +20,35 @@ from ottla.wire.messages.describe_configs import (
 )
 
 REQUEST = DescribeConfigsRequest
+MAX_ELEMENTS = 1 << 16
+# Each of them takes some time.
+FIRST_RESOURCES = 8
 
 
-def handle(
-    node: Node, request: DescribeConfigsRequest, context: RequestContext
-) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(
-        results=[_result(node, asked, request) for asked in request.resources]
-    )
+def handle(node: Node, request: DescribeConfigsRequest, context: RequestContext) -> Answer:
+    return node.cluster.share.answer(_respond(node, request), FIRST_RESOURCES)
+
+
+def _respond(
+    node: Node, request: DescribeConfigsRequest
+) -> Generator[None, None, DescribeConfigsResponse]:
+    """Describes every resource once, however often it is named."""
+    results: dict[Hashable, DescribeConfigsResult] = {}
+    for asked in request.resources:
+        keys = asked.configuration_keys
+        wanted = None if keys is None else frozenset(keys)
+        key = (asked.resource_type, asked.resource_name, wanted)
+        if key not in results:
+            yield
+            results[key] = _result(node, asked, wanted, request)
+    return DescribeConfigsResponse(results=list(results.values()))
 
 
 def _result(
-    node: Node, asked: DescribeConfigsResource, request: DescribeConfigsRequest
+    node: Node,
+    asked: DescribeConfigsResource,
+    wanted: Container[str] | None,
+    request: DescribeConfigsRequest,
 ) -> DescribeConfigsResult:
     described = _describe(node, asked)
     if isinstance(described, Refused):
@@ -40,13 +59,14 @@ def _result(
             resource_name=asked.resource_name,
             configs=[],
         )
-    keys = asked.configuration_keys
     return DescribeConfigsResult(
         error_code=ErrorCode.NONE,
         resource_type=asked.resource_type,
         resource_name=asked.resource_name,
         configs=[
-            _option(option, request) for option in described if keys is None or option.name in keys
+            _option(option, request)
+            for option in described
+            if wanted is None or option.name in wanted
         ],
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ottla.broker.node import Node
 from ottla.broker.request import Answer, RequestContext
+from ottla.broker.request_pieces import Division, Divisions, Repeated
 from ottla.broker.together import together
 from ottla.core.group import requests
 from ottla.core.group.classic import State
@@ -16,6 +17,7 @@ from ottla.wire.messages.describe_groups import (
 )
 
 REQUEST = DescribeGroupsRequest
+DIVISIONS = Divisions((Division("groups", "groups", repeated=Repeated()),))
 FIRST_VERSION_WITH_GROUP_ID_NOT_FOUND = 6
 # A message that quotes the longest name would not fit into a string.
 QUOTED_CHARS = 255

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 
 from ottla.broker.node import Node
-from ottla.broker.request import RequestContext
+from ottla.broker.request import MAX_ELEMENTS_IN_SLICES, Answer, RequestContext
 from ottla.errors import ErrorCode
 from ottla.ports import LogDir
 from ottla.wire.messages.describe_log_dirs import (
@@ -17,18 +17,26 @@ from ottla.wire.messages.describe_log_dirs import (
 )
 
 REQUEST = DescribeLogDirsRequest
+MAX_ELEMENTS = MAX_ELEMENTS_IN_SLICES
+PARTITIONS_PER_STEP = 16
 
 
-def handle(
-    node: Node, request: DescribeLogDirsRequest, context: RequestContext
-) -> DescribeLogDirsResponse:
+def handle(node: Node, request: DescribeLogDirsRequest, context: RequestContext) -> Answer:
+    return node.cluster.share.answer(_respond(node, request))
+
+
+def _respond(
+    node: Node, request: DescribeLogDirsRequest
+) -> Generator[None, None, DescribeLogDirsResponse]:
     wanted = None
     if request.topics is not None:
         wanted = {
             (asked.topic, partition) for asked in request.topics for partition in asked.partitions
         }
-    log_dirs = [_here(node, log_dir) for log_dir in node.cluster.store.log_dirs()]
-    unused = _unused_partitions(node, log_dirs)
+    log_dirs = []
+    for log_dir in node.cluster.store.log_dirs():
+        log_dirs.append((yield from _here(node, log_dir)))
+    unused = yield from _unused_partitions(node, log_dirs)
     offline = node.offline_partitions()
     results = []
     for log_dir in log_dirs:
@@ -50,7 +58,7 @@ def handle(
             DescribeLogDirsResult(
                 error_code=ErrorCode.NONE,
                 log_dir=log_dir.path,
-                topics=_topics(sizes, wanted),
+                topics=(yield from _topics(sizes, wanted)),
                 total_bytes=log_dir.total_bytes,
                 usable_bytes=log_dir.usable_bytes,
             )
@@ -58,35 +66,44 @@ def handle(
     return DescribeLogDirsResponse(results=results)
 
 
-def _here(node: Node, log_dir: LogDir) -> LogDir:
+def _here(node: Node, log_dir: LogDir) -> Generator[None, None, LogDir]:
     """What of a place that all nodes share belongs to this one: the partitions of which it is a replica."""
     cluster = node.cluster
     if len(cluster.nodes) == 1:
         return log_dir
     here = {}
-    for (name, partition), size_bytes in log_dir.partitions.items():
+    for number, ((name, partition), size_bytes) in enumerate(log_dir.partitions.items()):
+        if not number % PARTITIONS_PER_STEP:
+            yield
         topic = cluster.catalog.topics.get(name)
         if topic is None or node.node_id in cluster.place(topic, partition).replicas:
             here[name, partition] = size_bytes
     return log_dir._replace(partitions=here)
 
 
-def _unused_partitions(node: Node, log_dirs: Sequence[LogDir]) -> list[tuple[str, int]]:
+def _unused_partitions(
+    node: Node, log_dirs: Sequence[LogDir]
+) -> Generator[None, None, list[tuple[str, int]]]:
     used = {key for log_dir in log_dirs for key in log_dir.partitions}
-    return [
-        (topic.name, partition)
-        for topic in node.cluster.catalog.topics.values()
-        for partition in range(topic.partition_count)
-        if (topic.name, partition) not in used
-        and node.node_id in node.cluster.place(topic, partition).replicas
-    ]
+    unused = []
+    for topic in list(node.cluster.catalog.topics.values()):
+        for partition in range(topic.partition_count):
+            if not partition % PARTITIONS_PER_STEP:
+                yield
+            if (topic.name, partition) not in used and (
+                node.node_id in node.cluster.place(topic, partition).replicas
+            ):
+                unused.append((topic.name, partition))
+    return unused
 
 
 def _topics(
     sizes: Mapping[tuple[str, int], int], wanted: set[tuple[str, int]] | None
-) -> list[DescribeLogDirsTopic]:
+) -> Generator[None, None, list[DescribeLogDirsTopic]]:
     topics: dict[str, DescribeLogDirsTopic] = {}
-    for (name, partition), size_bytes in sorted(sizes.items()):
+    for number, ((name, partition), size_bytes) in enumerate(sorted(sizes.items())):
+        if not number % PARTITIONS_PER_STEP:
+            yield
         if wanted is None or (name, partition) in wanted:
             topic = topics.setdefault(name, DescribeLogDirsTopic(name=name, partitions=[]))
             topic.partitions.append(

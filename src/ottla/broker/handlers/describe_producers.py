@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ottla.broker.node import Node
 from ottla.broker.request import RequestContext
+from ottla.broker.request_pieces import Division, Divisions, Repeated
 from ottla.broker.shard import Shard
 from ottla.errors import ErrorCode
 from ottla.wire.messages.describe_producers import (
@@ -15,6 +16,17 @@ from ottla.wire.messages.describe_producers import (
 )
 
 REQUEST = DescribeProducersRequest
+DIVISIONS = Divisions(
+    (
+        Division(
+            "topics",
+            "topics",
+            inner=Division("partition_indexes", "partitions", repeated=Repeated()),
+            named=("name",),
+            repeated=Repeated(("name",)),
+        ),
+    )
+)
 
 
 def handle(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from ottla.broker.node import Node
-from ottla.broker.request import RequestContext
+from ottla.broker.request import MAX_ELEMENTS_IN_SLICES, Answer, RequestContext
 from ottla.core.catalog import Refused, Topic
 from ottla.errors import ErrorCode
 from ottla.wire.messages.describe_topic_partitions import (
@@ -16,12 +18,18 @@ from ottla.wire.messages.describe_topic_partitions import (
 from ottla.wire.types import ZERO_UUID
 
 REQUEST = DescribeTopicPartitionsRequest
+MAX_ELEMENTS = MAX_ELEMENTS_IN_SLICES
+PARTITIONS_PER_STEP = 16
 LIMIT = 2000  # Kafka's max.request.partition.size.limit
 
 
-def handle(
-    node: Node, request: DescribeTopicPartitionsRequest, context: RequestContext
-) -> DescribeTopicPartitionsResponse:
+def handle(node: Node, request: DescribeTopicPartitionsRequest, context: RequestContext) -> Answer:
+    return node.cluster.share.answer(_respond(node, request))
+
+
+def _respond(
+    node: Node, request: DescribeTopicPartitionsRequest
+) -> Generator[None, None, DescribeTopicPartitionsResponse]:
     """Goes through the topics by name, from the cursor on, as long as there is room."""
     names = sorted({asked.name for asked in request.topics}) or sorted(node.cluster.catalog.topics)
     first_partition = 0
@@ -36,6 +44,7 @@ def handle(
     room = min(max(request.response_partition_limit, 1), LIMIT)
     response = DescribeTopicPartitionsResponse(topics=[])
     for name in names:
+        yield
         topic = node.find_topic(name)
         if isinstance(topic, Refused):
             response.topics.append(_failed(name, topic.error))
@@ -44,7 +53,8 @@ def handle(
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
         end = min(topic.partition_count, first_partition + room)
-        response.topics.append(_described(node, topic, range(first_partition, end)))
+        partitions = range(first_partition, end)
+        response.topics.append((yield from _described(node, topic, partitions)))
         room -= end - first_partition
         if end < topic.partition_count:
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
@@ -67,9 +77,13 @@ def _failed(name: str, error: ErrorCode) -> DescribeTopicPartitionsResponseTopic
     )
 
 
-def _described(node: Node, topic: Topic, partitions: range) -> DescribeTopicPartitionsResponseTopic:
+def _described(
+    node: Node, topic: Topic, partitions: range
+) -> Generator[None, None, DescribeTopicPartitionsResponseTopic]:
     described = []
     for partition in partitions:
+        if not partition % PARTITIONS_PER_STEP:
+            yield
         placed = node.cluster.place(topic, partition)
         described.append(
             DescribeTopicPartitionsResponsePartition(

@@ -6,6 +6,7 @@ from functools import partial
 
 from ottla.broker.node import Node
 from ottla.broker.request import Answer, RequestContext
+from ottla.broker.request_pieces import Division, Divisions, Repeated
 from ottla.broker.together import together
 from ottla.broker.transactions import find_transaction
 from ottla.core.txn.events import NO_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
@@ -19,6 +20,7 @@ from ottla.wire.messages.describe_transactions import (
 )
 
 REQUEST = DescribeTransactionsRequest
+DIVISIONS = Divisions((Division("transactional_ids", "transaction_states", repeated=Repeated()),))
 
 
 def handle(node: Node, request: DescribeTransactionsRequest, context: RequestContext) -> Answer:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ottla.broker.node import Node
 from ottla.broker.request import RequestContext
+from ottla.broker.request_pieces import Division, Divisions
+from ottla.core.catalog import Topic
 from ottla.errors import ErrorCode
-from ottla.model import NO_LEADER
+from ottla.model import NO_LEADER, TopicPartition
 from ottla.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -14,6 +18,16 @@ from ottla.wire.messages.elect_leaders import (
 )
 
 REQUEST = ElectLeadersRequest
+DIVISIONS = Divisions(
+    (
+        Division(
+            "topic_partitions",
+            "replica_election_results",
+            inner=Division("partitions", "partition_result"),
+            named=("topic",),
+        ),
+    )
+)
 PREFERRED, UNCLEAN = 0, 1
 
 
@@ -25,46 +39,72 @@ def handle(
             error_code=ErrorCode.INVALID_REQUEST, replica_election_results=[]
         )
     if request.topic_partitions is None:
-        results = _elect_everywhere(node, request.election_type)
-    else:
-        results = [
-            ReplicaElectionResult(
-                topic=asked.topic,
-                partition_result=[
-                    _elect(node, asked.topic, partition, request.election_type)
-                    for partition in asked.partitions
-                ],
-            )
-            for asked in request.topic_partitions
+        wanted = [
+            (topic.name, list(range(topic.partition_count)))
+            for topic in node.cluster.catalog.topics.values()
         ]
+    else:
+        wanted = [(asked.topic, asked.partitions) for asked in request.topic_partitions]
+    errors = _elect(
+        node,
+        [
+            TopicPartition(name, partition)
+            for name, partitions in wanted
+            for partition in partitions
+        ],
+        request.election_type,
+    )
+    results = []
+    at = 0
+    for name, partitions in wanted:
+        held = [
+            _result(partition, error)
+            for partition, error in zip(partitions, errors[at : at + len(partitions)], strict=True)
+            # Asked for all, only elections that were needed are told.
+            if request.topic_partitions is not None or error is not ErrorCode.ELECTION_NOT_NEEDED
+        ]
+        at += len(partitions)
+        if held or request.topic_partitions is not None:
+            results.append(ReplicaElectionResult(topic=name, partition_result=held))
     return ElectLeadersResponse(replica_election_results=results)
 
 
-def _elect_everywhere(node: Node, election_type: int) -> list[ReplicaElectionResult]:
-    """Holds every election that is needed; only those are told."""
-    results = []
-    for topic in list(node.cluster.catalog.topics.values()):
-        elected = [
-            _elect(node, topic.name, partition, election_type)
-            for partition in range(topic.partition_count)
+def _elect(node: Node, wanted: Sequence[TopicPartition], election_type: int) -> Sequence[ErrorCode]:
+    """Holds elections, all of them in one step."""
+    topics = [_find(node, place) for place in wanted]
+    if election_type == PREFERRED:
+        known = [
+            (topic, place.partition)
+            for topic, place in zip(topics, wanted, strict=True)
+            if topic is not None
         ]
-        held = [one for one in elected if one.error_code != ErrorCode.ELECTION_NOT_NEEDED]
-        if held:
-            results.append(ReplicaElectionResult(topic=topic.name, partition_result=held))
-    return results
+        elected = iter(node.cluster.elect_preferred(known))
+        return [
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else next(elected)
+            for topic in topics
+        ]
+    return [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic is None
+        else _elect_unclean(node, topic, place.partition)
+        for topic, place in zip(topics, wanted, strict=True)
+    ]
 
 
-def _elect(node: Node, name: str, partition: int, election_type: int) -> PartitionResult:
-    cluster = node.cluster
-    topic = cluster.catalog.topics.get(name)
-    if topic is None or not 0 <= partition < topic.partition_count:
-        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    elif election_type == PREFERRED:
-        error = cluster.elect_preferred(topic, partition)
-    elif cluster.place(topic, partition).leader_id == NO_LEADER:
+def _find(node: Node, place: TopicPartition) -> Topic | None:
+    topic = node.cluster.catalog.topics.get(place.topic)
+    if topic is None or not 0 <= place.partition < topic.partition_count:
+        return None
+    return topic
+
+
+def _elect_unclean(node: Node, topic: Topic, partition: int) -> ErrorCode:
+    if node.cluster.place(topic, partition).leader_id == NO_LEADER:
         # All nodes read the same storage: where one cannot, no other can.
-        error = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
-    else:
-        error = ErrorCode.ELECTION_NOT_NEEDED
+        return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    return ErrorCode.ELECTION_NOT_NEEDED
+
+
+def _result(partition: int, error: ErrorCode) -> PartitionResult:
     message = None if error is ErrorCode.NONE else error.text
     return PartitionResult(partition_id=partition, error_code=error, error_message=message)

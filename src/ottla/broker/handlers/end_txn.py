@@ -6,10 +6,9 @@ from functools import partial
 
 from ottla.broker.node import Node
 from ottla.broker.request import Answer, RequestContext
-from ottla.broker.transactions import fenced_before, find_transaction, reserve_producer_id
-from ottla.core.turn import Producer, Turn
-from ottla.core.txn.events import NO_PRODUCER_ID, VERSION_1, VERSION_2
-from ottla.core.txn.machine import TransactionMachine
+from ottla.broker.transactions import fenced_before, find_transaction
+from ottla.core.turn import Producer
+from ottla.core.txn.events import VERSION_1, VERSION_2
 from ottla.core.txn.requests import EndRequest, Identity
 from ottla.core.txn.states import Result
 from ottla.errors import ErrorCode
@@ -31,15 +30,7 @@ def handle(node: Node, request: EndTxnRequest, context: RequestContext) -> Answe
         Result.COMMIT if request.committed else Result.ABORT,
         VERSION_2 if context.version >= FIRST_VERSION_OF_TRANSACTION_V2 else VERSION_1,
     )
-    return coordinator.ask(lambda machine, turn: _end(node, machine, turn, end), respond)
-
-
-def _end(node: Node, machine: TransactionMachine, turn: Turn, end: EndRequest) -> Identity:
-    wants_one = machine.wants_next_producer_id(end)
-    fresh = reserve_producer_id(node) if wants_one else NO_PRODUCER_ID
-    if fresh is None:
-        return Identity(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    return machine.end(turn, end, fresh)
+    return coordinator.ask(lambda machine, turn: machine.end(turn, end), respond)
 
 
 def _respond(version: int, result: Identity | ErrorCode) -> EndTxnResponse:

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 from ottla.broker.addresses import brokers_seen_by
-from ottla.broker.fetching import Fetched, FetchRead, Limits, park, read_all
+from ottla.broker.fetching import (
+    PARTITIONS_AT_ONCE,
+    PARTITIONS_PER_STEP,
+    Fetched,
+    FetchRead,
+    Limits,
+    park,
+    read_all,
+)
+from ottla.broker.loop_share import at_once
 from ottla.broker.node import Node
-from ottla.broker.request import RequestContext
+from ottla.broker.request import Answer, RequestContext
 from ottla.core.fetch_session import FetchContext, FetchTarget, Key
 from ottla.core.partition import READ_COMMITTED
 from ottla.errors import ErrorCode
+from ottla.ports import monotonic_ms
 from ottla.wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -24,6 +34,7 @@ from ottla.wire.messages.fetch import (
 )
 
 REQUEST = FetchRequest
+MAX_ELEMENTS = 1 << 16
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 FIRST_VERSION_WITH_ZSTD = 10
 # Older ones have the field, but no addresses: clients would take a leader for one that they know (KIP-951).
@@ -31,35 +42,76 @@ FIRST_VERSION_WITH_LEADERS = 16
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-def handle(
-    node: Node, request: FetchRequest, context: RequestContext
-) -> FetchResponse | asyncio.Future[Callable[[], FetchResponse]]:
-    opened = _open_session(node, request, context.version)
+def handle(node: Node, request: FetchRequest, context: RequestContext) -> Answer:
+    if _count(request) > PARTITIONS_AT_ONCE:
+        return _handle_many(node, request, context)
+    opened = _open_session(node, request, context, at_once(_targets(request, context.version)))
     if isinstance(opened, ErrorCode):
         return FetchResponse(error_code=opened, responses=[])
-    limits = Limits(
+    limits = _limits(node, request)
+    if len(opened.targets) > PARTITIONS_AT_ONCE:
+        return _fetch_many(node, opened, limits, context)
+
+    def respond(read: FetchRead) -> FetchResponse:
+        return at_once(_response(node, opened, read, context, limits.isolation_level))
+
+    read = at_once(read_all(node, opened, limits))
+    if _is_enough(read, opened, limits):
+        return respond(read)
+    parked = park(node, opened, limits, limits.min_bytes - read.size_bytes)
+    return _after(parked.over, lambda: respond(at_once(read_all(node, opened, limits))))
+
+
+async def _handle_many(node: Node, request: FetchRequest, context: RequestContext) -> FetchResponse:
+    targets = await node.cluster.share.run(_targets(request, context.version))
+    opened = _open_session(node, request, context, targets)
+    if isinstance(opened, ErrorCode):
+        return FetchResponse(error_code=opened, responses=[])
+    return await _fetch_many(node, opened, _limits(node, request), context)
+
+
+async def _fetch_many(
+    node: Node, opened: FetchContext, limits: Limits, context: RequestContext
+) -> FetchResponse:
+    """As `handle`, in slices: what comes in between them must not be missed, so it is waited for from the start."""
+    share = node.cluster.share
+    parked = park(node, opened, limits, limits.min_bytes)
+    try:
+        read = await share.run(read_all(node, opened, limits))
+        if not _is_enough(read, opened, limits):
+            parked.has_read(read.size_bytes)
+            await parked.over
+            read = await share.run(read_all(node, opened, limits))
+    finally:
+        parked.over.cancel()
+    return await share.run(_response(node, opened, read, context, limits.isolation_level))
+
+
+def _count(request: FetchRequest) -> int:
+    return sum([len(topic.partitions) for topic in request.topics])
+
+
+def _limits(node: Node, request: FetchRequest) -> Limits:
+    return Limits(
         min(request.max_bytes, node.config.fetch_max_bytes),
         min(request.min_bytes, request.max_bytes, node.config.fetch_max_bytes),
         request.max_wait_ms,
         request.isolation_level,
     )
-    read = read_all(node, opened, limits)
 
-    def respond(read: FetchRead) -> FetchResponse:
-        return _response(node, opened, read, context, request.isolation_level)
 
-    if (
+def _is_enough(read: FetchRead, opened: FetchContext, limits: Limits) -> bool:
+    return (
         read.is_final
         or read.size_bytes >= limits.min_bytes
         or limits.max_wait_ms <= 0
         or not opened.targets
-    ):
-        return respond(read)
-    parked = park(node, opened, limits, limits.min_bytes - read.size_bytes)
-    return _after(parked.over, lambda: respond(read_all(node, opened, limits)))
+    )
 
 
-def _open_session(node: Node, request: FetchRequest, version: int) -> FetchContext | ErrorCode:
+def _targets(
+    request: FetchRequest, version: int
+) -> Generator[None, None, list[tuple[Key, FetchTarget]]]:
     uses_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
     targets: list[tuple[Key, FetchTarget]] = []
     for topic in request.topics:
@@ -75,6 +127,18 @@ def _open_session(node: Node, request: FetchRequest, version: int) -> FetchConte
                 asked.last_fetched_epoch,
             )
             targets.append(((topic_key, asked.partition), target))
+            if not len(targets) % PARTITIONS_PER_STEP:
+                yield
+    return targets
+
+
+def _open_session(
+    node: Node,
+    request: FetchRequest,
+    context: RequestContext,
+    targets: list[tuple[Key, FetchTarget]],
+) -> FetchContext | ErrorCode:
+    uses_ids = context.version >= FIRST_VERSION_WITH_TOPIC_IDS
     forgotten: list[Key] = [
         (topic.topic_id if uses_ids else topic.topic, partition)
         for topic in request.forgotten_topics_data
@@ -90,8 +154,9 @@ def _open_session(node: Node, request: FetchRequest, version: int) -> FetchConte
         targets,
         forgotten,
         uses_ids,
-        node.cluster.clock.now_ms(),
+        monotonic_ms(node.cluster.clock),
         fresh_id,
+        context.peer,
     )
 
 
@@ -116,10 +181,12 @@ def _response(
     read: FetchRead,
     context: RequestContext,
     isolation_level: int,
-) -> FetchResponse:
+) -> Generator[None, None, FetchResponse]:
     topics: dict[object, FetchableTopicResponse] = {}
     leaders: dict[int, None] = {}
-    for one in read.partitions:
+    for number, one in enumerate(read.partitions):
+        if number and not number % PARTITIONS_PER_STEP:
+            yield
         has_records = len(one.records) > 0
         is_news = one.target.news(
             one.error, one.bounds.high_watermark, one.bounds.start_offset, has_records

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ottla.broker.addresses import brokers_seen_by
 from ottla.broker.node import Node
 from ottla.broker.request import RequestContext
+from ottla.broker.request_pieces import Division, Divisions, Repeated
 from ottla.core.catalog import Refused
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
@@ -16,6 +17,7 @@ from ottla.wire.messages.find_coordinator import (
 )
 
 REQUEST = FindCoordinatorRequest
+DIVISIONS = Divisions((Division("coordinator_keys", "coordinators", repeated=Repeated()),))
 FIRST_BATCHED_VERSION = 4
 GROUP, TRANSACTION = 0, 1
 

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from enum import IntEnum
 from functools import partial
 
-from ottla.broker.configuring import ResourceType, alter_all
+from ottla.broker.configuring import RESOURCES, ResourceType, alter_all
 from ottla.broker.node import Node
 from ottla.broker.request import RequestContext
+from ottla.broker.request_pieces import Divisions
 from ottla.config.broker import BrokerConfig
 from ottla.config.options import OptionType, find_option, value_text
 from ottla.config.topic import TopicConfig
@@ -24,6 +25,7 @@ from ottla.wire.messages.incremental_alter_configs import (
 )
 
 REQUEST = IncrementalAlterConfigsRequest
+DIVISIONS = Divisions((RESOURCES,))
 
 
 class Operation(IntEnum):

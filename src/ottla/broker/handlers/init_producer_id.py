@@ -7,8 +7,7 @@ from functools import partial
 from ottla.broker.node import Node
 from ottla.broker.request import Answer, RequestContext
 from ottla.broker.transactions import fenced_before, find_transaction, reserve_producer_id
-from ottla.core.turn import Producer, Turn
-from ottla.core.txn.machine import TransactionMachine
+from ottla.core.turn import Producer
 from ottla.core.txn.requests import Identity, InitRequest
 from ottla.errors import ErrorCode
 from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -34,7 +33,7 @@ def handle(node: Node, request: InitProducerIdRequest, context: RequestContext) 
         else Producer(request.producer_id, request.producer_epoch)
     )
     init = InitRequest(request.transactional_id, request.transaction_timeout_ms, expected)
-    return coordinator.ask(lambda machine, turn: _init(node, machine, turn, init), respond)
+    return coordinator.ask(lambda machine, turn: machine.init(turn, init), respond)
 
 
 def _refuse(request: InitProducerIdRequest) -> ErrorCode | None:
@@ -47,17 +46,10 @@ def _refuse(request: InitProducerIdRequest) -> ErrorCode | None:
 
 
 def _idempotent(node: Node) -> Identity:
-    fresh = reserve_producer_id(node)
+    fresh = reserve_producer_id(node.cluster)
     if fresh is None:
         return Identity(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return Identity(ErrorCode.NONE, fresh, 0)
-
-
-def _init(node: Node, machine: TransactionMachine, turn: Turn, init: InitRequest) -> Identity:
-    fresh = reserve_producer_id(node) if machine.wants_producer_id(init) else NO_PRODUCER_ID
-    if fresh is None:
-        return Identity(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    return machine.init(turn, init, fresh)
 
 
 def _respond(version: int, result: Identity | ErrorCode) -> InitProducerIdResponse:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ottla.broker.groups import find_group
 from ottla.broker.node import Node
 from ottla.broker.request import Answer, RequestContext
+from ottla.broker.request_pieces import Division, Divisions
 from ottla.core.group.requests import Leaver, LeaveResults
 from ottla.errors import ErrorCode
 from ottla.wire.messages.leave_group import (
@@ -14,6 +15,7 @@ from ottla.wire.messages.leave_group import (
 )
 
 REQUEST = LeaveGroupRequest
+DIVISIONS = Divisions((Division("members", "members"),))
 FIRST_BATCHED_VERSION = 3
 
 

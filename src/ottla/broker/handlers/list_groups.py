@@ -2,48 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Generator, Sequence
 
 from ottla.broker.node import Node
-from ottla.broker.request import Answer, RequestContext
-from ottla.broker.together import together
+from ottla.broker.request import RequestContext
+from ottla.broker.together import gathered
 from ottla.core.group import requests
 from ottla.errors import ErrorCode
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 REQUEST = ListGroupsRequest
+GROUPS_PER_STEP = 64
 
 
-def handle(node: Node, request: ListGroupsRequest, context: RequestContext) -> Answer:
-    # It waits for replays that are not over: a list in which some groups are missing would look complete.
-    parts = node.groups.ask_all(lambda groups, turn: groups.list_groups())
-    return together(parts, partial(_response, request))
-
-
-def _response(
-    request: ListGroupsRequest, parts: Sequence[list[requests.ListedGroup] | ErrorCode]
+async def handle(
+    node: Node, request: ListGroupsRequest, context: RequestContext
 ) -> ListGroupsResponse:
+    # It waits for replays that are not over: a list in which some groups are missing would look complete.
+    parts = await gathered(node.groups.ask_all(lambda groups, turn: groups.list_groups()))
+    return await node.cluster.share.run(_respond(request, parts))
+
+
+def _respond(
+    request: ListGroupsRequest, parts: Sequence[list[requests.ListedGroup] | ErrorCode]
+) -> Generator[None, None, ListGroupsResponse]:
     states = {state.lower() for state in request.states_filter}
     types = {group_type.lower() for group_type in request.types_filter}
-    error = ErrorCode.NONE
-    listed = []
+    response = ListGroupsResponse(error_code=ErrorCode.NONE, groups=[])
     for part in parts:
-        if not isinstance(part, ErrorCode):
-            listed += part
-        elif part is not ErrorCode.NOT_COORDINATOR:  # who leads that partition now lists its groups
-            error = part
-    return ListGroupsResponse(
-        error_code=error,
-        groups=[
-            ListedGroup(
-                group_id=group.group_id,
-                protocol_type=group.protocol_type,
-                group_state=group.state,
-                group_type=group.group_type,
+        if isinstance(part, ErrorCode):
+            if part is not ErrorCode.NOT_COORDINATOR:  # who leads that partition lists its groups
+                response.error_code = part
+            continue
+        for number, group in enumerate(part):
+            if not number % GROUPS_PER_STEP:
+                yield
+            if states and group.state.lower() not in states:
+                continue
+            if types and group.group_type not in types:
+                continue
+            response.groups.append(
+                ListedGroup(
+                    group_id=group.group_id,
+                    protocol_type=group.protocol_type,
+                    group_state=group.state,
+                    group_type=group.group_type,
+                )
             )
-            for group in listed
-            if (not states or group.state.lower() in states)
-            and (not types or group.group_type in types)
-        ],
-    )
+    return response

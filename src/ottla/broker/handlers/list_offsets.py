@@ -6,6 +6,7 @@ from collections import Counter
 
 from ottla.broker.node import Node
 from ottla.broker.request import RequestContext
+from ottla.broker.request_pieces import Division, Divisions, Repeated
 from ottla.broker.shard import Shard
 from ottla.core.leader_epochs import epoch_at
 from ottla.core.offsets import NOT_FOUND, FoundOffset, first_at, first_of_max_timestamp
@@ -22,6 +23,19 @@ from ottla.wire.messages.list_offsets import (
 )
 
 REQUEST = ListOffsetsRequest
+DIVISIONS = Divisions(
+    (
+        Division(
+            "topics",
+            "topics",
+            inner=Division(
+                "partitions", "partitions", repeated=Repeated(("partition_index",), most=2)
+            ),
+            named=("name",),
+            repeated=Repeated(("name",)),
+        ),
+    )
+)
 
 LATEST = -1
 EARLIEST = -2

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Generator, Sequence
+from typing import NamedTuple
 
 from ottla.broker.node import Node
-from ottla.broker.request import Answer, RequestContext
-from ottla.broker.together import together
+from ottla.broker.patterns import Pattern, PatternError
+from ottla.broker.request import RequestContext
+from ottla.broker.together import gathered
 from ottla.core.txn.requests import DescribedTransaction
 from ottla.core.txn.states import State
 from ottla.errors import ErrorCode
@@ -21,18 +21,54 @@ from ottla.wire.messages.list_transactions import (
 REQUEST = ListTransactionsRequest
 ANY_DURATION = -1
 NOT_BEGUN = -1
+IDS_PER_STEP = 16
 
 
-def handle(node: Node, request: ListTransactionsRequest, context: RequestContext) -> Answer:
+class Wanted(NamedTuple):
+    """Which transactions are asked for; empty sets mean all."""
+
+    states: frozenset[str]
+    producer_ids: frozenset[int]
+    min_duration_ms: int
+    now_ms: int
+
+    def includes(self, found: DescribedTransaction) -> bool:
+        if self.states and found.state.title not in self.states:
+            return False
+        if self.producer_ids and found.producer_id not in self.producer_ids:
+            return False
+        return self.min_duration_ms <= ANY_DURATION or (
+            found.started_at_ms != NOT_BEGUN
+            and self.now_ms - found.started_at_ms > self.min_duration_ms
+        )
+
+
+async def handle(
+    node: Node, request: ListTransactionsRequest, context: RequestContext
+) -> ListTransactionsResponse:
     pattern = None
     if request.transactional_id_pattern:
         try:
-            pattern = re.compile(request.transactional_id_pattern)
-        except re.error:
+            pattern = Pattern(request.transactional_id_pattern)
+        except PatternError:
             return _failed(ErrorCode.INVALID_REGULAR_EXPRESSION)
-    parts = node.transactions.ask_all(lambda machine, turn: machine.list_transactions())
-    now_ms = node.cluster.clock.now_ms()
-    return together(parts, partial(_response, request, pattern, now_ms))
+    parts = await gathered(
+        node.transactions.ask_all(lambda machine, turn: machine.list_transactions())
+    )
+    wanted = Wanted(
+        frozenset(request.state_filters),
+        frozenset(request.producer_id_filters),
+        request.duration_filter,
+        node.cluster.clock.now_ms(),
+    )
+    response = await node.cluster.share.run(_respond(request, wanted, parts))
+    if pattern is not None:
+        listed = response.transaction_states
+        matching = await pattern.matching([state.transactional_id for state in listed])
+        response.transaction_states = [
+            state for state in listed if state.transactional_id in matching
+        ]
+    return response
 
 
 def _failed(error: ErrorCode) -> ListTransactionsResponse:
@@ -41,47 +77,31 @@ def _failed(error: ErrorCode) -> ListTransactionsResponse:
     )
 
 
-def _response(
+def _respond(
     request: ListTransactionsRequest,
-    pattern: re.Pattern[str] | None,
-    now_ms: int,
+    wanted: Wanted,
     parts: Sequence[list[DescribedTransaction] | ErrorCode],
-) -> ListTransactionsResponse:
+) -> Generator[None, None, ListTransactionsResponse]:
     titles = {state.title for state in State}
-    error = ErrorCode.NONE
-    listed: list[DescribedTransaction] = []
-    for part in parts:
-        if not isinstance(part, ErrorCode):
-            listed += part
-        elif part is not ErrorCode.NOT_COORDINATOR:  # who leads that partition now lists its ids
-            error = part
-    return ListTransactionsResponse(
-        error_code=error,
+    response = ListTransactionsResponse(
+        error_code=ErrorCode.NONE,
         unknown_state_filters=[name for name in request.state_filters if name not in titles],
-        transaction_states=[
-            TransactionState(
-                transactional_id=found.transactional_id,
-                producer_id=found.producer_id,
-                transaction_state=found.state.title,
-            )
-            for found in listed
-            if _is_wanted(found, request, pattern, now_ms)
-        ],
+        transaction_states=[],
     )
-
-
-def _is_wanted(
-    found: DescribedTransaction,
-    request: ListTransactionsRequest,
-    pattern: re.Pattern[str] | None,
-    now_ms: int,
-) -> bool:
-    if request.state_filters and found.state.title not in request.state_filters:
-        return False
-    if request.producer_id_filters and found.producer_id not in request.producer_id_filters:
-        return False
-    if request.duration_filter > ANY_DURATION and (
-        found.started_at_ms == NOT_BEGUN or now_ms - found.started_at_ms <= request.duration_filter
-    ):
-        return False
-    return pattern is None or pattern.fullmatch(found.transactional_id) is not None
+    for part in parts:
+        if isinstance(part, ErrorCode):
+            if part is not ErrorCode.NOT_COORDINATOR:  # who leads that partition lists its ids
+                response.error_code = part
+            continue
+        for number, found in enumerate(part):
+            if not number % IDS_PER_STEP:
+                yield
+            if wanted.includes(found):
+                response.transaction_states.append(
+                    TransactionState(
+                        transactional_id=found.transactional_id,
+                        producer_id=found.producer_id,
+                        transaction_state=found.state.title,
+                    )
+                )
+    return response

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Mapping
+from uuid import UUID
 
 from ottla.broker.addresses import brokers_seen_by
 from ottla.broker.node import Node
-from ottla.broker.request import RequestContext
+from ottla.broker.request import MAX_ELEMENTS_IN_SLICES, Answer, RequestContext
 from ottla.core.catalog import Refused, Topic
 from ottla.errors import ErrorCode
 from ottla.wire.messages.metadata import (
@@ -24,12 +25,27 @@ FIRST_VERSION_WITH_NULL_FOR_ALL = 1
 FIRST_VERSION_WITH_TOPIC_IDS = 12
 
 
-def handle(node: Node, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+MAX_ELEMENTS = MAX_ELEMENTS_IN_SLICES
+# So many topics are made by one request; who asks for more may try again for the rest.
+MAX_CREATED = 50
+NAMES_PER_STEP = 64
+PARTITIONS_PER_STEP = 16
+
+
+def handle(node: Node, request: MetadataRequest, context: RequestContext) -> Answer:
+    return node.cluster.share.answer(_respond(node, request, context))
+
+
+def _respond(
+    node: Node, request: MetadataRequest, context: RequestContext
+) -> Generator[None, None, MetadataResponse]:
     wanted = request.topics
     if wanted is None or (not wanted and context.version < FIRST_VERSION_WITH_NULL_FOR_ALL):
-        topics = [_described(node, topic) for topic in node.cluster.catalog.topics.values()]
+        topics = []
+        for topic in list(node.cluster.catalog.topics.values()):
+            topics.append((yield from _described(node, topic)))
     else:
-        topics = list(_wanted(node, wanted, request.allow_auto_topic_creation, context.version))
+        topics = yield from _wanted(node, wanted, request, context.version)
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node_id, host=endpoint.host, port=endpoint.port)
@@ -42,45 +58,55 @@ def handle(node: Node, request: MetadataRequest, context: RequestContext) -> Met
 
 
 def _wanted(
-    node: Node, wanted: list[MetadataRequestTopic], may_create: bool, version: int
-) -> Iterator[MetadataResponseTopic]:
-    not_made: dict[str, Refused] = {}
-    if may_create:
-        not_made = node.create_on_first_use(
-            asked.name for asked in wanted if asked.name is not None and asked.topic_id == ZERO_UUID
-        )
+    node: Node, wanted: list[MetadataRequestTopic], request: MetadataRequest, version: int
+) -> Generator[None, None, list[MetadataResponseTopic]]:
+    """The topics that are asked for, each of them once."""
+    unique: dict[tuple[UUID, str | None], MetadataRequestTopic] = {}
     for asked in wanted:
-        if version < FIRST_VERSION_WITH_TOPIC_IDS and asked.name is None:
-            # Versions 10 and 11 have the field, but no way to answer about a topic without a name.
-            yield MetadataResponseTopic(
-                error_code=ErrorCode.INVALID_REQUEST,
-                name="",
-                topic_id=asked.topic_id,
-                partitions=[],
-            )
-        elif asked.topic_id != ZERO_UUID:
-            known = node.cluster.catalog.topics_by_id.get(asked.topic_id)
-            if known is None:
-                yield MetadataResponseTopic(
-                    error_code=ErrorCode.UNKNOWN_TOPIC_ID,
-                    name=asked.name,
-                    topic_id=asked.topic_id,
-                    partitions=[],
-                )
-            else:
-                yield _described(node, known)
-        else:
-            name = asked.name or ""
-            topic = not_made.get(name) or node.find_topic(name)
-            if isinstance(topic, Refused):
-                yield MetadataResponseTopic(error_code=topic.error, name=name, partitions=[])
-            else:
-                yield _described(node, topic)
+        unique[asked.topic_id, asked.name] = asked
+        if not len(unique) % NAMES_PER_STEP:
+            yield
+    not_made: Mapping[str, Refused] = {}
+    if request.allow_auto_topic_creation:
+        names = [name for topic_id, name in unique if name is not None and topic_id == ZERO_UUID]
+        not_made = yield from node.create_on_first_use(names, MAX_CREATED)
+    topics: list[MetadataResponseTopic] = []
+    for asked in unique.values():
+        if not len(topics) % NAMES_PER_STEP:
+            yield
+        topics.append((yield from _answer(node, asked, not_made, version)))
+    return topics
 
 
-def _described(node: Node, topic: Topic) -> MetadataResponseTopic:
+def _answer(
+    node: Node, asked: MetadataRequestTopic, not_made: Mapping[str, Refused], version: int
+) -> Generator[None, None, MetadataResponseTopic]:
+    if version < FIRST_VERSION_WITH_TOPIC_IDS and asked.name is None:
+        # Versions 10 and 11 have the field, but no way to answer about a topic without a name.
+        return _failed(ErrorCode.INVALID_REQUEST, "", asked.topic_id)
+    if asked.topic_id != ZERO_UUID:
+        known = node.cluster.catalog.topics_by_id.get(asked.topic_id)
+        if known is None:
+            return _failed(ErrorCode.UNKNOWN_TOPIC_ID, asked.name, asked.topic_id)
+        return (yield from _described(node, known))
+    name = asked.name or ""
+    topic = not_made.get(name) or node.find_topic(name)
+    if isinstance(topic, Refused):
+        return _failed(topic.error, name)
+    return (yield from _described(node, topic))
+
+
+def _failed(
+    error: ErrorCode, name: str | None, topic_id: UUID = ZERO_UUID
+) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=error, name=name, topic_id=topic_id, partitions=[])
+
+
+def _described(node: Node, topic: Topic) -> Generator[None, None, MetadataResponseTopic]:
     partitions = []
     for partition in range(topic.partition_count):
+        if not partition % PARTITIONS_PER_STEP:
+            yield
         placed = node.cluster.place(topic, partition)
         partitions.append(
             MetadataResponsePartition(

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from ottla.broker.node import Node
 from ottla.broker.request import Answer, RequestContext
+from ottla.broker.request_pieces import Division, Divisions
 from ottla.core.catalog import Topic
 from ottla.core.group.requests import CommitSender, NewOffset
 from ottla.errors import ErrorCode
@@ -18,6 +19,19 @@ from ottla.wire.messages.offset_commit import (
 )
 
 REQUEST = OffsetCommitRequest
+# Offsets that are committed together are written together.
+OFFSETS_AT_ONCE = 1000
+DIVISIONS = Divisions(
+    (
+        Division(
+            "topics",
+            "topics",
+            OFFSETS_AT_ONCE,
+            inner=Division("partitions", "partitions", OFFSETS_AT_ONCE),
+            named=("name", "topic_id"),
+        ),
+    )
+)
 FIRST_VERSION_WITH_GROUP_ID_NOT_FOUND = 9
 FIRST_VERSION_WITH_TOPIC_IDS = 10
 
@@ -35,8 +49,8 @@ def handle(node: Node, request: OffsetCommitRequest, context: RequestContext) ->
 
     def respond(results: list[ErrorCode] | ErrorCode) -> OffsetCommitResponse:
         if isinstance(results, ErrorCode):
-            results = [_known_to(context.version, results)] * len(offsets)
-        return _response(asked, results)
+            results = [results] * len(offsets)
+        return _response(asked, [_known_to(context.version, result) for result in results])
 
     if request.topics and not offsets:
         return respond([])
@@ -56,7 +70,6 @@ def _asked(
     node: Node, topic: OffsetCommitRequestTopic, request: OffsetCommitRequest, version: int
 ) -> Asked:
     found = _topic(node, topic, version)
-    now_ms = node.cluster.clock.now_ms()
     partitions: list[NewOffset | ErrorCode] = []
     for partition in topic.partitions:
         if isinstance(found, ErrorCode):
@@ -72,7 +85,7 @@ def _asked(
                     partition.committed_leader_epoch,
                     partition.committed_metadata or "",
                     request.retention_time_ms,
-                    now_ms,
+                    found.topic_id,
                 )
             )
     return Asked(topic, partitions)
@@ -86,9 +99,10 @@ def _topic(node: Node, topic: OffsetCommitRequestTopic, version: int) -> Topic |
 
 
 def _known_to(version: int, error: ErrorCode) -> ErrorCode:
-    """Older clients would not know what to do about a group that is not there."""
     if error is ErrorCode.GROUP_ID_NOT_FOUND and version < FIRST_VERSION_WITH_GROUP_ID_NOT_FOUND:
-        return ErrorCode.ILLEGAL_GENERATION
+        return ErrorCode.ILLEGAL_GENERATION  # older clients would not know what to do about that
+    if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        return ErrorCode.UNKNOWN_TOPIC_ID  # the topic was deleted while the request waited
     return error
 
 

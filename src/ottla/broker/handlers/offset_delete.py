@@ -5,6 +5,7 @@ from __future__ import annotations
 from ottla.broker.groups import find_group
 from ottla.broker.node import Node
 from ottla.broker.request import Answer, RequestContext
+from ottla.broker.request_pieces import Division, Divisions
 from ottla.errors import ErrorCode
 from ottla.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -14,6 +15,9 @@ from ottla.wire.messages.offset_delete import (
 )
 
 REQUEST = OffsetDeleteRequest
+DIVISIONS = Divisions(
+    (Division("topics", "topics", inner=Division("partitions", "partitions"), named=("name",)),)
+)
 
 
 def handle(node: Node, request: OffsetDeleteRequest, context: RequestContext) -> Answer:

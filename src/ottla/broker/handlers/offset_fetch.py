@@ -8,6 +8,7 @@ from uuid import UUID
 
 from ottla.broker.node import Node
 from ottla.broker.request import Answer, RequestContext
+from ottla.broker.request_pieces import Division, Divisions, Repeated
 from ottla.broker.together import together
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import FetchedOffset
@@ -25,6 +26,27 @@ from ottla.wire.messages.offset_fetch import (
 from ottla.wire.types import ZERO_UUID
 
 REQUEST = OffsetFetchRequest
+_PARTITIONS = Division("partition_indexes", "partitions", repeated=Repeated())
+DIVISIONS = Divisions(
+    (
+        Division(
+            "groups",
+            "groups",
+            inner=Division(
+                "topics",
+                "topics",
+                inner=_PARTITIONS,
+                named=("name", "topic_id"),
+                repeated=Repeated(("name", "topic_id")),
+            ),
+            named=("group_id",),
+            repeated=Repeated(("group_id",)),
+        ),
+        Division(
+            "topics", "topics", inner=_PARTITIONS, named=("name",), repeated=Repeated(("name",))
+        ),
+    )
+)
 FIRST_VERSION_WITH_TOP_LEVEL_ERROR = 2
 FIRST_BATCHED_VERSION = 8
 FIRST_VERSION_WITH_TOPIC_IDS = 10

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ottla.broker.node import Node
 from ottla.broker.request import RequestContext
+from ottla.broker.request_pieces import Division, Divisions
 from ottla.broker.shard import Shard
 from ottla.core.leader_epochs import end_of_epoch
 from ottla.errors import ErrorCode
@@ -16,6 +17,9 @@ from ottla.wire.messages.offset_for_leader_epoch import (
 )
 
 REQUEST = OffsetForLeaderEpochRequest
+DIVISIONS = Divisions(
+    (Division("topics", "topics", inner=Division("partitions", "partitions"), named=("topic",)),)
+)
 
 
 def handle(

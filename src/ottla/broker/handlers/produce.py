@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.broker.addresses import brokers_seen_by
 from ottla.broker.node import Node
@@ -18,9 +19,11 @@ from ottla.broker.produce_verification import (
     verify,
 )
 from ottla.broker.request import Answer, CloseConnectionError, RequestContext
+from ottla.broker.request_pieces import Division, Divisions
 from ottla.broker.shard import Appended, Shard
-from ottla.broker.verifying import Errors
-from ottla.core.append import Rejected, prepare
+from ottla.broker.verifying import Errors, LaterErrors
+from ottla.config.topic import TopicConfig
+from ottla.core.append import Prepared, Rejected, prepare, prepare_at_once
 from ottla.core.catalog import INTERNAL_TOPICS
 from ottla.errors import ErrorCode
 from ottla.ports import FencedError
@@ -37,27 +40,92 @@ from ottla.wire.messages.produce import (
 )
 
 REQUEST = ProduceRequest
+DIVISIONS = Divisions(
+    (
+        Division(
+            "topic_data",
+            "responses",
+            inner=Division("partition_data", "partition_responses"),
+            named=("name", "topic_id"),
+            also_joined=("node_endpoints",),
+        ),
+    )
+)
 ACKS_ALL = -1
 ACKS_NONE = 0
 
 Waits = list[tuple[PartitionProduceResponse, asyncio.Future[None]]]
 
 
+class Long(NamedTuple):
+    """A batch that is prepared on a thread, and where its answer goes."""
+
+    topic: str
+    data: PartitionProduceData
+    config: TopicConfig
+    answers: list[PartitionProduceResponse]
+    place: int
+
+
+class Work:
+    """What becomes of the batches of a request."""
+
+    def __init__(self, request: ProduceRequest, version: int, now_ms: int) -> None:
+        self.request = request
+        self.version = version
+        self.now_ms = now_ms
+        self.waits: Waits = []  # those that are to be durable first
+        self.unverified: list[Unverified] = []
+        self.long: list[Long] = []
+
+
 def handle(node: Node, request: ProduceRequest, context: RequestContext) -> Answer:
-    waits: Waits = []
-    unverified: list[Unverified] = []
-    now_ms = node.cluster.clock.now_ms()
+    work = Work(request, context.version, node.cluster.clock.now_ms())
     responses = [
         TopicProduceResponse(
             name=topic.name,
             topic_id=topic.topic_id,
-            partition_responses=_append_all(
-                node, topic, request, context.version, now_ms, unverified, waits
-            ),
+            partition_responses=_append_all(node, topic, work),
         )
         for topic in request.topic_data
     ]
     response = ProduceResponse(responses=responses)
+    if work.long:
+        long = [_kept(one) for one in work.long]
+        return _append_long(node, work, context, response, long)
+    return _finish(node, work, context, response)
+
+
+def _kept(long: Long) -> Long:
+    """As it was, with the records copied: others receive into the same buffer while it is prepared."""
+    records = long.data.records
+    assert records is not None
+    copied = PartitionProduceData(index=long.data.index, records=bytearray(records))
+    return long._replace(data=copied)
+
+
+async def _append_long(
+    node: Node,
+    work: Work,
+    context: RequestContext,
+    response: ProduceResponse,
+    batches: Sequence[Long],
+) -> ProduceResponse | None:
+    """Appends the batches of a request whose preparation takes long, when that has been done elsewhere."""
+    for one in batches:
+        prepared = await node.cluster.share.elsewhere(
+            prepare, one.data.records, one.config, work.now_ms, work.version
+        )
+        one.answers[one.place] = _append_prepared(node, one.topic, one.data.index, prepared, work)
+    answer: Any = _finish(node, work, context, response)
+    if isinstance(answer, asyncio.Future) or inspect.iscoroutine(answer):
+        answer = await answer
+    result: ProduceResponse | None = answer
+    return result
+
+
+def _finish(node: Node, work: Work, context: RequestContext, response: ProduceResponse) -> Answer:
+    request, unverified, waits = work.request, work.unverified, work.waits
     if unverified:
         # A transaction begins on some of the partitions: whether that is so, the coordinator knows (KIP-890).
         assert request.transactional_id is not None
@@ -92,11 +160,11 @@ async def _append_later(
     context: RequestContext,
     response: ProduceResponse,
     unverified: Sequence[Unverified],
-    verified: Coroutine[Any, Any, Errors],
+    verified: LaterErrors,
     waits: Waits,
 ) -> ProduceResponse | None:
     """The rest of a request whose coordinator has to be waited for."""
-    _append_verified(node, unverified, await verified, context.version, waits)
+    _append_verified(node, unverified, await verified(), context.version, waits)
     answer = _answer(node, request, context, response, waits)
     if isinstance(answer, asyncio.Future):
         answer = await answer
@@ -131,35 +199,26 @@ def _append_batch(node: Node, batch: Unverified, now_ms: int) -> Appended | Erro
     return appended
 
 
-def _append_all(
-    node: Node,
-    topic: TopicProduceData,
-    request: ProduceRequest,
-    version: int,
-    now_ms: int,
-    unverified: list[Unverified],
-    waits: Waits,
-) -> list[PartitionProduceResponse]:
-    name = topic_name(node, topic, version)
-    return [
-        _append(node, name, data, request, version, now_ms, unverified, waits)
-        for data in topic.partition_data
-    ]
+def _append_all(node: Node, topic: TopicProduceData, work: Work) -> list[PartitionProduceResponse]:
+    name = topic_name(node, topic, work.version)
+    answers: list[PartitionProduceResponse] = []
+    for data in topic.partition_data:
+        answer = _append(node, name, data, work)
+        if isinstance(answer, TopicConfig):
+            assert name is not None
+            work.long.append(Long(name, data, answer, answers, len(answers)))
+            answer = _failed(data.index, ErrorCode.UNKNOWN_SERVER_ERROR)  # until it is known
+        answers.append(answer)
+    return answers
 
 
 def _append(
-    node: Node,
-    topic: str | None,
-    data: PartitionProduceData,
-    request: ProduceRequest,
-    version: int,
-    now_ms: int,
-    unverified: list[Unverified],
-    waits: Waits,
-) -> PartitionProduceResponse:
+    node: Node, topic: str | None, data: PartitionProduceData, work: Work
+) -> PartitionProduceResponse | TopicConfig:
+    """The answer to a batch; or the options that it is to be prepared with, if that takes long."""
     if topic is None:
         return _failed(data.index, ErrorCode.UNKNOWN_TOPIC_ID)
-    if not ACKS_ALL <= request.acks <= 1:
+    if not ACKS_ALL <= work.request.acks <= 1:
         return _failed(data.index, ErrorCode.INVALID_REQUIRED_ACKS)
     if topic in INTERNAL_TOPICS:
         return _failed(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION)
@@ -170,32 +229,50 @@ def _append(
     wanted_replicas = config.min_insync_replicas
     if (
         wanted_replicas > 1
-        and request.acks == ACKS_ALL
+        and work.request.acks == ACKS_ALL
         and wanted_replicas > _in_sync_count(node, topic, data.index)
     ):
         return _failed(data.index, ErrorCode.NOT_ENOUGH_REPLICAS)
-    prepared = prepare(data.records, config, now_ms, version)
+    prepared = prepare_at_once(data.records, config, work.now_ms, work.version)
+    if prepared is None:
+        return config
+    return _append_to(shard, data.index, prepared, work)
+
+
+def _append_prepared(
+    node: Node, topic: str, index: int, prepared: Prepared | Rejected, work: Work
+) -> PartitionProduceResponse:
+    # Looked for again: it may have moved, or be that of another topic of the same name.
+    shard = node.shard(topic, index)
+    if not isinstance(shard, Shard):
+        return _failed(index, shard)
+    return _append_to(shard, index, prepared, work)
+
+
+def _append_to(
+    shard: Shard, index: int, prepared: Prepared | Rejected, work: Work
+) -> PartitionProduceResponse:
     if isinstance(prepared, Rejected):
-        return _rejected(data.index, prepared)
-    if prepared.header.is_transactional and request.transactional_id is None:
-        return _failed(data.index, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return _rejected(index, prepared)
+    if prepared.header.is_transactional and work.request.transactional_id is None:
+        return _failed(index, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     # Where its transaction is open already, a batch needs no confirmation: trying is the quickest way to know.
-    appended = shard.append(prepared, now_ms)
+    appended = shard.append(prepared, work.now_ms)
     if isinstance(appended, ErrorCode):
-        response = _failed(data.index, appended)
-        found = unverified_batch(shard, prepared, version, response)
+        response = _failed(index, appended)
+        found = unverified_batch(shard, prepared, work.version, response)
         if found is not None:
-            unverified.append(found)
+            work.unverified.append(found)
         return response
     response = PartitionProduceResponse(
-        index=data.index,
+        index=index,
         error_code=ErrorCode.NONE,
         base_offset=appended.base_offset,
         log_append_time_ms=appended.append_time_ms,
         log_start_offset=shard.partition.start_offset,
     )
     if appended.settled is not None:
-        waits.append((response, appended.settled))
+        work.waits.append((response, appended.settled))
     return response
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from ottla.broker.coordinator import Coordinator
 from ottla.broker.groups import find_group
+from ottla.broker.handlers.offset_commit import OFFSETS_AT_ONCE
 from ottla.broker.node import Node
 from ottla.broker.request import RequestContext
+from ottla.broker.request_pieces import Division, Divisions
 from ottla.broker.verifying import confirm
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import CommitSender, NewOffset
@@ -22,6 +24,17 @@ from ottla.wire.messages.txn_offset_commit import (
 )
 
 REQUEST = TxnOffsetCommitRequest
+DIVISIONS = Divisions(
+    (
+        Division(
+            "topics",
+            "topics",
+            OFFSETS_AT_ONCE,
+            inner=Division("partitions", "partitions", OFFSETS_AT_ONCE),
+            named=("name",),
+        ),
+    )
+)
 FIRST_VERSION_WITH_ABORTABLE = 4
 FIRST_VERSION_OF_TRANSACTION_V2 = 5
 
@@ -44,7 +57,6 @@ async def handle(
 def _offsets(node: Node, request: TxnOffsetCommitRequest) -> dict[TopicPartition, NewOffset]:
     """What can be committed: offsets of partitions that exist."""
     found = {}
-    now_ms = node.cluster.clock.now_ms()
     for topic in request.topics:
         known = node.cluster.catalog.topics.get(topic.name)
         for partition in topic.partitions:
@@ -56,7 +68,7 @@ def _offsets(node: Node, request: TxnOffsetCommitRequest) -> dict[TopicPartition
                     partition.committed_offset,
                     partition.committed_leader_epoch,
                     partition.committed_metadata or "",
-                    arrived_at_ms=now_ms,
+                    topic_id=known.topic_id,
                 )
     return found
 
@@ -80,7 +92,7 @@ async def _commit(
         mine = TopicPartition(ref.topic, ref.partition)
         confirmed = confirm(node, request.transactional_id, producer, [mine], transaction_version)
         if not isinstance(confirmed, dict):
-            confirmed = await confirmed
+            confirmed = await confirmed()
         if confirmed[mine] is not ErrorCode.NONE:
             return confirmed[mine]
     sender = CommitSender(

@@ -6,6 +6,7 @@ import asyncio
 
 from ottla.broker.node import Node
 from ottla.broker.request import Answer, RequestContext
+from ottla.broker.request_pieces import Division, Divisions
 from ottla.broker.shard import Shard
 from ottla.broker.together import together
 from ottla.core.catalog import GROUPS_TOPIC
@@ -23,6 +24,21 @@ from ottla.wire.messages.write_txn_markers import (
 )
 
 REQUEST = WriteTxnMarkersRequest
+DIVISIONS = Divisions(
+    (
+        Division(
+            "markers",
+            "markers",
+            inner=Division(
+                "topics",
+                "topics",
+                inner=Division("partition_indexes", "partitions"),
+                named=("name",),
+            ),
+            named=("producer_id",),
+        ),
+    )
+)
 FIRST_VERSION_WITH_TRANSACTION_VERSION = 2
 
 

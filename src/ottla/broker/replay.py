@@ -1,0 +1,228 @@
+"""The state of a partition from its log: the newest good snapshot, and the batches behind it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from ottla.core.partition import Partition
+from ottla.core.producer_state import CorruptSnapshotError, ProducerStates
+from ottla.events import EventLog
+from ottla.ports import DamagedError, PartitionLog, PartitionRef, StorageError
+from ottla.records import batch as batches
+from ottla.records.batch import TimestampType
+from ottla.records.errors import CorruptRecordsError
+
+logger = EventLog(__name__)
+
+READ_BYTES: Final = 4 << 20
+# How much is replayed before others have their turn: one or two milliseconds. The first slice is part of the request
+# that caused it, and most partitions need no other.
+SLICE_BATCHES: Final = 500
+
+
+class Replay:
+    """A replay that is done in slices; nobody sees the state before it is over."""
+
+    def __init__(self, log: PartitionLog, now_ms: int) -> None:
+        self.log = log
+        self.is_over = False
+        self.batch_count = 0
+        self._now_ms = now_ms
+        producers, self.saved_offset = _newest_state(log)
+        self._offset = max(log.start_offset, self.saved_offset)
+        self.partition = Partition(log.epoch, log.start_offset, self._offset, producers)
+        self._cleaned_offset = _valid_cleaned_offset(log)
+        self._chunk = memoryview(b"")
+        self._position = 0
+
+    def advance(self, batch_count: int) -> int:
+        """Goes on for so many batches; says how many are left of them when it is over, which `is_over` tells."""
+        while not self.is_over:
+            if self._position < len(self._chunk):
+                batch_count = self._replay_chunk(batch_count)
+                if batch_count <= 0 and self._position < len(self._chunk):
+                    break
+            elif not self._read():
+                self._finish()
+            elif batch_count <= 0:
+                break
+        return batch_count
+
+    def _read(self) -> bool:
+        """Takes the next batches of the log; False if there are none."""
+        log = self.log
+        if self._cleaned_offset is not None and self._offset >= self._cleaned_offset:
+            self._close_cleaned()
+        end_offset = log.end_offset if self._cleaned_offset is None else self._cleaned_offset
+        self._chunk, self._position = memoryview(b""), 0
+        if self._offset < end_offset:
+            self._chunk = memoryview(log.read(self._offset, READ_BYTES, end_offset))
+        if not self._chunk and self._cleaned_offset is not None:
+            # The last batch below the cleaned offset may be gone, or reach beyond it.
+            self._close_cleaned()
+            return self._read()
+        return bool(self._chunk)
+
+    def _close_cleaned(self) -> None:
+        """Ends transactions of which the cleaner has removed the marker.
+
+        A log is cleaned below its last stable offset only, so whatever began there has ended. An old snapshot may say
+        that it is open, and the marker that says otherwise went with the last of its records.
+        """
+        assert self._cleaned_offset is not None
+        for found in self.partition.producers.close_below(self._cleaned_offset):
+            logger.info(
+                "transaction_closed",
+                "partition %(topic)s-%(partition)d: the transaction of producer %(producer_id)d from offset "
+                "%(offset)d on has ended, although its marker was compacted away",
+                topic=self.log.ref.topic,
+                partition=self.log.ref.partition,
+                producer_id=found.producer_id,
+                offset=found.first_offset,
+            )
+        self._cleaned_offset = None
+
+    def _replay_chunk(self, batch_count: int) -> int:
+        """Applies so many batches of the chunk; says how many are left."""
+        offset = self._offset
+        try:
+            while self._position < len(self._chunk) and batch_count > 0:
+                self._apply()
+                batch_count -= 1
+        except CorruptRecordsError as error:
+            raise DamagedError(f"a batch behind offset {offset} is damaged: {error}") from error
+        if self._offset <= offset:
+            raise DamagedError(f"the batches at offset {offset} are out of order")
+        return batch_count
+
+    def _apply(self) -> None:
+        partition, position = self.partition, self._position
+        header = batches.read_header(self._chunk, position)
+        end = position + header.size_bytes
+        # A log may start inside a batch (DeleteRecords); its producer is remembered all the same.
+        if header.last_offset >= partition.end_offset:
+            # A client's timestamp may lie in the past: what counts is that the batch is in the log now.
+            written_ms = (
+                header.max_timestamp
+                if header.timestamp_type is TimestampType.LOG_APPEND_TIME
+                else self._now_ms
+            )
+            batch = self._chunk[position:end]
+            ended = partition.apply(header, header.base_offset, batch, written_ms)
+            if ended is not None and ended.is_aborted:
+                self.log.note_aborted(partition.aborted_span(ended))
+        self._offset = header.last_offset + 1
+        self._position = end
+        self.batch_count += 1
+
+    def _finish(self) -> None:
+        self.partition.end_offset = self.log.end_offset
+        self.partition.advance_high_watermark(self.log.end_offset)
+        self.is_over = True
+
+
+def replay(log: PartitionLog, now_ms: int) -> Replay:
+    """A whole replay, at once."""
+    made = Replay(log, now_ms)
+    while not made.is_over:
+        made.advance(SLICE_BATCHES)
+    return made
+
+
+def _newest_state(log: PartitionLog) -> tuple[ProducerStates, int]:
+    """The producers of the newest snapshot that can be read, and its offset; 0 if there is none."""
+    for snapshot in log.snapshots():
+        try:
+            return ProducerStates.from_snapshot(snapshot.data), snapshot.offset
+        except CorruptSnapshotError as error:
+            logger.warning(
+                "snapshot_damaged",
+                "partition %(topic)s-%(partition)d: the snapshot at offset %(offset)d is of no use: %(reason)s",
+                topic=log.ref.topic,
+                partition=log.ref.partition,
+                offset=snapshot.offset,
+                reason=str(error),
+            )
+    return ProducerStates(), 0
+
+
+def _valid_cleaned_offset(log: PartitionLog) -> int | None:
+    """How far the log is clean; a note of earlier cleanings that does not fit it is void."""
+    cleaned = log.cleaned_offset
+    fits = cleaned is not None and log.start_offset <= cleaned <= log.end_offset
+    return cleaned if fits else None
+
+
+class ReplayQueue:
+    """Replays that are longer than a request may take, one after the other, between requests.
+
+    However many partitions a request opens, all of their replays together take one slice of it.
+    """
+
+    def __init__(
+        self,
+        ended: Callable[[Replay], None],
+        failed: Callable[[Replay, StorageError | CorruptRecordsError], None],
+        is_wanted: Callable[[PartitionRef], bool],
+    ) -> None:
+        self._ended = ended
+        self._failed = failed
+        self._is_wanted = is_wanted
+        self._waiting: dict[PartitionRef, Replay] = {}  # first come, first served
+        self._left_in_turn = SLICE_BATCHES
+        self._is_scheduled = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def __contains__(self, ref: PartitionRef) -> bool:
+        return ref in self._waiting
+
+    def begin(self, replay: Replay) -> None:
+        """Replays a slice, if nobody has used it up in this turn of the loop; the rest follows, if there is any."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            # Nobody else has work to do.
+            while not replay.is_over:
+                replay.advance(SLICE_BATCHES)
+            return
+        if loop is not self._loop:
+            self._loop, self._is_scheduled, self._left_in_turn = loop, False, SLICE_BATCHES
+        self._left_in_turn = replay.advance(self._left_in_turn)
+        if not replay.is_over:
+            self._waiting[replay.log.ref] = replay
+        self._schedule(loop)
+
+    def drop(self, ref: PartitionRef) -> None:
+        """Gives up the replay of a partition that is led elsewhere, or is no more."""
+        self._waiting.pop(ref, None)
+
+    def clear(self) -> None:
+        self._waiting.clear()
+
+    def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
+        """The next turn of the loop has a slice of its own; it is the last one if nobody needed any of this."""
+        is_idle = not self._waiting and self._left_in_turn == SLICE_BATCHES
+        if not is_idle and not self._is_scheduled:
+            self._is_scheduled = True
+            loop.call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._is_scheduled = False
+        self._left_in_turn = SLICE_BATCHES
+        while self._waiting and self._left_in_turn > 0:
+            ref, replay = next(iter(self._waiting.items()))
+            if not self._is_wanted(ref):
+                del self._waiting[ref]
+                continue
+            try:
+                self._left_in_turn = replay.advance(self._left_in_turn)
+            except (StorageError, CorruptRecordsError) as error:
+                del self._waiting[ref]
+                self._failed(replay, error)
+                continue
+            if replay.is_over:
+                del self._waiting[ref]
+                self._ended(replay)
+        self._schedule(asyncio.get_running_loop())

@@ -1,0 +1,347 @@
+"""Opening a partition after a kill: bounded, in slices, and nobody sees a state that is not complete."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.broker.compacted import CompactedLog, Producer, WithoutSnapshots
+from tests.storage.batches import SteppingClock
+from tests.storage.conftest import Opener, crash_copy
+
+from ottla.broker import replay
+from ottla.broker import shard as shards
+from ottla.broker.clock import SystemIds
+from ottla.broker.cluster import Cluster
+from ottla.broker.node import Node
+from ottla.broker.replay import SLICE_BATCHES, Replay
+from ottla.broker.shard import Shard
+from ottla.config.broker import BrokerConfig
+from ottla.core.catalog import GROUPS_TOPIC, NewTopic, Topic
+from ottla.core.partition import Partition
+from ottla.errors import ErrorCode
+from ottla.ports import LogStore
+from ottla.records.batch import BatchFlag, build_batch
+from ottla.records.control import MarkerType
+from ottla.records.record import Record
+from ottla.storage.local import LocalStore, checkpoint, open_local_store
+from ottla.storage.memory import MemoryStore
+
+TOPIC = "orders"
+NOW_MS = SteppingClock().now_ms()
+NOT_YET = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.fixture
+def open_store() -> Iterator[Opener]:
+    opened: list[LocalStore] = []
+
+    def open_one(folder: Path) -> LocalStore:
+        opened.append(open_local_store(folder, clock=SteppingClock()))
+        return opened[-1]
+
+    yield open_one
+    for store in opened:
+        store.close()
+
+
+def node_over(store: LogStore, partitions: int = 1) -> Node:
+    cluster = Cluster(store, SteppingClock(), SystemIds())
+    node = Node(cluster, BrokerConfig.read({"offsets.topic.num.partitions": 1}))
+    cluster.join(node)
+    if TOPIC not in cluster.catalog.topics:
+        (made,) = node.create_topics([NewTopic(TOPIC, partitions, 1, {}, {})])
+        assert isinstance(made, Topic)
+    return node
+
+
+def shard_of(node: Node, partition: int = 0, topic: str = TOPIC) -> Shard:
+    found = node.shard(topic, partition)
+    assert isinstance(found, Shard)
+    return found
+
+
+def batch(producer_id: int, sequence: int) -> bytes:
+    record = Record(0, 0, b"k", b"v")
+    return build_batch([record], producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+
+
+def fill(shard: Shard, count: int) -> None:
+    for sequence in range(count):
+        shard.append_own(batch(7, sequence), NOW_MS)
+
+
+def forget(node: Node) -> None:
+    """Leaves every partition as a kill does."""
+    for one in node.open_shards():
+        node._discard(one)
+
+
+def state_of(partition: Partition) -> object:
+    producers = {producer.producer_id: producer for producer in partition.producers}
+    return partition.start_offset, partition.end_offset, partition.high_watermark, producers
+
+
+async def opened(node: Node, partition: int = 0) -> Shard:
+    for _ in range(10_000):
+        if isinstance(found := node.shard(TOPIC, partition), Shard):
+            return found
+        assert found is NOT_YET
+        await asyncio.sleep(0)
+    raise AssertionError("the replay does not end")
+
+
+class Turns:
+    """How many batches were replayed in each turn of the loop."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.counts = [0]
+        real = Replay._apply
+
+        def apply(replay: Replay) -> None:
+            self.counts[-1] += 1
+            real(replay)
+
+        patch.setattr(Replay, "_apply", apply)
+        asyncio.get_running_loop().call_soon(self._next)
+
+    def _next(self) -> None:
+        self.counts.append(0)
+        asyncio.get_running_loop().call_soon(self._next)
+
+
+def test_a_long_replay_gives_the_loop_back_and_is_seen_when_it_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        node = node_over(MemoryStore(clock=SteppingClock()))
+        fill(shard_of(node), 3 * SLICE_BATCHES + 5)
+        expected = state_of(shard_of(node).partition)
+        forget(node)
+        turns = Turns(monkeypatch)
+        assert node.shard(TOPIC, 0) is NOT_YET
+        assert node.shard(TOPIC, 0) is NOT_YET, "asking again does not begin again"
+        assert state_of((await opened(node)).partition) == expected
+        assert max(turns.counts) == SLICE_BATCHES
+        assert sum(turns.counts) == 3 * SLICE_BATCHES + 5
+
+    asyncio.run(scenario())
+
+
+def test_a_short_replay_is_part_of_the_request() -> None:
+    async def scenario() -> None:
+        node = node_over(MemoryStore(clock=SteppingClock()))
+        fill(shard_of(node), SLICE_BATCHES)
+        forget(node)
+        assert isinstance(node.shard(TOPIC, 0), Shard)
+
+    asyncio.run(scenario())
+
+
+def test_many_partitions_that_are_opened_at_once_share_a_slice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        node = node_over(MemoryStore(clock=SteppingClock()), partitions=20)
+        for partition in range(20):
+            fill(shard_of(node, partition), 100)
+        forget(node)
+        turns = Turns(monkeypatch)
+        found = [node.shard(TOPIC, partition) for partition in range(20)]
+        assert sum(isinstance(one, Shard) for one in found) == SLICE_BATCHES // 100
+        for partition in range(20):
+            await opened(node, partition)
+        assert max(turns.counts) <= SLICE_BATCHES
+        # When nothing is left to do, the next request has a slice of its own again.
+        await asyncio.sleep(0.001)
+        node._discard(shard_of(node, 3))
+        assert isinstance(node.shard(TOPIC, 3), Shard)
+
+    asyncio.run(scenario())
+
+
+def end_of_replay(change: Callable[[Node], None]) -> Node:
+    """A node in the middle of a replay to which something happens."""
+
+    async def scenario() -> Node:
+        node = node_over(MemoryStore(clock=SteppingClock()))
+        fill(shard_of(node), 3 * SLICE_BATCHES)
+        forget(node)
+        assert node.shard(TOPIC, 0) is NOT_YET
+        change(node)
+        await asyncio.sleep(0.01)
+        return node
+
+    return asyncio.run(scenario())
+
+
+def test_a_topic_that_is_deleted_during_its_replay_is_gone() -> None:
+    node = end_of_replay(lambda node: node.delete_topics([node.cluster.catalog.topics[TOPIC]]))
+    assert node.open_shards() == []
+    assert node.offline_partitions() == []
+
+
+def test_options_that_change_during_a_replay_hold_after_it() -> None:
+    def change(node: Node) -> None:
+        topic = node.cluster.catalog.topics[TOPIC]
+        node.configure_topics([(topic, {"segment.bytes": "1048576"})])
+
+    (shard,) = end_of_replay(change).open_shards()
+    assert shard.config.segment_bytes == 1048576
+
+
+def test_a_node_that_ends_during_a_replay_opens_nothing_more() -> None:
+    assert end_of_replay(lambda node: node.end()).open_shards() == []
+
+
+def test_a_log_that_fails_during_a_replay_is_offline() -> None:
+    def damage(node: Node) -> None:
+        partition = node.cluster.store._partitions[TOPIC, 0]  # type: ignore[attr-defined]
+        batches = partition.segments[0].batches
+        batches[-1] = batches[-1][:16] + b"\x07" + batches[-1][17:]
+        # What was read already is what it was.
+        for waiting in node._opener._replays._waiting.values():
+            waiting._chunk = waiting._chunk[: waiting._position]
+
+    node = end_of_replay(damage)
+    assert node.open_shards() == []
+    assert node.offline_partitions() == [(TOPIC, 0)]
+
+
+def test_a_coordinator_waits_for_the_replay_of_its_partition() -> None:
+    async def scenario() -> None:
+        node = node_over(MemoryStore(clock=SteppingClock()))
+        assert isinstance(node.groups.make_topic(), Topic)
+        unknown = build_batch([Record(0, 0, b"\x00\x63", b"")], producer_id=7, producer_epoch=0)
+        for _ in range(SLICE_BATCHES + 1):
+            shard_of(node, 0, GROUPS_TOPIC).append_own(unknown, NOW_MS)
+        forget(node)
+        assert node.groups.find("g") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert not isinstance(node.groups.find("g"), ErrorCode)
+
+    asyncio.run(scenario())
+
+
+# Snapshots.
+
+
+def test_a_replay_is_bounded_because_the_state_is_saved_as_the_log_grows(
+    open_store: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shards, "SNAPSHOT_BATCHES", 50)
+
+    async def scenario() -> object:
+        node = node_over(open_store(tmp_path / "live"))
+        opened = shard_of(node)
+        for sequence in range(1000):
+            opened.append_own(batch(7, sequence), NOW_MS)
+            if sequence % 50 == 49:
+                await until_saved(opened, sequence + 1)
+        return state_of(opened.partition)
+
+    expected = asyncio.run(scenario())
+    node = node_over(open_store(crash_copy(tmp_path / "live", tmp_path / "killed")))
+    replays: list[Replay] = []
+    monkeypatch.setattr(
+        "ottla.broker.partition_opening.Replay", lambda *given: noted(replays, Replay(*given))
+    )
+    assert state_of(shard_of(node).partition) == expected
+    assert replays[0].batch_count <= 50
+
+
+def noted(replays: list[Replay], made: Replay) -> Replay:
+    replays.append(made)
+    return made
+
+
+async def until_saved(shard: Shard, offset: int) -> None:
+    for _ in range(1000):
+        if offset in [saved.offset for saved in shard.log.snapshots()]:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("no snapshot was saved")
+
+
+def test_the_state_of_very_many_producers_is_saved_with_segments_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shards, "SNAPSHOT_BATCHES", 10)
+    monkeypatch.setattr(shards, "SNAPSHOT_PRODUCERS", 20)
+    node = node_over(MemoryStore(clock=SteppingClock()))
+    opened = shard_of(node)
+    for producer_id in range(45):
+        opened.append_own(batch(producer_id, 0), NOW_MS)
+    assert [saved.offset for saved in opened.log.snapshots()] == [20, 10]
+
+
+def test_a_claim_reads_one_snapshot_once(
+    open_store: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = node_over(open_store(tmp_path))
+    for _ in range(10):
+        fill(shard_of(node), 3)
+        shard_of(node).roll()
+    forget(node)
+    assert len(list((tmp_path / f"{TOPIC}-0").glob("*.snapshot"))) == 10
+    read: list[str] = []
+    real = checkpoint.read_small_file
+
+    def read_small_file(path: str) -> bytes | None:
+        if path.endswith(".snapshot"):
+            read.append(path)
+        return real(path)
+
+    monkeypatch.setattr(checkpoint, "read_small_file", read_small_file)
+    shard_of(node)
+    assert [Path(path).name for path in read] == [f"{30:020d}.snapshot"]
+
+
+# Compaction.
+
+
+@pytest.mark.parametrize("outcome", list(MarkerType))
+def test_a_transaction_whose_marker_was_compacted_away_is_not_open_after_a_replay(
+    outcome: MarkerType,
+) -> None:
+    """A snapshot from the middle of it says that it is, if the newer ones are damaged."""
+    clock = SteppingClock()
+    log = CompactedLog(MemoryStore(clock=clock), clock)
+    producer = Producer(7, 0, 0, BatchFlag.TRANSACTIONAL)
+    log.append((b"k", b"in a transaction"), producer=producer)
+    log.roll()
+    # Those at the beginning of a segment are kept as long as that is.
+    old = list(log.shard.log.snapshots())
+    log.end_transaction(producer, outcome)
+    log.shard.partition.producers.expire(clock.now_ms(), 0)
+    for value in range(4):
+        log.append((b"k", b"%d" % value))
+        log.clean_all()
+        clock.value_ms += 10_000
+    log.append((b"end", b""))
+    assert not any(header.is_control for header in log.headers())
+
+    class WithOldSnapshot(WithoutSnapshots):
+        def snapshots(self) -> Any:
+            return iter(old)
+
+    made = replay.replay(WithOldSnapshot(log.shard.log), clock.now_ms())
+    assert made.partition.producers.first_open_offset is None
+    assert made.partition.last_stable_offset == log.shard.partition.end_offset
+
+
+def test_a_transaction_that_is_open_behind_the_cleaned_part_stays_open() -> None:
+    clock = SteppingClock()
+    log = CompactedLog(MemoryStore(clock=clock), clock)
+    for value in range(3):
+        log.append((b"k", b"%d" % value))
+    log.clean_all()
+    producer = Producer(7, 0, 0, BatchFlag.TRANSACTIONAL)
+    log.append((b"t", b"open"), producer=producer)
+    assert log.shard.log.cleaned_offset == 3
+    log.claim_anew()
+    assert log.shard.partition.last_stable_offset == 3
