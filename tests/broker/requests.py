@@ -135,6 +135,22 @@ def held_loop(broker: ottla.Broker) -> Iterator[None]:
         holding.join()
 
 
+@contextmanager
+def held_thread(broker: ottla.Broker) -> Iterator[None]:
+    """What the broker does on its thread for long work waits until the block is over."""
+    is_over = threading.Event()
+
+    def hold(found: RunningBroker) -> asyncio.Future[bool]:
+        return asyncio.ensure_future(found.cluster.share.elsewhere(is_over.wait, 10))
+
+    holding = on_loop(broker, hold)
+    try:
+        yield
+    finally:
+        is_over.set()
+        assert eventually(holding.done)
+
+
 def eventually(condition: Callable[[], bool], seconds: float = WAIT_SECONDS) -> bool:
     """Whether a condition comes true in time."""
     deadline = time.monotonic() + seconds

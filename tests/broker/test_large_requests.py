@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import time
+from typing import Any
 
 import pytest
 from tests.broker.conftest import Starter
@@ -16,12 +18,15 @@ from tests.broker.requests import (
     fetch_request,
     on_loop,
     produce,
+    produce_request,
     session_with,
+    waiter_count,
 )
 
 import ottla
 from ottla.broker.handlers.create_topics import MAX_RECORDS
 from ottla.broker.handlers.metadata import MAX_CREATED
+from ottla.broker.server import DEPARTED_CHECK_MS
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
 from ottla.wire.messages.create_topics import (
@@ -34,7 +39,13 @@ from ottla.wire.messages.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
-from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+)
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -188,7 +199,7 @@ def test_a_name_that_is_repeated_is_one(connection: RawConnection, topic: str) -
 
 def test_elements_beyond_the_limit_cost_the_connection(broker: ottla.Broker) -> None:
     partitions = [
-        FetchPartition(partition=n, fetch_offset=0, partition_max_bytes=1) for n in range(70_000)
+        FetchPartition(partition=n, fetch_offset=0, partition_max_bytes=1) for n in range(140_000)
     ]
     request = FetchRequest(
         max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic="t", partitions=partitions)]
@@ -348,3 +359,87 @@ def test_many_partitions_of_a_produce_request_that_wants_no_answer(
     connection.send(request, 9)
     # The next request is answered after it.
     assert fetch(connection, topic, 0, partition=299).high_watermark == 1
+
+
+def test_one_wrong_partition_of_many_stops_no_other_where_no_answer_is_wanted(
+    broker: ottla.Broker, topic: str
+) -> None:
+    with session_with(broker) as session:
+        create(session, topic, 300)
+        data = batch_of(b"x")
+        partitions = [PartitionProduceData(index=number, records=data) for number in range(300)]
+        partitions[5].index = 999
+        request = ProduceRequest(
+            acks=0,
+            timeout_ms=5000,
+            topic_data=[TopicProduceData(name=topic, partition_data=partitions)],
+        )
+        session.send(request, 9)
+        with pytest.raises(ConnectionError):
+            fetch(session, topic, 0)
+    with session_with(broker) as session:
+        assert [
+            fetch(session, topic, 0, partition=number).high_watermark for number in (0, 5, 299)
+        ] == [1, 0, 1]
+
+
+def many_to_wait_for(topic: str, count: int, **fields: Any) -> FetchRequest:
+    """A fetch of empty partitions, for as long as a client can say."""
+    request = fetch_request(topic, 0, max_wait_ms=2**31 - 1, **fields)
+    request.topics[0].partitions += [
+        FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=FETCH_BYTES)
+        for number in range(1, count)
+    ]
+    return request
+
+
+def test_a_large_fetch_ends_with_its_client(broker: ottla.Broker, topic: str) -> None:
+    """Its connection is not read from, which would tell that the client has gone."""
+    with session_with(broker) as session:
+        create(session, topic, 300)
+        session.send(many_to_wait_for(topic, 300), 12)
+        assert eventually(lambda: waiter_count(broker) == 300)
+    assert eventually(lambda: waiter_count(broker) == 0)
+
+
+def test_what_was_sent_before_a_client_went_is_handled(broker: ottla.Broker, topic: str) -> None:
+    """While one request waits, those behind it are on their way; only when they are done the client has gone."""
+    with session_with(broker) as session:
+        create(session, topic, 300)
+        session.send(many_to_wait_for(topic, 300), 12)
+        assert eventually(lambda: waiter_count(broker) == 300)
+        session.send(produce_request(topic, batch_of(b"last"), acks=0, partition=299), 9)
+    with session_with(broker) as other:
+        time.sleep(DEPARTED_CHECK_MS * 2.5 / 1000)
+        assert produce(other, topic, batch_of(b"first")).error_code == ErrorCode.NONE
+        assert eventually(lambda: fetch(other, topic, 0, partition=299).high_watermark == 1)
+
+
+def test_a_large_fetch_that_waits_keeps_neither_its_frame_nor_its_request(
+    broker: ottla.Broker, topic: str
+) -> None:
+    with session_with(broker) as session:
+        create(session, topic)
+        request = many_to_wait_for(topic, 1)
+        name = "x" * 30_000
+        request.forgotten_topics_data = [ForgottenTopic(topic=name, partitions=[1])] * 1000
+        session.send(request, 12)
+        del request
+        assert eventually(lambda: waiter_count(broker) == 1)
+        assert on_loop(broker, lambda found: found.server.unfinished.total_bytes) == 0
+        gc.collect()
+        assert not [one for one in gc.get_objects() if isinstance(one, ForgottenTopic)]
+
+
+def test_a_fetch_of_many_topics_is_no_attack(connection: RawConnection) -> None:
+    """A mirror of a large cluster reads as many topics of one partition each."""
+    topics = [
+        FetchTopic(
+            topic=f"topic-{number}",
+            partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)],
+        )
+        for number in range(60_000)
+    ]
+    request = FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=FETCH_BYTES, topics=topics)
+    answer = connection.call(request, FetchResponse, 12)
+    assert len(answer.responses) == 60_000

@@ -9,6 +9,7 @@ import pytest
 from tests.broker import txn_requests as ask
 from tests.broker.requests import create, every_version_of, now_ms
 
+from ottla.broker.patterns import MAX_PATTERN_CHARS
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
 from ottla.wire.messages.list_transactions import (
@@ -113,8 +114,21 @@ def test_ids_can_be_chosen_by_a_pattern_of_the_whole_name(
         ids["CompleteAbort"],
     }
     assert ask.list_ids(connection, transactional_id_pattern="") >= set(ids.values())
+    # Classes of Unicode's are programs of a thousand instructions each.
+    assert ask.list_ids(connection, transactional_id_pattern=rf"{prefix}[\pL]+") == set(
+        ids.values()
+    )
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["(", "a" * (MAX_PATTERN_CHARS + 1), r"[^\pN\pL]" * 100, r"([^\pN\pL]{30}){30}", "(" * 900],
+)
+def test_patterns_that_are_none_or_too_large_are_refused(
+    connection: RawConnection, pattern: str
+) -> None:
     request = ListTransactionsRequest(
-        state_filters=[], producer_id_filters=[], transactional_id_pattern="("
+        state_filters=[], producer_id_filters=[], transactional_id_pattern=pattern
     )
     answer = connection.call(request, ListTransactionsResponse, 2)
     assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION

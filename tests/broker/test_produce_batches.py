@@ -10,9 +10,13 @@ from tests.broker.requests import (
     PRODUCE_VERSION,
     batch_of,
     create,
+    delete,
+    eventually,
     fetch,
     fill,
+    held_thread,
     now_ms,
+    on_loop,
     produce,
     produce_request,
     read_values,
@@ -23,10 +27,12 @@ from tests.broker.requests import (
 )
 
 import ottla
+from ottla.broker.runtime import RunningBroker
 from ottla.client.raw import RawConnection
 from ottla.core.append import MAX_TOLD_RECORDS
 from ottla.errors import ErrorCode
 from ottla.records.batch import (
+    NO_TIMESTAMP,
     BatchFlag,
     BatchHeader,
     TimestampType,
@@ -290,6 +296,33 @@ def test_batches_that_take_long_keep_their_place(
     assert values[1::2] == [b"0", b"1", b"2", b"3"]
 
 
+@pytest.mark.parametrize(
+    ("version", "error"), [(12, "UNKNOWN_TOPIC_OR_PARTITION"), (13, "UNKNOWN_TOPIC_ID")]
+)
+def test_a_batch_that_took_long_is_not_for_a_new_topic_of_the_same_name(
+    broker: ottla.Broker, connection: RawConnection, topic: str, version: int, error: str
+) -> None:
+    create(connection, topic)
+    request = produce_request(topic, build_batch(records_of(bytes(8 << 20)), codec=Codec.ZSTD))
+    request.topic_data[0].topic_id = on_loop(
+        broker, lambda found: found.cluster.catalog.topics[topic].topic_id
+    )
+    with held_thread(broker), session_with(broker) as other:
+        connection.send(request, version)
+        assert eventually(lambda: on_loop(broker, lambda found: is_waiting(found)))
+        assert delete(other, topic).error_code == ErrorCode.NONE
+        create(other, topic, config={"max.message.bytes": "1000"})
+    answer = connection.receive(ProduceResponse, version)
+    (partition,) = answer.responses[0].partition_responses
+    assert ErrorCode(partition.error_code).name == error
+    assert fetch(connection, topic, 0).high_watermark == 0
+
+
+def is_waiting(found: RunningBroker) -> bool:
+    """Whether something waits for the broker's thread."""
+    return bool(found.cluster.share._thread._waiters)
+
+
 @pytest.mark.parametrize("target", ["gzip", "zstd"])
 def test_large_batches_are_recompressed(connection: RawConnection, topic: str, target: str) -> None:
     create(connection, topic, config={"compression.type": target})
@@ -309,6 +342,19 @@ def test_of_very_many_wrong_records_only_their_batch_is_told(
         result = produce(connection, topic, batch)
         assert result.error_code == ErrorCode.INVALID_RECORD
         assert len(result.record_errors) == told
+
+
+def test_timestamps_of_very_many_records_are_looked_at_one_by_one(
+    connection: RawConnection, topic: str
+) -> None:
+    create(connection, topic, config={"message.timestamp.before.max.ms": "60000"})
+    count = MAX_TOLD_RECORDS + 1
+    without = records_of(*[b""] * count, timestamp_ms=NO_TIMESTAMP)
+    assert produce(connection, topic, build_batch(without)).error_code == ErrorCode.NONE
+    late = [*without[:-1], without[-1]._replace(timestamp=1_700_000_000_000)]
+    result = produce(connection, topic, build_batch(late, codec=Codec.ZSTD))
+    assert result.error_code == ErrorCode.INVALID_TIMESTAMP
+    assert [found.batch_index for found in result.record_errors] == [count - 1]
 
 
 def test_zstd_needs_version_7(connection: RawConnection, topic: str) -> None:

@@ -13,6 +13,7 @@ from tests.broker.requests import (
     create,
     fetch,
     held_loop,
+    held_thread,
     read_values,
     records_in,
     session_with,
@@ -35,6 +36,9 @@ from tests.broker.txn_requests import (
 import ottla
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
+from ottla.records.batch import BatchFlag, build_batch
+from ottla.records.compression import Codec
+from ottla.records.record import Record
 from ottla.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -63,6 +67,35 @@ def test_records_that_wait_for_the_disk_of_the_coordinator_are_not_overwritten_e
     with ExitStack() as stack:
         held = [stack.enter_context(session_with(broker)) for _ in range(PRODUCERS)]
         _check_together(broker, held, topic)
+
+
+def test_records_beside_a_batch_that_takes_long_are_not_overwritten_by_the_next_receive(
+    broker: ottla.Broker, topic: str
+) -> None:
+    """One request begins a transaction on a partition and has a batch for another that is prepared on a thread."""
+    with session_with(broker) as session, session_with(broker) as other:
+        create(session, topic, 2)
+        name = new_id()
+        await_coordinator(session, name)
+        who = become(session, name)
+        long = build_batch(
+            [Record(0, 1_700_000_000_000, b"key", bytes(8 << 20))],
+            codec=Codec.ZSTD,
+            producer_id=who.producer_id,
+            producer_epoch=who.epoch,
+            base_sequence=0,
+            flags=BatchFlag.TRANSACTIONAL,
+        )
+        request = send_request(name, topic, batch(who, 0, b"the first"), 0)
+        request.topic_data[0].partition_data.append(PartitionProduceData(index=1, records=long))
+        with held_thread(broker):
+            session.send(request, PRODUCE_V2)
+            fetch(other, topic * 20, 0)  # received into the same buffer
+        answer = session.receive(ProduceResponse, PRODUCE_V2)
+        errors = [one.error_code for one in answer.responses[0].partition_responses]
+        assert errors == [ErrorCode.NONE] * 2
+        assert end_error(session, name, who) is ErrorCode.NONE
+        assert committed_values(session, topic, 0) == [b"the first"]
 
 
 def _check_together(broker: ottla.Broker, held: list[RawConnection], topic: str) -> None:

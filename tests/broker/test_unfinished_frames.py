@@ -31,6 +31,7 @@ class Receiving:
     def __init__(self) -> None:
         self.told: list[str] = []
         self.received_bytes = 0
+        self.waits_for_broker = False
 
     def go_on_receiving(self) -> None:
         self.told.append("go on")
@@ -97,6 +98,39 @@ def test_the_smallest_that_waits_is_first() -> None:
         assert (large.told, small.told) == ([], ["go on"])
         frames.release(small)
         assert large.told == ["go on"]
+
+    asyncio.run(crowd())
+
+
+def test_whole_frames_that_wait_for_their_turn_count() -> None:
+    async def crowd() -> None:
+        frames = UnfinishedFrames(1 << 20)
+        first, second = Receiving(), Receiving()
+        assert frames.claim(first, UNCOUNTED_BYTES + 1)
+        with frames.whole_frame(LEAST_BOUND_BYTES):
+            assert not frames.claim(second, HALF)
+        assert second.told == ["go on"]
+
+    asyncio.run(crowd())
+
+
+def test_a_frame_that_waits_for_the_broker_is_not_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(unfinished_frames, "CHECK_SECONDS", 0.01)
+    monkeypatch.setattr(unfinished_frames, "IDLE_SECONDS", 0.05)
+
+    async def crowd() -> None:
+        frames = UnfinishedFrames(1 << 20)
+        kept, waiting = Receiving(), Receiving()
+        kept.waits_for_broker = True
+        assert frames.claim(kept, LEAST_BOUND_BYTES)
+        assert not frames.claim(waiting, HALF)
+        await asyncio.sleep(0.3)
+        assert kept.told == []
+        kept.waits_for_broker = False
+        while not kept.told:
+            await asyncio.sleep(0.01)
 
     asyncio.run(crowd())
 

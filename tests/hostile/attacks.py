@@ -18,6 +18,8 @@ from tests.hostile.every_list import every_list
 from tests.hostile.target import Target
 from tests.waiting import in_time
 
+from ottla.broker.handlers.fetch import MAX_ELEMENTS as MAX_FETCH_ELEMENTS
+from ottla.broker.request import MAX_ELEMENTS_IN_SLICES
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
 from ottla.records.compression import Codec
@@ -31,7 +33,10 @@ from ottla.wire.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ottla.wire.messages.list_transactions import ListTransactionsRequest
+from ottla.wire.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 
 VICTIM: Final = "victim"
@@ -94,17 +99,20 @@ def patterns(target: Target, count: int) -> str:
         "((((a{30}){30}){30}){30}){30}",
         "(" * 5000 + ")" * 5000,
         "(a?){1000}a{1000}",
-        "a" * 100_000,
+        "a" * 30_000,
         "[" * 1000,
+        r"[^\pN\pL]" * 3600,
+        r"[^\pN\pL]" * 111,
+        r"(?i)[\pL]" * 3600,
+        r"([^\pN\pL]{30}){30}",
     ):
         request = ListTransactionsRequest(
             state_filters=[], producer_id_filters=[], transactional_id_pattern=pattern
         )
-        outcome = target.exchange(frames.message(request, 2))
-        found.append("yes" if outcome.answers else outcome.end)
-        if outcome.end == "no answer":
-            break
-    return f"answered: {', '.join(found)}"
+        error = session.call(request, ListTransactionsResponse, 2).error_code
+        assert error in (ErrorCode.NONE, ErrorCode.INVALID_REGULAR_EXPRESSION), error
+        found.append(ErrorCode(error).name)
+    return f"{found.count('NONE')} of {len(found)} patterns were taken"
 
 
 def configs_again_and_again(target: Target, count: int) -> str:
@@ -125,9 +133,21 @@ def bombs(target: Target, count: int) -> str:
 # -- very many elements
 
 
+def inside_and_beyond(target: Target, count: int, most: int, build: Callable[[int], bytes]) -> str:
+    """As many elements as are just answered, and then as many as the attack has."""
+    inside = target.exchange(build(min(count, most)))
+    assert inside.answers == 1, f"{min(count, most)} elements: {inside}"
+    beyond = f"; {count}: {target.exchange(build(count))}" if count > most else ""
+    return f"{min(count, most)}: {inside}{beyond}"
+
+
 def empty_names(target: Target, count: int) -> str:
-    data = frames.metadata(frames.repeated(frames.string(""), count))
-    return str(target.exchange(data))
+    return inside_and_beyond(
+        target,
+        count,
+        MAX_ELEMENTS_IN_SLICES,
+        lambda size: frames.metadata(frames.repeated(frames.string(""), size)),
+    )
 
 
 def unknown_names(target: Target, count: int) -> str:
@@ -137,13 +157,22 @@ def unknown_names(target: Target, count: int) -> str:
 
 def existing_name_again_and_again(target: Target, count: int) -> str:
     ensure_victim(target)
-    return str(target.exchange(frames.metadata(frames.repeated(frames.string(VICTIM), count))))
+    return inside_and_beyond(
+        target,
+        count,
+        MAX_ELEMENTS_IN_SLICES,
+        lambda size: frames.metadata(frames.repeated(frames.string(VICTIM), size)),
+    )
 
 
-def elements(build: Callable[[int], bytes]) -> Callable[[Target, int], str]:
+def elements(
+    build: Callable[[int], bytes], max_elements: int = MAX_ELEMENTS_IN_SLICES
+) -> Callable[[Target, int], str]:
+    """An attack with elements in one list, which may be within another."""
+
     def run(target: Target, count: int) -> str:
         ensure_victim(target)
-        return str(target.exchange(build(count)))
+        return inside_and_beyond(target, count, max_elements - 1, build)
 
     return run
 
@@ -173,9 +202,26 @@ def topics_in_one_request(target: Target, count: int) -> str:
 def fetch_sessions(target: Target, count: int) -> str:
     """Seven sessions; what they held has to go with their clients."""
     ensure_victim(target)
-    data = frames.fetch_elements(VICTIM, count, in_session=True)
-    found = [str(target.exchange(data)) for _ in range(7)]
+    found = [
+        inside_and_beyond(
+            target,
+            count,
+            MAX_FETCH_ELEMENTS - 1,
+            lambda size: frames.fetch_elements(VICTIM, size, in_session=True),
+        )
+        for _ in range(7)
+    ]
     return "; ".join(dict.fromkeys(found))
+
+
+def waiting_fetches(target: Target, count: int) -> str:
+    """Ten connections, each with a whole frame of so many bytes, most of them names, whose answer has to wait."""
+    ensure_victim(target)
+    data = frames.waiting_fetch(VICTIM, count)
+    for _ in range(10):
+        target.connect().sendall(data)
+    time.sleep(1.0)  # until the broker has read what the system took
+    return f"{10 * len(data) >> 20} MiB were sent"
 
 
 def pipelined(target: Target, count: int) -> str:
@@ -470,7 +516,10 @@ ATTACKS: Final = {
             what="Fetch of so many partitions",
             full=MILLION,
             short=50_000,
-            run=elements(lambda count: frames.fetch_elements(VICTIM, count, in_session=False)),
+            run=elements(
+                lambda count: frames.fetch_elements(VICTIM, count, in_session=False),
+                MAX_FETCH_ELEMENTS,
+            ),
         ),
         Attack(
             name="every-list",
@@ -494,6 +543,15 @@ ATTACKS: Final = {
             short=30_000,
             run=fetch_sessions,
             kafka="1,000 sessions of any size, kept for two minutes after their client left",
+        ),
+        Attack(
+            name="waiting-fetches",
+            what="10 fetches that wait, with so many bytes of names to forget",
+            full=60 << 20,
+            short=4 << 20,
+            run=waiting_fetches,
+            growth_mb=400,
+            kafka="the request is kept while it waits",
         ),
         Attack(
             name="pipelined",

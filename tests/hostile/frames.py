@@ -100,6 +100,15 @@ def fetch_elements(topic: str, count: int, *, in_session: bool) -> bytes:
     return framed(FETCH, 7, head + repeated(string(topic) + asked, 1) + no_forgotten)
 
 
+def waiting_fetch(topic: str, size_bytes: int) -> bytes:
+    """Fetch v7 that waits for half a minute, and has so many bytes of topics that are to be forgotten."""
+    asked = repeated(struct.pack(">iqqi", 0, 0, 0, 1000), 1)
+    head = struct.pack(">iiiibii", -1, 30_000, 1 << 20, 1 << 20, 0, 0, -1)
+    name = "x" * 32_000
+    forgotten = repeated(string(name) + repeated(struct.pack(">i", 1), 1), size_bytes // len(name))
+    return framed(FETCH, 7, head + repeated(string(topic) + asked, 1) + forgotten)
+
+
 def fetch(topic: str, max_bytes: int) -> bytes:
     """Fetch v4 of the first partition, from its beginning."""
     asked = repeated(struct.pack(">iqi", 0, 0, max_bytes), 1)

@@ -334,6 +334,10 @@ class Connection(asyncio.BufferedProtocol):
         """How much is here of what cannot be handled yet."""
         return self._kept_filled
 
+    @property
+    def waits_for_broker(self) -> bool:
+        return self._busy or self._in_line
+
     def go_on_receiving(self) -> None:
         """There is room for more of an unfinished frame."""
         self._lacks_room = False
@@ -436,7 +440,14 @@ class Connection(asyncio.BufferedProtocol):
         else:
             frame = memoryview(bytearray(frame))
         large = answer_large(
-            self._share, api, self._host.node, frame, position, context, correlation_id
+            self._share,
+            self._host.unfinished,
+            api,
+            self._host.node,
+            frame,
+            position,
+            context,
+            correlation_id,
         )
         self._run(large, context.version, correlation_id)
 
@@ -545,6 +556,18 @@ class Connection(asyncio.BufferedProtocol):
     # The end.
 
     @property
+    def silent_socket(self) -> int | None:
+        """The descriptor of a socket that is not read from, so that its end has to be looked for; None for others.
+
+        While requests are here that wait for their turn, the client's end is none: they are still to be handled.
+        """
+        if not self._reading_paused or self._kept_filled or self._is_closing:
+            return None
+        assert self._transport is not None
+        connected = self._transport.get_extra_info("socket")
+        return None if connected is None else int(connected.fileno())
+
+    @property
     def _is_closing(self) -> bool:
         return self._transport is None or self._transport.is_closing()
 
@@ -594,6 +617,10 @@ class Connection(asyncio.BufferedProtocol):
         self._give_up()
         self._send()
         self.close()
+        if not self._batching:
+            self._keep(
+                memoryview(b"")
+            )  # a client that does not read keeps no more than its answers
 
     def _give_up(self) -> None:
         """Nobody waits for the answers any more."""

@@ -143,6 +143,8 @@ class ParkedFetch:
     def has_read(self, size_bytes: int) -> None:
         """So much was there already."""
         self._missing_bytes -= size_bytes
+        if size_bytes and self._missing_bytes <= 0:
+            self._finish_soon()
 
     def _may_read(self, shard: Shard) -> bool:
         """Whether there is more for this reader."""

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from ottla.broker.loop_share import LoopShare
 from ottla.broker.node import Node
 from ottla.broker.request import Api, RequestContext
+from ottla.broker.unfinished_frames import UnfinishedFrames
 from ottla.ports import Buffer
 from ottla.wire.compile import decode_in_slices
 from ottla.wire.framing import frame_response_in_slices
@@ -34,7 +35,7 @@ async def frame_in_slices(
     share: LoopShare, answer: Coroutine[Any, Any, Any], version: int, correlation_id: int
 ) -> Framed | None:
     """The bytes of a response that comes later."""
-    response = await answer
+    response = await _settled(answer)
     if response is None:
         return None
     return Framed(await share.run(frame_response_in_slices(response, version, correlation_id)))
@@ -42,6 +43,7 @@ async def frame_in_slices(
 
 async def answer_large(
     share: LoopShare,
+    unfinished: UnfinishedFrames,
     api: Api,
     node: Node,
     frame: memoryview,
@@ -50,18 +52,21 @@ async def answer_large(
     correlation_id: int,
 ) -> Framed | None:
     """The bytes of the response to a request with many elements."""
-    async with share.large_request():
-        request = await share.run(
-            decode_in_slices(api.request, context.version, frame, position, api.max_elements)
-        )
-        is_divided = api.divisions is not None and api.divisions.of(request) is not None
-        handle = api.handle_large if is_divided and api.handle_large is not None else api.handle
-        answer: Any = handle(node, request, context)
-        if is_divided:
-            answer = await answer
+    with unfinished.whole_frame(len(frame)):
+        async with share.large_request():
+            request = await share.run(
+                decode_in_slices(api.request, context.version, frame, position, api.max_elements)
+            )
+            # The request has what it needs of its frame; how long its answer takes is not known.
+            del frame
+            is_divided = api.divisions is not None and api.divisions.of(request) is not None
+            handle = api.handle_large if is_divided and api.handle_large is not None else api.handle
+            answer: Any = handle(node, request, context)
+            del request
+            if inspect.iscoroutine(answer):
+                answer = await answer
     # A response that comes when others have done something has nobody wait for it.
-    if isinstance(answer, asyncio.Future) or inspect.iscoroutine(answer):
-        answer = await answer
+    answer = await _settled(answer)
     if callable(answer):
         answer = answer()
     if answer is None:
@@ -69,3 +74,10 @@ async def answer_large(
     return Framed(
         await share.run(frame_response_in_slices(answer, context.version, correlation_id))
     )
+
+
+async def _settled(answer: Any) -> Any:
+    """What an answer is when it has come; that of a coroutine may be another one, which waits for others."""
+    while isinstance(answer, asyncio.Future) or inspect.iscoroutine(answer):
+        answer = await answer
+    return answer

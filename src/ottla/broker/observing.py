@@ -136,6 +136,8 @@ async def _run(
         raise
     finally:
         counts.waiting -= 1
+    if isinstance(response, CoroutineType):
+        return _run(node, response, counts, began)
     counts.seconds.observe(perf_counter() - began)
     if response is not None:
         count_errors = pausing_error_counter_of(type(response))

@@ -9,9 +9,11 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-# In RE2's instructions; a pattern that needs more is refused.
-MAX_PATTERN_SIZE: Final = 1000
-# RE2 is quicker where it may remember more.
+# A longer pattern is refused, and so is one of which RE2 makes more instructions than fit here: compiling cannot be
+# interrupted, and holds all threads up.
+MAX_PATTERN_CHARS: Final = 1000
+PROGRAM_BYTES: Final = 1 << 20
+# RE2 matches faster where it may remember more.
 MEMORY_BYTES: Final = 8 << 20
 # A thread is given so many characters at a time.
 CHARS_AT_A_TIME: Final = 1 << 16
@@ -22,21 +24,13 @@ class PatternError(ValueError):
 
 
 class Pattern:
-    """A compiled pattern."""
+    """A compiled pattern. Making one takes milliseconds, and so is not for the event loop either."""
 
     def __init__(self, text: str) -> None:
-        # Few brokers are ever asked for it.
-        import re2
-
-        options = re2.Options()
-        options.max_mem = MEMORY_BYTES
-        options.log_errors = False
-        try:
-            self._compiled: Any = re2.compile(text, options)
-        except re2.error as error:
-            raise PatternError(str(error)) from error
-        if self._compiled.programsize > MAX_PATTERN_SIZE:
-            raise PatternError(f"a pattern has at most {MAX_PATTERN_SIZE} instructions")
+        if len(text) > MAX_PATTERN_CHARS:
+            raise PatternError(f"a pattern has at most {MAX_PATTERN_CHARS} characters")
+        _compile(text, PROGRAM_BYTES)
+        self._compiled = _compile(text, MEMORY_BYTES)
 
     async def matching(self, texts: Sequence[str]) -> set[str]:
         """Which of these it matches from end to end; found on a thread."""
@@ -47,6 +41,20 @@ class Pattern:
 
     def _matching(self, texts: Sequence[str]) -> list[str]:
         return [text for text in texts if self._compiled.fullmatch(text) is not None]
+
+
+def _compile(text: str, memory_bytes: int) -> Any:
+    # Few brokers are ever asked for it.
+    import re2
+
+    options = re2.Options()
+    options.max_mem = memory_bytes
+    options.log_errors = False
+    try:
+        return re2.compile(text, options)
+    except re2.error as error:
+        (reason,) = error.args
+        raise PatternError(reason.decode(errors="replace")) from error
 
 
 def _portions(texts: Sequence[str]) -> Iterator[list[str]]:

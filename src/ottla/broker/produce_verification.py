@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
+from uuid import UUID
 
 from ottla.broker.node import Node
 from ottla.broker.shard import Shard
@@ -25,6 +26,7 @@ class Unverified(NamedTuple):
     """A batch that would begin a transaction on its partition, and its answer, which waits for the coordinator's."""
 
     partition: TopicPartition
+    topic_id: UUID
     producer: Producer
     verification: Verification
     prepared: Prepared
@@ -57,7 +59,7 @@ def unverified_batch(
     producer = Producer(header.producer_id, header.producer_epoch)
     ref = shard.log.ref
     partition = TopicPartition(ref.topic, ref.partition)
-    return Unverified(partition, producer, verification, prepared, response)
+    return Unverified(partition, ref.topic_id, producer, verification, prepared, response)
 
 
 def kept(batch: Unverified) -> Unverified:

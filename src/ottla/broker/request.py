@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 # A response now; one later, whose effect has been made already, so that the next request need not wait for it;
 # or a coroutine, during which the connection takes no further request. None: there is no response.
 # A future may give a function instead of the response: it is called when the response can be sent, so that a large one
-# takes no memory while it waits for its turn or for a slow reader.
+# takes no memory while it waits for its turn or for a slow reader. A coroutine may give another one that needs nothing
+# of the request any more, so that a large one takes no memory while its response waits for others.
 Answer = Any | asyncio.Future[Any] | Coroutine[Any, Any, Any] | None
 
 

@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ottla.broker.node import Node
-from ottla.broker.request import Answer, Handler, RequestContext
+from ottla.broker.request import Answer, CloseConnectionError, Handler, RequestContext
 from ottla.errors import ErrorCode
 
 
@@ -212,8 +212,15 @@ async def answer_in_pieces(
         coroutine = await share.run(_until_coroutine(handle, node, pieces, context, answers))
         if coroutine is None:
             break
-        answers.append(await coroutine)
+        try:
+            answers.append(await coroutine)
+        except CloseConnectionError as refusal:
+            answers.append(refusal)
         await share.pause()  # it may not have waited for anything
+    for answer in answers:
+        # Only now: the rest of the request has nothing to do with what was wrong in a piece of it.
+        if isinstance(answer, CloseConnectionError):
+            raise answer
     whole: Any = None
     for answer in answers:
         # What it answers to has been done already: the later pieces did not wait for it.
@@ -232,7 +239,10 @@ def _until_coroutine(
 ) -> Generator[None, None, Coroutine[Any, Any, Any] | None]:
     """Has pieces answered until one takes its time, before which the next must not begin; None if all are."""
     for piece in pieces:
-        answer = handle(node, piece, context)
+        try:
+            answer = handle(node, piece, context)
+        except CloseConnectionError as refusal:
+            answer = refusal
         if inspect.iscoroutine(answer):
             return answer
         answers.append(answer)

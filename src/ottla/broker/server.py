@@ -5,9 +5,14 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import errno
+import fcntl
+import select
 import socket
+import struct
+import termios
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from typing import Final
 
 from ottla.broker.apis import SERVED
 from ottla.broker.buffers import Buffers
@@ -34,6 +39,9 @@ DRAIN_SECONDS = 3.0
 TELL_SECONDS = 0.3
 PEERS_TOLD = 5
 TRIM_SECONDS = 1.0
+# Where the system can tell it: a client has closed its side. Looked for among those that are not read from.
+DEPARTED: Final = getattr(select, "POLLRDHUP", 0)
+DEPARTED_CHECK_MS: Final = 1000
 # How many turns of the loop lie between a socket that was accepted and its connection.
 ACCEPT_TURNS = 8
 
@@ -54,6 +62,7 @@ class Server:
         self._connections: dict[Connection, None] = {}
         self._per_host: dict[str, int] = {}
         self._listeners: list[asyncio.Server] = []
+        self._silent: set[Connection] = set()  # not read from when they were last looked at
         self._trims_soon = False
         self._is_over = False
         self._tasks: list[asyncio.Task[None]] = []
@@ -100,6 +109,8 @@ class Server:
         self._every(min(config.log_flush_scheduler_interval_ms, 1000), self._tick_store)
         if config.log_cleaner_enable:
             self._tasks.append(self._loop.create_task(Compactor(self.node).run()))
+        if DEPARTED:
+            self._every(DEPARTED_CHECK_MS, self._notice_departed)
         if config.connections_max_idle_ms >= 0:
             self._every(max(10, min(config.connections_max_idle_ms // 4, 10_000)), self._close_idle)
 
@@ -150,6 +161,27 @@ class Server:
         if cluster.controller_id == self.node.node_id:  # there is one store for all nodes
             cluster.store.tick(monotonic_ms(cluster.clock))
             cluster.finish_deletions()
+
+    async def _notice_departed(self) -> None:
+        """Ends what is done for clients that have gone while nothing was read from them.
+
+        A request that waits, such as a fetch of very many partitions, keeps its connection from being read.
+        """
+        before, self._silent = self._silent, set()
+        poll = select.poll()
+        silent = {}
+        for connection in self._connections:
+            descriptor = connection.silent_socket
+            if descriptor is None:
+                continue
+            self._silent.add(connection)
+            if connection in before:
+                silent[descriptor] = connection
+                poll.register(descriptor, DEPARTED)
+        if silent:
+            for descriptor, _ in poll.poll(0):
+                if not has_unread_bytes(descriptor):
+                    silent[descriptor].abort()
 
     async def _close_idle(self) -> None:
         idle_ms = self.node.config.connections_max_idle_ms
@@ -276,6 +308,12 @@ class Server:
             with suppress(TimeoutError):
                 await asyncio.wait_for(listener.wait_closed(), DRAIN_SECONDS)
         return [_reserve(*address) for address in addresses]
+
+
+def has_unread_bytes(descriptor: int) -> bool:
+    """Whether a socket has received something that has not been read."""
+    waiting = fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4))
+    return struct.unpack("i", waiting) != (0,)
 
 
 def _reserve(family: int, address: tuple[str, int]) -> socket.socket:

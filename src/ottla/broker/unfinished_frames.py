@@ -1,4 +1,4 @@
-"""The memory of frames that have not arrived whole: all connections of a node share a bound.
+"""The memory of frames that have not arrived whole, or wait to be taken apart: all connections of a node share a bound.
 
 A frame that needs more waits for others to finish, and its client's bytes wait on the client's side; small ones go
 first. The oldest frame never waits, so that there is always one that can finish. While frames wait, one that makes no
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from time import monotonic
 from typing import Final, Protocol
@@ -31,6 +33,11 @@ class Receiver(Protocol):
     @property
     def received_bytes(self) -> int:
         """How much of the frame is here."""
+        ...
+
+    @property
+    def waits_for_broker(self) -> bool:
+        """Whether it is not the client that keeps the frame from getting on."""
         ...
 
     def go_on_receiving(self) -> None:
@@ -61,7 +68,7 @@ class UnfinishedFrames:
         # Those that wait, the smallest first; what is not in `_waiting` with the same size any more counts no longer.
         self._line: list[tuple[int, int, Receiver]] = []
         self._numbers = count()
-        self._total_bytes = 0
+        self._total_bytes = 0  # with whole frames
         self._is_serving = False
         self._timer: asyncio.TimerHandle | None = None
 
@@ -97,6 +104,17 @@ class UnfinishedFrames:
         self._total_bytes -= held.size_bytes
         if not self._is_serving:
             self._serve_waiting()
+
+    @contextmanager
+    def whole_frame(self, size_bytes: int) -> Iterator[None]:
+        """While a frame is here that has arrived whole and is taken apart in its turn."""
+        self._total_bytes += size_bytes
+        try:
+            yield
+        finally:
+            self._total_bytes -= size_bytes
+            if not self._is_serving:
+                self._serve_waiting()
 
     def _fits(self, receiver: Receiver, size_bytes: int) -> bool:
         held = self._held.get(receiver)
@@ -149,7 +167,7 @@ class UnfinishedFrames:
         for receiver, held in self._held.items():
             if receiver in self._waiting:
                 continue
-            if receiver.received_bytes != held.received_bytes:
+            if receiver.waits_for_broker or receiver.received_bytes != held.received_bytes:
                 held.received_bytes = receiver.received_bytes
                 held.progressed = now
             if now - held.progressed >= IDLE_SECONDS or now - held.began >= PATIENCE_SECONDS:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from ottla.config.topic import TopicConfig
@@ -28,7 +29,7 @@ DECOMPRESSION_FLOOR_BYTES = 64 << 20
 # What is looked at, and what is rewritten, without holding up others.
 SCANNED_AT_ONCE_BYTES = 1 << 20
 REWRITTEN_AT_ONCE_BYTES = 64 << 10
-# Of a batch with more records, a client is not told which of them are wrong.
+# Clients are told which records are wrong, of at most so many.
 MAX_TOLD_RECORDS = 10_000
 MAX_RENUMBERED_RECORDS = 100_000
 
@@ -285,14 +286,14 @@ def _told_records(records: Buffer, header: BatchHeader) -> Sequence[Record]:
 def _check_timestamps(
     records: Buffer, header: BatchHeader, earliest_ms: int, latest_ms: int
 ) -> Rejected | None:
-    found = tuple(
-        RecordError(
-            index, f"timestamp {record.timestamp} is outside of [{earliest_ms}, {latest_ms}]"
-        )
-        for index, record in enumerate(_told_records(records, header))
-        if record.timestamp != NO_TIMESTAMP and not earliest_ms <= record.timestamp <= latest_ms
+    """Looks at every record: those without a timestamp are right at any time."""
+    wrong = (
+        RecordError(index, f"timestamp {timestamp} is outside of [{earliest_ms}, {latest_ms}]")
+        for index, timestamp in enumerate(batches.read_timestamps(records, header))
+        if timestamp != NO_TIMESTAMP and not earliest_ms <= timestamp <= latest_ms
     )
-    if not found and header.record_count <= MAX_TOLD_RECORDS:
+    found = tuple(islice(wrong, MAX_TOLD_RECORDS))
+    if not found:
         return None
     return Rejected(
         ErrorCode.INVALID_TIMESTAMP, "one or more records have a timestamp out of range", found

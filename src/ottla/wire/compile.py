@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from ottla.wire.declare import MessageInfo, StoredInfo, info_of, stored_info_of
 from ottla.wire.decoder import DecoderSource, SlicedDecoderSource
 from ottla.wire.encoder import EncoderSource, SlicedEncoderSource
+from ottla.wire.primitives import TooManyElementsError
 from ottla.wire.types import Buffer, MalformedMessageError
 
 T = TypeVar("T")
@@ -105,6 +106,10 @@ def decode_in_slices(
     """As `decode_message`, with pauses; a message with more elements in its lists is malformed as well."""
     try:
         message, _ = yield from sliced_codec_of(cls, version).decode(buffer, position, max_elements)
+    except TooManyElementsError as error:
+        raise MalformedMessageError(
+            f"{cls.__name__} v{version} has too many elements in its lists: more than {max_elements}"
+        ) from error
     except (IndexError, struct_module.error, UnicodeDecodeError) as error:
         raise MalformedMessageError(f"{cls.__name__} v{version}: {error}") from error
     return message

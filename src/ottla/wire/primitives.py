@@ -49,9 +49,13 @@ def reject_null(name: str) -> None:
     raise MalformedMessageError(f"{name} is null")
 
 
+class TooManyElementsError(MalformedMessageError):
+    """The lists of a message have more elements than its reader takes."""
+
+
 def reject_count() -> None:
     """Refuses a message whose lists have more elements than its reader takes."""
-    raise MalformedMessageError("its lists have too many elements")
+    raise TooManyElementsError
 
 
 def check_tagged(count: int) -> None:

@@ -25,6 +25,7 @@ from ottla.wire.messages.add_partitions_to_txn import (
 )
 
 REQUEST = AddPartitionsToTxnRequest
+MAX_ELEMENTS = 1 << 15
 FIRST_BATCHED_VERSION = 4
 FIRST_VERSION_OF_TRANSACTION_V2 = 5
 FIRST_VERSION_WITH_PRODUCER_FENCED = 2

@@ -20,7 +20,7 @@ from ottla.wire.messages.describe_configs import (
 )
 
 REQUEST = DescribeConfigsRequest
-MAX_ELEMENTS = 1 << 16
+MAX_ELEMENTS = 1 << 17
 # Each of them takes some time.
 FIRST_RESOURCES = 8
 

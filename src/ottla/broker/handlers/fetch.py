@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any
 
 from ottla.broker.addresses import brokers_seen_by
 from ottla.broker.fetching import (
@@ -34,7 +35,7 @@ from ottla.wire.messages.fetch import (
 )
 
 REQUEST = FetchRequest
-MAX_ELEMENTS = 1 << 16
+MAX_ELEMENTS = 1 << 17
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 FIRST_VERSION_WITH_ZSTD = 10
 # Older ones have the field, but no addresses: clients would take a leader for one that they know (KIP-951).
@@ -62,12 +63,15 @@ def handle(node: Node, request: FetchRequest, context: RequestContext) -> Answer
     return _after(parked.over, lambda: respond(at_once(read_all(node, opened, limits))))
 
 
-async def _handle_many(node: Node, request: FetchRequest, context: RequestContext) -> FetchResponse:
+async def _handle_many(
+    node: Node, request: FetchRequest, context: RequestContext
+) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+    """The response, or what waits for it without the request, which may be large."""
     targets = await node.cluster.share.run(_targets(request, context.version))
     opened = _open_session(node, request, context, targets)
     if isinstance(opened, ErrorCode):
         return FetchResponse(error_code=opened, responses=[])
-    return await _fetch_many(node, opened, _limits(node, request), context)
+    return _fetch_many(node, opened, _limits(node, request), context)
 
 
 async def _fetch_many(

@@ -46,10 +46,11 @@ class Wanted(NamedTuple):
 async def handle(
     node: Node, request: ListTransactionsRequest, context: RequestContext
 ) -> ListTransactionsResponse:
+    share = node.cluster.share
     pattern = None
     if request.transactional_id_pattern:
         try:
-            pattern = Pattern(request.transactional_id_pattern)
+            pattern = await share.elsewhere(Pattern, request.transactional_id_pattern)
         except PatternError:
             return _failed(ErrorCode.INVALID_REGULAR_EXPRESSION)
     parts = await gathered(
@@ -61,7 +62,7 @@ async def handle(
         request.duration_filter,
         node.cluster.clock.now_ms(),
     )
-    response = await node.cluster.share.run(_respond(request, wanted, parts))
+    response = await share.run(_respond(request, wanted, parts))
     if pattern is not None:
         listed = response.transaction_states
         matching = await pattern.matching([state.transactional_id for state in listed])

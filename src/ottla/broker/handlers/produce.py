@@ -7,10 +7,12 @@ import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from ottla.broker.addresses import brokers_seen_by
 from ottla.broker.node import Node
 from ottla.broker.produce_verification import (
+    FIRST_VERSION_WITH_TOPIC_IDS,
     Unverified,
     error_for_client,
     kept,
@@ -61,6 +63,7 @@ class Long(NamedTuple):
     """A batch that is prepared on a thread, and where its answer goes."""
 
     topic: str
+    topic_id: UUID
     data: PartitionProduceData
     config: TopicConfig
     answers: list[PartitionProduceResponse]
@@ -91,13 +94,15 @@ def handle(node: Node, request: ProduceRequest, context: RequestContext) -> Answ
     ]
     response = ProduceResponse(responses=responses)
     if work.long:
+        # Others receive into the same buffer while these are prepared: whatever is not in the log yet is copied.
         long = [_kept(one) for one in work.long]
+        work.unverified = [kept(batch) for batch in work.unverified]
         return _append_long(node, work, context, response, long)
     return _finish(node, work, context, response)
 
 
 def _kept(long: Long) -> Long:
-    """As it was, with the records copied: others receive into the same buffer while it is prepared."""
+    """As it was, with the records copied."""
     records = long.data.records
     assert records is not None
     copied = PartitionProduceData(index=long.data.index, records=bytearray(records))
@@ -116,7 +121,7 @@ async def _append_long(
         prepared = await node.cluster.share.elsewhere(
             prepare, one.data.records, one.config, work.now_ms, work.version
         )
-        one.answers[one.place] = _append_prepared(node, one.topic, one.data.index, prepared, work)
+        one.answers[one.place] = _append_prepared(node, one, prepared, work)
     answer: Any = _finish(node, work, context, response)
     if isinstance(answer, asyncio.Future) or inspect.iscoroutine(answer):
         answer = await answer
@@ -177,16 +182,15 @@ def _append_verified(
     now_ms = node.cluster.clock.now_ms()
     for batch in unverified:
         error = error_for_client(errors[batch.partition], version)
-        appended = _append_batch(node, batch, now_ms) if error is ErrorCode.NONE else error
+        appended = _append_batch(node, batch, version, now_ms) if error is ErrorCode.NONE else error
         if isinstance(appended, ErrorCode):
             _fail(batch.response, appended)
         elif appended.settled is not None:
             waits.append((batch.response, appended.settled))
 
 
-def _append_batch(node: Node, batch: Unverified, now_ms: int) -> Appended | ErrorCode:
-    # Looked for again: it may have moved, or be that of another topic of the same name.
-    shard = node.shard(*batch.partition)
+def _append_batch(node: Node, batch: Unverified, version: int, now_ms: int) -> Appended | ErrorCode:
+    shard = _same_shard(node, *batch.partition, batch.topic_id, version)
     if not isinstance(shard, Shard):
         return shard
     appended = shard.append(batch.prepared, now_ms, batch.verification)
@@ -199,14 +203,30 @@ def _append_batch(node: Node, batch: Unverified, now_ms: int) -> Appended | Erro
     return appended
 
 
+def _same_shard(
+    node: Node, topic: str, index: int, topic_id: UUID, version: int
+) -> Shard | ErrorCode:
+    """The partition that a request was about before it had to wait: it may have moved, or its topic may have gone.
+
+    A new topic of the same name has other options, and is none that the client knows of.
+    """
+    shard = node.shard(topic, index)
+    if isinstance(shard, Shard) and shard.log.ref.topic_id != topic_id:
+        uses_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
+        return ErrorCode.UNKNOWN_TOPIC_ID if uses_ids else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return shard
+
+
 def _append_all(node: Node, topic: TopicProduceData, work: Work) -> list[PartitionProduceResponse]:
     name = topic_name(node, topic, work.version)
     answers: list[PartitionProduceResponse] = []
     for data in topic.partition_data:
         answer = _append(node, name, data, work)
-        if isinstance(answer, TopicConfig):
-            assert name is not None
-            work.long.append(Long(name, data, answer, answers, len(answers)))
+        if isinstance(answer, Shard):
+            ref = answer.log.ref
+            work.long.append(
+                Long(ref.topic, ref.topic_id, data, answer.config, answers, len(answers))
+            )
             answer = _failed(data.index, ErrorCode.UNKNOWN_SERVER_ERROR)  # until it is known
         answers.append(answer)
     return answers
@@ -214,8 +234,8 @@ def _append_all(node: Node, topic: TopicProduceData, work: Work) -> list[Partiti
 
 def _append(
     node: Node, topic: str | None, data: PartitionProduceData, work: Work
-) -> PartitionProduceResponse | TopicConfig:
-    """The answer to a batch; or the options that it is to be prepared with, if that takes long."""
+) -> PartitionProduceResponse | Shard:
+    """The answer to a batch; or its partition, if preparing the batch takes long."""
     if topic is None:
         return _failed(data.index, ErrorCode.UNKNOWN_TOPIC_ID)
     if not ACKS_ALL <= work.request.acks <= 1:
@@ -235,15 +255,15 @@ def _append(
         return _failed(data.index, ErrorCode.NOT_ENOUGH_REPLICAS)
     prepared = prepare_at_once(data.records, config, work.now_ms, work.version)
     if prepared is None:
-        return config
+        return shard
     return _append_to(shard, data.index, prepared, work)
 
 
 def _append_prepared(
-    node: Node, topic: str, index: int, prepared: Prepared | Rejected, work: Work
+    node: Node, long: Long, prepared: Prepared | Rejected, work: Work
 ) -> PartitionProduceResponse:
-    # Looked for again: it may have moved, or be that of another topic of the same name.
-    shard = node.shard(topic, index)
+    index = long.data.index
+    shard = _same_shard(node, long.topic, index, long.topic_id, work.version)
     if not isinstance(shard, Shard):
         return _failed(index, shard)
     return _append_to(shard, index, prepared, work)
