@@ -117,6 +117,20 @@ def test_a_timestamp_that_seems_to_be_in_seconds_is_told_once(
 
 
 @pytest.mark.parametrize("name", ["Producer", "Consumer", "Admin"])
+def test_an_async_with_around_a_blocking_client_is_told_apart(
+    ottla_broker: ottla.Broker, name: str
+) -> None:
+    async def wrong() -> None:
+        make: Any = getattr(ottla, name)
+        async with make(bootstrap_servers=ottla_broker.bootstrap_servers):
+            pass
+
+    words = f"ottla.{name} is for programs without asyncio: write `with`, or use ottla.aio.{name}"
+    with pytest.raises(TypeError, match=words):
+        asyncio.run(wrong())
+
+
+@pytest.mark.parametrize("name", ["Producer", "Consumer", "Admin"])
 def test_a_plain_with_around_an_asyncio_client_is_told_apart(
     servers: str, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:

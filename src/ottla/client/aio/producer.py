@@ -66,7 +66,9 @@ class Producer(ClosedByBlock):
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            raise IllegalStateError("ottla.aio.Producer needs a running event loop") from None
+            raise IllegalStateError(
+                "ottla.aio.Producer is made inside a running event loop; ottla.Producer needs none"
+            ) from None
         self._start(read_client_config(ProducerConfig, config, options))
 
     @classmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from typing import Generic, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, NoReturn, Self, TypeVar
 
 from ottla.client.aio.closing import not_pickled
 from ottla.client.blocking.loop_thread import LoopThread
@@ -44,3 +44,16 @@ class BlockingFace(ABC, Generic[C]):
 
     def __exit__(self, *raised: object) -> None:
         self.close()
+
+    # Type checkers know by themselves that `async with` is wrong.
+    if not TYPE_CHECKING:
+
+        async def __aenter__(self) -> NoReturn:
+            name = type(self).__name__
+            self.close()
+            raise TypeError(
+                f"ottla.{name} is for programs without asyncio: write `with`, or use ottla.aio.{name}"
+            )
+
+        async def __aexit__(self, *raised: object) -> None:
+            """Nothing: it is only looked for."""
