@@ -45,11 +45,15 @@ class Query:
 
     def finish(self, **options: Any) -> None:
         """Read up to the end."""
+        self._run({"availableNow": True}, options)
 
+    def run_once(self, **options: Any) -> None:
+        """One micro-batch."""
+        self._run({"once": True}, options)
+
+    def _run(self, trigger: dict[str, Any], options: dict[str, Any]) -> None:
         def run() -> bool:
-            ended: bool = self.start({"availableNow": True}, **options).awaitTermination(
-                WAIT_SECONDS
-            )
+            ended: bool = self.start(trigger, **options).awaitTermination(WAIT_SECONDS)
             return ended
 
         assert in_spite_of_slow_starts(run)
@@ -133,6 +137,21 @@ def test_a_query_that_ends_reads_everything_once_in_pieces_and_goes_on_after_a_r
     assert len(query.batches[3]) == 9
     assert len(query.values()) == 109
     assert len(set(query.values())) == 100, "the last nine have the values of others"
+
+
+def test_with_trigger_once_the_group_is_told_when_the_query_starts_again(
+    query: Query, stage: SourceStage
+) -> None:
+    """Spark calls the source when it plans a micro-batch, and with this trigger plans none after the one."""
+    stage.create(1)
+    stage.fill(20)
+    group = f"lag-{stage.topic}"
+    options = {"startingOffsets": "earliest", "commitOffsets": "true", "kafka.group.id": group}
+    query.run_once(**options)
+    assert len(query.values()) == 20
+    assert committed(stage, group) == {}
+    query.run_once(**options)
+    assert committed(stage, group) == {0: 20}
 
 
 def test_a_running_query_finds_new_partitions_and_tells_its_lag(

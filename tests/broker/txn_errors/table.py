@@ -91,24 +91,23 @@ def _expected_end(situation: Situation, version: int, is_right: bool, fenced: st
     is_v2 = version >= VERSION_2_SINCE["EndT"]
     aborts = request == "EndTxn, abort"
     ended_the_same = state.startswith("aborted" if aborts else "committed")
-    if state in ("committed v2", "aborted v2") and relation == "older":
+    if is_v2 and state in ("committed v2", "aborted v2") and relation == "older":
         if not ended_the_same:
             # Who wants to commit what was aborted was too late, most probably (KAFKA-20785).
             return INVALID_STATE if aborts else fenced
-        return "epoch +0" if is_v2 else "NONE"
+        return "epoch +0"
     if not is_right:
         return fenced
     if "ongoing" in state:
         return "epoch +1" if is_v2 else "NONE"
-    if state in ("committed v1", "aborted v1") and ended_the_same:
-        return "epoch +0" if is_v2 else "NONE"
-    return "epoch +1" if is_v2 and aborts else INVALID_STATE
+    if is_v2:
+        return "epoch +1" if aborts else INVALID_STATE
+    return "NONE" if ended_the_same else INVALID_STATE
 
 
-# What Kafka answers differently; the versions that are not here are answered as above. Kafka goes by the version of the
-# request, this broker by that of the transaction which the request may be a repetition of.
+# What Kafka answers differently; the versions that are not here are answered as above.
 _LENIENT = "a call of before the transaction began would end it"
-_MIXED = "the transaction was of the other version, so the request is no repetition of its end"
+_FENCED = "the epoch before one of version 1 is that of a producer which was fenced (ADR 0014)"
 DIFFERENT = {
     **{
         Situation("InitProducerId, saying who it was", state, relation): (
@@ -118,26 +117,14 @@ DIFFERENT = {
         for state in ("ongoing v1", "ongoing v2", "next ongoing v1", "next ongoing v2")
         for relation in ("older", "newer")
     },
-    Situation("EndTxn, commit", "committed v1", "current"): ({5: INVALID_STATE}, _MIXED),
-    Situation("EndTxn, commit", "committed v1", "older"): ({5: "epoch +0"}, _MIXED),
-    Situation("EndTxn, commit", "aborted v1", "older"): ({5: INVALID_STATE}, _MIXED),
-    Situation("EndTxn, abort", "committed v1", "older"): ({5: INVALID_STATE}, _MIXED),
-    Situation("EndTxn, abort", "aborted v1", "current"): ({5: "epoch +1"}, _MIXED),
-    Situation("EndTxn, abort", "aborted v1", "older"): ({5: "epoch +0"}, _MIXED),
-    Situation("EndTxn, commit", "committed v2", "current"): ({1: "NONE", 4: "NONE"}, _MIXED),
-    Situation("EndTxn, abort", "aborted v2", "current"): ({1: "NONE", 4: "NONE"}, _MIXED),
+    Situation("EndTxn, commit", "committed v1", "older"): ({5: "epoch +0"}, _FENCED),
+    Situation("EndTxn, commit", "aborted v1", "older"): ({5: INVALID_STATE}, _FENCED),
+    Situation("EndTxn, abort", "committed v1", "older"): ({5: INVALID_STATE}, _FENCED),
+    Situation("EndTxn, abort", "aborted v1", "older"): ({5: "epoch +0"}, _FENCED),
     Situation("EndTxn, commit", "aborted v2", "older"): (
         {5: INVALID_STATE},
         "older than KAFKA-20785",
     ),
-    **{
-        Situation(request, state, "older"): ({1: OLD_EPOCH, 4: "PRODUCER_FENCED"}, _MIXED)
-        for request, state in (
-            ("EndTxn, commit", "committed v2"),
-            ("EndTxn, abort", "committed v2"),
-            ("EndTxn, abort", "aborted v2"),
-        )
-    },
 }
 
 

@@ -90,7 +90,7 @@ def test_the_opposite_end_is_refused(result: Result, version: int) -> None:
     who = ongoing(desk, version=version)
     refused = refusal_of_the_opposite(result, version)
     desk.end(who, result, version)
-    assert desk.end(who, opposite(result), version) == refused
+    assert desk.end(who, opposite(result), version) == CONCURRENT  # until the markers are there
     desk.mark_all()
     before = desk.snapshot()
     assert desk.end(who, opposite(result), version) == refused
@@ -176,6 +176,85 @@ def test_who_may_not_end() -> None:
     assert desk.snapshot() == before
 
 
+# The whole table, as in Kafka 4: TransactionCoordinator.endTransaction and endTransactionWithTV1.
+
+EPOCH = 7
+ENDS = "an end"  # the transaction is ended, or an abort of nothing written
+NOT_READY, OUT = ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.PRODUCER_FENCED
+WRONG_STATE, UNKNOWN = ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+# By state: commit and abort of the epoch before, of the current one, of the one after, and of another producer id.
+OF_VERSION_2: dict[State, tuple[object, ...]] = {
+    State.EMPTY: (OUT, OUT, WRONG_STATE, ENDS, OUT, OUT, UNKNOWN, UNKNOWN),
+    State.ONGOING: (OUT, OUT, ENDS, ENDS, OUT, OUT, UNKNOWN, UNKNOWN),
+    State.PREPARE_COMMIT: (NOT_READY,) * 8,
+    State.PREPARE_ABORT: (NOT_READY,) * 8,
+    State.COMPLETE_COMMIT: (
+        *(ErrorCode.NONE, WRONG_STATE, WRONG_STATE, ENDS),
+        *(OUT, OUT, UNKNOWN, UNKNOWN),
+    ),
+    State.COMPLETE_ABORT: (
+        *(OUT, ErrorCode.NONE, WRONG_STATE, ENDS),  # the first is KAFKA-20785
+        *(OUT, OUT, UNKNOWN, UNKNOWN),
+    ),
+}
+OF_VERSION_1: dict[State, tuple[object, ...]] = {
+    State.EMPTY: (OUT, OUT, WRONG_STATE, WRONG_STATE, OUT, OUT, UNKNOWN, UNKNOWN),
+    State.ONGOING: (OUT, OUT, ENDS, ENDS, OUT, OUT, UNKNOWN, UNKNOWN),
+    State.PREPARE_COMMIT: (OUT, OUT, NOT_READY, NOT_READY, OUT, OUT, UNKNOWN, UNKNOWN),
+    State.PREPARE_ABORT: (OUT, OUT, NOT_READY, NOT_READY, OUT, OUT, UNKNOWN, UNKNOWN),
+    State.COMPLETE_COMMIT: (OUT, OUT, ErrorCode.NONE, WRONG_STATE, OUT, OUT, UNKNOWN, UNKNOWN),
+    State.COMPLETE_ABORT: (OUT, OUT, WRONG_STATE, ErrorCode.NONE, OUT, OUT, UNKNOWN, UNKNOWN),
+}
+
+
+@pytest.mark.parametrize("before", [1, 2], ids=["of version 1", "of version 2"])
+@VERSIONS
+@pytest.mark.parametrize("state", list(OF_VERSION_2), ids=lambda state: state.title)
+def test_every_end_is_answered_as_by_kafka(state: State, version: int, before: int) -> None:
+    """`before` is the version of the transaction that is under way, or of the one before."""
+    asking = [
+        Producer(500, EPOCH - 1),
+        Producer(500, EPOCH),
+        Producer(500, EPOCH + 1),
+        Producer(501, EPOCH),
+    ]
+    asked = [(who, result) for who in asking for result in (COMMIT, ABORT)]
+    table = OF_VERSION_2 if version == 2 else OF_VERSION_1
+    answers: list[object] = []
+    for who, result in asked:
+        desk = Desk()
+        at_epoch(
+            desk,
+            EPOCH,
+            state,
+            client_version=before,
+            partitions=(A,) if state in (State.ONGOING, *PREPARED.values()) else (),
+            started_at_ms=desk.now_ms,
+        )
+        saved = desk.snapshot()
+        error = desk.end(who, result, version).error
+        assert error is ErrorCode.NONE or desk.snapshot() == saved
+        answers.append(ENDS if desk.snapshot() != saved else error)
+    wanted = list(table[state])
+    if version == 2 and before == 1 and state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
+        # The one place where Kafka differs: it takes a producer that InitProducerId has fenced for one that repeats.
+        wanted[:2] = [OUT, OUT]
+    assert answers == wanted
+
+
+def test_who_names_an_id_that_was_used_up_is_fenced_until_the_next_transaction() -> None:
+    desk = Desk()
+    old = at_epoch(desk, LAST_EPOCH)
+    new = became(desk.init())
+    assert new.producer_id != old.producer_id
+    for result in (COMMIT, ABORT):
+        assert desk.end(old, result) == FENCED
+        assert desk.end(old, result, 1).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    desk.add(new, A)
+    assert desk.end(old, ABORT).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
 # Epochs run out.
 
 
@@ -189,7 +268,7 @@ def test_the_end_that_uses_the_last_epoch_gives_another_id(result: Result) -> No
     # The markers are of the old id, or they would not end what it wrote.
     assert desk.sent[0].producer == (who.producer_id, LAST_EPOCH + 1)
     assert desk.end(who, result) == CONCURRENT
-    assert desk.end(who, opposite(result)) == refusal_of_the_opposite(result)
+    assert desk.end(who, opposite(result)) == CONCURRENT
     assert desk.add(after, B) is ErrorCode.CONCURRENT_TRANSACTIONS
     desk.restart()
     assert desk.sent[0].producer == (who.producer_id, LAST_EPOCH + 1)

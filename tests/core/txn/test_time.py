@@ -57,7 +57,8 @@ def timed_out(desk: Desk, version: int) -> Producer:
 def test_a_transaction_is_aborted_at_the_sweep_after_its_timeout(version: int) -> None:
     desk = Desk()
     who = timed_out(desk, version)
-    assert desk.end(who, COMMIT, version) == FENCED
+    not_yet = Identity(ErrorCode.CONCURRENT_TRANSACTIONS)
+    assert desk.end(who, COMMIT, version) == (not_yet if version == 2 else FENCED)
     desk.mark_all()
     assert desk.state is State.COMPLETE_ABORT
     for asked in (1, 2):
@@ -210,6 +211,31 @@ def test_a_producer_that_timed_out_at_the_last_epoch_goes_on_with_another_id() -
     after = became(desk.end(who, ABORT))
     assert after == (desk.next_producer_id, 0)
     assert desk.add(after, A) is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("by", ["timeout", "init"])
+def test_a_transaction_under_the_epoch_above_the_last_can_be_aborted(by: str, version: int) -> None:
+    """KAFKA-20090: Kafka once told producers that epoch, and left their transactions open for ever."""
+    desk = Desk()
+    who = at_epoch(
+        desk,
+        LAST_EPOCH + 1,
+        State.ONGOING,
+        partitions=(A,),
+        started_at_ms=desk.now_ms,
+        client_version=version,
+    )
+    assert desk.end(who, ABORT) == FENCED
+    if by == "timeout":
+        desk.pass_time(TIMEOUT_MS + SWEEP_MS)
+        wake(desk)
+    else:
+        assert desk.init() == Identity(ErrorCode.CONCURRENT_TRANSACTIONS)
+    # Partitions have that epoch already, so the marker is one that they take with the same epoch.
+    assert [(wanted.producer, wanted.version) for wanted in desk.sent] == [(who, 1)]
+    desk.mark_all()
+    assert became(desk.init()) == (desk.next_producer_id, 0)
 
 
 @pytest.mark.parametrize("state", [State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT])

@@ -134,7 +134,7 @@ class TransactionMachine:
                 saved.state is State.ONGOING
                 and self._began_ms[saved.transactional_id] + saved.timeout_ms < turn.uptime_ms
             ):
-                if saved.client_version < VERSION_2:
+                if saved.client_version < VERSION_2 or saved.producer_epoch > LAST_EPOCH:
                     self._fence(turn, saved)
                 elif not self._abort_for_producer(turn, saved):
                     continue  # there is no producer id for it now: the next sweep tries again
@@ -394,12 +394,15 @@ class TransactionMachine:
         For another instance that wants to be the producer, and when a producer of version 1 takes too long: that one
         cannot be told a new epoch.
 
+        The epoch stays if it is the one above the last already: Kafka once gave that one to producers, and we may
+        have taken over its log (KAFKA-20090).
+
         It is noted as one of version 1, under which the epoch before this one is not taken for a retry of its end: that
         would tell a producer which is out the epoch to go on with.
         """
         fenced = saved._replace(
             state=State.PREPARE_ABORT,
-            producer_epoch=saved.producer_epoch + 1,
+            producer_epoch=min(saved.producer_epoch, LAST_EPOCH) + 1,
             next_producer_id=NO_PRODUCER_ID,
             client_version=VERSION_1,
         )
