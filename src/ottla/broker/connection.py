@@ -51,6 +51,8 @@ NO_BUFFER = bytearray()
 MAX_UNANSWERED = 1024
 MAX_UNSENT_BYTES = 1 << 20
 SCARCE_RECEIVE_BYTES = 16 << 10
+# Of frames that are handled together, so much counts as one that is answered at once: the clock is not read in between.
+BYTES_PER_CHECK = DIVIDED_FRAME_BYTES
 SHARED_BUFFER_BYTES = 16 << 10
 _FOREIGN_PROTOCOLS = (
     (b"\x16\x03", "a TLS handshake (this port speaks plaintext: set security.protocol=PLAINTEXT)"),
@@ -240,6 +242,7 @@ class Connection(asyncio.BufferedProtocol):
     def _handle_frames(self, received: memoryview) -> int:
         """Handles complete frames as far as the limits allow; says how many bytes are done with."""
         position, end = 0, len(received)
+        next_check = 1  # the first frame is always handled
         self._batching = True
         while end - position >= SIZE_BYTES and self._may_handle:
             (size,) = read_size(received, position)
@@ -249,10 +252,12 @@ class Connection(asyncio.BufferedProtocol):
             start = position + SIZE_BYTES
             if end - start < size:
                 break
-            if position and self._share.frames_had_their_time():
-                self._in_line = True
-                self._share.call_next(self._take_turn)
-                break
+            if position >= next_check:
+                if self._share.frames_had_their_time():
+                    self._in_line = True
+                    self._share.call_next(self._take_turn)
+                    break
+                next_check = position + BYTES_PER_CHECK
             self._handle_frame(received[start : start + size])
             position = start + size
             if self._unsent_bytes > MAX_UNSENT_BYTES:
@@ -392,14 +397,14 @@ class Connection(asyncio.BufferedProtocol):
                 return
             header = read_request_header(frame, version >= api.flexible_since)
             context = RequestContext(version, header.client_id, self.peer, self._local)
-            position = header.body_position
-            if len(frame) > DIVIDED_FRAME_BYTES:
+            if len(frame) <= DIVIDED_FRAME_BYTES:
+                request = decode_message(api.request, version, frame, header.body_position)
+            else:
+                position = header.body_position
                 request = self._decode_unless_large(api, version, frame, position)
                 if request is None:
                     self._answer_large(api, frame, position, context, correlation_id)
                     return
-            else:
-                request = decode_message(api.request, version, frame, position)
             answer = api.handle(self._host.node, request, context)
             if answer is not None:
                 self._answer(answer, version, correlation_id)

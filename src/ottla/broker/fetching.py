@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Sequence
-from typing import NamedTuple
+from collections.abc import Generator, Iterator, Sequence
+from typing import NamedTuple, TypeVar
 
 from ottla.broker.node import Node
 from ottla.broker.shard import Shard
@@ -14,6 +14,8 @@ from ottla.core.leader_epochs import UNDEFINED, EpochEnd, end_of_epoch
 from ottla.core.partition import READ_COMMITTED, Bounds
 from ottla.errors import ErrorCode
 from ottla.ports import Buffer, StorageError
+
+T = TypeVar("T")
 
 NO_RECORDS = b""
 UNKNOWN_BOUNDS = Bounds(-1, -1, -1, -1)
@@ -44,29 +46,52 @@ class Fetched(NamedTuple):
     aborted: Sequence[AbortedSpan] = ()
 
 
-class FetchRead(NamedTuple):
-    """What all partitions gave; `is_final` if waiting would be wrong."""
+class FetchRead:
+    """What partitions gave; `is_final` if waiting would be wrong."""
 
-    partitions: list[Fetched]
-    size_bytes: int
-    is_final: bool
+    __slots__ = ("is_final", "partitions", "size_bytes")
+
+    def __init__(self) -> None:
+        self.partitions: list[Fetched] = []
+        self.size_bytes = 0
+        self.is_final = False
+
+    def add(self, node: Node, targets: Sequence[tuple[Key, FetchTarget]], limits: Limits) -> None:
+        """Reads partitions within the limits; the first batch comes even if it is larger than they are."""
+        size_bytes = self.size_bytes
+        for key, target in targets:
+            one = _read(
+                node, key, target, limits, limits.max_bytes - size_bytes, is_first=size_bytes == 0
+            )
+            size_bytes += len(one.records)
+            if one.error is not ErrorCode.NONE or one.diverging is not None:
+                self.is_final = True
+            self.partitions.append(one)
+        self.size_bytes = size_bytes
 
 
-def read_all(node: Node, context: FetchContext, limits: Limits) -> Generator[None, None, FetchRead]:
-    """Reads every partition once, within the limits; the first batch comes even if it is larger than they are."""
-    fetched: list[Fetched] = []
-    size_bytes = 0
-    is_final = False
-    for key, target in context.targets:
-        one = _read(
-            node, key, target, limits, limits.max_bytes - size_bytes, is_first=size_bytes == 0
-        )
-        size_bytes += len(one.records)
-        is_final = is_final or one.error is not ErrorCode.NONE or one.diverging is not None
-        fetched.append(one)
-        if not len(fetched) % PARTITIONS_PER_STEP:
-            yield
-    return FetchRead(fetched, size_bytes, is_final)
+def read_all(node: Node, context: FetchContext, limits: Limits) -> FetchRead:
+    """Reads every partition once."""
+    read = FetchRead()
+    read.add(node, context.targets, limits)
+    return read
+
+
+def read_in_steps(
+    node: Node, context: FetchContext, limits: Limits
+) -> Generator[None, None, FetchRead]:
+    """As `read_all`, with pauses."""
+    read = FetchRead()
+    for targets in steps_of(context.targets):
+        read.add(node, targets, limits)
+        yield
+    return read
+
+
+def steps_of(elements: Sequence[T]) -> Iterator[Sequence[T]]:
+    """So many at a time that others need not wait for them."""
+    for start in range(0, len(elements), PARTITIONS_PER_STEP):
+        yield elements[start : start + PARTITIONS_PER_STEP]
 
 
 def _read(

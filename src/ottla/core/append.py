@@ -69,29 +69,31 @@ class Prepared(NamedTuple):
     append_time_ms: int
 
 
+class Effort(NamedTuple):
+    """How much may be done for a batch."""
+
+    scanned_bytes: int
+    rewritten_bytes: int
+
+
+# What does not hold up others, and what a thread may do.
+AT_ONCE = Effort(SCANNED_AT_ONCE_BYTES, REWRITTEN_AT_ONCE_BYTES)
+ALL = Effort(INT64_MAX, INT64_MAX)
+
+
 def prepare(
     records: Buffer | None, config: TopicConfig, now_ms: int, produce_version: int
 ) -> Prepared | Rejected:
     """Checks a batch as it came from a client, and rewrites what the topic's configuration asks for."""
-    prepared = _prepare(records, config, now_ms, produce_version, may_be_long=True)
+    prepared = prepare_within(records, config, now_ms, produce_version, ALL)
     assert prepared is not None
     return prepared
 
 
-def prepare_at_once(
-    records: Buffer | None, config: TopicConfig, now_ms: int, produce_version: int
+def prepare_within(
+    records: Buffer | None, config: TopicConfig, now_ms: int, produce_version: int, most: Effort
 ) -> Prepared | Rejected | None:
-    """As `prepare`; None if that would take long, because there is much to decompress or to rewrite."""
-    return _prepare(records, config, now_ms, produce_version, may_be_long=False)
-
-
-def _prepare(
-    records: Buffer | None,
-    config: TopicConfig,
-    now_ms: int,
-    produce_version: int,
-    may_be_long: bool,
-) -> Prepared | Rejected | None:
+    """As `prepare`; None if there is more to decompress or to rewrite."""
     if not records:
         return Rejected(
             ErrorCode.INVALID_RECORD,
@@ -106,7 +108,7 @@ def _prepare(
         if not crc_matches:
             return Rejected(ErrorCode.CORRUPT_MESSAGE, "the checksum of the record batch is wrong")
         return _check_header(header, produce_version) or _prepare_records(
-            records, header, scan, config, now_ms, may_be_long
+            records, header, scan, config, now_ms, most
         )
     except CorruptRecordsError as error:
         return Rejected(ErrorCode.INVALID_RECORD, str(error))
@@ -182,7 +184,7 @@ def _prepare_records(
     scan: Scan | None,
     config: TopicConfig,
     now_ms: int,
-    may_be_long: bool,
+    most: Effort,
 ) -> Prepared | Rejected | None:
     codec = header.codec
     size_bytes = len(records)
@@ -191,17 +193,15 @@ def _prepare_records(
             DECOMPRESSION_FLOOR_BYTES, config.max_message_bytes * DECOMPRESSION_FACTOR
         )
         try:
-            payload = batches.payload(
-                records, 0, header, limit_bytes if may_be_long else SCANNED_AT_ONCE_BYTES
-            )
+            payload = batches.payload(records, 0, header, min(limit_bytes, most.scanned_bytes))
         except TooLargeError:
-            if may_be_long:
+            if limit_bytes <= most.scanned_bytes:
                 raise
             return None
         size_bytes = len(payload)
         scan = scan_records(payload, header.record_count)
     # Whatever makes new bytes or objects of the records takes longer than looking at them.
-    is_long = not may_be_long and size_bytes > REWRITTEN_AT_ONCE_BYTES
+    is_long = size_bytes > most.rewritten_bytes
     if scan.null_key_count and "compact" in config.cleanup_policy:
         return None if is_long else _keyless(records, header)
     if not (

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any
 
 from ottla.broker.addresses import brokers_seen_by
 from ottla.broker.fetching import (
     PARTITIONS_AT_ONCE,
-    PARTITIONS_PER_STEP,
     Fetched,
     FetchRead,
     Limits,
     park,
     read_all,
+    read_in_steps,
+    steps_of,
 )
-from ottla.broker.loop_share import at_once
 from ottla.broker.node import Node
 from ottla.broker.request import Answer, RequestContext
 from ottla.core.fetch_session import FetchContext, FetchTarget, Key
@@ -27,8 +27,10 @@ from ottla.wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
+    FetchPartition,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
@@ -40,13 +42,17 @@ FIRST_VERSION_WITH_TOPIC_IDS = 13
 FIRST_VERSION_WITH_ZSTD = 10
 # Older ones have the field, but no addresses: clients would take a leader for one that they know (KIP-951).
 FIRST_VERSION_WITH_LEADERS = 16
+Targets = list[tuple[Key, FetchTarget]]
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def handle(node: Node, request: FetchRequest, context: RequestContext) -> Answer:
     if _count(request) > PARTITIONS_AT_ONCE:
         return _handle_many(node, request, context)
-    opened = _open_session(node, request, context, at_once(_targets(request, context.version)))
+    targets: Targets = []
+    for topic in request.topics:
+        _add_targets(targets, topic, topic.partitions, context.version)
+    opened = _open_session(node, request, context, targets)
     if isinstance(opened, ErrorCode):
         return FetchResponse(error_code=opened, responses=[])
     limits = _limits(node, request)
@@ -54,20 +60,22 @@ def handle(node: Node, request: FetchRequest, context: RequestContext) -> Answer
         return _fetch_many(node, opened, limits, context)
 
     def respond(read: FetchRead) -> FetchResponse:
-        return at_once(_response(node, opened, read, context, limits.isolation_level))
+        telling = _Telling(node, opened, context, limits.isolation_level)
+        telling.add(read.partitions)
+        return telling.response()
 
-    read = at_once(read_all(node, opened, limits))
+    read = read_all(node, opened, limits)
     if _is_enough(read, opened, limits):
         return respond(read)
     parked = park(node, opened, limits, limits.min_bytes - read.size_bytes)
-    return _after(parked.over, lambda: respond(at_once(read_all(node, opened, limits))))
+    return _after(parked.over, lambda: respond(read_all(node, opened, limits)))
 
 
 async def _handle_many(
     node: Node, request: FetchRequest, context: RequestContext
 ) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
     """The response, or what waits for it without the request, which may be large."""
-    targets = await node.cluster.share.run(_targets(request, context.version))
+    targets = await node.cluster.share.run(_targets_in_steps(request, context.version))
     opened = _open_session(node, request, context, targets)
     if isinstance(opened, ErrorCode):
         return FetchResponse(error_code=opened, responses=[])
@@ -81,18 +89,23 @@ async def _fetch_many(
     share = node.cluster.share
     parked = park(node, opened, limits, limits.min_bytes)
     try:
-        read = await share.run(read_all(node, opened, limits))
+        read = await share.run(read_in_steps(node, opened, limits))
         if not _is_enough(read, opened, limits):
             parked.has_read(read.size_bytes)
             await parked.over
-            read = await share.run(read_all(node, opened, limits))
+            read = await share.run(read_in_steps(node, opened, limits))
     finally:
         parked.over.cancel()
-    return await share.run(_response(node, opened, read, context, limits.isolation_level))
+    telling = _Telling(node, opened, context, limits.isolation_level)
+    await share.run(_tell_in_steps(telling, read))
+    return telling.response()
 
 
 def _count(request: FetchRequest) -> int:
-    return sum([len(topic.partitions) for topic in request.topics])
+    count = 0
+    for topic in request.topics:
+        count += len(topic.partitions)
+    return count
 
 
 def _limits(node: Node, request: FetchRequest) -> Limits:
@@ -113,26 +126,30 @@ def _is_enough(read: FetchRead, opened: FetchContext, limits: Limits) -> bool:
     )
 
 
-def _targets(
-    request: FetchRequest, version: int
-) -> Generator[None, None, list[tuple[Key, FetchTarget]]]:
+def _add_targets(
+    targets: Targets, topic: FetchTopic, partitions: Sequence[FetchPartition], version: int
+) -> None:
     uses_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
-    targets: list[tuple[Key, FetchTarget]] = []
+    topic_key = topic.topic_id if uses_ids else topic.topic
+    for asked in partitions:
+        target = FetchTarget(
+            topic.topic,
+            topic.topic_id,
+            asked.partition,
+            asked.fetch_offset,
+            asked.partition_max_bytes,
+            asked.current_leader_epoch,
+            asked.last_fetched_epoch,
+        )
+        targets.append(((topic_key, asked.partition), target))
+
+
+def _targets_in_steps(request: FetchRequest, version: int) -> Generator[None, None, Targets]:
+    targets: Targets = []
     for topic in request.topics:
-        topic_key = topic.topic_id if uses_ids else topic.topic
-        for asked in topic.partitions:
-            target = FetchTarget(
-                topic.topic,
-                topic.topic_id,
-                asked.partition,
-                asked.fetch_offset,
-                asked.partition_max_bytes,
-                asked.current_leader_epoch,
-                asked.last_fetched_epoch,
-            )
-            targets.append(((topic_key, asked.partition), target))
-            if not len(targets) % PARTITIONS_PER_STEP:
-                yield
+        for partitions in steps_of(topic.partitions):
+            _add_targets(targets, topic, partitions, version)
+            yield
     return targets
 
 
@@ -140,7 +157,7 @@ def _open_session(
     node: Node,
     request: FetchRequest,
     context: RequestContext,
-    targets: list[tuple[Key, FetchTarget]],
+    targets: Targets,
 ) -> FetchContext | ErrorCode:
     uses_ids = context.version >= FIRST_VERSION_WITH_TOPIC_IDS
     forgotten: list[Key] = [
@@ -179,42 +196,58 @@ def _after(
     return answer
 
 
-def _response(
-    node: Node,
-    session: FetchContext,
-    read: FetchRead,
-    context: RequestContext,
-    isolation_level: int,
-) -> Generator[None, None, FetchResponse]:
-    topics: dict[object, FetchableTopicResponse] = {}
-    leaders: dict[int, None] = {}
-    for number, one in enumerate(read.partitions):
-        if number and not number % PARTITIONS_PER_STEP:
-            yield
-        has_records = len(one.records) > 0
-        is_news = one.target.news(
-            one.error, one.bounds.high_watermark, one.bounds.start_offset, has_records
-        )
-        if not session.told(one.key, has_records, is_news or one.diverging is not None):
-            continue
-        topic = topics.get(one.key[0])
-        if topic is None:
-            topic = topics[one.key[0]] = FetchableTopicResponse(
-                topic=one.target.topic, topic_id=one.target.topic_id, partitions=[]
+class _Telling:
+    """A response, to which partitions are added."""
+
+    def __init__(
+        self, node: Node, session: FetchContext, context: RequestContext, isolation_level: int
+    ) -> None:
+        self._node = node
+        self._session = session
+        self._context = context
+        self._isolation_level = isolation_level
+        self._topics: dict[object, FetchableTopicResponse] = {}
+        self._leaders: dict[int, None] = {}
+
+    def add(self, partitions: Sequence[Fetched]) -> None:
+        """Adds those that the client does not know yet."""
+        node, session, version = self._node, self._session, self._context.version
+        topics = self._topics
+        for one in partitions:
+            has_records = len(one.records) > 0
+            is_news = one.target.news(
+                one.error, one.bounds.high_watermark, one.bounds.start_offset, has_records
             )
-        data = _partition(node, one, context.version, isolation_level)
-        if one.error in _LEADER_ERRORS and context.version >= FIRST_VERSION_WITH_LEADERS:
-            data.current_leader = _leader(node, one)
-            leaders[data.current_leader.leader_id] = None
-        topic.partitions.append(data)
-    response = FetchResponse(session_id=session.session_id, responses=list(topics.values()))
-    if leaders:
-        response.node_endpoints = [
-            NodeEndpoint(node_id=node_id, host=address.host, port=address.port)
-            for node_id, address in brokers_seen_by(node, context)
-            if node_id in leaders
-        ]
-    return response
+            if not session.told(one.key, has_records, is_news or one.diverging is not None):
+                continue
+            topic = topics.get(one.key[0])
+            if topic is None:
+                topic = topics[one.key[0]] = FetchableTopicResponse(
+                    topic=one.target.topic, topic_id=one.target.topic_id, partitions=[]
+                )
+            data = _partition(node, one, version, self._isolation_level)
+            if one.error in _LEADER_ERRORS and version >= FIRST_VERSION_WITH_LEADERS:
+                data.current_leader = _leader(node, one)
+                self._leaders[data.current_leader.leader_id] = None
+            topic.partitions.append(data)
+
+    def response(self) -> FetchResponse:
+        response = FetchResponse(
+            session_id=self._session.session_id, responses=list(self._topics.values())
+        )
+        if self._leaders:
+            response.node_endpoints = [
+                NodeEndpoint(node_id=node_id, host=address.host, port=address.port)
+                for node_id, address in brokers_seen_by(self._node, self._context)
+                if node_id in self._leaders
+            ]
+        return response
+
+
+def _tell_in_steps(telling: _Telling, read: FetchRead) -> Generator[None, None, None]:
+    for partitions in steps_of(read.partitions):
+        telling.add(partitions)
+        yield
 
 
 def _partition(node: Node, one: Fetched, version: int, isolation_level: int) -> PartitionData:

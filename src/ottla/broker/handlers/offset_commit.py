@@ -50,7 +50,9 @@ def handle(node: Node, request: OffsetCommitRequest, context: RequestContext) ->
     def respond(results: list[ErrorCode] | ErrorCode) -> OffsetCommitResponse:
         if isinstance(results, ErrorCode):
             results = [results] * len(offsets)
-        return _response(asked, [_known_to(context.version, result) for result in results])
+        if any(results):
+            results = [_known_to(context.version, result) for result in results]
+        return _response(asked, results)
 
     if request.topics and not offsets:
         return respond([])

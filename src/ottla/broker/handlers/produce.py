@@ -25,7 +25,7 @@ from ottla.broker.request_pieces import Division, Divisions
 from ottla.broker.shard import Appended, Shard
 from ottla.broker.verifying import Errors, LaterErrors
 from ottla.config.topic import TopicConfig
-from ottla.core.append import Prepared, Rejected, prepare, prepare_at_once
+from ottla.core.append import AT_ONCE, Prepared, Rejected, prepare, prepare_within
 from ottla.core.catalog import INTERNAL_TOPICS
 from ottla.errors import ErrorCode
 from ottla.ports import FencedError
@@ -98,7 +98,9 @@ def handle(node: Node, request: ProduceRequest, context: RequestContext) -> Answ
         long = [_kept(one) for one in work.long]
         work.unverified = [kept(batch) for batch in work.unverified]
         return _append_long(node, work, context, response, long)
-    return _finish(node, work, context, response)
+    if work.unverified:
+        return _verify(node, work, context, response)
+    return _answer(node, request, context, response, work.waits)
 
 
 def _kept(long: Long) -> Long:
@@ -122,23 +124,26 @@ async def _append_long(
             prepare, one.data.records, one.config, work.now_ms, work.version
         )
         one.answers[one.place] = _append_prepared(node, one, prepared, work)
-    answer: Any = _finish(node, work, context, response)
+    answer: Any = (
+        _verify(node, work, context, response)
+        if work.unverified
+        else _answer(node, work.request, context, response, work.waits)
+    )
     if isinstance(answer, asyncio.Future) or inspect.iscoroutine(answer):
         answer = await answer
     result: ProduceResponse | None = answer
     return result
 
 
-def _finish(node: Node, work: Work, context: RequestContext, response: ProduceResponse) -> Answer:
+def _verify(node: Node, work: Work, context: RequestContext, response: ProduceResponse) -> Answer:
+    """A transaction begins on some of the partitions: whether that is so, the coordinator knows (KIP-890)."""
     request, unverified, waits = work.request, work.unverified, work.waits
-    if unverified:
-        # A transaction begins on some of the partitions: whether that is so, the coordinator knows (KIP-890).
-        assert request.transactional_id is not None
-        errors = verify(node, request.transactional_id, context.version, unverified)
-        if not isinstance(errors, dict):
-            batches = [kept(batch) for batch in unverified]
-            return _append_later(node, request, context, response, batches, errors, waits)
-        _append_verified(node, unverified, errors, context.version, waits)
+    assert request.transactional_id is not None
+    errors = verify(node, request.transactional_id, context.version, unverified)
+    if not isinstance(errors, dict):
+        batches = [kept(batch) for batch in unverified]
+        return _append_later(node, request, context, response, batches, errors, waits)
+    _append_verified(node, unverified, errors, context.version, waits)
     return _answer(node, request, context, response, waits)
 
 
@@ -253,7 +258,7 @@ def _append(
         and wanted_replicas > _in_sync_count(node, topic, data.index)
     ):
         return _failed(data.index, ErrorCode.NOT_ENOUGH_REPLICAS)
-    prepared = prepare_at_once(data.records, config, work.now_ms, work.version)
+    prepared = prepare_within(data.records, config, work.now_ms, work.version, AT_ONCE)
     if prepared is None:
         return shard
     return _append_to(shard, data.index, prepared, work)

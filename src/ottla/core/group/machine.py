@@ -133,7 +133,7 @@ class GroupMachine:
         group = self.membership.groups.get(sender.group_id)
         if group is not None:
             self.membership.hear(turn, group, sender.member_id)
-        return [self._commit_one(turn, sender.group_id, offset, None) for offset in offsets]
+        return self._commit_all(turn, sender.group_id, offsets, None)
 
     def commit_in_transaction(
         self, turn: Turn, sender: CommitSender, producer: Producer, offsets: Sequence[NewOffset]
@@ -142,7 +142,7 @@ class GroupMachine:
         error = self._refuse_transactional(sender)
         if error is not None:
             return error
-        return [self._commit_one(turn, sender.group_id, offset, producer) for offset in offsets]
+        return self._commit_all(turn, sender.group_id, offsets, producer)
 
     def _refuse_commit(self, sender: CommitSender) -> ErrorCode | None:
         group = self._find(sender.group_id)
@@ -184,15 +184,28 @@ class GroupMachine:
         is_syncing = group.awaits_assignment(sender.member_id)
         return None if is_syncing else ErrorCode.REBALANCE_IN_PROGRESS
 
+    def _commit_all(
+        self, turn: Turn, group_id: str, offsets: Sequence[NewOffset], producer: Producer | None
+    ) -> list[ErrorCode]:
+        errors: list[ErrorCode] = []
+        known: UUID | None = None  # was looked for; most offsets of a request are of one topic
+        for new in offsets:
+            topic_id = new.topic_id
+            if topic_id is not known and topic_id is not None:
+                if not self._has_topic(topic_id):
+                    # It was deleted while the request waited, and may have been made again: that one has other records.
+                    errors.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                    continue
+                known = topic_id
+            errors.append(self._commit_one(turn, group_id, new, producer))
+        return errors
+
     def _commit_one(
         self, turn: Turn, group_id: str, new: NewOffset, producer: Producer | None
     ) -> ErrorCode:
         if _length(new.metadata) > self.config.metadata_max_bytes:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         topic_id = new.topic_id
-        if topic_id is not None and not self._has_topic(topic_id):
-            # It was deleted while the request waited, and may have been made again: that one has other records.
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         expires_at_ms = NO_TIMESTAMP
         if new.retention_ms != NO_TIMESTAMP:
             # A client may mean for ever, which is more than a record can say when it is added to the time.

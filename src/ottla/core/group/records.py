@@ -94,7 +94,7 @@ def _offset_value(event: OffsetCommitted) -> bytes:
             1,
             event.committed_at_ms,
             _ID_TAG,
-            topic_id.bytes,
+            topic_id.int.to_bytes(16, "big"),
         )
     value = OffsetCommitValue(
         offset=event.offset,

@@ -1,0 +1,111 @@
+"""Frames that arrive together: they share the loop's time, and looking at the clock costs them little."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+from ottla.broker.buffers import Buffers
+from ottla.broker.connection import BYTES_PER_CHECK, Connection, Host
+from ottla.broker.loop_share import TURN_SECONDS, LoopShare
+from ottla.broker.request import Api, RequestContext
+from ottla.broker.traffic import Traffic
+from ottla.broker.unfinished_frames import UnfinishedFrames
+from ottla.wire.framing import frame_request
+from ottla.wire.messages.api_versions import ApiVersionsRequest
+
+API_KEY = 18
+VERSION = 3
+FRAME = frame_request(
+    ApiVersionsRequest(client_software_name="test", client_software_version="1"), VERSION, 1, "c"
+)
+FRAMES_PER_CHECK = BYTES_PER_CHECK // len(FRAME) + 1
+FRAME_COUNT = 20 * FRAMES_PER_CHECK
+
+
+class Silent(asyncio.Transport):
+    """A client that takes everything."""
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return ("127.0.0.1", 1)
+
+    def is_closing(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+
+class Server:
+    """A host whose requests take as long as they are told to, and have no answer."""
+
+    def __init__(self, seconds_per_frame: float) -> None:
+        self.now = 0.0
+        self.clock_reads = 0
+        self.handled = 0
+        self._seconds_per_frame = seconds_per_frame
+        api = Api(
+            key=API_KEY,
+            name="ApiVersions",
+            request=ApiVersionsRequest,
+            first_advertised=0,
+            first_version=0,
+            last_version=VERSION,
+            flexible_since=VERSION,
+            handle=self._handle,
+        )
+        host = SimpleNamespace(
+            node=None,
+            apis={API_KEY: api},
+            receive_buffer=memoryview(bytearray(1 << 20)),
+            buffers=Buffers(),
+            share=LoopShare(self._read_clock),
+            unfinished=UnfinishedFrames(1 << 20),
+            traffic=Traffic(),
+            max_frame_bytes=1 << 20,
+            admit=lambda connection: None,
+            forget=lambda connection: None,
+            now=lambda: self.now,
+        )
+        self._connection = Connection(cast(Host, host))
+        self._connection.connection_made(Silent())
+
+    def _read_clock(self) -> float:
+        self.clock_reads += 1
+        return self.now
+
+    def _handle(self, node: object, request: Any, context: RequestContext) -> None:
+        self.handled += 1
+        self.now += self._seconds_per_frame
+
+    def receive(self, data: bytes) -> None:
+        self._connection.get_buffer(-1)[: len(data)] = data
+        self._connection.buffer_updated(len(data))
+
+
+def test_small_frames_share_a_look_at_the_clock() -> None:
+    async def serve() -> None:
+        server = Server(seconds_per_frame=0.0)
+        server.receive(FRAME * FRAME_COUNT)
+        assert server.handled == FRAME_COUNT
+        assert server.clock_reads <= FRAME_COUNT / FRAMES_PER_CHECK + 2
+
+    asyncio.run(serve())
+
+
+def test_frames_that_take_long_leave_the_loop_to_others() -> None:
+    async def serve() -> None:
+        server = Server(seconds_per_frame=TURN_SECONDS)
+        handled = 0
+        server.receive(FRAME * FRAME_COUNT)
+        while server.handled < FRAME_COUNT:
+            assert handled < server.handled <= handled + FRAMES_PER_CHECK + 2
+            handled = server.handled
+            while server.handled == handled:
+                await asyncio.sleep(0)
+
+    asyncio.run(asyncio.wait_for(serve(), 10))
