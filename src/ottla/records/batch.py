@@ -1,7 +1,7 @@
 """Record batches, magic 2: header, checksum, and the way from records to batches and back."""
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntEnum, IntFlag
 from operator import itemgetter
 from typing import Final, NamedTuple
@@ -10,7 +10,7 @@ from ottla.records.client_kernel import RecordsBuilder
 from ottla.records.compression import Codec, compress, decompress
 from ottla.records.crc import crc32c, crc32c_shifted
 from ottla.records.errors import CorruptRecordsError, UnsupportedMagicError
-from ottla.records.kernel import decode_records, encode_records, inspect_batch
+from ottla.records.kernel import decode_records, encode_records, inspect_batch, records_end
 from ottla.records.record import INT32_MAX, Buffer, Record, Scan
 
 HEADER_BYTES: Final = 61
@@ -24,6 +24,8 @@ NO_SEQUENCE: Final = -1
 NO_LEADER_EPOCH: Final = -1
 # How much a batch may decompress to where the caller has no limit of its own.
 DEFAULT_LIMIT_BYTES: Final = 2**30
+# Objects of so many records are made at a time where a batch may have millions of them.
+RECORDS_AT_ONCE: Final = 4096
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _BASE_OFFSET: Final = struct.Struct(">q")
@@ -257,6 +259,23 @@ def read_batch(buf: Buffer, position: int, limit_bytes: int = DEFAULT_LIMIT_BYTE
     )
 
 
+def read_in_parts(section: Buffer, header: BatchHeader) -> Iterator[list[Record]]:
+    """The records of a section that is decompressed, a few thousand at a time; once at least."""
+    append_time_ms = header.max_timestamp if header.attributes & _APPEND_TIME_BIT else None
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    left = header.record_count
+    if left > RECORDS_AT_ONCE:
+        view, start = memoryview(section), 0
+        while left > RECORDS_AT_ONCE:
+            end = records_end(view, start, RECORDS_AT_ONCE)
+            part = view[start:end]
+            yield decode_records(part, RECORDS_AT_ONCE, base_offset, base_timestamp, append_time_ms)
+            start = end
+            left -= RECORDS_AT_ONCE
+        section = view[start:]
+    yield decode_records(section, left, base_offset, base_timestamp, append_time_ms)
+
+
 def recompress(
     buf: Buffer,
     position: int,
@@ -272,7 +291,13 @@ def recompress(
 
 def with_records(header: BatchHeader, records: Sequence[Record], level: int | None) -> bytes:
     """A batch like that of the header, with other records of the same count."""
-    section = encode_records(records, header.base_offset, header.base_timestamp)
+    return with_section(
+        header, encode_records(records, header.base_offset, header.base_timestamp), level
+    )
+
+
+def with_section(header: BatchHeader, section: bytes, level: int | None) -> bytes:
+    """As `with_records`, with records that are encoded already."""
     if header.codec is not Codec.NONE:
         section = compress(header.codec, section, level)
     return _assemble(header, section)
