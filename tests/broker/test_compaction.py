@@ -13,6 +13,7 @@ from tests.storage.batches import SteppingClock
 
 from ottla.ports import LogStore
 from ottla.records import batch as batches
+from ottla.records import compression, kernel
 from ottla.records.batch import (
     RECORDS_AT_ONCE,
     BatchFlag,
@@ -357,7 +358,9 @@ def test_a_batch_of_very_many_records_is_cleaned_as_any_other(
     log.append((b"%d" % (key_count - 1), None))
     log.roll()
     assert log.clean()
-    last = {key: (number, key, b"%d" % number) for number, key in enumerate(keys)}
+    last: dict[bytes, tuple[int, bytes, bytes | None]] = {
+        key: (number, key, b"%d" % number) for number, key in enumerate(keys)
+    }
     last[b"%d" % (key_count - 1)] = (count, b"%d" % (key_count - 1), None)
     assert pairs(log.records()) == sorted(last.values())
     first = log.headers()[0]
@@ -385,7 +388,7 @@ def test_what_takes_long_to_clean_is_read_on_a_thread(
     log: CompactedLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[bool, int]] = []
-    decompress, decode = batches.decompress, batches.decode_records
+    decompress, decode = compression.decompress, kernel.decode_records
 
     def note(size: int) -> None:
         seen.append((threading.current_thread() is threading.main_thread(), size))

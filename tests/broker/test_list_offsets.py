@@ -21,6 +21,7 @@ import ottla
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
 from ottla.records import batch as batches
+from ottla.records import compression
 from ottla.records.batch import build_batch
 from ottla.records.compression import Codec
 from ottla.records.record import Record
@@ -254,7 +255,7 @@ class Decompressions:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.most_bytes: dict[int, int] = {}
-        decompress = batches.decompress
+        decompress = compression.decompress
 
         def noting(codec: Codec, data: Any, limit_bytes: int) -> Any:
             found = decompress(codec, data, limit_bytes)

@@ -152,9 +152,8 @@ def assert_alike(payload: bytes, count: int) -> None:
     assert outcome(COMPILED.scan_records, payload, count) == scan
     assert isinstance(scan, Scan) == isinstance(expected, list)
     for wanted in ((BASE_TIMESTAMP, 0), (BASE_TIMESTAMP + 50, BASE_OFFSET + 2), (INT64_MAX, 0)):
-        arguments = (payload, count, BASE_OFFSET, BASE_TIMESTAMP, None, *wanted)
-        found = outcome(_kernel_py.find_by_time, *arguments)
-        assert outcome(COMPILED.find_by_time, *arguments) == found
+        asked = (payload, count, BASE_OFFSET, BASE_TIMESTAMP, None, *wanted)
+        assert outcome(COMPILED.find_by_time, *asked) == outcome(_kernel_py.find_by_time, *asked)
     for start in (0, 5, 200):
         ends = outcome(_kernel_py.records_end, payload, start, count)
         assert outcome(COMPILED.records_end, payload, start, count) == ends
