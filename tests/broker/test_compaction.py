@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.broker.compacted import RETENTION_MS, CompactedLog, Producer, pairs
 from tests.storage.batches import SteppingClock
 
 from ottla.ports import LogStore
-from ottla.records.batch import BatchFlag, TimestampType, build_batch, read_batch, split_batches
+from ottla.records import batch as batches
+from ottla.records import compression, kernel
+from ottla.records.batch import (
+    RECORDS_AT_ONCE,
+    BatchFlag,
+    TimestampType,
+    build_batch,
+    read_batch,
+    split_batches,
+)
 from ottla.records.compression import Codec
 from ottla.records.control import MarkerType
 from ottla.records.record import Record
@@ -334,3 +345,72 @@ def test_a_log_that_cannot_be_cleaned_does_not_keep_others_from_it(log: Compacte
     assert not log.clean()
     assert pairs(other.records()) == [(1, A, b"2")]
     assert log.shard.log.cleaned_offset is None
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_a_batch_of_very_many_records_is_cleaned_as_any_other(
+    log: CompactedLog, codec: Codec
+) -> None:
+    """More than are in memory as objects at a time, and more than are cleaned on the loop."""
+    count, key_count = 5 * RECORDS_AT_ONCE // 2, 3 * RECORDS_AT_ONCE // 2
+    keys = [b"%d" % (number % key_count) for number in range(count)]
+    log.append(*((key, b"%d" % number) for number, key in enumerate(keys)), codec=codec)
+    log.append((b"%d" % (key_count - 1), None))
+    log.roll()
+    assert log.clean()
+    last: dict[bytes, tuple[int, bytes, bytes | None]] = {
+        key: (number, key, b"%d" % number) for number, key in enumerate(keys)
+    }
+    last[b"%d" % (key_count - 1)] = (count, b"%d" % (key_count - 1), None)
+    assert pairs(log.records()) == sorted(last.values())
+    first = log.headers()[0]
+    assert (first.record_count, first.last_offset) == (key_count - 1, count - 1)
+    assert first.max_timestamp == max(r.timestamp for r in log.records() if r.offset < count)
+
+
+def test_tombstones_of_a_batch_of_very_many_records_get_a_horizon(
+    log: CompactedLog, clock: SteppingClock
+) -> None:
+    count = 5 * RECORDS_AT_ONCE // 2
+    log.append(*((b"%d" % number, b"v" if number % 2 else None) for number in range(count)))
+    log.roll()
+    assert log.clean()
+    (header,) = log.headers()
+    assert (header.has_delete_horizon, header.record_count) == (True, count)
+    clock.value_ms += RETENTION_MS + 1
+    log.append((A, b"1"))
+    log.roll()
+    assert log.clean()
+    assert [record.offset for record in log.records()] == [*range(1, count, 2), count]
+
+
+def test_what_takes_long_to_clean_is_read_on_a_thread(
+    log: CompactedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[bool, int]] = []
+    decompress, decode = compression.decompress, kernel.decode_records
+
+    def note(size: int) -> None:
+        seen.append((threading.current_thread() is threading.main_thread(), size))
+
+    def noting_decompress(codec: Codec, data: Any, limit_bytes: int) -> Any:
+        found = decompress(codec, data, limit_bytes)
+        note(len(found))
+        return found
+
+    def noting_decode(section: Any, count: int, *rest: Any) -> Any:
+        note(100 * count)
+        return decode(section, count, *rest)
+
+    log.append((A, bytes(4 << 20)), (B, b"1"), codec=Codec.ZSTD)
+    log.append(*((b"%d" % number, b"") for number in range(5 * RECORDS_AT_ONCE)))
+    log.append((A, b"2"))
+    log.roll()
+    monkeypatch.setattr(batches, "decompress", noting_decompress)
+    monkeypatch.setattr(batches, "decode_records", noting_decode)
+    assert log.clean()
+    assert max(size for is_main, size in seen if is_main) <= 1 << 20
+    assert max(size for is_main, size in seen if not is_main) > 4 << 20
+    assert max(size for _, size in seen if size % 100 == 0) <= 100 * RECORDS_AT_ONCE
+    monkeypatch.undo()
+    assert [record.offset for record in log.records()][:2] == [1, 2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -11,12 +12,16 @@ from tests.broker.requests import (
     delete_records,
     every_version_of,
     fill,
+    on_loop,
     produce,
     session_with,
 )
 
+import ottla
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
+from ottla.records import batch as batches
+from ottla.records import compression
 from ottla.records.batch import build_batch
 from ottla.records.compression import Codec
 from ottla.records.record import Record
@@ -243,3 +248,72 @@ def test_a_partition_asked_for_twice_is_invalid(connection: RawConnection, topic
         (1, ErrorCode.NONE),
         (0, ErrorCode.INVALID_REQUEST),
     ]
+
+
+class Decompressions:
+    """How much each thread decompressed, at most."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.most_bytes: dict[int, int] = {}
+        decompress = compression.decompress
+
+        def noting(codec: Codec, data: Any, limit_bytes: int) -> Any:
+            found = decompress(codec, data, limit_bytes)
+            thread = threading.get_ident()
+            self.most_bytes[thread] = max(self.most_bytes.get(thread, 0), len(found))
+            return found
+
+        monkeypatch.setattr(batches, "decompress", noting)
+
+
+def append_bomb(connection: RawConnection, topic: str, timestamp_ms: int) -> None:
+    records = [Record(number, timestamp_ms + number, b"key", bytes(4 << 20)) for number in range(2)]
+    data = build_batch(records, codec=Codec.ZSTD)
+    assert produce(connection, topic, data).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("timestamp", [AT_MS + 1, MAX_TIMESTAMP])
+def test_a_stored_batch_that_grows_much_is_looked_through_on_a_thread(
+    broker: ottla.Broker,
+    connection: RawConnection,
+    topic: str,
+    monkeypatch: pytest.MonkeyPatch,
+    timestamp: int,
+) -> None:
+    create(connection, topic)
+    append_bomb(connection, topic, AT_MS)
+    seen = Decompressions(monkeypatch)
+    assert offset_at(connection, topic, timestamp) == (ErrorCode.NONE, 1, AT_MS + 1)
+    loop_thread = on_loop(broker, lambda _: threading.get_ident())
+    assert seen.most_bytes.pop(loop_thread, 0) <= 1 << 20
+    assert max(seen.most_bytes.values()) > 8 << 20
+
+
+def test_a_record_behind_a_large_batch_that_was_cut_is_found(
+    connection: RawConnection, topic: str
+) -> None:
+    create(connection, topic)
+    data = build_batch(
+        [Record(0, AT_MS + 9, b"", bytes(4 << 20)), Record(1, AT_MS, b"", b"")], codec=Codec.ZSTD
+    )
+    assert produce(connection, topic, data).error_code == ErrorCode.NONE
+    assert delete_records(connection, topic, 1).error_code == ErrorCode.NONE
+    assert offset_at(connection, topic, AT_MS + 5) == NOT_FOUND
+    append(connection, topic, 9)
+    assert offset_at(connection, topic, AT_MS + 5) == (ErrorCode.NONE, 2, AT_MS + 9)
+
+
+def test_many_searches_are_answered_in_slices(connection: RawConnection, topic: str) -> None:
+    create(connection, topic, 50)
+    for partition in range(50):
+        data = build_batch([Record(0, AT_MS + partition, b"key", b"value")])
+        assert produce(connection, topic, data, partition=partition).error_code == ErrorCode.NONE
+    asked = [
+        ListOffsetsPartition(partition_index=partition, timestamp=AT_MS) for partition in range(50)
+    ]
+    request = ListOffsetsRequest(
+        replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=asked)]
+    )
+    answer = connection.call(request, ListOffsetsResponse, NEWEST)
+    found = [(each.partition_index, each.timestamp) for each in answer.topics[0].partitions]
+    assert found == [(partition, AT_MS + partition) for partition in range(50)]

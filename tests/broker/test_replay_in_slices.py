@@ -22,6 +22,7 @@ from ottla.broker.shard import Shard
 from ottla.config.broker import BrokerConfig
 from ottla.core.catalog import GROUPS_TOPIC, NewTopic, Topic
 from ottla.core.partition import Partition
+from ottla.core.producer_state import SnapshotDraft, read_snapshot
 from ottla.errors import ErrorCode
 from ottla.ports import LogStore
 from ottla.records.batch import BatchFlag, build_batch
@@ -267,16 +268,91 @@ async def until_saved(shard: Shard, offset: int) -> None:
     raise AssertionError("no snapshot was saved")
 
 
-def test_the_state_of_very_many_producers_is_saved_with_segments_only(
+def note_slices(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many producers are written down at a time, from now on."""
+    sizes: list[int] = []
+    add = SnapshotDraft._add
+    advance = SnapshotDraft.advance
+
+    def noting_add(draft: SnapshotDraft, producer: Any) -> None:
+        sizes[-1] += 1
+        add(draft, producer)
+
+    def noting_advance(draft: SnapshotDraft, count: int) -> None:
+        sizes.append(0)
+        advance(draft, count)
+
+    monkeypatch.setattr(SnapshotDraft, "_add", noting_add)
+    monkeypatch.setattr(SnapshotDraft, "advance", noting_advance)
+    return sizes
+
+
+@pytest.mark.parametrize("is_roll", [False, True])
+def test_the_state_of_very_many_producers_is_saved_in_slices_as_it_was(
+    monkeypatch: pytest.MonkeyPatch, is_roll: bool
+) -> None:
+    monkeypatch.setattr(shards, "SNAPSHOT_BATCHES", 10_000 if is_roll else 100)
+    monkeypatch.setattr(shards, "SNAPSHOT_PRODUCERS", 20)
+    sizes = note_slices(monkeypatch)
+
+    async def scenario() -> None:
+        opened = shard_of(node_over(MemoryStore(clock=SteppingClock())))
+        for producer_id in range(100):
+            opened.append_own(batch(producer_id, 0), NOW_MS)
+        expected = sorted(read_snapshot(SnapshotDraft(whole(opened)).finish()))
+        sizes[:] = [0]
+        if is_roll:
+            opened.roll()
+        # Others go on: the state changes before it is written down, and has new producers.
+        for producer_id in range(90, 110):
+            opened.append_own(batch(producer_id, int(producer_id < 100)), NOW_MS)
+        await until_saved(opened, 100)
+        saved = next(each for each in opened.log.snapshots() if each.offset == 100)
+        assert sorted(read_snapshot(saved.data)) == expected
+        assert max(sizes) <= 20 + 10
+
+    def whole(opened: Shard) -> dict[int, Any]:
+        return {producer.producer_id: producer for producer in opened.partition.producers}
+
+    sizes.append(0)
+    asyncio.run(scenario())
+
+
+def test_nothing_is_deleted_before_the_state_of_its_producers_is_saved(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(shards, "SNAPSHOT_BATCHES", 10)
     monkeypatch.setattr(shards, "SNAPSHOT_PRODUCERS", 20)
-    node = node_over(MemoryStore(clock=SteppingClock()))
-    opened = shard_of(node)
-    for producer_id in range(45):
+
+    async def scenario() -> None:
+        opened = shard_of(node_over(MemoryStore(clock=SteppingClock())))
+        for producer_id in range(100):
+            opened.append_own(batch(producer_id, 0), NOW_MS)
+        opened.roll()
+        assert [saved.offset for saved in opened.log.snapshots()] == []
+        opened.trim(100)
+        assert [saved.offset for saved in opened.log.snapshots()] == [100]
+        replayed = Replay(opened.log, NOW_MS)
+        replayed.advance(1000)
+        assert replayed.is_over
+        assert state_of(replayed.partition) == state_of(opened.partition)
+
+    asyncio.run(scenario())
+
+
+def test_a_large_snapshot_is_loaded_in_slices() -> None:
+    opened = shard_of(node_over(MemoryStore(clock=SteppingClock())))
+    for producer_id in range(100):
         opened.append_own(batch(producer_id, 0), NOW_MS)
-    assert [saved.offset for saved in opened.log.snapshots()] == [20, 10]
+    opened.save()
+    opened.append_own(batch(7, 1), NOW_MS)
+    made = Replay(opened.log, NOW_MS)
+    assert made.saved_offset == 100
+    lengths = []
+    while not made.is_over:
+        made.advance(30)
+        lengths.append(len(made.partition.producers))
+    assert lengths == [30, 60, 90, 100]
+    assert state_of(made.partition) == state_of(opened.partition)
 
 
 def test_a_claim_reads_one_snapshot_once(

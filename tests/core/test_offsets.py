@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.core.offsets import NOT_FOUND, FoundOffset, first_at, first_of_max_timestamp
+from ottla.core.offsets import (
+    NOT_FOUND,
+    SEARCHED_AT_ONCE_BYTES,
+    FoundOffset,
+    first_at,
+    first_at_once,
+)
 from ottla.records.batch import TimestampType, build_batch
 from ottla.records.compression import Codec
 from ottla.records.record import Record
@@ -35,7 +41,7 @@ def test_a_timestamp_after_the_last_one_finds_nothing() -> None:
 
 
 def test_the_largest_timestamp_is_that_of_the_first_record_that_has_it() -> None:
-    assert first_of_max_timestamp(batch(100, 300, 200, 300)) == FoundOffset(11, 300, 3)
+    assert first_at(batch(100, 300, 200, 300), 300, 0) == FoundOffset(11, 300, 3)
 
 
 def test_with_log_append_time_every_record_has_the_time_of_the_batch() -> None:
@@ -47,7 +53,7 @@ def test_with_log_append_time_every_record_has_the_time_of_the_batch() -> None:
         timestamp_type=TimestampType.LOG_APPEND_TIME,
         append_time_ms=900,
     )
-    assert first_of_max_timestamp(data) == FoundOffset(10, 900, 3)
+    assert first_at(data, 900, 0) == FoundOffset(10, 900, 3)
     assert first_at(data, 500, 11) == FoundOffset(11, 900, 3)
     assert first_at(data, 901, 0) == NOT_FOUND
 
@@ -63,3 +69,13 @@ def test_what_is_found_is_what_a_reader_would_find(
         if time >= timestamp_ms and 10 + number >= start_offset
     ]
     assert found == (expected[0] if expected else NOT_FOUND)
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_what_takes_long_is_not_looked_through_at_once(codec: Codec) -> None:
+    small = build_batch([Record(0, 7, None, bytes(1000))], leader_epoch=3, codec=codec)
+    assert first_at_once(small, 7, 0) == FoundOffset(0, 7, 3)
+    value = bytes(SEARCHED_AT_ONCE_BYTES)
+    large = build_batch([Record(0, 7, None, value)], leader_epoch=3, codec=codec)
+    assert first_at_once(large, 7, 0) is None
+    assert first_at(large, 7, 0) == FoundOffset(0, 7, 3)

@@ -130,6 +130,16 @@ def bombs(target: Target, count: int) -> str:
     return "; ".join(map(str, found))
 
 
+def stored_bombs(target: Target, count: int) -> str:
+    """Batches that grow to 90 MiB, one of them with very many records, are stored and asked for by time."""
+    ensure_victim(target)
+    target.exchange(frames.bomb(VICTIM, Codec.ZSTD))
+    found = [target.exchange([frames.list_offset_at(VICTIM, 0)] * count, count)]
+    target.exchange(frames.bomb_of_many(VICTIM, Codec.ZSTD))
+    found.append(target.exchange([frames.list_offset_at(VICTIM, 1)] * count, count))
+    return "; ".join(map(str, found))
+
+
 # -- very many elements
 
 
@@ -481,6 +491,14 @@ ATTACKS: Final = {
             full=150,
             short=5,
             run=bombs,
+            kafka="decompresses in small pieces on a request thread, without a limit",
+        ),
+        Attack(
+            name="stored-bombs",
+            what="ListOffsets by time in a batch that grows to 90 MiB, so often",
+            full=50,
+            short=5,
+            run=stored_bombs,
             kafka="decompresses in small pieces on a request thread, without a limit",
         ),
         Attack(

@@ -31,6 +31,7 @@ LATEST: Final = -1
 # The broker's bound for what a batch grows to is above this, so all of it is decompressed.
 BOMB_BYTES: Final = 90 << 20
 INCOMPRESSIBLE_BYTES: Final = 1_000_000
+MANY_RECORDS: Final = 300_000
 
 
 def framed(api_key: int, version: int, body: bytes, client_id: bytes = b"hostile") -> bytes:
@@ -76,6 +77,12 @@ def describe_groups(count: int) -> bytes:
 
 def list_offsets(topic: str, count: int) -> bytes:
     asked = array(struct.pack(">iq", number, LATEST) for number in range(count))
+    return framed(LIST_OFFSETS, 1, struct.pack(">i", -1) + repeated(string(topic) + asked, 1))
+
+
+def list_offset_at(topic: str, timestamp_ms: int) -> bytes:
+    """ListOffsets v1 of the first partition, by a timestamp."""
+    asked = repeated(struct.pack(">iq", 0, timestamp_ms), 1)
     return framed(LIST_OFFSETS, 1, struct.pack(">i", -1) + repeated(string(topic) + asked, 1))
 
 
@@ -134,6 +141,14 @@ def bomb(topic: str, codec: Codec, noise_bytes: int = 0) -> bytes:
     """A Produce with one record that is nearly all zeros; noise keeps the batch from being small."""
     value = random.Random(15).randbytes(noise_bytes) + bytes(BOMB_BYTES - noise_bytes)
     return produce(topic, build_batch([Record(0, 0, b"key", value)], codec=codec))
+
+
+@cache
+def bomb_of_many(topic: str, codec: Codec) -> bytes:
+    """A Produce with very many empty records, the last of which is the latest."""
+    records = [Record(number, 0, b"", b"") for number in range(MANY_RECORDS - 1)]
+    records.append(Record(MANY_RECORDS - 1, 1, b"", b""))
+    return produce(topic, build_batch(records, codec=codec))
 
 
 def produce(topic: str, batch: bytes, version: int = 12) -> bytes:

@@ -77,6 +77,41 @@ def test_decoding_gives_back_what_was_encoded(kernel: Any, records: list[Record]
 
 
 @both_kernels
+@given(
+    records=record_lists(),
+    later_ms=st.integers(-5, 200),
+    skipped=st.integers(0, 5),
+    append_time_ms=st.none() | st.just(BASE_TIMESTAMP),
+)
+def test_a_record_is_found_by_its_time_as_among_decoded_ones(
+    kernel: Any, records: list[Record], later_ms: int, skipped: int, append_time_ms: int | None
+) -> None:
+    payload = kernel.encode_records(records, BASE_OFFSET, BASE_TIMESTAMP)
+    arguments = (payload, len(records), BASE_OFFSET, BASE_TIMESTAMP, append_time_ms)
+    wanted_ms, start_offset = BASE_TIMESTAMP + later_ms, BASE_OFFSET + skipped
+    expected = [
+        (record.offset, record.timestamp)
+        for record in kernel.decode_records(*arguments)
+        if record.timestamp >= wanted_ms and record.offset >= start_offset
+    ]
+    found = kernel.find_by_time(*arguments, wanted_ms, start_offset)
+    assert found == (expected[0] if expected else None)
+
+
+@both_kernels
+@given(records=record_lists(), first=st.integers(0, 5))
+def test_records_in_two_parts_are_those_in_one(
+    kernel: Any, records: list[Record], first: int
+) -> None:
+    payload = memoryview(kernel.encode_records(records, BASE_OFFSET, BASE_TIMESTAMP))
+    first = min(first, len(records))
+    middle = kernel.records_end(payload, 0, first)
+    assert kernel.records_end(payload, middle, len(records) - first) == len(payload)
+    parts = (payload[:middle], first), (payload[middle:], len(records) - first)
+    assert [record for part in parts for record in decode(kernel, *part)] == records
+
+
+@both_kernels
 def test_the_bytes_are_those_of_the_format(kernel: Any) -> None:
     record = Record(BASE_OFFSET + 2, BASE_TIMESTAMP + 70, b"k", None, (("h", b"xy"), ("", None)))
     body = b"".join(
@@ -116,6 +151,12 @@ def assert_alike(payload: bytes, count: int) -> None:
     scan = outcome(_kernel_py.scan_records, payload, count)
     assert outcome(COMPILED.scan_records, payload, count) == scan
     assert isinstance(scan, Scan) == isinstance(expected, list)
+    for wanted in ((BASE_TIMESTAMP, 0), (BASE_TIMESTAMP + 50, BASE_OFFSET + 2), (INT64_MAX, 0)):
+        asked = (payload, count, BASE_OFFSET, BASE_TIMESTAMP, None, *wanted)
+        assert outcome(COMPILED.find_by_time, *asked) == outcome(_kernel_py.find_by_time, *asked)
+    for start in (0, 5, 200):
+        ends = outcome(_kernel_py.records_end, payload, start, count)
+        assert outcome(COMPILED.records_end, payload, start, count) == ends
 
 
 @compiled_needed

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.storage.batches import fill, joined, read_all, ref_of
+from tests.storage.batches import Batch, append, fill, joined, make_batch, read_all, ref_of
 from tests.storage.conftest import Opener, claim_checked
 
 from ottla.config.topic import TopicConfig
-from ottla.ports import BeingCheckedError, DamagedError
-from ottla.storage.local import recovery
+from ottla.ports import BeingCheckedError, DamagedError, PartitionRef, StorageError
+from ottla.storage.local import recovery, scan
+from ottla.storage.local.log import LocalLog
+from ottla.storage.local.store import LocalStore
 
 CONFIG = TopicConfig(index_interval_bytes=250)
 
@@ -129,3 +131,128 @@ def test_a_store_closes_although_a_check_goes_on(
         store.claim(ref_of(), CONFIG)
     segment(tmp_path).write_bytes(joined(batches))
     assert read_all(store.claim(ref_of(), CONFIG)) == joined(batches)
+
+
+async def claim_patiently(store: LocalStore, ref: PartitionRef, config: TopicConfig) -> LocalLog:
+    """Claims a partition, however often that has to wait for a thread."""
+    while True:
+        try:
+            return store.claim(ref, config)
+        except BeingCheckedError as error:
+            await asyncio.wait_for(error.done, 30)
+
+
+def fill_sealed(open_store: Opener, folder: Path, timestamp_ms: int | None = None) -> list[Batch]:
+    """A large sealed segment and a small active one, after a clean stop."""
+    store = open_store(folder)
+    log = store.claim(ref_of(), CONFIG)
+    made: list[Batch] = []
+    for part_count in (3000, 3):
+        if timestamp_ms is None:
+            made += fill(log, part_count)
+        else:
+            for _ in range(part_count):
+                batch = make_batch(log.end_offset, timestamp_ms=timestamp_ms, epoch=log.epoch)
+                append(log, batch)
+                made.append(batch)
+        log.roll()
+    store.close()
+    return made
+
+
+def build_on_threads_only(patch: pytest.MonkeyPatch) -> list[str]:
+    """Lets nobody build an index on the loop; answers what is built."""
+    built: list[str] = []
+
+    def build(path: str, *arguments: Any) -> Any:
+        assert threading.current_thread() is not threading.main_thread()
+        built.append(path)
+        return scan.build_index(path, *arguments)
+
+    patch.setattr("ottla.storage.local.log.build_index", build)
+    patch.setattr("ottla.storage.local.folder_check.build_index", build)
+    return built
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_missing_indexes_of_sealed_segments_are_built_on_a_thread(
+    open_store: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    batches = fill_sealed(open_store, tmp_path)
+    good = segment(tmp_path, suffix).read_bytes()
+    segment(tmp_path, suffix).unlink()
+    store = open_store(tmp_path)
+    built = build_on_threads_only(monkeypatch)
+
+    async def scenario() -> None:
+        with pytest.raises(BeingCheckedError):
+            store.claim(ref_of(), CONFIG)
+        log = await claim_patiently(store, ref_of(), CONFIG)
+        assert built == [str(segment(tmp_path))]
+        assert segment(tmp_path, suffix).read_bytes() == good
+        assert read_all(log) == joined(batches)
+        found = log.batch_at_timestamp(batches[2000].extent.max_timestamp_ms, 0)
+        assert found is not None
+        assert bytes(found) == batches[2000].data
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_an_index_that_turns_out_to_be_wrong_ends_the_claim_and_is_built_by_the_next(
+    open_store: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    batches = fill_sealed(open_store, tmp_path)
+    good = segment(tmp_path, suffix).read_bytes()
+    segment(tmp_path, suffix).write_bytes(b"\xff" * 24)
+    store = open_store(tmp_path)
+    built = build_on_threads_only(monkeypatch)
+
+    async def scenario() -> None:
+        log = store.claim(ref_of(), CONFIG)
+        with pytest.raises(StorageError, match="of no use"):
+            log.read(0, 1000, log.end_offset)
+        assert not log.is_open
+        log = await claim_patiently(store, ref_of(), CONFIG)
+        assert built == [str(segment(tmp_path))]
+        assert segment(tmp_path, suffix).read_bytes() == good
+        assert read_all(log) == joined(batches)
+
+    asyncio.run(scenario())
+
+
+def test_a_segment_without_any_timestamp_has_a_good_index(
+    open_store: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = fill_sealed(open_store, tmp_path, timestamp_ms=-1)
+    assert segment(tmp_path, ".timeindex").read_bytes() == b""
+    store = open_store(tmp_path)
+    built = build_on_threads_only(monkeypatch)
+
+    async def scenario() -> None:
+        log = await claim_patiently(store, ref_of(), CONFIG)
+        assert read_all(log) == joined(batches)
+        assert log.batch_at_timestamp(5, 0) is None
+        assert not built
+
+    asyncio.run(scenario())
+
+
+def test_an_empty_time_index_of_a_segment_with_timestamps_is_no_good(
+    open_store: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = fill_sealed(open_store, tmp_path)
+    segment(tmp_path, ".timeindex").write_bytes(b"")
+    store = open_store(tmp_path)
+    build_on_threads_only(monkeypatch)
+
+    async def scenario() -> None:
+        log = store.claim(ref_of(), CONFIG)
+        with pytest.raises(StorageError, match="the time index is empty"):
+            log.batch_at_timestamp(batches[2000].extent.max_timestamp_ms, 0)
+        log = await claim_patiently(store, ref_of(), CONFIG)
+        found = log.batch_at_timestamp(batches[2000].extent.max_timestamp_ms, 0)
+        assert found is not None
+        assert bytes(found) == batches[2000].data
+
+    asyncio.run(scenario())

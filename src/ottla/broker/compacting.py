@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
 
 from ottla.broker.node import Node
 from ottla.broker.shard import Shard
@@ -14,6 +15,7 @@ from ottla.core.compaction import (
     Cleaning,
     Kept,
     LastOffsets,
+    LastOfProducer,
     cleanable,
     first_dirty_offset,
     group_segments,
@@ -32,8 +34,15 @@ from ottla.ports import (
     SegmentInfo,
     StorageError,
 )
-from ottla.records.batch import BatchHeader, crc_matches, read_header, split_batches
-from ottla.records.errors import CorruptRecordsError
+from ottla.records.batch import (
+    DEFAULT_LIMIT_BYTES,
+    RECORDS_AT_ONCE,
+    BatchHeader,
+    crc_matches,
+    read_header,
+    split_batches,
+)
+from ottla.records.errors import CorruptRecordsError, TooLargeError
 
 logger = EventLog(__name__)
 
@@ -42,6 +51,10 @@ REST_SECONDS: Final = 15.0
 READ_BYTES: Final = 128 * 1024
 # How long requests may have to wait for a slice; one batch is never divided.
 SLICE_SECONDS: Final = 0.001
+# A batch that is larger, or grows to more, is cleaned on a thread.
+CLEANED_AT_ONCE_BYTES: Final = 1 << 20
+
+T = TypeVar("T")
 
 
 class DirtyLog(NamedTuple):
@@ -256,9 +269,8 @@ class Compactor:
             if not chunk:
                 break
             for position, header in split_batches(chunk):
-                # A key that is not what was written would let the last record of another key go.
-                _check(chunk, position, header)
-                if not offsets.add(chunk, position, header, aborted):
+                add = partial(_add, offsets, chunk, position, header, aborted)
+                if not await self._read_batch(header, add):
                     return offsets
                 offset = header.last_offset + 1
                 await pace.rest()
@@ -282,9 +294,8 @@ class Compactor:
                 kept: list[Kept] = []
                 kept_bytes = 0
                 for position, header in split_batches(chunk):
-                    # What is written anew gets a checksum of its own: damage must not be hidden by it.
-                    _check(chunk, position, header)
-                    batch = cleaning.keep(chunk, position, header, producers)
+                    keep = partial(_keep, cleaning, chunk, position, header, producers)
+                    batch = await self._read_batch(header, keep)
                     if batch is not None:
                         kept.append(batch)
                         kept_bytes += len(batch.data)
@@ -300,6 +311,47 @@ class Compactor:
             return replacement.commit()
         finally:
             replacement.abandon()
+
+    async def _read_batch(self, header: BatchHeader, read: Callable[[int], T]) -> T:
+        """What a function returns that reads a batch; it is given how much that may decompress to.
+
+        It runs on a thread if it takes long: nobody but the cleaner has to do with what it works on.
+        """
+        if (
+            header.size_bytes <= CLEANED_AT_ONCE_BYTES
+            and header.record_count <= 2 * RECORDS_AT_ONCE
+        ):
+            try:
+                return read(CLEANED_AT_ONCE_BYTES)
+            except TooLargeError:
+                pass
+        return await self._node.cluster.share.elsewhere(read, DEFAULT_LIMIT_BYTES)
+
+
+def _add(
+    offsets: LastOffsets,
+    chunk: Buffer,
+    position: int,
+    header: BatchHeader,
+    aborted: Aborted,
+    limit_bytes: int,
+) -> bool:
+    # A key that is not what was written would let the last record of another key go.
+    _check(chunk, position, header)
+    return offsets.add(chunk, position, header, aborted, limit_bytes)
+
+
+def _keep(
+    cleaning: Cleaning,
+    chunk: memoryview,
+    position: int,
+    header: BatchHeader,
+    producers: Mapping[int, LastOfProducer],
+    limit_bytes: int,
+) -> Kept | None:
+    # What is written anew gets a checksum of its own: damage must not be hidden by it.
+    _check(chunk, position, header)
+    return cleaning.keep(chunk, position, header, producers, limit_bytes)
 
 
 def _check(chunk: Buffer, position: int, header: BatchHeader) -> None:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Final
 
 from ottla.core.partition import Partition
-from ottla.core.producer_state import CorruptSnapshotError, ProducerStates
+from ottla.core.producer_state import (
+    CorruptSnapshotError,
+    ProducerStates,
+    SnapshotEntry,
+    snapshot_entries,
+)
 from ottla.events import EventLog
 from ottla.ports import DamagedError, PartitionLog, PartitionRef, StorageError
 from ottla.records import batch as batches
@@ -30,16 +36,19 @@ class Replay:
         self.is_over = False
         self.batch_count = 0
         self._now_ms = now_ms
-        producers, self.saved_offset = _newest_state(log)
+        self._producers = ProducerStates()
+        self._snapshot, self.saved_offset = _newest_snapshot(log)  # what is not loaded of it yet
         self._offset = max(log.start_offset, self.saved_offset)
-        self.partition = Partition(log.epoch, log.start_offset, self._offset, producers)
+        self.partition = Partition(log.epoch, log.start_offset, self._offset, self._producers)
         self._cleaned_offset = _valid_cleaned_offset(log)
         self._chunk = memoryview(b"")
         self._position = 0
 
     def advance(self, batch_count: int) -> int:
         """Goes on for so many batches; says how many are left of them when it is over, which `is_over` tells."""
-        while not self.is_over:
+        if self._snapshot is not None:
+            batch_count = self._load_snapshot(self._snapshot, batch_count)
+        while not self.is_over and self._snapshot is None:
             if self._position < len(self._chunk):
                 batch_count = self._replay_chunk(batch_count)
                 if batch_count <= 0 and self._position < len(self._chunk):
@@ -49,6 +58,17 @@ class Replay:
             elif batch_count <= 0:
                 break
         return batch_count
+
+    def _load_snapshot(self, entries: Iterator[SnapshotEntry], batch_count: int) -> int:
+        """Takes as many entries as batches; says how many are left when all have been taken."""
+        load = self._producers.load
+        loaded = 0
+        for entry in islice(entries, batch_count):
+            load(entry)
+            loaded += 1
+        if loaded < batch_count:
+            self._snapshot = None
+        return batch_count - loaded
 
     def _read(self) -> bool:
         """Takes the next batches of the log; False if there are none."""
@@ -131,11 +151,11 @@ def replay(log: PartitionLog, now_ms: int) -> Replay:
     return made
 
 
-def _newest_state(log: PartitionLog) -> tuple[ProducerStates, int]:
-    """The producers of the newest snapshot that can be read, and its offset; 0 if there is none."""
+def _newest_snapshot(log: PartitionLog) -> tuple[Iterator[SnapshotEntry] | None, int]:
+    """The entries of the newest snapshot that can be read, and its offset; 0 if there is none."""
     for snapshot in log.snapshots():
         try:
-            return ProducerStates.from_snapshot(snapshot.data), snapshot.offset
+            return snapshot_entries(snapshot.data), snapshot.offset
         except CorruptSnapshotError as error:
             logger.warning(
                 "snapshot_damaged",
@@ -145,7 +165,7 @@ def _newest_state(log: PartitionLog) -> tuple[ProducerStates, int]:
                 offset=snapshot.offset,
                 reason=str(error),
             )
-    return ProducerStates(), 0
+    return None, 0
 
 
 def _valid_cleaned_offset(log: PartitionLog) -> int | None:

@@ -17,7 +17,7 @@ from ottla.broker.replay import Replay
 from ottla.config.topic import TopicConfig
 from ottla.core.aborted import AbortedSpan, overlapping
 from ottla.core.append import NO_TIMESTAMP, Prepared
-from ottla.core.producer_state import Verification
+from ottla.core.producer_state import SnapshotDraft, Verification
 from ottla.core.retention import even_last_goes, retained_from
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
@@ -35,9 +35,10 @@ from ottla.records.errors import CorruptRecordsError
 
 logger = EventLog(__name__)
 
-# After so many batches the state of the producers is saved, if there are not too many of them.
+# After so many batches the state of the producers is saved.
 SNAPSHOT_BATCHES: Final = 20_000
-SNAPSHOT_PRODUCERS: Final = 5_000
+# The state of more producers is written down in slices of so many: one or two milliseconds.
+SNAPSHOT_PRODUCERS: Final = 1_000
 
 
 class Appended(NamedTuple):
@@ -52,6 +53,14 @@ class AlreadySo(NamedTuple):
     """What was to be appended had been appended before; `settled` is None once that is durable."""
 
     settled: asyncio.Future[None] | None
+
+
+class Draft(NamedTuple):
+    """A snapshot that is being made, of the state at an offset."""
+
+    snapshot: SnapshotDraft
+    offset: int
+    save: Callable[[Snapshot], None]
 
 
 class Waiter(Protocol):
@@ -79,6 +88,7 @@ class Shard:
         self._saved_offset = replay.saved_offset
         self._unsaved_batches = replay.batch_count
         self._discard = discard
+        self._draft: Draft | None = None  # of a snapshot that is being made
         self._unsettled: deque[tuple[int, int, asyncio.Future[None] | None]] = deque()
 
     def configure(self, config: TopicConfig) -> None:
@@ -196,19 +206,60 @@ class Shard:
 
     def _save_grown(self) -> None:
         """Bounds the replay after a kill, however large segments are; nobody waits for it."""
-        producers = self.partition.producers
         self._unsaved_batches = 0
-        # The state of very many producers takes long to write: it is saved with each segment, as in Kafka.
-        if len(producers) <= SNAPSHOT_PRODUCERS:
+        if not self._save_in_slices(self.log.save_snapshot_soon):
+            producers = self.partition.producers
             snapshot = Snapshot(self.partition.end_offset, producers.to_snapshot())
             with suppress(StorageError):
                 self.log.save_snapshot_soon(snapshot)
 
+    def _save_in_slices(self, save: Callable[[Snapshot], None]) -> bool:
+        """Begins to save the state of very many producers; False if there are few, or nobody else has work to do."""
+        producers = self.partition.producers
+        if len(producers) <= SNAPSHOT_PRODUCERS:
+            return False
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return False
+        if self._draft is None:
+            self._draft = Draft(producers.begin_snapshot(), self.partition.end_offset, save)
+            loop.call_soon(self._write_down, self._draft)
+        return True
+
+    def _write_down(self, draft: Draft) -> None:
+        """Goes on with a snapshot for a slice."""
+        if draft is not self._draft:
+            return
+        if not self.log.is_open:
+            self._end_draft()
+            return
+        draft.snapshot.advance(SNAPSHOT_PRODUCERS)
+        if not draft.snapshot.is_complete:
+            asyncio.get_running_loop().call_soon(self._write_down, draft)
+            return
+        self._end_draft()
+        with suppress(StorageError):
+            draft.save(Snapshot(draft.offset, draft.snapshot.finish()))
+
+    def _finish_draft(self) -> None:
+        """Has the snapshot that is being made in its file: what it stands for may go now."""
+        draft = self._draft
+        if draft is not None:
+            self._end_draft()
+            self.log.save_snapshot(Snapshot(draft.offset, draft.snapshot.finish()))
+
+    def _end_draft(self) -> None:
+        self._draft = None
+        self.partition.producers.end_snapshot()
+
     def roll(self) -> None:
         """Begins a new segment; the state of the producers is saved with it, as Kafka does."""
-        self.log.save_snapshot(
-            Snapshot(self.partition.end_offset, self.partition.producers.to_snapshot())
-        )
+        self._finish_draft()
+        if not self._save_in_slices(self.log.save_snapshot):
+            self.log.save_snapshot(
+                Snapshot(self.partition.end_offset, self.partition.producers.to_snapshot())
+            )
         self._unsaved_batches = 0
         self.log.roll()
 
@@ -275,6 +326,8 @@ class Shard:
         return overlapping(self.log.aborted(offset), offset, end_offset)
 
     def trim(self, start_offset: int) -> None:
+        # After a kill nothing else would say what the batches that go say of their producers.
+        self._finish_draft()
         self.log.trim(start_offset)
         self.partition.trim(start_offset)
 

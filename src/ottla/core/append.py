@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 from ottla.config.topic import TopicConfig
@@ -287,10 +287,14 @@ def _check_timestamps(
     records: Buffer, header: BatchHeader, earliest_ms: int, latest_ms: int
 ) -> Rejected | None:
     """Looks at every record: those without a timestamp are right at any time."""
+    payload = batches.payload(records, 0, header, batches.DEFAULT_LIMIT_BYTES)
+    every_record = chain.from_iterable(batches.read_in_parts(payload, header))
     wrong = (
-        RecordError(index, f"timestamp {timestamp} is outside of [{earliest_ms}, {latest_ms}]")
-        for index, timestamp in enumerate(batches.read_timestamps(records, header))
-        if timestamp != NO_TIMESTAMP and not earliest_ms <= timestamp <= latest_ms
+        RecordError(
+            index, f"timestamp {record.timestamp} is outside of [{earliest_ms}, {latest_ms}]"
+        )
+        for index, record in enumerate(every_record)
+        if record.timestamp != NO_TIMESTAMP and not earliest_ms <= record.timestamp <= latest_ms
     )
     found = tuple(islice(wrong, MAX_TOLD_RECORDS))
     if not found:

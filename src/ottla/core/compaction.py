@@ -18,17 +18,20 @@ from ottla.records.batch import (
     DEFAULT_LIMIT_BYTES,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
+    RECORDS_AT_ONCE,
     BatchFlag,
     BatchHeader,
     TimestampType,
     payload,
     read_batch,
+    read_in_parts,
     with_records,
+    with_section,
 )
 from ottla.records.control import MarkerType, parse_marker_type
 from ottla.records.crc import crc32c
 from ottla.records.errors import CorruptRecordsError
-from ottla.records.kernel import decode_records
+from ottla.records.kernel import encode_records
 from ottla.records.record import INT32_MAX, Buffer, Record
 
 # What an entry of the map costs beside the key's bytes: a bytes object, an int, and its share of the dict.
@@ -39,7 +42,6 @@ _CODEC_MASK: Final = 0x07
 # As plain numbers: these are looked at for every batch.
 _TRANSACTIONAL: Final = int(BatchFlag.TRANSACTIONAL)
 _CONTROL: Final = int(BatchFlag.CONTROL)
-_APPEND_TIME: Final = 0x08
 
 # base offset, length, checksum, attributes, last offset delta, producer id
 _TRANSACTION_PEEK: Final = struct.Struct(">qi5xIhi16xq")
@@ -222,17 +224,27 @@ class LastOffsets:
         # Every key below is known.
         self.end_offset = dirty_offset
 
-    def add(self, chunk: Buffer, position: int, header: BatchHeader, aborted: Aborted) -> bool:
-        """Takes the keys of a batch; False if not all of them fitted: then the map is complete."""
+    def add(
+        self,
+        chunk: Buffer,
+        position: int,
+        header: BatchHeader,
+        aborted: Aborted,
+        limit_bytes: int = DEFAULT_LIMIT_BYTES,
+    ) -> bool:
+        """Takes the keys of a batch; False if not all of them fitted: then the map is complete.
+
+        TooLargeError, and nothing was done, if the batch decompresses to more than the limit.
+        """
         is_data = not header.is_control and not (
             header.is_transactional and aborted.has(header.producer_id, header.base_offset)
         )
-        if (
-            is_data
-            and header.last_offset >= self._dirty_offset
-            and not self._add_records(_records_of(chunk, position, header))
-        ):
-            return False
+        if is_data and header.last_offset >= self._dirty_offset:
+            for records in read_in_parts(payload(chunk, position, header, limit_bytes), header):
+                if not self._add_records(records):
+                    return False
+                if records:
+                    self.end_offset = max(self.end_offset, records[-1].offset + 1)
         self.end_offset = max(self.end_offset, header.last_offset + 1)
         return True
 
@@ -326,21 +338,25 @@ class Cleaning:
         position: int,
         header: BatchHeader,
         producers: Mapping[int, LastOfProducer],
+        limit_bytes: int = DEFAULT_LIMIT_BYTES,
     ) -> Kept | None:
-        """What becomes of the batch at a position; None if it goes."""
+        """What becomes of the batch at a position; None if it goes.
+
+        TooLargeError if the batch decompresses to more than the limit; it can be shown once more then.
+        """
         emptied = self._is_needed_empty(header, producers)
         if header.is_control:
             may_go = self._is_idle_marker(chunk, position, header)
             if may_go and self._horizon_has_passed(header):
                 return _without_records(header) if emptied else None
             if may_go and not header.has_delete_horizon and header.record_count:
-                return self._with_horizon(header, read_batch(chunk, position))
+                return _with_records(*self._horizon(header), [read_batch(chunk, position)])
             return _unchanged(chunk, position, header)
         if header.is_transactional:
             self._with_data[header.producer_id] = None
             if self._aborted.has(header.producer_id, header.base_offset):
                 return _without_records(header) if emptied else None
-        return self._keep_data(chunk, position, header, emptied)
+        return self._keep_data(chunk, position, header, emptied, limit_bytes)
 
     def _is_needed_empty(
         self, header: BatchHeader, producers: Mapping[int, LastOfProducer]
@@ -375,12 +391,49 @@ class Cleaning:
         return header.has_delete_horizon and header.base_timestamp <= self._now_ms
 
     def _keep_data(
-        self, chunk: memoryview, position: int, header: BatchHeader, emptied: bool
+        self,
+        chunk: memoryview,
+        position: int,
+        header: BatchHeader,
+        emptied: bool,
+        limit_bytes: int,
     ) -> Kept | None:
         known_end_offset = self._known_end_offset
         if header.base_offset >= known_end_offset:
             return _unchanged(chunk, position, header)
-        records = _records_of(chunk, position, header)
+        section = payload(chunk, position, header, limit_bytes)
+        # Time runs for tombstones when every older record of their keys is gone (KIP-534): not in a batch that
+        # reaches into what is still dirty.
+        may_begin = not header.has_delete_horizon and header.last_offset < known_end_offset
+        count = kept_count = 0
+        first_ms: int | None = None
+        has_tombstone = False
+        for records in read_in_parts(section, header):
+            kept = self._kept_of(records, header)
+            count += len(records)
+            kept_count += len(kept)
+            if kept and first_ms is None:
+                first_ms = kept[0].timestamp
+            has_tombstone |= may_begin and any(record[3] is None for record in kept)
+        if first_ms is None:
+            return _without_records(header) if emptied else None
+        if kept_count == count and not has_tombstone:
+            return _unchanged(chunk, position, header)
+        # Of a batch with very many records the objects were not kept: they would take gigabytes.
+        parts: Iterable[list[Record]] = (
+            [kept]
+            if header.record_count <= RECORDS_AT_ONCE
+            else (self._kept_of(records, header) for records in read_in_parts(section, header))
+        )
+        if has_tombstone:
+            return _with_records(*self._horizon(header), parts)
+        if header.has_delete_horizon:
+            return _with_records(header, header.base_timestamp, parts)
+        return _with_records(header, first_ms, parts)
+
+    def _kept_of(self, records: list[Record], header: BatchHeader) -> list[Record]:
+        """Those of a batch's records that stay."""
+        known_end_offset = self._known_end_offset
         keys = [record[2] for record in records]
         # Records without a key, from before the topic was compacted, go: nothing could ever replace them.
         kept = [
@@ -392,37 +445,12 @@ class Cleaning:
             kept = [r for r in kept if r[2] is not None or r[0] >= known_end_offset]
         if header.has_delete_horizon and header.base_timestamp <= self._now_ms:
             kept = [r for r in kept if r[3] is not None or r[0] >= known_end_offset]
-        if not kept:
-            return _without_records(header) if emptied else None
-        # Time runs for tombstones when every older record of their keys is gone (KIP-534): not in a batch that
-        # reaches into what is still dirty.
-        if (
-            not header.has_delete_horizon
-            and header.last_offset < known_end_offset
-            and any(record[3] is None for record in kept)
-        ):
-            return self._with_horizon(header, kept)
-        if len(kept) == len(records):
-            return _unchanged(chunk, position, header)
-        if header.has_delete_horizon:
-            return _with_records(header, kept, header.base_timestamp)
-        return _with_records(header, kept, kept[0].timestamp)
+        return kept
 
-    def _with_horizon(self, header: BatchHeader, records: Sequence[Record]) -> Kept:
-        horizon_ms = self._now_ms + self._delete_retention_ms
+    def _horizon(self, header: BatchHeader) -> tuple[BatchHeader, int]:
+        """The header of a batch whose tombstones and markers go from now on, and when."""
         marked = header._replace(attributes=header.attributes | BatchFlag.DELETE_HORIZON)
-        return _with_records(marked, records, horizon_ms)
-
-
-def _records_of(chunk: Buffer, position: int, header: BatchHeader) -> list[Record]:
-    """As `read_batch`, without reading the header again."""
-    return decode_records(
-        payload(chunk, position, header, DEFAULT_LIMIT_BYTES),
-        header.record_count,
-        header.base_offset,
-        header.base_timestamp,
-        header.max_timestamp if header.attributes & _APPEND_TIME else None,
-    )
+        return marked, self._now_ms + self._delete_retention_ms
 
 
 def _unchanged(chunk: memoryview, position: int, header: BatchHeader) -> Kept:
@@ -430,17 +458,25 @@ def _unchanged(chunk: memoryview, position: int, header: BatchHeader) -> Kept:
     return Kept(data, header.base_offset, header.last_offset, header.max_timestamp)
 
 
-def _with_records(header: BatchHeader, records: Sequence[Record], base_timestamp_ms: int) -> Kept:
+def _with_records(
+    header: BatchHeader, base_timestamp_ms: int, parts: Iterable[Sequence[Record]]
+) -> Kept:
     """The batch with these records only; offsets, sequences and codec stay."""
-    max_timestamp_ms = header.max_timestamp
-    if header.timestamp_type is TimestampType.CREATE_TIME:
-        max_timestamp_ms = max(record.timestamp for record in records)
+    sections = []
+    count, latest_ms = 0, NO_TIMESTAMP
+    for records in parts:
+        sections.append(encode_records(records, header.base_offset, base_timestamp_ms))
+        latest = max((record.timestamp for record in records), default=None)
+        if latest is not None:
+            latest_ms = max(latest_ms, latest) if count else latest
+        count += len(records)
+    is_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    max_timestamp_ms = header.max_timestamp if is_append_time else latest_ms
     changed = header._replace(
-        base_timestamp=base_timestamp_ms,
-        max_timestamp=max_timestamp_ms,
-        record_count=len(records),
+        base_timestamp=base_timestamp_ms, max_timestamp=max_timestamp_ms, record_count=count
     )
-    data = with_records(changed, records, None)
+    section = sections[0] if len(sections) == 1 else b"".join(sections)
+    data = with_section(changed, section, None)
     return Kept(data, header.base_offset, header.last_offset, max_timestamp_ms)
 
 

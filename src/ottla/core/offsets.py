@@ -5,8 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.records import batch as batches
+from ottla.records.compression import Codec
+from ottla.records.errors import TooLargeError
+from ottla.records.kernel import find_by_time
 
 Buffer = bytes | bytearray | memoryview
+
+# What is looked through without holding up others.
+SEARCHED_AT_ONCE_BYTES = 1 << 20
 
 
 class FoundOffset(NamedTuple):
@@ -18,16 +24,33 @@ class FoundOffset(NamedTuple):
 NOT_FOUND = FoundOffset(-1, -1, -1)
 
 
-def first_at(batch: Buffer, timestamp_ms: int, start_offset: int) -> FoundOffset:
+def first_at(
+    batch: Buffer,
+    timestamp_ms: int,
+    start_offset: int,
+    limit_bytes: int = batches.DEFAULT_LIMIT_BYTES,
+) -> FoundOffset:
     """The first record not below `start_offset` that is at least as late as the timestamp."""
-    epoch = batches.read_header(batch, 0).partition_leader_epoch
-    for record in batches.read_batch(batch, 0):
-        if record.timestamp >= timestamp_ms and record.offset >= start_offset:
-            return FoundOffset(record.offset, record.timestamp, epoch)
-    return NOT_FOUND
-
-
-def first_of_max_timestamp(batch: Buffer) -> FoundOffset:
-    """The first record with the batch's largest timestamp (KIP-734)."""
     header = batches.read_header(batch, 0)
-    return first_at(batch, header.max_timestamp, 0)
+    is_append_time = header.timestamp_type is batches.TimestampType.LOG_APPEND_TIME
+    found = find_by_time(
+        batches.payload(batch, 0, header, limit_bytes),
+        header.record_count,
+        header.base_offset,
+        header.base_timestamp,
+        header.max_timestamp if is_append_time else None,
+        timestamp_ms,
+        start_offset,
+    )
+    return NOT_FOUND if found is None else FoundOffset(*found, header.partition_leader_epoch)
+
+
+def first_at_once(batch: Buffer, timestamp_ms: int, start_offset: int) -> FoundOffset | None:
+    """As `first_at`; None if that would take long, because there is much to decompress or to look through."""
+    is_compressed = batches.read_header(batch, 0).codec is not Codec.NONE
+    if not is_compressed and len(batch) > SEARCHED_AT_ONCE_BYTES:
+        return None
+    try:
+        return first_at(batch, timestamp_ms, start_offset, SEARCHED_AT_ONCE_BYTES)
+    except TooLargeError:
+        return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -158,6 +158,7 @@ class ProducerStates:
         # By producer and epoch, of which the coordinator confirms one at most. Not durable: after a restart a producer
         # has to ask again.
         self._verifications: dict[int, dict[int, Verification]] = {}
+        self._draft: SnapshotDraft | None = None
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -282,6 +283,8 @@ class ProducerStates:
         producer = self._producers.get(batch.producer_id)
         if producer is None:
             producer = self._producers[batch.producer_id] = Producer(batch.producer_id)
+        elif self._draft is not None:
+            self._draft.before_change(producer)
         if producer.epoch != batch.producer_epoch:
             producer.epoch = batch.producer_epoch
             producer.sent.clear()
@@ -308,6 +311,8 @@ class ProducerStates:
         producer = self._producers.get(producer_id)
         if producer is None:
             producer = self._producers[producer_id] = Producer(producer_id)
+        elif self._draft is not None:
+            self._draft.before_change(producer)
         if producer.epoch != epoch:
             producer.epoch = epoch
             producer.sent.clear()
@@ -354,41 +359,29 @@ class ProducerStates:
                 del self._verifications[producer_id]
 
     def to_snapshot(self) -> bytes:
-        """Kafka's snapshot format, with one entry for every remembered batch instead of the last one only.
+        """The state in Kafka's snapshot format, at once."""
+        return SnapshotDraft(self._producers).finish()
 
-        Kafka's reader lets a later entry of the same producer replace an earlier one, so it reads these files too;
-        ours recognises a retry of any of the five batches also after a restart.
-        """
-        entries = bytearray()
-        count = 0
-        for producer in self._producers.values():
-            kept = list(producer.sent) or [Sent(NO_SEQUENCE, NO_OFFSET, 0, -1)]
-            # As in Kafka, the time of the last write, which may have been a marker.
-            kept[-1] = kept[-1]._replace(timestamp_ms=producer.last_write_ms)
-            for sent in kept:
-                count += 1
-                entries += _SNAPSHOT_ENTRY.pack(
-                    producer.producer_id,
-                    producer.epoch,
-                    sent.last_sequence,
-                    sent.last_offset,
-                    sent.offset_delta,
-                    sent.timestamp_ms,
-                    producer.coordinator_epoch,
-                    producer.transaction_first_offset,
-                )
-        body = struct.pack(">i", count) + entries
-        return struct.pack(">hI", SNAPSHOT_VERSION, crc32c(body)) + body
+    def begin_snapshot(self) -> SnapshotDraft:
+        """A snapshot of the state as it is now, to be made bit by bit, up to `end_snapshot`."""
+        assert self._draft is None
+        self._draft = SnapshotDraft(self._producers)
+        return self._draft
+
+    def end_snapshot(self) -> None:
+        """A snapshot is made, or given up."""
+        self._draft = None
 
     @classmethod
     def from_snapshot(cls, data: bytes) -> ProducerStates:
         """Reads what `to_snapshot` or Kafka wrote."""
         states = cls()
-        for entry in read_snapshot(data):
-            states._load(entry)
+        for entry in snapshot_entries(data):
+            states.load(entry)
         return states
 
-    def _load(self, entry: SnapshotEntry) -> None:
+    def load(self, entry: SnapshotEntry) -> None:
+        """Takes what a snapshot says of a batch; those of one producer come in order."""
         producer = self._producers.get(entry.producer_id)
         if producer is None:
             producer = self._producers[entry.producer_id] = Producer(entry.producer_id)
@@ -404,17 +397,78 @@ class ProducerStates:
             self._open[entry.transaction_first_offset] = entry.producer_id
 
 
-def read_snapshot(data: bytes) -> list[SnapshotEntry]:
-    """The entries of a snapshot; CorruptSnapshotError if it is damaged."""
+class SnapshotDraft:
+    """The snapshot of a state that goes on changing: what is about to change is written down before it does.
+
+    Kafka's format, with one entry for every remembered batch instead of the last one only. Kafka's reader lets a later
+    entry of the same producer replace an earlier one, so it reads these files too; ours recognises a retry of any of
+    the five batches also after a restart.
+    """
+
+    def __init__(self, producers: Mapping[int, Producer]) -> None:
+        self._left = dict(producers)
+        self._entries = bytearray()
+        self._count = 0
+
+    @property
+    def is_complete(self) -> bool:
+        return not self._left
+
+    def before_change(self, producer: Producer) -> None:
+        """Takes a producer as it is; one that came later is none of this snapshot."""
+        if self._left.get(producer.producer_id) is producer:
+            del self._left[producer.producer_id]
+            self._add(producer)
+
+    def advance(self, count: int) -> None:
+        """Takes so many producers."""
+        if count >= len(self._left):
+            for producer in self._left.values():
+                self._add(producer)
+            self._left.clear()
+            return
+        for _ in range(count):
+            self._add(self._left.popitem()[1])
+
+    def _add(self, producer: Producer) -> None:
+        kept = list(producer.sent) or [Sent(NO_SEQUENCE, NO_OFFSET, 0, -1)]
+        # As in Kafka, the time of the last write, which may have been a marker.
+        kept[-1] = kept[-1]._replace(timestamp_ms=producer.last_write_ms)
+        self._count += len(kept)
+        for sent in kept:
+            self._entries += _SNAPSHOT_ENTRY.pack(
+                producer.producer_id,
+                producer.epoch,
+                sent.last_sequence,
+                sent.last_offset,
+                sent.offset_delta,
+                sent.timestamp_ms,
+                producer.coordinator_epoch,
+                producer.transaction_first_offset,
+            )
+
+    def finish(self) -> bytes:
+        """The whole snapshot."""
+        self.advance(len(self._left))
+        body = struct.pack(">i", self._count) + self._entries
+        return struct.pack(">hI", SNAPSHOT_VERSION, crc32c(body)) + body
+
+
+def snapshot_entries(data: bytes) -> Iterator[SnapshotEntry]:
+    """The entries of a snapshot, one after the other; CorruptSnapshotError at once if it is damaged."""
     if len(data) < _SNAPSHOT_START.size:
         raise CorruptSnapshotError(f"{len(data)} bytes are too few")
     version, crc, count = _SNAPSHOT_START.unpack_from(data)
     if version != SNAPSHOT_VERSION:
         raise CorruptSnapshotError(f"version {version}")
-    if crc32c(data[6:]) != crc:
+    if crc32c(memoryview(data)[6:]) != crc:
         raise CorruptSnapshotError("the checksum is wrong")
     if len(data) != _SNAPSHOT_START.size + count * _SNAPSHOT_ENTRY.size:
         raise CorruptSnapshotError(f"{count} entries do not make {len(data)} bytes")
-    return [
-        SnapshotEntry(*each) for each in _SNAPSHOT_ENTRY.iter_unpack(data[_SNAPSHOT_START.size :])
-    ]
+    found = _SNAPSHOT_ENTRY.iter_unpack(memoryview(data)[_SNAPSHOT_START.size :])
+    return map(SnapshotEntry._make, found)
+
+
+def read_snapshot(data: bytes) -> list[SnapshotEntry]:
+    """All entries of a snapshot; CorruptSnapshotError if it is damaged."""
+    return list(snapshot_entries(data))

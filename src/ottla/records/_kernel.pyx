@@ -390,6 +390,112 @@ def scan_records(payload, int64_t count):
         PyBuffer_Release(&view)
 
 
+cdef struct Found:
+    bint is_found
+    int64_t offset
+    int64_t timestamp
+    int64_t index  # of the record that is malformed
+
+
+cdef int find(
+    const uint8_t *at,
+    Py_ssize_t size_bytes,
+    int64_t count,
+    int64_t base_offset,
+    int64_t base_timestamp,
+    bint appended,
+    int64_t append_time,
+    int64_t wanted_ms,
+    int64_t start_offset,
+    Found *found,
+) noexcept nogil:
+    """Goes through records until one is late enough; says why one before it is malformed, or 0."""
+    cdef const uint8_t *end = at + size_bytes
+    cdef Fields fields
+    cdef int64_t index
+    cdef int64_t timestamp = append_time
+    cdef int why
+    found.is_found = False
+    for index in range(count):
+        found.index = index
+        why = parse(at, end, &fields)
+        if why:
+            return why
+        at = fields.end
+        if base_offset > INT64_MAX - fields.offset_delta:
+            return OFFSET_RANGE
+        if not appended:
+            why = timestamp_of(base_timestamp, &fields, &timestamp)
+            if why:
+                return why
+        if timestamp >= wanted_ms and base_offset + fields.offset_delta >= start_offset:
+            found.is_found = True
+            found.offset = base_offset + fields.offset_delta
+            found.timestamp = timestamp
+            return 0
+    return 0
+
+
+def find_by_time(
+    payload,
+    int64_t count,
+    int64_t base_offset,
+    int64_t base_timestamp,
+    append_time_ms,
+    int64_t wanted_ms,
+    int64_t start_offset,
+):
+    """Offset and timestamp of the first record that is late enough and not below an offset; None if there is none."""
+    cdef Py_buffer view
+    cdef bint appended = append_time_ms is not None
+    cdef int64_t append_time = append_time_ms if appended else 0
+    cdef Found found
+    cdef int why
+    PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+    try:
+        check_count(count, view.len)
+        with nogil:
+            why = find(
+                <const uint8_t *> view.buf,
+                view.len,
+                count,
+                base_offset,
+                base_timestamp,
+                appended,
+                append_time,
+                wanted_ms,
+                start_offset,
+                &found,
+            )
+    finally:
+        PyBuffer_Release(&view)
+    if why:
+        raise corrupt(found.index, why)
+    return (found.offset, found.timestamp) if found.is_found else None
+
+
+def records_end(payload, Py_ssize_t start, int64_t count):
+    """Where `count` records end that begin at `start`."""
+    cdef Py_buffer view
+    cdef const uint8_t *at
+    cdef Fields fields
+    cdef int64_t index
+    cdef int why
+    PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+    try:
+        if not 0 <= start <= view.len:
+            raise ValueError("a start outside of the records")
+        at = <const uint8_t *> view.buf + start
+        for index in range(count):
+            why = parse(at, <const uint8_t *> view.buf + view.len, &fields)
+            if why:
+                raise corrupt(index, why)
+            at = fields.end
+        return at - <const uint8_t *> view.buf
+    finally:
+        PyBuffer_Release(&view)
+
+
 cdef inline int64_t big_endian(const uint8_t *at, int size_bytes) noexcept nogil:
     """A signed number of two, four or eight bytes."""
     cdef uint64_t number = 0

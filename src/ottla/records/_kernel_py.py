@@ -43,7 +43,7 @@ class _MalformedError(Exception):
     """A record is malformed; its number is known to the caller only."""
 
 
-def _read_varint(data: bytes, position: int, end: int, most_bytes: int) -> tuple[int, int]:
+def _read_varint(data: Buffer, position: int, end: int, most_bytes: int) -> tuple[int, int]:
     """A zigzag varint of 32 bits (in up to 5 bytes) or 64 bits (in up to 10), and where it ends."""
     result = 0
     for index in range(most_bytes):
@@ -61,7 +61,7 @@ def _read_varint(data: bytes, position: int, end: int, most_bytes: int) -> tuple
     return (result >> 1) ^ -(result & 1), position
 
 
-def _read_length(data: bytes, position: int, end: int) -> tuple[int, int]:
+def _read_length(data: Buffer, position: int, end: int) -> tuple[int, int]:
     """The length of a nullable field that has to end by `end`, and where the field starts."""
     length, position = _read_varint(data, position, end, _VARINT_BYTES)
     if length < -1:
@@ -71,7 +71,7 @@ def _read_length(data: bytes, position: int, end: int) -> tuple[int, int]:
     return length, position
 
 
-def _parse(data: bytes, position: int, end: int) -> _Fields:
+def _parse(data: Buffer, position: int, end: int) -> _Fields:
     """Read one record with every check."""
     length, position = _read_varint(data, position, end, _VARINT_BYTES)
     if length < 0:
@@ -117,7 +117,7 @@ def _parse(data: bytes, position: int, end: int) -> _Fields:
     )
 
 
-def _longer_varint(data: bytes, position: int, first: int, bits: int) -> tuple[int, int]:
+def _longer_varint(data: Buffer, position: int, first: int, bits: int) -> tuple[int, int]:
     """A varint, not yet unzigzagged, whose first byte said that there are more."""
     result = first & 0x7F
     for shift in range(7, bits, 7):
@@ -133,7 +133,7 @@ def _longer_varint(data: bytes, position: int, first: int, bits: int) -> tuple[i
     return result, position
 
 
-def _parse_quickly(data: bytes, start: int, end: int) -> _Fields:
+def _parse_quickly(data: Buffer, start: int, end: int) -> _Fields:
     """Read one record as if it were well formed and without headers; if it is not, `_parse` it."""
     position = start
     try:
@@ -309,6 +309,52 @@ def scan_records(payload: Buffer, count: int) -> Scan:
     if position != end:
         _trailing()
     return Scan(least, most, offset_delta_of_most, null_key_count, consecutive)
+
+
+def find_by_time(
+    payload: Buffer,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    append_time_ms: int | None,
+    wanted_ms: int,
+    start_offset: int,
+) -> tuple[int, int] | None:
+    """Offset and timestamp of the first record that is late enough and not below an offset; None if there is none."""
+    _check_int64(count, base_offset, base_timestamp, append_time_ms or 0, wanted_ms, start_offset)
+    data = bytes(payload)
+    end = len(data)
+    _check_count(count, end)
+    position = 0
+    for index in range(count):
+        try:
+            fields = _parse_quickly(data, position, end)
+        except _MalformedError as error:
+            raise CorruptRecordsError(f"record {index}: {error}") from None
+        position = fields[-1]
+        offset = base_offset + fields[1]
+        if offset > INT64_MAX:
+            raise CorruptRecordsError(f"record {index}: its offset is out of range")
+        timestamp = base_timestamp + fields[0] if append_time_ms is None else append_time_ms
+        if not INT64_MIN <= timestamp <= INT64_MAX:
+            raise CorruptRecordsError(f"record {index}: its timestamp is out of range")
+        if timestamp >= wanted_ms and offset >= start_offset:
+            return offset, timestamp
+    return None
+
+
+def records_end(payload: Buffer, start: int, count: int) -> int:
+    """Where `count` records end that begin at `start`."""
+    _check_int64(start, count)
+    end = len(payload)
+    if not 0 <= start <= end:
+        raise ValueError("a start outside of the records")
+    for index in range(count):
+        try:
+            start = _parse_quickly(payload, start, end)[-1]
+        except _MalformedError as error:
+            raise CorruptRecordsError(f"record {index}: {error}") from None
+    return start
 
 
 def inspect_batch(header_class: type[_Header], batch: Buffer) -> tuple[_Header, bool, Scan | None]:

@@ -3,7 +3,6 @@
 import struct
 from collections.abc import Iterator, Sequence
 from enum import IntEnum, IntFlag
-from itertools import repeat
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -11,7 +10,7 @@ from ottla.records.client_kernel import RecordsBuilder
 from ottla.records.compression import Codec, compress, decompress
 from ottla.records.crc import crc32c, crc32c_shifted
 from ottla.records.errors import CorruptRecordsError, UnsupportedMagicError
-from ottla.records.kernel import decode_records, encode_records, inspect_batch
+from ottla.records.kernel import decode_records, encode_records, inspect_batch, records_end
 from ottla.records.record import INT32_MAX, Buffer, Record, Scan
 
 HEADER_BYTES: Final = 61
@@ -25,6 +24,8 @@ NO_SEQUENCE: Final = -1
 NO_LEADER_EPOCH: Final = -1
 # How much a batch may decompress to where the caller has no limit of its own.
 DEFAULT_LIMIT_BYTES: Final = 2**30
+# Objects of so many records are made at a time where a batch may have millions of them.
+RECORDS_AT_ONCE: Final = 4096
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _BASE_OFFSET: Final = struct.Struct(">q")
@@ -258,32 +259,21 @@ def read_batch(buf: Buffer, position: int, limit_bytes: int = DEFAULT_LIMIT_BYTE
     )
 
 
-def read_timestamps(
-    buf: Buffer, header: BatchHeader, limit_bytes: int = DEFAULT_LIMIT_BYTES
-) -> Iterator[int]:
-    """The timestamps of the records of a batch that was scanned, one by one: many of them take no memory."""
-    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
-        yield from repeat(header.max_timestamp, header.record_count)
-        return
-    records = payload(buf, 0, header, limit_bytes)
-    position = 0
-    for _ in range(header.record_count):
-        length, position = _trusted_varint(records, position)
-        delta, _ = _trusted_varint(records, position + 1)  # behind the attributes
-        yield header.base_timestamp + delta
-        position += length
-
-
-def _trusted_varint(data: Buffer, position: int) -> tuple[int, int]:
-    """A zigzag varint that is known to be well formed, and where it ends."""
-    result = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        result |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (result >> 1) ^ -(result & 1), position
-        shift += 7
+def read_in_parts(section: Buffer, header: BatchHeader) -> Iterator[list[Record]]:
+    """The records of a section that is decompressed, a few thousand at a time; once at least."""
+    append_time_ms = header.max_timestamp if header.attributes & _APPEND_TIME_BIT else None
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    left = header.record_count
+    if left > RECORDS_AT_ONCE:
+        view, start = memoryview(section), 0
+        while left > RECORDS_AT_ONCE:
+            end = records_end(view, start, RECORDS_AT_ONCE)
+            part = view[start:end]
+            yield decode_records(part, RECORDS_AT_ONCE, base_offset, base_timestamp, append_time_ms)
+            start = end
+            left -= RECORDS_AT_ONCE
+        section = view[start:]
+    yield decode_records(section, left, base_offset, base_timestamp, append_time_ms)
 
 
 def recompress(
@@ -301,7 +291,13 @@ def recompress(
 
 def with_records(header: BatchHeader, records: Sequence[Record], level: int | None) -> bytes:
     """A batch like that of the header, with other records of the same count."""
-    section = encode_records(records, header.base_offset, header.base_timestamp)
+    return with_section(
+        header, encode_records(records, header.base_offset, header.base_timestamp), level
+    )
+
+
+def with_section(header: BatchHeader, section: bytes, level: int | None) -> bytes:
+    """As `with_records`, with records that are encoded already."""
     if header.codec is not Codec.NONE:
         section = compress(header.codec, section, level)
     return _assemble(header, section)

@@ -20,6 +20,8 @@ COMPILED: Final[bool] = _chosen is not _kernel_py
 encode_records = _chosen.encode_records
 decode_records = _chosen.decode_records
 scan_records = _chosen.scan_records
+find_by_time = _chosen.find_by_time
+records_end = _chosen.records_end
 inspect_batch = _chosen.inspect_batch
 
 # The pure kernel has none: `ottla.records.crc` then looks for another package's.

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +16,7 @@ from ottla.config.topic import TopicConfig
 from ottla.ports import BeingCheckedError, DamagedError, StorageError
 from ottla.storage.local import layout, recovery
 from ottla.storage.local.recovery import Suspicion
-from ottla.storage.local.scan import Pause, never_pause
+from ottla.storage.local.scan import Pause, build_index, never_pause
 from ottla.storage.local.threads import StorageThreads
 
 Key = tuple[str, int]
@@ -57,13 +57,33 @@ class FolderCheck:
         return end_offset
 
 
+@dataclass(frozen=True, slots=True)
+class IndexBuild:
+    """The indexes that are to be made for segments of a folder which is in order otherwise."""
+
+    path: str
+    bases: Sequence[int]
+    interval_bytes: int
+
+    def run(self, pause: Pause = never_pause) -> int:
+        """Writes them; answers how many segments that were."""
+        for base_offset in self.bases:
+            stem = os.path.join(self.path, layout.offset_file_name(base_offset, ""))
+            segment = stem + layout.LOG_SUFFIX
+            build_index(segment, base_offset, self.interval_bytes, pause).write(stem)
+        return len(self.bases)
+
+
 class BackgroundCheck:
     """A check that runs on a thread; its outcome is for the event loop to take."""
 
     def __init__(
-        self, check: FolderCheck, loop: asyncio.AbstractEventLoop, ended: Callable[[int], None]
+        self,
+        check: FolderCheck | IndexBuild,
+        loop: asyncio.AbstractEventLoop,
+        ended: Callable[[int], None],
     ) -> None:
-        """`ended` is called with the log's end, on the loop, if the folder is in order."""
+        """`ended` is called with what the check answers, on the loop, if the folder is in order."""
         self.check = check
         self.done: asyncio.Future[None] = loop.create_future()
         self.error: Exception | None = None
@@ -152,12 +172,22 @@ class Suspects:
         except RuntimeError:
             self.check_now(key, path, recovery.cut_by_copy)
             return
+        check = self._check_of(key, path, recovery.cut_by_copy)
+        self._begin(key, BackgroundCheck(check, loop, partial(self._believe, key, check)))
+
+    def build_before_use(self, key: Key, build: IndexBuild) -> None:
+        """Makes indexes on a thread if there is a loop: BeingCheckedError then. Else the first use of each makes it."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        self._begin(key, BackgroundCheck(build, loop, lambda _: None))
+
+    def _begin(self, key: Key, check: BackgroundCheck) -> None:
         if self._threads is None:
             self._threads = StorageThreads(1, thread_name_prefix="ottla-check")
-        check = self._check_of(key, path, recovery.cut_by_copy)
-        begun = BackgroundCheck(check, loop, partial(self._believe, key, check))
-        self._checks[key] = begun
-        begun.start(self._threads)
+        self._checks[key] = check
+        check.start(self._threads)
         self.take_check(key)
 
     def take_check(self, key: Key) -> bool:
@@ -168,6 +198,10 @@ class Suspects:
         if not check.done.done():
             raise BeingCheckedError(f"{check.check.path} is being checked", check.done)
         del self._checks[key]
+        if isinstance(check.check, IndexBuild):
+            if check.error is not None:
+                raise check.error
+            return False
         # What was found out about a folder that is gone says nothing of another one.
         if check.error is not None and self._suspicions.get(key) is check.check.suspicion:
             raise check.error

@@ -267,6 +267,15 @@ def _read_entries(path: str) -> bytes | mmap.mmap:
 
 def read_index(stem: str, base_offset: int, size_bytes: int) -> SegmentIndex:
     """The indexes of a sealed segment from their files, DamagedIndexError if they are wrong."""
+    index = read_timeless_index(stem, base_offset, size_bytes)
+    if size_bytes and not len(index.time_entries):
+        # A segment that was closed in order ends with its largest timestamp, if it has any.
+        raise EmptyIndexError("the time index is empty")
+    return index
+
+
+def read_timeless_index(stem: str, base_offset: int, size_bytes: int) -> SegmentIndex:
+    """As `read_index`, where no batch has a timestamp, so that the time index may be empty."""
     try:
         offset_entries = _read_entries(stem + layout.INDEX_SUFFIX)
         time_entries = _read_entries(stem + layout.TIME_INDEX_SUFFIX)
@@ -274,9 +283,6 @@ def read_index(stem: str, base_offset: int, size_bytes: int) -> SegmentIndex:
         raise DamagedIndexError(str(error)) from error
     if len(offset_entries) % OFFSET_ENTRY_BYTES or len(time_entries) % TIME_ENTRY_BYTES:
         raise DamagedIndexError("the size is no multiple of the entry size")
-    if size_bytes and not len(time_entries):
-        # A segment that was closed in order ends with its largest timestamp.
-        raise EmptyIndexError("the time index is empty")
     index = SegmentIndex(base_offset, offset_entries, time_entries)
     index.check_bounds(size_bytes)
     return index

@@ -39,7 +39,7 @@ from ottla.storage.local.recovery import (
 )
 from ottla.storage.local.replacement import LocalReplacement
 from ottla.storage.local.scan import build_index
-from ottla.storage.local.segment import BrokenSegmentError, Segment
+from ottla.storage.local.segment import BrokenSegmentError, IndexLostError, Segment
 from ottla.storage.local.snapshots import SnapshotFiles, UnsyncedError, write_draft
 from ottla.storage.local.surroundings import Surroundings
 from ottla.storage.local.trouble import refusal
@@ -309,6 +309,9 @@ class LocalLog:
                     return data
         except OSError as error:
             raise StorageError(f"cannot read {self._folder} at {offset}: {error}") from error
+        except IndexLostError as error:
+            self._end(error)
+            raise
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
@@ -318,6 +321,10 @@ class LocalLog:
             raise StorageError(f"cannot read {self._folder}: {error}") from error
         except DamagedError as error:
             self._end_damaged(error)
+            raise
+        except IndexLostError as error:
+            if self._refusal is None:
+                self._end(error)
             raise
 
     def batch_at_timestamp(self, timestamp_ms: int, offset: int) -> Buffer | None:

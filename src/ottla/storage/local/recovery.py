@@ -27,6 +27,7 @@ from ottla.storage.local.index import (
     read_active_index,
 )
 from ottla.storage.local.scan import (
+    READ_AT_ONCE_BYTES,
     Pause,
     Scan,
     check_crc,
@@ -45,8 +46,7 @@ logger = EventLog(__name__)
 
 _SCANNING: Final = "%(path)s: scanning it from the beginning: %(reason)s"
 _COPY_BYTES: Final = 1024 * 1024
-# What is read to rebuild an index while others wait: a few milliseconds.
-_READ_AT_ONCE_BYTES: Final = 256 * 1024
+_INDEX_SUFFIXES: Final = (layout.INDEX_SUFFIX, layout.TIME_INDEX_SUFFIX)
 _OTHER_FILES: Final = (layout.LEADER_EPOCHS_FILE, layout.PARTITION_METADATA_FILE)
 
 Cut = Callable[[str, int], None]
@@ -59,7 +59,7 @@ def _tell_foreign(path: str) -> None:
 class Folder:
     """The files of a partition, after a replacement of segments was completed or undone."""
 
-    __slots__ = ("changed", "path", "sizes", "snapshots", "txn_indexes")
+    __slots__ = ("_bases", "changed", "path", "sizes", "snapshots", "txn_indexes", "unindexed")
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -95,7 +95,15 @@ class Folder:
                 logger.warning("index_removed", text, path=index_path)
                 os.unlink(index_path)
         self.sizes = dict(sorted(sizes.items()))
+        self._bases: list[int] | None = None
         self.snapshots.sort()
+        found = {(base, os.path.splitext(index_path)[1]) for base, index_path in indexes}
+        # The sealed segments that have not both of their indexes, although there is something in them.
+        self.unindexed = [
+            base
+            for base, size_bytes in list(self.sizes.items())[:-1]
+            if size_bytes and not {(base, suffix) for suffix in _INDEX_SUFFIXES} <= found
+        ]
         self.txn_indexes = sorted(
             base_offset
             for base_offset, index_path in indexes
@@ -110,13 +118,17 @@ class Folder:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.stem(base_offset) + suffix)
         del self.sizes[base_offset]
+        self._bases = None
         if base_offset in self.txn_indexes:
             self.txn_indexes.remove(base_offset)
         self.changed = True
 
     def segment_end(self, base_offset: int, end_offset: int) -> int:
         """Where a segment ends at most, in a log that ends at `end_offset`."""
-        return min((base for base in self.sizes if base > base_offset), default=end_offset)
+        if self._bases is None:
+            self._bases = list(self.sizes)
+        following = bisect_right(self._bases, base_offset)
+        return self._bases[following] if following < len(self._bases) else end_offset
 
     def remove_snapshots_above(self, offset: int) -> None:
         for snapshot in [found for found in self.snapshots if found > offset]:
@@ -432,7 +444,7 @@ def load_active(folder: Folder, base_offset: int, interval_bytes: int) -> tuple[
     except DamagedIndexError as error:
         text = "building the indexes of %(path)s anew: %(reason)s"
         logger.warning("index_rebuilt", text, path=path, reason=str(error))
-        if size_bytes > _READ_AT_ONCE_BYTES:
+        if size_bytes > READ_AT_ONCE_BYTES:
             raise UnusableIndexError(f"{path}: {error}", base_offset) from error
         index, last_position = None, 0
         scan = Scan(empty_index(base_offset), 0, base_offset)

@@ -14,6 +14,9 @@ from ottla.storage.local.index import SegmentIndex, empty_index
 
 _unpack: Final = layout.BATCH_SCAN.unpack_from
 
+# What is read to rebuild an index while others wait: a few milliseconds.
+READ_AT_ONCE_BYTES: Final = 256 * 1024
+
 # Given the path, a descriptor and a position of what is walked through; says at which position to be called again.
 Pause = Callable[[str, int, int], int]
 # Says what is wrong with the content of a batch (view, start, end, crc), None if nothing is.
@@ -116,9 +119,11 @@ def _walk(
     scan.end_offset = end_offset
 
 
-def build_index(path: str, base_offset: int, interval_bytes: int) -> SegmentIndex:
+def build_index(
+    path: str, base_offset: int, interval_bytes: int, pause: Pause = never_pause
+) -> SegmentIndex:
     """Makes the indexes of a segment from its batches' headers."""
     scan = Scan(empty_index(base_offset), 0, base_offset)
-    index = scan_file(path, scan, interval_bytes, check_nothing).index
+    index = scan_file(path, scan, interval_bytes, check_nothing, pause).index
     index.add_time_entry()
     return index

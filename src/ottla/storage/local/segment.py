@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import mmap
 import os
 from collections.abc import Callable, Sequence
@@ -14,10 +16,13 @@ from ottla.storage.local.files import OpenFiles
 from ottla.storage.local.index import (
     NO_TIMESTAMP,
     DamagedIndexError,
+    EmptyIndexError,
     SegmentIndex,
     TimePoint,
     read_index,
+    read_timeless_index,
 )
+from ottla.storage.local.scan import READ_AT_ONCE_BYTES
 
 logger = EventLog(__name__)
 
@@ -38,6 +43,10 @@ IndexBuilder = Callable[[str, int], SegmentIndex]
 
 class BrokenSegmentError(StorageError):
     """A failed write could not be taken back: what the file holds is not known any more."""
+
+
+class IndexLostError(StorageError):
+    """The index of a large segment has to be built anew, which the next claim does on a thread."""
 
 
 class Segment:
@@ -222,14 +231,36 @@ class Segment:
             if self._map is None and self._fd < 0 and self.size_bytes:
                 self._remap()
             try:
-                self.index = read_index(self.stem, self.base_offset, self.size_bytes)
+                self.index = self._read_index()
             except DamagedIndexError as error:
                 return self._rebuilt_index(str(error))
         return self.index
 
+    def _read_index(self) -> SegmentIndex:
+        try:
+            return read_index(self.stem, self.base_offset, self.size_bytes)
+        except EmptyIndexError:
+            index = read_timeless_index(self.stem, self.base_offset, self.size_bytes)
+            last = index.last_offset_entry()
+            if self._has_time(0) or (last is not None and self._has_time(last[1])):
+                raise
+            return index
+
+    def _has_time(self, position: int) -> bool:
+        """Whether the batch at a position has a timestamp, as all have but those of few clients."""
+        buffer, origin = self._window(position, _HEADER)
+        if len(buffer) - (position - origin) < _HEADER:
+            return True
+        return int(_peek_times(buffer, position - origin)[3]) > NO_TIMESTAMP
+
     def _rebuilt_index(self, reason: str) -> SegmentIndex:
         text = "building the indexes of %(path)s anew: %(reason)s"
         logger.warning("index_rebuilt", text, path=self.path, reason=reason)
+        if self.size_bytes > READ_AT_ONCE_BYTES and _others_wait():
+            for suffix in (layout.INDEX_SUFFIX, layout.TIME_INDEX_SUFFIX):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self.stem + suffix)
+            raise IndexLostError(f"the indexes of {self.path} are of no use: {reason}")
         index = self._build_index(self.path, self.base_offset)
         index.write(self.stem)
         self.index = index
@@ -400,3 +431,12 @@ class Segment:
                     largest = TimePoint(found_ms, base_offset + delta)
                 offset = base_offset + delta + 1
                 at += length + _PREFIX
+
+
+def _others_wait() -> bool:
+    """Whether an event loop has clients to serve meanwhile."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

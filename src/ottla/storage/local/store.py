@@ -27,6 +27,7 @@ from ottla.storage.local.cleaned import CleanedOffsets
 from ottla.storage.local.closing import write_side_by_side
 from ottla.storage.local.files import OpenFiles, default_open_segments
 from ottla.storage.local.folder_check import (
+    IndexBuild,
     Suspects,
     as_storage_error,
     damaged,
@@ -43,6 +44,7 @@ from ottla.storage.local.log import LocalLog
 from ottla.storage.local.offsets_file import OffsetsFile
 from ottla.storage.local.recovery import Suspicion
 from ottla.storage.local.removing import remove_files, remove_tree
+from ottla.storage.local.scan import READ_AT_ONCE_BYTES
 from ottla.storage.local.surroundings import Surroundings
 from ottla.storage.local.threads import StorageThreads
 
@@ -255,17 +257,19 @@ class LocalStore:
         if key in self._suspects:
             self._suspects.check_before_use(key, path)
             was_checked = True
+        folder = recovery.Folder(path)
+        self._index_before_use(key, folder, config)
         epochs = checkpoint.read_epochs(os.path.join(path, layout.LEADER_EPOCHS_FILE))
         self._journal.raise_epoch(max(self._next_epoch(ref), epochs[-1].epoch + 1 if epochs else 0))
         try:
-            log = self._load(ref, config, path)
+            log = self._load(ref, config, folder)
         except recovery.UntrustworthyError as error:
             if was_checked:
                 raise damaged(path, error) from error
             telling.tell_untrusted(ref, error)
             self._suspects.add(key, Suspicion(checked_from=error.checked_from))
             self._suspects.check_before_use(key, path)
-            log = self._load(ref, config, path)
+            log = self._load(ref, config, recovery.Folder(path))
         for file in new_files:
             log.durability.also_sync(file)
         return log
@@ -280,9 +284,16 @@ class LocalStore:
             self._suspects.add(key, Suspicion(sync_has_failed=True))
             raise
 
-    def _load(self, ref: PartitionRef, config: TopicConfig, path: str) -> LocalLog:
+    def _index_before_use(self, key: Key, folder: recovery.Folder, config: TopicConfig) -> None:
+        """Has missing indexes made on a thread, unless that is little."""
+        size_bytes = sum(folder.sizes[base_offset] for base_offset in folder.unindexed)
+        if size_bytes > READ_AT_ONCE_BYTES:
+            telling.tell_unindexed(folder.path, len(folder.unindexed))
+            build = IndexBuild(folder.path, folder.unindexed, config.index_interval_bytes)
+            self._suspects.build_before_use(key, build)
+
+    def _load(self, ref: PartitionRef, config: TopicConfig, folder: recovery.Folder) -> LocalLog:
         key = (ref.topic, ref.partition)
-        folder = recovery.Folder(path)
         log = LocalLog(ref, self._journal.epoch, folder, config, self._surroundings)
         log.load(folder, self._log_starts.get(key, 0), self._recovery_points.get(key, 0))
         return log

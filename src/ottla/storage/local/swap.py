@@ -74,8 +74,9 @@ def replace(stem: str, old_stems: Sequence[str]) -> list[str]:
 
 def finish(folder: str) -> None:
     """Does what a crash kept from being done, or undoes it; at the end there is no file of ours left."""
-    cleaned = dict(_files_ending(folder, layout.CLEANED_SUFFIX))
-    swaps = dict(_files_ending(folder, layout.SWAP_SUFFIX))
+    names = os.listdir(folder)
+    cleaned = dict(_names_ending(names, layout.CLEANED_SUFFIX))
+    swaps = dict(_names_ending(names, layout.SWAP_SUFFIX))
     if not cleaned and not swaps:
         return
     first_cleaned = min(offset for offset, _ in cleaned.values()) if cleaned else None
@@ -122,8 +123,8 @@ def _complete(folder: str, stem: str, base_offset: int, end_offset: int) -> None
     settle(stem)
 
 
-def _files_ending(folder: str, ending: str) -> Iterator[tuple[str, tuple[int, str]]]:
-    for name in os.listdir(folder):
+def _names_ending(names: Sequence[str], ending: str) -> Iterator[tuple[str, tuple[int, str]]]:
+    for name in names:
         if name.endswith(ending):
             parsed = layout.parse_offset_file_name(name.removesuffix(ending))
             if parsed is not None:

@@ -56,6 +56,12 @@ def tell_untrusted(ref: PartitionRef, error: UntrustworthyError) -> None:
     )
 
 
+def tell_unindexed(path: str, segments: int) -> None:
+    """Segments have to be read before a partition is used."""
+    text = "%(path)s: %(segments)d segment(s) have no index, which is built anew"
+    logger.warning("indexes_missing", text, path=path, segments=segments)
+
+
 def tell_set_aside(path: str, topic_id: uuid.UUID, name: str) -> None:
     """A folder has the name of a partition and belongs to another one."""
     text = "%(path)s belongs to another topic, id %(topic_id)s: set aside as %(name)s"
