@@ -26,9 +26,8 @@ def open_local_store(
     """Opens a data folder, making it if need be; after an unclean stop its logs are checked."""
     folder = os.path.abspath(os.fspath(path))
     try:
-        read_version(
-            folder
-        )  # before anything is changed: not even a lock is left in a newer folder
+        # Before anything is changed: not even a lock is left in a newer folder.
+        read_version(folder)
         os.makedirs(folder, exist_ok=True)
         lock = lock_folder(folder)
     except OSError as error:
