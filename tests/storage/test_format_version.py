@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import confluent_kafka
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.storage import kept_folders
 from tests.storage.conftest import Opener
 from tests.storage.format_inventory import formats_of
@@ -299,3 +301,20 @@ def test_a_file_that_states_no_version_is_refused_by_its_name(
     with pytest.raises(StorageError, match=r"format\.properties is damaged: it states no version"):
         open_store(tmp_path)
     assert os.listdir(tmp_path) == [VERSION_FILE]
+
+
+@given(data=st.binary(max_size=60) | st.builds(b"version=%b\n".__mod__, st.binary(max_size=12)))
+def test_garbage_is_a_known_version_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    (folder / VERSION_FILE).write_bytes(data)
+    told = VERSION_FILE
+    try:
+        assert read_version(str(folder)) in VERSIONS
+    except NewerFormatError as error:
+        told = f"{error} {VERSION_FILE}"
+    except StorageError as error:
+        told = str(error)
+    assert VERSION_FILE in told
+    assert "\n" not in told
