@@ -50,6 +50,7 @@ def read(address: str, partition: Partition, isolation: str) -> list[Any]:
         "auto.offset.reset": "earliest",
         "isolation.level": isolation,
         "check.crcs": True,
+        "fetch.wait.max.ms": 10,
     }
     consumer = confluent_kafka.Consumer(settings)
     start = confluent_kafka.TopicPartition(
