@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -110,9 +111,12 @@ def test_the_unit_restarts_after_failures_but_not_after_wrong_options() -> None:
     assert command_of_unit()[0] == INSTALLED
 
 
-@pytest.mark.parametrize("command", [command_of_unit(), command_of_image()], ids=["unit", "image"])
-def test_the_command_starts_a_broker_that_is_healthy(tmp_path: Path, command: list[str]) -> None:
+@pytest.mark.parametrize("command_of", [command_of_unit, command_of_image], ids=["unit", "image"])
+def test_the_command_starts_a_broker_that_is_healthy(
+    tmp_path: Path, command_of: Callable[[], list[str]]
+) -> None:
     """With the data elsewhere and on free ports; what comes later wins."""
+    command = command_of()
     arguments = [*command[1:], f"--data={tmp_path}/data", "--listen=127.0.0.1:0"]
     health = re.search(r"http://[^']+", value_of("HEALTHCHECK"))
     assert health is not None
