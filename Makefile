@@ -1,5 +1,5 @@
 # `make run` shows Ottla at work; `make test` runs all that CI runs; `make campaign` runs what takes longer.
-# All of them set up .venv first.
+# `make wheel` makes what is published. All of them set up .venv first.
 # PYTHON=/path/to/python chooses the interpreter; pip's own settings choose where packages come from.
 
 SHELL := /bin/sh
@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # What decides whether an installed environment is up to date.
 SOURCES_OF_INSTALL := pyproject.toml setup.py $(wildcard src/ottla/records/*.pyx src/ottla/records/*.pxi)
 
-.PHONY: run test bench campaign clean
+.PHONY: run test bench campaign wheel manylinux clean
 
 run: $(VENV)/installed
 	$(BIN)/ottla demo
@@ -41,6 +41,21 @@ bench: $(VENV)/installed-dev
 # The long runs; tests/fuzz/campaign.py says which variables adjust it.
 campaign: $(VENV)/installed-dev
 	$(BIN)/python -m tests.fuzz.campaign
+
+# An sdist and a wheel in dist, the wheel built from the sdist; on Linux it becomes a manylinux wheel.
+wheel: $(VENV)/installed-dev
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(MAKE) manylinux
+
+# Replaces the wheel for this machine's Linux by one for most others, where auditwheel can.
+manylinux:
+	@for wheel in dist/*-linux_*.whl; do \
+		if test ! -f "$$wheel"; then continue; fi; \
+		if PATH="$(CURDIR)/$(BIN):$$PATH" auditwheel repair --strip --wheel-dir dist "$$wheel"; then rm "$$wheel"; \
+		else echo "ottla: there is no manylinux wheel, for the reason above; $$wheel stays" >&2; fi; \
+	done
+	@ls dist
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -112,6 +112,10 @@ class InUseError(StorageError):
     """Another process has the data."""
 
 
+class NewerFormatError(StorageError):
+    """The data has formats of a later version, which this one cannot read."""
+
+
 class StorageFullError(StorageError):
     """There is no room. Nothing was kept, and the claim goes on."""
 

@@ -1,7 +1,7 @@
 """The long runs, which `make campaign` starts; a failure prints the command that repeats it.
 
 CAMPAIGN_SEED       the seed; random, and printed, unless given
-CAMPAIGN_PARTS      which parts to run: examples,wire,batches,disk,torn,sim,scale,groups,faults,spark,kafka,
+CAMPAIGN_PARTS      which parts to run: examples,wire,batches,disk,torn,sim,scale,groups,faults,spark,kafka,packaging,
                     history,hostile
 CAMPAIGN_ROUNDS     rounds of all tests that Hypothesis makes examples for (10), each with examples that no other has
 CAMPAIGN_FRAMES     mutated frames (1,000,000)
@@ -140,6 +140,11 @@ def kafka(folder: Path, seed: int) -> str:
     return marked("tests/client/apache_kafka", folder, seed)
 
 
+def packaging(folder: Path, seed: int) -> str:
+    """The wheel, built and installed alone in a fresh environment."""
+    return marked("tests/packaging", folder, seed)
+
+
 def history(folder: Path, seed: int) -> str:
     # Histories of failures stay where they are, for whoever looks into them.
     keep = Path(tempfile.mkdtemp(prefix="ottla-history-"))
@@ -165,6 +170,7 @@ PARTS: dict[str, Callable[[Path, int], str]] = {
     "faults": faults,
     "spark": spark,
     "kafka": kafka,
+    "packaging": packaging,
     "history": history,
     "hostile": hostile,
 }

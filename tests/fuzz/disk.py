@@ -45,6 +45,7 @@ EARLIEST, LARGEST = -2, -3
 # Files that say again what others say: without them nothing is lost.
 REDUNDANT = (".index", ".timeindex", ".snapshot", "-checkpoint", ".lock", ".kafka_cleanshutdown")
 CATALOG_FILES = ("catalog.journal", "meta.properties")
+VERSION_FILE = "format.properties"
 # Neither has a checksum. A damaged start offset can hide records, as in Kafka, and under another topic's id a
 # folder is set aside, as in Kafka.
 UNCHECKED = ("log-start-offset-checkpoint", "partition.metadata")
@@ -248,7 +249,7 @@ def check_damaged(sample: Sample, folder: Path, damaged: str, first_byte: int) -
     try:
         broker = ottla.Broker(data_dir=folder).start()
     except (OttlaError, StorageError) as error:
-        if damaged not in CATALOG_FILES:
+        if damaged not in (*CATALOG_FILES, VERSION_FILE):
             raise FuzzError(f"the start is refused: {error}") from error
         if damaged not in str(error) and "data folder" not in str(error):
             raise FuzzError(

@@ -32,6 +32,7 @@ RECOVERY_POINTS_FILE: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS_FILE: Final = "log-start-offset-checkpoint"
 CLEANED_OFFSETS_FILE: Final = "cleaner-offset-checkpoint"
 META_PROPERTIES_FILE: Final = "meta.properties"
+FORMAT_VERSION_FILE: Final = "format.properties"  # ours; Kafka has no such file
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 LOCK_FILE: Final = ".lock"
 JOURNAL_FILE: Final = "catalog.journal"

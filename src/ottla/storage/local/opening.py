@@ -1,4 +1,4 @@
-"""Opening a data folder: its lock, and what is said if that fails."""
+"""Opening a data folder: its version, its lock, and what is said if that fails."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import random
 
 from ottla.ports import Clock, StorageError
+from ottla.storage.local.format_version import read_version
 from ottla.storage.local.identity import lock_folder
 from ottla.storage.local.store import LocalStore, LocalStoreOptions
 
@@ -25,6 +26,8 @@ def open_local_store(
     """Opens a data folder, making it if need be; after an unclean stop its logs are checked."""
     folder = os.path.abspath(os.fspath(path))
     try:
+        # Before anything is changed: not even a lock is left in a newer folder.
+        read_version(folder)
         os.makedirs(folder, exist_ok=True)
         lock = lock_folder(folder)
     except OSError as error:

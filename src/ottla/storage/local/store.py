@@ -33,6 +33,7 @@ from ottla.storage.local.folder_check import (
     damaged,
     fingerprint_of,
 )
+from ottla.storage.local.format_version import raise_version
 from ottla.storage.local.identity import (
     leave_clean_mark,
     open_identity,
@@ -86,6 +87,7 @@ class LocalStore:
         self._retired: list[str] = []  # renamed folders whose rename is not durable yet
         self._next_checkpoint_ms = monotonic_ms(clock) + options.checkpoint_interval_ms
         self._cluster_id = open_identity(path, options.node_id, options.cluster_id)
+        raise_version(path)
         self._recovery_points = checkpoint.read_offsets(self._file(layout.RECOVERY_POINTS_FILE))
         self._log_starts = checkpoint.read_offsets(self._file(layout.LOG_STARTS_FILE))
         self._cleaned_offsets = CleanedOffsets(self._file(layout.CLEANED_OFFSETS_FILE))
