@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import ottla
-from ottla.cli.broker_demo import Verdict, judge
+from ottla.cli.demo.broker_demo import Verdict, judge
 from ottla.cli.main import main, parser
 from ottla.cli.serve import settings_of
 from ottla.client.raw import RawConnection

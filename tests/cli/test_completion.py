@@ -18,9 +18,9 @@ from tests.cli.conftest import Ottla
 from tests.waiting import in_time
 
 from ottla import Broker, Consumer
-from ottla.cli import completion
-from ottla.cli.completing import FILES, complete
-from ottla.cli.completion import SCRIPTS, split_line
+from ottla.cli.completion import answer as completion
+from ottla.cli.completion.answer import SCRIPTS, split_line
+from ottla.cli.completion.words import FILES, complete
 from ottla.cli.main import parser
 
 ANSWER_SECONDS = 30.0

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ottla.cli.demo_orders import Verdict, judge, order, receipt
+from ottla.cli.demo.orders import Verdict, judge, order, receipt
 
 
 def receipts(*numbers: int) -> list[bytes | None]:

@@ -16,7 +16,7 @@ from tests.cli.processor_time import assert_cheap
 
 from ottla import Admin, Broker, NewTopic
 from ottla.cli import main as command
-from ottla.cli.failing import line_of
+from ottla.cli.errors import line_of
 from ottla.cli.main import main, parser
 from ottla.errors import ErrorCode, KafkaError
 

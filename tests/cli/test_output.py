@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.cli.failing import line_of
-from ottla.cli.output import columns, table
+from ottla.cli.errors import line_of
+from ottla.cli.terminal.output import columns, table
 from ottla.errors import ErrorCode, exception_for
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tests.guides.console import Step, steps_of, terminal
 
+from ottla.cli.commands.parser import Parser
 from ottla.cli.main import COMMANDS, parser
-from ottla.cli.parsing import Parser
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "command-line.md"
 README = Path(__file__).parents[2] / "README.md"

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Final
 
+from ottla.cli.commands.parser import Parser
 from ottla.cli.exit_codes import DONE, FAILED, INTERRUPTED, PIPE_CLOSED, USAGE
-from ottla.cli.parsing import Parser
 from ottla.version import VERSION
 
 _EXAMPLES: Final = """\
@@ -54,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="store_true", help="print the version and exit")
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
     for name in COMMANDS:
-        import_module(f"ottla.cli.syntax.{name}").add(commands)
+        import_module(f"ottla.cli.commands.{name}").add(commands)
     return top
 
 
@@ -131,12 +131,12 @@ def _function(name: str) -> Callable[[argparse.Namespace], int]:
 
 
 def _run(function: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
-    from ottla.cli.failing import UsageError, line_of
+    from ottla.cli.errors import UsageError, line_of
     from ottla.errors import ConfigError, OttlaError
 
     if hasattr(arguments, "client_options"):
         # The others, such as serve, have logs of their own.
-        from ottla.cli.connecting import log_to_stderr
+        from ottla.cli.connection import log_to_stderr
 
         log_to_stderr(arguments)
     try:

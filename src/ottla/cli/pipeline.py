@@ -16,8 +16,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.cli.failing import CommandError
-from ottla.cli.terminal import Terminal
+from ottla.cli.errors import CommandError
+from ottla.cli.terminal.progress import Terminal
 from ottla.errors import ConfigError, OttlaError
 from ottla.spark.own_errors import own_place, told
 from ottla.spark.requirement import SparkMissingError, require_spark

@@ -13,9 +13,9 @@ from typing import Final
 
 from ottla.broker.listening import ListenError
 from ottla.broker.runtime import BrokerSettings, RunningBroker, start_broker
-from ottla.cli import log_lines
-from ottla.cli.failing import CommandError
-from ottla.cli.syntax.serve import DEFAULT_DATA, DEFAULT_LISTEN
+from ottla.cli.commands.serve import DEFAULT_DATA, DEFAULT_LISTEN
+from ottla.cli.errors import CommandError
+from ottla.cli.terminal import log_lines
 from ottla.config.broker import BrokerConfig
 from ottla.config.options import find_option
 from ottla.config.server_file import ServerFile
