@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 import ottla
+from ottla.cli.commands.root import parse
 from ottla.cli.demo.broker_demo import Verdict, judge
-from ottla.cli.main import main, parser
+from ottla.cli.main import main
 from ottla.cli.serve import settings_of
 from ottla.client.raw import RawConnection
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -160,7 +161,7 @@ def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_defaults_are_local() -> None:
-    arguments = parser().parse_args(["serve"])
+    arguments = parse(["serve"]).arguments
     settings = settings_of(arguments)
     assert (str(settings.listen), settings.data_dir) == ("127.0.0.1:9092", "./ottla-data")
     assert settings.advertise is None
@@ -356,7 +357,16 @@ def test_an_idle_broker_needs_less_than_60_mb(tmp_path: Path) -> None:
 
 
 def test_importing_ottla_imports_little() -> None:
-    heavy = ["asyncio", "uvloop", "cramjam", "google_crc32c", "argparse", "logging", "socket"]
+    heavy = [
+        "asyncio",
+        "uvloop",
+        "cramjam",
+        "google_crc32c",
+        "argparse",
+        "click",
+        "logging",
+        "socket",
+    ]
     code = "import sys, ottla; print(*(name for name in sys.argv[1:] if name in sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", code, *heavy], capture_output=True, text=True, check=True

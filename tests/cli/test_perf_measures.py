@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 import random
 import time
 from pathlib import Path
 
 import pytest
 
+from ottla.cli.commands.syntax import Arguments
 from ottla.cli.errors import CommandError, UsageError
 from ottla.cli.perf.measures import Latencies, Pace, Payloads, Tally, topic_of
 from ottla.cli.perf.produce import summary
 
 
-def options(**more: object) -> argparse.Namespace:
+def options(**more: object) -> Arguments:
     given = {"payload_file": None, "payload_monotonic": False, "payload_delimiter": None}
-    return argparse.Namespace(**{**given, "record_size": 10, "throughput": -1, **more})
+    return Arguments(**{**given, "record_size": 10, "throughput": -1, **more})
 
 
 def test_percentiles_are_those_of_kafkas_tool() -> None:
@@ -90,8 +90,8 @@ def test_payloads_come_from_a_file(tmp_path: Path) -> None:
 
 
 def test_exactly_one_topic_is_needed() -> None:
-    assert topic_of(argparse.Namespace(topics=["a"], topic=None)) == "a"
-    assert topic_of(argparse.Namespace(topics=[], topic="a")) == "a"
+    assert topic_of(Arguments(topics=["a"], topic=None)) == "a"
+    assert topic_of(Arguments(topics=[], topic="a")) == "a"
     for topics, topic in ((["a"], "b"), ([], None)):
         with pytest.raises(UsageError):
-            topic_of(argparse.Namespace(topics=topics, topic=topic))
+            topic_of(Arguments(topics=topics, topic=topic))

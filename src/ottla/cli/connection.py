@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import logging
 import socket
 import sys
@@ -10,12 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ottla.cli.commands.parameters import servers_of
+from ottla.cli.commands.syntax import Arguments
 from ottla.cli.errors import CommandError
 from ottla.config import properties
 from ottla.config.admin import AdminConfig
 from ottla.config.client import ClientConfig
 from ottla.config.consumer import ConsumerConfig
+from ottla.config.default_cluster import default_servers
 from ottla.config.options import options_of
 from ottla.config.producer import ProducerConfig
 from ottla.errors import ConfigError
@@ -48,7 +48,7 @@ _WRITES_BYTES: Final = {"key_serializer": "bytes", "value_serializer": "bytes"}
 _KINDS: Final = (AdminConfig, ConsumerConfig, ProducerConfig)
 
 
-def admin_of(arguments: argparse.Namespace) -> Admin:
+def admin_of(arguments: Arguments) -> Admin:
     """An admin client for the cluster that the arguments name."""
     options = options_for(AdminConfig, arguments)
     _reach(options, arguments.timeout)
@@ -57,7 +57,7 @@ def admin_of(arguments: argparse.Namespace) -> Admin:
     return Admin(options)
 
 
-def consumer_of(arguments: argparse.Namespace, **options: object) -> Consumer:
+def consumer_of(arguments: Arguments, **options: object) -> Consumer:
     """A consumer; `options` are the command's own, with Kafka's names and underscores, and win."""
     merged = options_for(ConsumerConfig, arguments, options | _READS_BYTES)
     _reach(merged, arguments.timeout)
@@ -67,7 +67,7 @@ def consumer_of(arguments: argparse.Namespace, **options: object) -> Consumer:
 
 
 def inspecting_consumer_of(
-    arguments: argparse.Namespace, *, shows_control: bool, shows_aborted: bool, **options: object
+    arguments: Arguments, *, shows_control: bool, shows_aborted: bool, **options: object
 ) -> Consumer:
     """A consumer that also gets records that others do not."""
     merged = options_for(ConsumerConfig, arguments, options | _READS_BYTES)
@@ -77,7 +77,7 @@ def inspecting_consumer_of(
     return InspectingConsumer(merged, shows_control=shows_control, shows_aborted=shows_aborted)
 
 
-def producer_of(arguments: argparse.Namespace, **options: object) -> Producer:
+def producer_of(arguments: Arguments, **options: object) -> Producer:
     """A producer; `options` as for `consumer_of`."""
     merged = options_for(ProducerConfig, arguments, options | _WRITES_BYTES)
     _reach(merged, arguments.timeout)
@@ -87,7 +87,7 @@ def producer_of(arguments: argparse.Namespace, **options: object) -> Producer:
 
 
 def options_for(
-    kind: type[ClientConfig], arguments: argparse.Namespace, own: Mapping[str, object] | None = None
+    kind: type[ClientConfig], arguments: Arguments, own: Mapping[str, object] | None = None
 ) -> dict[str, object]:
     """Kafka's options of one kind of client, from the file, from -X, and the command's own.
 
@@ -103,7 +103,7 @@ def options_for(
         if _is_for(kind, name)
     }
     if arguments.bootstrap_server is not None or "bootstrap.servers" not in options:
-        options["bootstrap.servers"] = servers_of(arguments)
+        options["bootstrap.servers"] = arguments.bootstrap_server or default_servers()
     if arguments.timeout is not None or not options.keys() & _LIMITS:
         limit_ms = int((arguments.timeout or _PATIENCE_SECONDS) * 1000)
         options |= {name: limit_ms for name in _LIMITS if _has(kind, name)}
@@ -115,14 +115,14 @@ def options_for(
     return options | mine
 
 
-def file_options(arguments: argparse.Namespace) -> dict[str, str]:
+def file_options(arguments: Arguments) -> dict[str, str]:
     """What is in the file of --command-config."""
     if arguments.command_config is None:
         return {}
     return dict(properties.load(Path(arguments.command_config)))
 
 
-def typed_options(arguments: argparse.Namespace) -> dict[str, str]:
+def typed_options(arguments: Arguments) -> dict[str, str]:
     """What was given with -X."""
     found = {}
     for text in arguments.client_options:
@@ -133,7 +133,7 @@ def typed_options(arguments: argparse.Namespace) -> dict[str, str]:
     return found
 
 
-def _check_own(arguments: argparse.Namespace, name: str, typed: str, own: object) -> None:
+def _check_own(arguments: Arguments, name: str, typed: str, own: object) -> None:
     """What was typed for this command must not be without effect; a file is for many, and gives way."""
     if own is None or typed.strip().lower() == str(own).lower():
         return
@@ -171,7 +171,7 @@ def _reach(options: Mapping[str, object], timeout_seconds: float | None) -> None
     )
 
 
-def log_to_stderr(arguments: argparse.Namespace) -> None:
+def log_to_stderr(arguments: Arguments) -> None:
     """What the client has to say; only what is wrong, unless -v asks for more."""
     logging.basicConfig(
         level=logging.DEBUG if arguments.verbose else logging.ERROR,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import admin_of
 from ottla.cli.errors import CommandError, UsageError, attempt, tell_each
 from ottla.cli.terminal.output import Output, columns, repeat, say
@@ -55,7 +55,7 @@ _KEY: Final = re.compile(r"[A-Za-z0-9._-]+")
 Configs = Mapping[str, ConfigEntry]
 
 
-def describe(arguments: argparse.Namespace) -> int:
+def describe(arguments: Arguments) -> int:
     """The configs of things that were set, or all."""
     output = Output(arguments.form)
     with admin_of(arguments) as admin:
@@ -79,9 +79,11 @@ def describe(arguments: argparse.Namespace) -> int:
         return repeat(arguments.watch, show)
 
 
-def named(arguments: argparse.Namespace) -> list[ConfigResource]:
+def named(arguments: Arguments) -> list[ConfigResource]:
     """The things that the arguments name; empty if they name a type alone."""
     entities: list[tuple[str, str]] = list(arguments.entities)
+    if arguments.broker_defaults:
+        entities.append(("brokers", ""))
     if arguments.entity_type is None:
         if arguments.entity_name is not None or arguments.entity_default:
             raise UsageError("--entity-name and --entity-default need --entity-type")
@@ -155,7 +157,7 @@ def _for_people(row: dict[str, Any]) -> dict[str, Any]:
 # -- alter
 
 
-def alter(arguments: argparse.Namespace) -> int:
+def alter(arguments: Arguments) -> int:
     """Sets and deletes single configs; all others stay as they are."""
     resources = named(arguments)
     if not resources:
@@ -187,7 +189,7 @@ def change(
     return list(done), [*unset.values(), *errors.values()]
 
 
-def changes_of(arguments: argparse.Namespace) -> list[AlterConfig]:
+def changes_of(arguments: Arguments) -> list[AlterConfig]:
     """What the arguments ask for."""
     settings: dict[str, str] = {}
     if arguments.add_config_file is not None:

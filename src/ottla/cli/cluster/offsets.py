@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import admin_of
 from ottla.cli.errors import DONE, CommandError, UsageError, attempt, tell_each
 from ottla.cli.terminal.output import Output, columns, repeat, say
@@ -23,7 +23,7 @@ SHAPE_IN_TIME: Final = (*SHAPE, *columns(timestamp="TIMESTAMP"))
 _NONE: Final = -1
 
 
-def offsets(arguments: argparse.Namespace) -> int:
+def offsets(arguments: Arguments) -> int:
     """An offset of each partition."""
     output = Output(arguments.form)
     rules = _rules(arguments)
@@ -78,7 +78,7 @@ def row_of(partition: TopicPartition, found: ListedOffset) -> dict[str, Any]:
     }
 
 
-def _rules(arguments: argparse.Namespace) -> list[PartitionRule]:
+def _rules(arguments: Arguments) -> list[PartitionRule]:
     """Which partitions of which topics; none is all."""
     if arguments.topic_partitions is not None:
         if arguments.topics or arguments.partitions is not None:
@@ -95,7 +95,7 @@ def _rules(arguments: argparse.Namespace) -> list[PartitionRule]:
 
 
 def _partitions(
-    admin: Admin, rules: list[PartitionRule], arguments: argparse.Namespace
+    admin: Admin, rules: list[PartitionRule], arguments: Arguments
 ) -> tuple[list[TopicPartition], list[CommandError]]:
     """The partitions that are there; and what is not, of those that a number names."""
     names = admin.list_topics(list_internal=not arguments.exclude_internal)

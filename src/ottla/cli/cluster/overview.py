@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import admin_of
 from ottla.cli.errors import DONE, CommandError, attempt, tell_each
 from ottla.cli.terminal.output import Output, columns, repeat, say
@@ -46,7 +46,7 @@ FEATURES: Final = columns(
 )
 
 
-def describe(arguments: argparse.Namespace) -> int:
+def describe(arguments: Arguments) -> int:
     """The cluster at a glance."""
     output = Output(arguments.form)
     with admin_of(arguments) as admin:
@@ -85,7 +85,7 @@ def _overview(admin: Admin) -> dict[str, Any]:
     }
 
 
-def brokers(arguments: argparse.Namespace) -> int:
+def brokers(arguments: Arguments) -> int:
     """The brokers, and which of them is the controller."""
     output = Output(arguments.form)
     with admin_of(arguments) as admin:
@@ -132,7 +132,7 @@ def _asked_brokers(admin: Admin, asked: list[int] | None) -> list[int]:
 # -- versions and features
 
 
-def api_versions(arguments: argparse.Namespace) -> int:
+def api_versions(arguments: Arguments) -> int:
     """What the brokers speak."""
     output = Output(arguments.form)
     with admin_of(arguments) as admin:
@@ -165,7 +165,7 @@ def usable(least: int, most: int, ours: tuple[int, int] | None) -> int | None:
     return min(most, ours[1])
 
 
-def features(arguments: argparse.Namespace) -> int:
+def features(arguments: Arguments) -> int:
     """The features of the cluster (KIP-584)."""
     output = Output(arguments.form)
     with admin_of(arguments) as admin:
@@ -192,7 +192,7 @@ def features(arguments: argparse.Namespace) -> int:
 # -- disks
 
 
-def log_dirs(arguments: argparse.Namespace) -> int:
+def log_dirs(arguments: Arguments) -> int:
     """The log directories of brokers, and the partitions in each."""
     output = Output(arguments.form)
     with admin_of(arguments) as admin:

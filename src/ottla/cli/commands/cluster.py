@@ -2,77 +2,25 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import TYPE_CHECKING
+from typing import Final
 
-from ottla.cli.commands.parameters import add_examples, add_form, add_group, add_verb, add_watch
+import click
 
-if TYPE_CHECKING:
-    from ottla.cli.commands.parameters import Commands
-
-
-def add(commands: Commands) -> None:
-    """The command, its verbs and their arguments."""
-    verbs = add_group(commands, "cluster", "show brokers, versions, disks and features")
-    describe = add_verb(
-        verbs,
-        "describe",
-        "show the id of the cluster, its controller and how large it is",
-        "cluster.overview:describe",
-    )
-    add_form(describe)
-    add_watch(describe)
-    add_examples(describe, "ottla cluster describe", "ottla cluster describe -o json")
-    brokers = add_verb(verbs, "brokers", "list the brokers", "cluster.overview:brokers")
-    brokers.add_argument(
-        "--include-fenced-brokers",
-        action="store_true",
-        help="also those that are fenced (Kafka 4.0 or later)",
-    )
-    add_form(brokers)
-    add_watch(brokers)
-    add_examples(brokers, "ottla cluster brokers")
-    versions = add_verb(
-        verbs,
-        "api-versions",
-        "show which versions of which API the brokers speak",
-        "cluster.overview:api_versions",
-        "Shows which versions of which API each broker speaks, and which of them this client would use.",
-    )
-    _add_brokers(versions)
-    add_form(versions)
-    add_examples(versions, "ottla cluster api-versions")
-    disks = add_verb(
-        verbs,
-        "log-dirs",
-        "show sizes of partitions in log directories",
-        "cluster.overview:log_dirs",
-    )
-    _add_brokers(disks)
-    disks.add_argument(
-        "-t",
-        "--topic-list",
-        "--topic",
-        metavar="TOPIC",
-        action="append",
-        dest="topics",
-        help="only these topics, by name or pattern, with commas; default: all",
-    )
-    add_form(disks)
-    add_watch(disks)
-    add_examples(disks, "ottla cluster log-dirs --topic orders", "ottla cluster log-dirs -o json")
-    features = add_verb(
-        verbs,
-        "features",
-        "show which features the cluster has finalized",
-        "cluster.overview:features",
-    )
-    add_form(features)
-    add_examples(features, "ottla cluster features")
+from ottla.cli.commands import SUMMARIES
+from ottla.cli.commands.parameters import TOPIC, connection, examples, form, watch
+from ottla.cli.commands.syntax import Command, Group, Option
 
 
-def _add_brokers(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+def broker_ids(text: str) -> list[int]:
+    """Numbers with commas."""
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise click.BadParameter(f"{text!r} are no ids of brokers") from None
+
+
+def _brokers() -> Option:
+    return Option(
         "--broker-list",
         "--broker",
         metavar="ID,ID",
@@ -81,9 +29,67 @@ def _add_brokers(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def broker_ids(text: str) -> list[int]:
-    """Numbers with commas."""
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} are no ids of brokers") from None
+_DESCRIBE: Final = Command(
+    "describe",
+    "show the id of the cluster, its controller and how large it is",
+    "cluster.overview:describe",
+    [form(), watch(), *connection()],
+    epilog=examples("ottla cluster describe", "ottla cluster describe -o json"),
+)
+_BROKERS: Final = Command(
+    "brokers",
+    "list the brokers",
+    "cluster.overview:brokers",
+    [
+        Option(
+            "--include-fenced-brokers",
+            is_flag=True,
+            help="also those that are fenced (Kafka 4.0 or later)",
+        ),
+        form(),
+        watch(),
+        *connection(),
+    ],
+    epilog=examples("ottla cluster brokers"),
+)
+_API_VERSIONS: Final = Command(
+    "api-versions",
+    "show which versions of which API the brokers speak",
+    "cluster.overview:api_versions",
+    [_brokers(), form(), *connection()],
+    description="Shows which versions of which API each broker speaks, and which of them this client would use.",
+    epilog=examples("ottla cluster api-versions"),
+)
+_LOG_DIRS: Final = Command(
+    "log-dirs",
+    "show sizes of partitions in log directories",
+    "cluster.overview:log_dirs",
+    [
+        _brokers(),
+        Option(
+            "-t",
+            "--topic-list",
+            "--topic",
+            "topics",
+            metavar="TOPIC",
+            type=TOPIC,
+            multiple=True,
+            help="only these topics, by name or pattern, with commas; default: all",
+        ),
+        form(),
+        watch(),
+        *connection(),
+    ],
+    epilog=examples("ottla cluster log-dirs --topic orders", "ottla cluster log-dirs -o json"),
+)
+_FEATURES: Final = Command(
+    "features",
+    "show which features the cluster has finalized",
+    "cluster.overview:features",
+    [form(), *connection()],
+    epilog=examples("ottla cluster features"),
+)
+
+COMMAND: Final = Group(
+    "cluster", SUMMARIES["cluster"], [_DESCRIBE, _BROKERS, _API_VERSIONS, _LOG_DIRS, _FEATURES]
+)

@@ -2,47 +2,35 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ottla.cli.commands.parameters import add_examples
+from ottla.cli.commands import SUMMARIES
+from ottla.cli.commands.parameters import examples
+from ottla.cli.commands.syntax import Argument, Choice, Command, Option
 
-if TYPE_CHECKING:
-    from ottla.cli.commands.parameters import Commands
-
-SHELLS: Final = ("bash", "zsh", "fish")
 # What the scripts call: `candidates WORD…`, or with --line the whole line up to the cursor.
 CANDIDATES: Final = "candidates"
 
-
-class _Shells(tuple[str, ...]):
-    """What users choose from; the scripts' own word is taken too."""
-
-    __slots__ = ()
-
-    def __contains__(self, word: object) -> bool:
-        return word == CANDIDATES or super().__contains__(word)
-
-
-def add(commands: Commands) -> None:
-    """The command and its arguments."""
-    completion = commands.add_parser(
-        "completion",
-        help="complete commands, options and names in bash, zsh or fish",
-        description="Prints a script for your shell, which then completes commands, options and their values,\n"
-        "and asks the broker for the names of topics and groups.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    completion.set_defaults(run="completion.answer:run")
-    completion.add_argument("--line", action="store_true", help=argparse.SUPPRESS)
-    completion.add_argument(
-        "shell", metavar="bash|zsh|fish", choices=_Shells(SHELLS), help="your shell"
-    )
-    words = completion.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    words.required = False  # or argparse would ask for it
-    add_examples(
-        completion,
+COMMAND: Final = Command(
+    "completion",
+    SUMMARIES["completion"],
+    "completion.answer:run",
+    [
+        Option("--line", is_flag=True, hidden=True, help="one word is the whole line"),
+        Argument(
+            "shell",
+            metavar="bash|zsh|fish",
+            type=Choice("bash", "zsh", "fish", hidden=CANDIDATES),
+            help="your shell",
+        ),
+        Argument("words", nargs=-1),
+    ],
+    description="Prints a script for your shell, which then completes commands, options and their values,\n"
+    "and asks the broker for the names of topics and groups.",
+    epilog=examples(
         "source <(ottla completion bash)                              # in ~/.bashrc",
         "source <(ottla completion zsh)                               # in ~/.zshrc, after compinit",
         "ottla completion fish > ~/.config/fish/completions/ottla.fish",
-    )
+    ),
+    context_settings={"allow_interspersed_args": False},
+)

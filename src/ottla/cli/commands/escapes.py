@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 from typing import Final
+
+import click
 
 _NAMED: Final = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 _ESCAPE: Final = re.compile(r"\\(?:x([0-9a-fA-F]{2})|(.))", re.DOTALL)
@@ -32,5 +33,5 @@ def separator(text: str) -> bytes:
     """A separator, which cannot be empty."""
     found = unescaped(text)
     if not found:
-        raise argparse.ArgumentTypeError("a separator has at least one character")
+        raise click.BadParameter("a separator has at least one character")
     return found

@@ -1,134 +1,67 @@
-"""Arguments that several commands have."""
+"""Options that several commands have, and the kinds of values."""
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
-from ottla.config.default_cluster import DEFAULT_SERVERS, SERVERS_VARIABLE, default_servers
+import click
 
-if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+from ottla.cli.commands.syntax import Argument, Arguments, Choice, Option, ValueType
+from ottla.config.default_cluster import DEFAULT_SERVERS, SERVERS_VARIABLE
 
-FORMS: Final = ("table", "json", "yaml")
-
-
-def add_group(commands: Commands, name: str, help_text: str) -> Commands:
-    """A command that has verbs."""
-    command = commands.add_parser(name, help=help_text, description=sentence(help_text))
-    return command.add_subparsers(dest="verb", metavar="VERB", required=True)
+ISOLATION: Final = Choice("read_uncommitted", "read_committed")
+PATTERN: Final = "a name, or a regular expression for whole names"
 
 
-def add_verb(
-    commands: Commands, name: str, help_text: str, run: str, description: str | None = None
-) -> argparse.ArgumentParser:
-    """A command or verb that talks to a cluster; `run` names the function in `ottla.cli` that does it."""
-    verb = commands.add_parser(
-        name,
-        help=help_text,
-        description=description or sentence(help_text),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    verb.set_defaults(run=run)
-    add_connection(verb)
-    return verb
+# -- values
 
 
-def add_examples(parser: argparse.ArgumentParser, *lines: str) -> None:
-    """What one would type, at the end of the help."""
-    head = "example:" if len(lines) == 1 else "examples:"
-    parser.epilog = "\n  ".join([head, *lines])
+class File(ValueType):
+    """A file, which the shell completes."""
+
+    name = "file"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[Any]:
+        """Whatever the shell finds."""
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(incomplete, type="file")]
 
 
-def add_topics(parser: argparse.ArgumentParser, help_text: str) -> None:
-    """Topics by name or pattern, as words or in Kafka's way; both end up in `topics`."""
-    parser.add_argument("topics", metavar="TOPIC", nargs="*", action="extend", help=help_text)
-    parser.add_argument(
-        "-t",
-        "--topic",
-        metavar="TOPIC",
-        action="append",
-        dest="topics",
-        help="the same, as Kafka's tools have it; repeatable",
-    )
+class ClusterName(ValueType):
+    """The name of something that the cluster knows, which it is asked for."""
+
+    name = "text"
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[Any]:
+        """The names that begin so."""
+        from click.shell_completion import CompletionItem
+
+        from ottla.cli.completion import cluster_names
+
+        names = cluster_names.find(self.kind, connection_of(ctx.params))
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
-def sentence(text: str) -> str:
-    """A help text as a sentence of its own."""
-    return text[:1].upper() + text[1:] + "."
-
-
-def add_connection(parser: argparse.ArgumentParser) -> None:
-    """Where the cluster is and how to talk to it."""
-    group = parser.add_argument_group("connection")
-    group.add_argument(
-        "-b",
-        "--bootstrap-server",
-        metavar="HOST:PORT",
-        help=f"a broker, or several with commas; default: ${SERVERS_VARIABLE} or {DEFAULT_SERVERS}",
-    )
-    group.add_argument(
-        "--command-config", metavar="FILE", help="options of the client, as a Kafka properties file"
-    )
-    group.add_argument(
-        "-X",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        dest="client_options",
-        help="an option of the client by Kafka's name; repeatable",
-    )
-    group.add_argument(
-        "--timeout",
-        metavar="SECONDS",
-        type=seconds,
-        help="how long to try before giving up; default: 10",
-    )
-    group.add_argument(
-        "-v", "--verbose", action="store_true", help="log more, and show where an error comes from"
-    )
-
-
-def add_form(parser: argparse.ArgumentParser) -> None:
-    """How what is listed is written."""
-    parser.add_argument(
-        "-o", "--output", choices=FORMS, default="table", dest="form", help="default: %(default)s"
-    )
-
-
-def add_watch(parser: argparse.ArgumentParser) -> None:
-    """Again and again."""
-    parser.add_argument(
-        "--watch",
-        metavar="SECONDS",
-        nargs="?",
-        type=seconds,
-        const=2.0,
-        help="do it again every SECONDS, until Ctrl-C; default: 2",
-    )
-
-
-def add_settings(
-    parser: argparse._ActionsContainer, *flags: str, dest: str, help_text: str
-) -> None:
-    """A repeatable NAME=VALUE."""
-    parser.add_argument(
-        *flags,
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        type=name_and_value,
-        dest=dest,
-        help=help_text,
-    )
+FILE: Final = File()
+TOPIC: Final = ClusterName("TOPIC")
+GROUP: Final = ClusterName("GROUP")
+TRANSACTIONAL_ID: Final = ClusterName("TRANSACTIONAL-ID")
 
 
 def name_and_value(text: str) -> tuple[str, str]:
     """NAME=VALUE."""
     name, separator, value = text.partition("=")
     if not separator or not name.strip():
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+        raise click.BadParameter(f"{text!r} is not NAME=VALUE")
     return name.strip(), value
 
 
@@ -139,7 +72,7 @@ def seconds(text: str) -> float:
     except ValueError:
         number = -1.0
     if not 0 < number < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+        raise click.BadParameter(f"{text!r} is not a number of seconds above 0")
     return number
 
 
@@ -148,7 +81,7 @@ def whole(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+        raise click.BadParameter(f"{text!r} is not a whole number") from None
 
 
 def count_from(least: int) -> Callable[[str], int]:
@@ -157,12 +90,127 @@ def count_from(least: int) -> Callable[[str], int]:
     def count(text: str) -> int:
         number = whole(text)
         if number < least:
-            raise argparse.ArgumentTypeError(f"{text} is less than {least}")
+            raise click.BadParameter(f"{text} is less than {least}")
         return number
 
     return count
 
 
-def servers_of(arguments: argparse.Namespace) -> str:
-    """The brokers to start from, without a file of options."""
-    return arguments.bootstrap_server or default_servers()
+# -- options
+
+
+def connection() -> list[Option]:
+    """Where the cluster is and how to talk to it."""
+    section = "connection"
+    return [
+        Option(
+            "-b",
+            "--bootstrap-server",
+            metavar="HOST:PORT",
+            section=section,
+            help=f"a broker, or several with commas; default: ${SERVERS_VARIABLE} or {DEFAULT_SERVERS}",
+        ),
+        Option(
+            "--command-config",
+            metavar="FILE",
+            type=FILE,
+            section=section,
+            help="options of the client, as a Kafka properties file",
+        ),
+        Option(
+            "-X",
+            "client_options",
+            metavar="NAME=VALUE",
+            multiple=True,
+            section=section,
+            help="an option of the client by Kafka's name; repeatable",
+        ),
+        Option(
+            "--timeout",
+            metavar="SECONDS",
+            type=seconds,
+            section=section,
+            help="how long to try before giving up; default: 10",
+        ),
+        Option(
+            "-v",
+            "--verbose",
+            is_flag=True,
+            section=section,
+            help="log more, and show where an error comes from",
+        ),
+    ]
+
+
+def connection_of(given: Mapping[str, Any]) -> Arguments:
+    """Where the cluster is, as far as a line said it."""
+    return Arguments(
+        bootstrap_server=given.get("bootstrap_server"),
+        command_config=given.get("command_config"),
+        client_options=[*(given.get("client_options") or ())],
+        timeout=None,
+        verbose=False,
+    )
+
+
+def topics(help_text: str) -> list[Argument | Option]:
+    """Topics by name or pattern, as words or in Kafka's way; both end up in `topics`."""
+    return [
+        Argument("topics", metavar="TOPIC", nargs=-1, type=TOPIC, help=help_text),
+        Option(
+            "-t",
+            "--topic",
+            metavar="TOPIC",
+            type=TOPIC,
+            multiple=True,
+            into="topics",
+            help="the same, as Kafka's tools have it; repeatable",
+        ),
+    ]
+
+
+def form() -> Option:
+    """How what is listed is written."""
+    return Option(
+        "-o",
+        "--output",
+        "form",
+        type=Choice("table", "json", "yaml"),
+        default="table",
+        help="default: table",
+    )
+
+
+def watch() -> Option:
+    """Again and again."""
+    return Option(
+        "--watch",
+        metavar="SECONDS",
+        type=seconds,
+        is_flag=False,
+        flag_value="2",
+        help="do it again every SECONDS, until Ctrl-C; default: 2",
+    )
+
+
+def settings(*declarations: str, help_text: str, **attributes: Any) -> Option:
+    """A repeatable NAME=VALUE."""
+    return Option(
+        *declarations,
+        metavar="NAME=VALUE",
+        type=name_and_value,
+        multiple=True,
+        help=help_text,
+        **attributes,
+    )
+
+
+def dry_run(help_text: str = "say what would happen, and change nothing") -> Option:
+    """Nothing but words."""
+    return Option("--dry-run", is_flag=True, help=help_text)
+
+
+def examples(*lines: str) -> str:
+    """What one would type, at the end of the help."""
+    head = "example:" if len(lines) == 1 else "examples:"
+    return "\n  ".join([head, *lines])

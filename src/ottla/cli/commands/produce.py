@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import TYPE_CHECKING
+from typing import Final
 
+from ottla.cli.commands import SUMMARIES
 from ottla.cli.commands.escapes import separator, unescaped
-from ottla.cli.commands.parameters import add_settings, add_verb, count_from
+from ottla.cli.commands.parameters import (
+    FILE,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    connection,
+    count_from,
+    settings,
+)
+from ottla.cli.commands.syntax import Argument, Choice, Command, Option
 
-if TYPE_CHECKING:
-    from ottla.cli.commands.parameters import Commands
-
-DESCRIPTION = """\
+_DESCRIPTION: Final = """\
 Send records: each line of stdin is the value of one.
 
 With FILEs each file is one record, or with -l each of their lines. With --format json each line is an object with
@@ -20,7 +25,7 @@ key, value, headers, partition and timestamp, as `ottla consume -o json` writes 
 With --transactional-id everything is one transaction, which is committed at the end of the input and aborted if
 anything fails, or by Ctrl-C.
 """
-EPILOG = """\
+_EPILOG: Final = """\
 examples:
   echo 'table 4:tea' | ottla produce orders --key-separator :
   ottla produce orders -H source=till --compression zstd < orders.txt
@@ -28,93 +33,133 @@ examples:
 """
 
 
-def add(commands: Commands) -> None:
-    """The command and its arguments."""
-    verb = add_verb(
-        commands, "produce", "send lines as records", "records.produce:run", DESCRIPTION
-    )
-    verb.epilog = EPILOG
-    verb.add_argument("topic", nargs="?", metavar="TOPIC")
-    verb.add_argument("files", nargs="*", metavar="FILE", help="instead of stdin; - is stdin")
-    verb.add_argument(
-        *("-t", "--topic"),
-        metavar="TOPIC",
-        dest="named_topic",
-        help="the same, as Kafka's tools have it",
-    )
-    _add_input(verb)
-    _add_sending(verb)
+def _input() -> list[Option]:
+    section = "what is read"
+    return [
+        Option("-l", "--lines", is_flag=True, section=section, help="each line of the FILEs"),
+        Option(
+            "--format",
+            type=Choice("text", "json"),
+            default="text",
+            section=section,
+            help="default: text",
+        ),
+        Option(
+            "-D",
+            "--delimiter",
+            metavar="TEXT",
+            type=separator,
+            section=section,
+            help=r"what ends a record; default: \n or \r\n",
+        ),
+        Option(
+            "-K",
+            "--key-separator",
+            metavar="TEXT",
+            type=separator,
+            section=section,
+            help="what is between key and value; every line has to have it",
+        ),
+        Option(
+            "--headers-separator",
+            metavar="TEXT",
+            type=separator,
+            section=section,
+            help="lines begin with headers, NAME:VALUE,NAME:VALUE, and this",
+        ),
+        Option(
+            "--null-marker",
+            metavar="TEXT",
+            type=unescaped,
+            section=section,
+            help="a key, value or header that is this text is absent",
+        ),
+        Option(
+            "-Z",
+            "--null-if-empty",
+            const=b"",
+            into="null_marker",
+            section=section,
+            help="what is empty is absent",
+        ),
+    ]
 
 
-def _add_input(verb: argparse.ArgumentParser) -> None:
-    reading = verb.add_argument_group("what is read")
-    reading.add_argument("-l", "--lines", action="store_true", help="each line of the FILEs")
-    reading.add_argument(
-        "--format", choices=("text", "json"), default="text", help="default: %(default)s"
-    )
-    reading.add_argument(
-        *("-D", "--delimiter"),
-        type=separator,
-        metavar="TEXT",
-        help=r"what ends a record; default: \n or \r\n",
-    )
-    reading.add_argument(
-        *("-K", "--key-separator"),
-        type=separator,
-        metavar="TEXT",
-        help="what is between key and value; every line has to have it",
-    )
-    reading.add_argument(
-        "--headers-separator",
-        type=separator,
-        metavar="TEXT",
-        help="lines begin with headers, NAME:VALUE,NAME:VALUE, and this",
-    )
-    reading.add_argument(
-        "--null-marker",
-        type=unescaped,
-        metavar="TEXT",
-        help="a key, value or header that is this text is absent",
-    )
-    reading.add_argument(
-        *("-Z", "--null-if-empty"),
-        action="store_const",
-        const=b"",
-        dest="null_marker",
-        help="what is empty is absent",
-    )
+def _sending() -> list[Option]:
+    section = "what is sent, and how"
+    return [
+        Option(
+            "-k", "--key", metavar="KEY", type=unescaped, section=section, help="the key of all"
+        ),
+        Option(
+            "-p",
+            "--partition",
+            metavar="N",
+            type=count_from(-1),
+            section=section,
+            help="where all go; -1: where the key says, whatever JSON says",
+        ),
+        settings(
+            "-H", "--header", "headers", section=section, help_text="a header of all; repeatable"
+        ),
+        Option(
+            "-z",
+            "--compression",
+            "--compression-codec",
+            "compression",
+            metavar="CODEC",
+            section=section,
+            help="none, gzip, snappy, lz4 or zstd; default: none",
+        ),
+        Option(
+            "--acks",
+            metavar="N",
+            section=section,
+            help="who has to have them: all, 1 or 0; default: all",
+        ),
+        Option(
+            "--transactional-id",
+            metavar="ID",
+            type=TRANSACTIONAL_ID,
+            section=section,
+            help="send in a transaction, under this name",
+        ),
+        Option(
+            "--transaction-size",
+            metavar="N",
+            type=count_from(1),
+            section=section,
+            help="a transaction for every N records, instead of one for all",
+        ),
+        Option(
+            "--print-offsets",
+            is_flag=True,
+            section=section,
+            help="print topic, partition and offset of each record, with tabs between them",
+        ),
+        Option("-q", "--quiet", is_flag=True, section=section, help="no summary, no progress"),
+    ]
 
 
-def _add_sending(verb: argparse.ArgumentParser) -> None:
-    sending = verb.add_argument_group("what is sent, and how")
-    sending.add_argument("-k", "--key", type=unescaped, metavar="KEY", help="the key of all")
-    sending.add_argument(
-        *("-p", "--partition"),
-        type=count_from(-1),
-        metavar="N",
-        help="where all go; -1: where the key says, whatever JSON says",
-    )
-    add_settings(sending, "-H", "--header", dest="headers", help_text="a header of all; repeatable")
-    sending.add_argument(
-        *("-z", "--compression", "--compression-codec"),
-        metavar="CODEC",
-        help="none, gzip, snappy, lz4 or zstd; default: none",
-    )
-    sending.add_argument(
-        "--acks", metavar="N", help="who has to have them: all, 1 or 0; default: all"
-    )
-    sending.add_argument(
-        "--transactional-id", metavar="ID", help="send in a transaction, under this name"
-    )
-    sending.add_argument(
-        "--transaction-size",
-        type=count_from(1),
-        metavar="N",
-        help="a transaction for every N records, instead of one for all",
-    )
-    sending.add_argument(
-        "--print-offsets",
-        action="store_true",
-        help="print topic, partition and offset of each record, with tabs between them",
-    )
-    sending.add_argument("-q", "--quiet", action="store_true", help="no summary, no progress")
+COMMAND: Final = Command(
+    "produce",
+    SUMMARIES["produce"],
+    "records.produce:run",
+    [
+        Argument("topic", metavar="TOPIC", required=False, type=TOPIC, help="where they go"),
+        Argument("files", metavar="FILE", nargs=-1, type=FILE, help="instead of stdin; - is stdin"),
+        Option(
+            "-t",
+            "--topic",
+            "named_topic",
+            metavar="TOPIC",
+            type=TOPIC,
+            help="the same, as Kafka's tools have it",
+        ),
+        *_input(),
+        *_sending(),
+        *connection(),
+    ],
+    description=_DESCRIPTION,
+    epilog=_EPILOG,
+)

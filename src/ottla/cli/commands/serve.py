@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ottla.cli.commands.parser import Parser
-
-if TYPE_CHECKING:
-    from ottla.cli.commands.parameters import Commands
+from ottla.cli.commands import SUMMARIES
+from ottla.cli.commands.parameters import FILE
+from ottla.cli.commands.syntax import Choice, Command, Exclusive, Option
 
 DEFAULT_LISTEN: Final = "127.0.0.1:9092"
 DEFAULT_DATA: Final = "./ottla-data"
@@ -26,7 +24,6 @@ _INSTEAD: Final = {
     "--dir": "--data DIR",
     "--path": "--data DIR",
 }
-
 _DESCRIPTION: Final = """\
 Runs a broker until SIGTERM or Ctrl-C. When clients can connect, `listening on HOST:PORT` is printed; the log goes to
 stderr.
@@ -35,61 +32,64 @@ stderr.
   ottla serve --listen 0.0.0.0:9092 --data /var/lib/ottla --metrics 127.0.0.1:9464
   ottla serve --config server.properties --set num.partitions=3
 """
+_KEEPING: Final = Exclusive()
 
-
-def add(commands: Commands) -> None:
-    """The command and its arguments."""
-    serve = commands.add_parser(
-        "serve",
-        help="run a broker",
-        description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    serve.set_defaults(run="serve:serve")
-    if isinstance(serve, Parser):
-        serve.instead = _INSTEAD
-    serve.add_argument(
-        "--listen",
-        metavar="HOST:PORT",
-        help=f"default: {DEFAULT_LISTEN}, or listeners of the file; port 0 picks one",
-    )
-    serve.add_argument(
-        "--advertise",
-        metavar="HOST:PORT",
-        help="what clients are told to connect to; default: the address that they used",
-    )
-    where = serve.add_mutually_exclusive_group()
-    where.add_argument(
-        "--data", metavar="DIR", help=f"default: {DEFAULT_DATA}, or log.dirs of the file"
-    )
-    where.add_argument(
-        "--ephemeral",
-        action="store_true",
-        help="keep everything in memory, up to ottla.ephemeral.max.bytes",
-    )
-    serve.add_argument("--config", metavar="FILE", help="a server.properties, of Apache Kafka too")
-    serve.add_argument(
-        "--set",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        dest="options",
-        help="an option by Kafka's name, which wins over the file; repeatable",
-    )
-    serve.add_argument(
-        "--metrics",
-        metavar="HOST:PORT",
-        help="serve metrics for Prometheus at /metrics, and /healthz",
-    )
-    serve.add_argument(
-        "--log-format",
-        choices=("text", "json"),
-        default="text",
-        help="one line per event, or one JSON object; default: %(default)s",
-    )
-    serve.add_argument(
-        "--log-level",
-        choices=("debug", "info", "warning", "error"),
-        help="default: info; debug has a line for every request",
-    )
-    serve.add_argument("-v", "--verbose", action="store_true", help="as --log-level debug")
+COMMAND: Final = Command(
+    "serve",
+    SUMMARIES["serve"],
+    "serve:serve",
+    [
+        Option(
+            "--listen",
+            metavar="HOST:PORT",
+            help=f"default: {DEFAULT_LISTEN}, or listeners of the file; port 0 picks one",
+        ),
+        Option(
+            "--advertise",
+            metavar="HOST:PORT",
+            help="what clients are told to connect to; default: the address that they used",
+        ),
+        Option(
+            "--data",
+            metavar="DIR",
+            type=FILE,
+            among=_KEEPING,
+            help=f"default: {DEFAULT_DATA}, or log.dirs of the file",
+        ),
+        Option(
+            "--ephemeral",
+            is_flag=True,
+            among=_KEEPING,
+            help="keep everything in memory, up to ottla.ephemeral.max.bytes",
+        ),
+        Option(
+            "--config", metavar="FILE", type=FILE, help="a server.properties, of Apache Kafka too"
+        ),
+        Option(
+            "--set",
+            "options",
+            metavar="NAME=VALUE",
+            multiple=True,
+            help="an option by Kafka's name, which wins over the file; repeatable",
+        ),
+        Option(
+            "--metrics",
+            metavar="HOST:PORT",
+            help="serve metrics for Prometheus at /metrics, and /healthz",
+        ),
+        Option(
+            "--log-format",
+            type=Choice("text", "json"),
+            default="text",
+            help="one line per event, or one JSON object; default: text",
+        ),
+        Option(
+            "--log-level",
+            type=Choice("debug", "info", "warning", "error"),
+            help="default: info; debug has a line for every request",
+        ),
+        Option("-v", "--verbose", is_flag=True, help="as --log-level debug"),
+    ],
+    description=_DESCRIPTION,
+    instead=_INSTEAD,
+)

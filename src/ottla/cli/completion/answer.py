@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+import click
+from click.shell_completion import CompletionItem, ShellComplete
+
 from ottla.cli.commands.completion import CANDIDATES
-from ottla.cli.completion.words import FILES, Candidate, Completion, complete
+from ottla.cli.commands.root import ROOT
+from ottla.cli.commands.syntax import Arguments
+from ottla.cli.completion.cluster_names import TIMEOUT_SECONDS
 from ottla.cli.errors import DONE
 
-_NAMES_SECONDS: Final = 1.0
 # Instead of candidates: the shell knows the files.
 _FILES_LINE: Final = "<files>"
 # Readline takes these for ends of words, and wants what comes behind the last of them.
@@ -78,7 +81,7 @@ complete -c ottla -f -a '(__ottla_complete)'
 SCRIPTS: Final = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: Arguments) -> int:
     """Prints a script, or what a script asked for."""
     if arguments.shell != CANDIDATES:
         print(SCRIPTS[arguments.shell], end="")
@@ -96,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _ends_soon() -> Iterator[None]:
     """Whoever has pressed a key does not wait for a broker: whatever hangs, the process ends."""
     before = signal.signal(signal.SIGALRM, lambda *_: os._exit(DONE))
-    signal.setitimer(signal.ITIMER_REAL, 2 * _NAMES_SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, 2 * TIMEOUT_SECONDS)
     try:
         yield
     finally:
@@ -117,40 +120,31 @@ def split_line(line: str) -> list[str]:
 
 def lines_of(words: list[str], *, is_line: bool) -> list[str]:
     """What could stand in the place of the last word, each with what it means."""
-    from ottla.cli.main import parser
-
-    completion = complete(parser(), words[1:])
-    if completion.kind == FILES:
-        return [_FILES_LINE]
     current = words[-1]
-    found = [
-        *completion.candidates,
-        *(Candidate(completion.prefix + name) for name in _names(completion)),
-    ]
+    found = candidates(words[1:])
+    if any(each.type == "file" for each in found):
+        return [_FILES_LINE]
     cut = max(current.rfind(each) for each in _READLINE_BREAKS) + 1 if is_line else 0
-    return [f"{each.word[cut:]}\t{each.meaning}" for each in found if each.word.startswith(current)]
+    return [
+        f"{each.value[cut:]}\t{meaning(each)}" for each in found if each.value.startswith(current)
+    ]
 
 
-def _names(completion: Completion) -> list[str]:
-    """Names of the cluster's things; none if it cannot be asked, since there is nobody to complain to."""
-    if completion.kind is None:
-        return []
-    import logging
-
-    from ottla.cli.connection import admin_of
-    from ottla.errors import OttlaError
-
-    log = logging.getLogger("ottla")
-    level_before = log.level
-    log.setLevel(logging.CRITICAL + 1)
+def candidates(words: Sequence[str]) -> list[CompletionItem]:
+    """What click finds for the last word, after all those before it; a flag stays before its value."""
+    *before, current = words
+    flag, is_assigned, _ = current.partition("=")
+    shell = ShellComplete(ROOT, {}, "ottla", "")
     try:
-        with admin_of(completion.connection(_NAMES_SECONDS)) as admin:
-            if completion.kind == "GROUP":
-                return sorted(admin.list_groups())
-            if completion.kind == "TRANSACTIONAL-ID":
-                return sorted(admin.list_transactions())
-            return sorted(admin.list_topics(list_internal=True))
-    except (OttlaError, OSError, ValueError):
+        found = shell.get_completions(before, current)
+    except click.UsageError:
         return []
-    finally:
-        log.setLevel(level_before)
+    if flag.startswith("-") and is_assigned and "--" not in before:
+        for each in found:
+            each.value = f"{flag}={each.value}"
+    return found
+
+
+def meaning(candidate: CompletionItem) -> str:
+    """The first clause of its help."""
+    return " ".join((candidate.help or "").split(";")[0].split())

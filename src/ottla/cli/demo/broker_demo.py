@@ -6,12 +6,12 @@ whatever was not acknowledged; the verdict comes from reading everything back.
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import tempfile
 import time
 from dataclasses import dataclass, field
 
+from ottla.cli.commands.syntax import Arguments
 from ottla.cli.demo.broker_process import BrokerProcess
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode, OttlaError
@@ -171,7 +171,7 @@ def _create_topic(address: str) -> None:
         connection.call(CreateTopicsRequest(topics=[topic]), CreateTopicsResponse, CREATE_VERSION)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: Arguments) -> int:
     """`ottla demo`: kills the pipeline or the broker, and says what is left."""
     kills = arguments.kills
     if arguments.what == "broker":

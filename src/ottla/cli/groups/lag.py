@@ -7,11 +7,11 @@ is far behind is so whatever the markers are.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
+from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import consumer_of
 from ottla.cli.errors import line_of
 from ottla.cli.terminal.output import say
@@ -37,7 +37,7 @@ class Span(NamedTuple):
 class LagCounter:
     """Counts, with one consumer for all groups that are behind; there is none while nobody is."""
 
-    def __init__(self, arguments: argparse.Namespace) -> None:
+    def __init__(self, arguments: Arguments) -> None:
         self._arguments = arguments
         self._consumer: Consumer | None = None
         self._is_refused = False

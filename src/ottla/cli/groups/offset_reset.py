@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import csv
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import admin_of
 from ottla.cli.errors import DONE, FAILED, CommandError, UsageError, attempt, line_of
 from ottla.cli.groups.selection import described, groups_of, partitions_named, tell
@@ -26,7 +26,7 @@ RESET: Final = columns(group="GROUP", topic="TOPIC", partition="PARTITION", new_
 Plan = dict[TopicPartition, int]
 
 
-def reset_offsets(arguments: argparse.Namespace) -> int:
+def reset_offsets(arguments: Arguments) -> int:
     """Shows, or does, where groups go on from now on."""
     _check_usage(arguments)
     with admin_of(arguments) as admin:
@@ -47,7 +47,7 @@ def reset_offsets(arguments: argparse.Namespace) -> int:
     return FAILED if is_failed else DONE
 
 
-def _check_usage(arguments: argparse.Namespace) -> None:
+def _check_usage(arguments: Arguments) -> None:
     if arguments.from_file:
         if arguments.topics or arguments.all_topics:
             raise UsageError(
@@ -121,7 +121,7 @@ def _inactive(admin: Admin, groups: list[str]) -> tuple[list[str], list[str], bo
     return [group for group in groups if group not in refused], new, bool(refused)
 
 
-def _show(arguments: argparse.Namespace, group_count: int, plans: Mapping[str, Plan]) -> None:
+def _show(arguments: Arguments, group_count: int, plans: Mapping[str, Plan]) -> None:
     if arguments.export:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         for group, plan in plans.items():
@@ -144,7 +144,7 @@ class _Planning:
         self._group = group
         self._group_count = group_count
 
-    def plan(self, arguments: argparse.Namespace) -> Plan:
+    def plan(self, arguments: Arguments) -> Plan:
         """The new offset of each partition that is meant."""
         if arguments.from_file is not None:
             return self._in_range(
@@ -171,7 +171,7 @@ class _Planning:
         there = {each: committed[each] for each in partitions if each in committed}
         return there | self._listed(nowhere, OffsetSpec.LATEST)
 
-    def _partitions(self, arguments: argparse.Namespace) -> list[TopicPartition]:
+    def _partitions(self, arguments: Arguments) -> list[TopicPartition]:
         if arguments.all_topics:
             return list(self._committed())
         return partitions_named(self._admin, arguments.topics)
@@ -247,7 +247,7 @@ def read_plan(path: Path, group: str, group_count: int) -> Plan:
     return plan
 
 
-def delete_offsets(arguments: argparse.Namespace) -> int:
+def delete_offsets(arguments: Arguments) -> int:
     """Has a group forget what it committed."""
     (group, *others) = [*arguments.groups, *arguments.more_groups] or [None]
     if group is None or others:

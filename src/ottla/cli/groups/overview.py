@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import admin_of
 from ottla.cli.errors import DONE, FAILED, UsageError, attempt
 from ottla.cli.groups.lag import LagCounter, Span
@@ -57,7 +57,7 @@ _REBALANCING: Final = (
 )
 
 
-def list_groups(arguments: argparse.Namespace) -> int:
+def list_groups(arguments: Arguments) -> int:
     """The groups by name."""
     output = Output(arguments.form)
     states = [_word(GroupState, text, "state") for text in arguments.state]
@@ -94,7 +94,7 @@ def _word(words: type[Word], text: str, what: str) -> Word:
     )
 
 
-def describe_groups(arguments: argparse.Namespace) -> int:
+def describe_groups(arguments: Arguments) -> int:
     """How far groups are, who is in them, or what state they are in."""
     output = Output(arguments.form)
     with admin_of(arguments) as admin:
@@ -130,7 +130,7 @@ def _remark(group: GroupDescription) -> None:
 
 
 def _offset_rows(
-    admin: Admin, groups: Mapping[str, GroupDescription], arguments: argparse.Namespace
+    admin: Admin, groups: Mapping[str, GroupDescription], arguments: Arguments
 ) -> list[dict[str, Any]]:
     committed = admin.list_consumer_group_offsets(list(groups)) if groups else {}
     level = IsolationLevel[arguments.isolation.upper()]
@@ -271,7 +271,7 @@ def _state_row(group: GroupDescription) -> dict[str, Any]:
 # Deletion
 
 
-def delete_groups(arguments: argparse.Namespace) -> int:
+def delete_groups(arguments: Arguments) -> int:
     """Deletes groups and what they committed."""
     output = Output("table")
     with admin_of(arguments) as admin:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from ottla.cli.commands.syntax import Arguments
 from ottla.cli.errors import UsageError, attempt, line_of
 from ottla.cli.terminal.output import say
 from ottla.errors import ErrorCode, KafkaError
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ottla.client.blocking.admin import Admin
 
 
-def groups_of(admin: Admin, arguments: argparse.Namespace) -> list[str]:
+def groups_of(admin: Admin, arguments: Arguments) -> list[str]:
     """The groups that the arguments name."""
     named = list(dict.fromkeys([*arguments.groups, *arguments.more_groups]))
     if arguments.all_groups:

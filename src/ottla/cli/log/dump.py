@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import errno
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from ottla.cli.commands.syntax import Arguments
 from ottla.cli.errors import DONE, FAILED, CommandError, UsageError
 from ottla.cli.log.lines import FoundRecord, FoundTopicId, Item, Wanted, data_of, text_of
 from ottla.cli.records.stored import is_decodable
-from ottla.cli.terminal.output import Output, say, yaml_lines
+from ottla.cli.terminal.output import Output, say, yaml_text
 from ottla.core.producer_state import CorruptSnapshotError, SnapshotEntry, read_snapshot
 from ottla.ports import EpochStart
 from ottla.records.control import parse_marker
@@ -30,7 +30,7 @@ _MOVED: Final = (layout.DELETED_SUFFIX, layout.CLEANED_SUFFIX, layout.SWAP_SUFFI
 _BY_FOLDER: Final = "by_folder"
 
 
-def dump(arguments: argparse.Namespace) -> int:
+def dump(arguments: Arguments) -> int:
     """Prints files; FAILED if one of them is damaged."""
     given = [*arguments.files, *(arguments.more_files or "").split(",")]
     paths = _in_order(path for each in given if each for path in _files_of(each))
@@ -112,7 +112,7 @@ class _Segment(NamedTuple):
 class _Dump:
     """A run of the command."""
 
-    def __init__(self, arguments: argparse.Namespace, given: Sequence[str]) -> None:
+    def __init__(self, arguments: Arguments, given: Sequence[str]) -> None:
         self.output = Output(arguments.form)
         self._given = given
         self._arguments = arguments
@@ -194,7 +194,7 @@ class _Dump:
 
     def _data_lines(self, data: dict[str, object]) -> list[str]:
         if self.output.form == "yaml":
-            return yaml_lines([data])
+            return [yaml_text([data], is_ascii=self.output.is_ascii)]
         return [json.dumps(data, ensure_ascii=self.output.is_ascii)]
 
     def _tell(self, path: str, flaw: Flaw) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 import uuid
 from collections.abc import Collection
@@ -10,6 +9,7 @@ from datetime import datetime
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
+from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import consumer_of
 from ottla.cli.errors import DONE, FAILED
 from ottla.cli.perf.measures import MEGABYTE, finite, metrics_lines, topic_of
@@ -106,7 +106,7 @@ class _Stretch:
         }
 
 
-def consume(arguments: argparse.Namespace) -> int:
+def consume(arguments: Arguments) -> int:
     """Reads records as fast as it goes, and says how fast that was."""
     topic = topic_of(arguments)
     output = Output(arguments.form)
@@ -133,7 +133,7 @@ def consume(arguments: argparse.Namespace) -> int:
 
 
 class _Run:
-    def __init__(self, consumer: Consumer, arguments: argparse.Namespace, output: Output) -> None:
+    def __init__(self, consumer: Consumer, arguments: Arguments, output: Output) -> None:
         self._consumer = consumer
         self._arguments = arguments
         self._output = output

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import random
 import time
 from typing import TYPE_CHECKING, Final
 
 from ottla.cli.commands.perf import RECORD_BYTES
+from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import admin_of, consumer_of, producer_of
 from ottla.cli.errors import DONE, CommandError
 from ottla.cli.perf.measures import INTERVAL_SECONDS, Latencies, topic_of
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _WAIT_SECONDS: Final = 60.0
 
 
-def latency(arguments: argparse.Namespace) -> int:
+def latency(arguments: Arguments) -> int:
     """Sends records one by one, and says how long each took until it was read."""
     topic = topic_of(arguments)
     output = Output(arguments.form)
@@ -47,7 +47,7 @@ def latency(arguments: argparse.Namespace) -> int:
     return DONE
 
 
-def _make_topic(arguments: argparse.Namespace, topic: str) -> None:
+def _make_topic(arguments: Arguments, topic: str) -> None:
     with admin_of(arguments) as admin:
         if topic not in admin.list_topics():
             admin.create_topics([NewTopic(topic, num_partitions=1)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import random
 import threading
 import time
@@ -10,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from ottla.cli.commands.perf import RECORD_BYTES
+from ottla.cli.commands.syntax import Arguments
 from ottla.cli.errors import CommandError, UsageError
 
 MEGABYTE: Final = 1024 * 1024
@@ -132,7 +132,7 @@ def rates(count: int, byte_count: int, elapsed_seconds: float) -> tuple[float, f
     return count / elapsed, byte_count / elapsed / MEGABYTE
 
 
-def topic_of(arguments: argparse.Namespace) -> str:
+def topic_of(arguments: Arguments) -> str:
     """The one topic that was named."""
     names = [*arguments.topics, *([] if arguments.topic is None else [arguments.topic])]
     if len(names) != 1:
@@ -143,7 +143,7 @@ def topic_of(arguments: argparse.Namespace) -> str:
 class Payloads:
     """Values to send, in chunks that are small enough for their records to have one time of sending."""
 
-    def __init__(self, arguments: argparse.Namespace) -> None:
+    def __init__(self, arguments: Arguments) -> None:
         self._random = random.Random(_SEED)
         self._is_monotonic = arguments.payload_monotonic
         delimiter = arguments.payload_delimiter

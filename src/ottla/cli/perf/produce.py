@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import producer_of
 from ottla.cli.errors import DONE, FAILED, line_of
 from ottla.cli.perf.measures import (
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ottla.client.blocking.producer import Producer
 
 
-def produce(arguments: argparse.Namespace) -> int:
+def produce(arguments: Arguments) -> int:
     """Sends records as fast as it goes, or as fast as it may, and says how fast that was."""
     topic = topic_of(arguments)
     payloads = Payloads(arguments)
@@ -92,7 +92,7 @@ def _print(
     tally: Tally,
     elapsed_seconds: float,
     producer: Producer,
-    arguments: argparse.Namespace,
+    arguments: Arguments,
 ) -> None:
     latencies = tally.latencies
     per_second, megabytes = rates(latencies.count, tally.byte_count, elapsed_seconds)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import threading
 import time
 import uuid
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
+from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import producer_of
 from ottla.cli.errors import DONE
 from ottla.cli.perf.measures import Latencies, Pace, Payloads, Tally, rates, topic_of
@@ -24,9 +24,7 @@ _LOOK_SECONDS: Final = 0.2
 class _Writer(threading.Thread):
     """A producer that writes one transaction after the other."""
 
-    def __init__(
-        self, producer: Producer, topic: str, arguments: argparse.Namespace, share: int
-    ) -> None:
+    def __init__(self, producer: Producer, topic: str, arguments: Arguments, share: int) -> None:
         super().__init__(name=f"writer of {topic}", daemon=True)
         self._producer = producer
         self._topic = topic
@@ -93,7 +91,7 @@ class _Writer(threading.Thread):
         return bool(count and self._limit_seconds and age >= self._limit_seconds)
 
 
-def transactions(arguments: argparse.Namespace) -> int:
+def transactions(arguments: Arguments) -> int:
     """Commits transactions as fast as it goes, and says how fast that was."""
     topic = topic_of(arguments)
     output = Output(arguments.form)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 import time
@@ -10,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, BinaryIO, Final
 
+from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import (
     consumer_of,
     file_options,
@@ -41,7 +41,7 @@ _SILENCE_SECONDS: Final = 1.0
 Part = Sequence["ConsumerRecord"]
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: Arguments) -> int:
     """Prints records until there is an end."""
     wanted = split_words([*arguments.topics, *arguments.more_topics])
     arguments.group = _group_of(arguments)
@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     return code
 
 
-def _group_of(arguments: argparse.Namespace) -> str | None:
+def _group_of(arguments: Arguments) -> str | None:
     """--group, or as with Kafka's console consumer the group.id of the options."""
     group: str | None = arguments.group or typed_options(arguments).get("group.id")
     if group is not None or arguments.partitions or _is_apart(arguments):
@@ -78,7 +78,7 @@ def _group_of(arguments: argparse.Namespace) -> str | None:
     return file_options(arguments).get("group.id")
 
 
-def _is_apart(arguments: argparse.Namespace) -> bool:
+def _is_apart(arguments: Arguments) -> bool:
     """Whether it begins or ends where no group would."""
     return (
         arguments.since is not None
@@ -87,7 +87,7 @@ def _is_apart(arguments: argparse.Namespace) -> bool:
     )
 
 
-def _check(arguments: argparse.Namespace, wanted: Sequence[str]) -> None:
+def _check(arguments: Arguments, wanted: Sequence[str]) -> None:
     if not wanted:
         raise UsageError("no topic is given", "write `ottla consume TOPIC`")
     own_text = arguments.key_separator is not None or arguments.delimiter is not None
@@ -115,7 +115,7 @@ def _check(arguments: argparse.Namespace, wanted: Sequence[str]) -> None:
         )
 
 
-def _consumer(arguments: argparse.Namespace) -> Consumer:
+def _consumer(arguments: Arguments) -> Consumer:
     options: dict[str, object] = {
         # A topic that was mistyped should not come into being.
         "allow_auto_create_topics": False,
@@ -147,7 +147,7 @@ def _consumer(arguments: argparse.Namespace) -> Consumer:
 # What is printed
 
 
-def _writer(arguments: argparse.Namespace, topics: Sequence[str]) -> Callable[[Part], bytes]:
+def _writer(arguments: Arguments, topics: Sequence[str]) -> Callable[[Part], bytes]:
     """What is written for the records of a poll."""
     null = b"null" if arguments.null_marker is None else arguments.null_marker
     opened: Opened | None = opened_by(arguments.key_deserializer, arguments.value_deserializer)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import admin_of
 from ottla.cli.errors import CommandError, UsageError, attempt, tell_each
 from ottla.cli.terminal.output import Output
@@ -22,7 +22,7 @@ _ALL_THERE_ARE: Final = -1
 _JSON_VERSION: Final = 1
 
 
-def delete(arguments: argparse.Namespace) -> int:
+def delete(arguments: Arguments) -> int:
     """Moves the starts of partitions."""
     given = [before_of(text) for text in arguments.before]
     if arguments.offset_json_file is not None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
+from ottla.cli.commands.syntax import Arguments
 from ottla.cli.errors import CommandError, UsageError
 from ottla.cli.records import json_lines as json_records
 from ottla.cli.records.json_lines import RecordToSend
@@ -33,7 +33,7 @@ class Lines(NamedTuple):
         return Lines(self.source, self.first_number + count, self.lines[count:])
 
 
-def sources_of(arguments: argparse.Namespace) -> Iterator[Lines]:
+def sources_of(arguments: Arguments) -> Iterator[Lines]:
     """What stdin and the files hold, in pieces as they come."""
     by_line = arguments.lines or not arguments.files
     for name in arguments.files or [STDIN]:
@@ -120,7 +120,7 @@ def shown(data: bytes) -> str:
     return repr(data.decode(errors="backslashreplace"))
 
 
-def check_input(arguments: argparse.Namespace) -> None:
+def check_input(arguments: Arguments) -> None:
     """Refuse what would have no effect."""
     separators = (arguments.key_separator, arguments.headers_separator, arguments.null_marker)
     if arguments.format == "json" and any(each is not None for each in separators):
@@ -137,7 +137,7 @@ def check_input(arguments: argparse.Namespace) -> None:
 class LineReader:
     """Reads lines as the arguments say; ValueError with what is wrong about a line."""
 
-    def __init__(self, arguments: argparse.Namespace) -> None:
+    def __init__(self, arguments: Arguments) -> None:
         self._key_separator: bytes | None = arguments.key_separator
         self._headers_separator: bytes | None = arguments.headers_separator
         self._null: bytes | None = arguments.null_marker

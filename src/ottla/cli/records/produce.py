@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import producer_of
 from ottla.cli.errors import DONE, FAILED, UsageError
 from ottla.cli.records.delivery import Sending
@@ -25,7 +25,7 @@ _PROGRESS_AFTER_SECONDS: Final = 2.0
 _PROGRESS_EVERY_SECONDS: Final = 0.5
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: Arguments) -> int:
     """Sends what is read; 1 if any record was not acknowledged."""
     if arguments.transaction_size is not None and arguments.transactional_id is None:
         raise UsageError("--transaction-size is for transactions", "give a --transactional-id")
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     return DONE
 
 
-def _name_topic(arguments: argparse.Namespace) -> None:
+def _name_topic(arguments: Arguments) -> None:
     """Whoever names the topic with -t has only files besides."""
     if arguments.named_topic is not None:
         if arguments.topic is not None:
@@ -74,7 +74,7 @@ def _name_topic(arguments: argparse.Namespace) -> None:
         raise UsageError("no topic is given", "write `ottla produce TOPIC`")
 
 
-def _options(arguments: argparse.Namespace) -> dict[str, object]:
+def _options(arguments: Arguments) -> dict[str, object]:
     options: dict[str, object] = {}
     if arguments.compression is not None:
         options["compression_type"] = arguments.compression
@@ -85,7 +85,7 @@ def _options(arguments: argparse.Namespace) -> dict[str, object]:
     return options
 
 
-def _told(sending: Sending, arguments: argparse.Namespace) -> str:
+def _told(sending: Sending, arguments: Arguments) -> str:
     records = "1 record" if sending.written_count == 1 else f"{sending.written_count} records"
     line = f"{records} written to {arguments.topic}"
     if arguments.transactional_id is None:
@@ -94,7 +94,7 @@ def _told(sending: Sending, arguments: argparse.Namespace) -> str:
     return f"{line} in {count} transaction{'' if count == 1 else 's'}"
 
 
-def _printer(arguments: argparse.Namespace) -> Callable[[RecordMetadata], None] | None:
+def _printer(arguments: Arguments) -> Callable[[RecordMetadata], None] | None:
     if not arguments.print_offsets:
         return None
 
@@ -125,7 +125,7 @@ class Progress:
         self._terminal.done()
 
 
-def _send_all(sending: Sending, arguments: argparse.Namespace) -> None:
+def _send_all(sending: Sending, arguments: Arguments) -> None:
     try:
         for some in sources_of(arguments):
             sending.send(some)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.cli.commands.syntax import Arguments
 from ottla.cli.errors import CommandError, UsageError
 from ottla.cli.terminal.output import say
 from ottla.cli.times import current_ms, moment_ms
@@ -37,7 +37,7 @@ class Limits(NamedTuple):
     ends: bool
 
     @classmethod
-    def of(cls, arguments: argparse.Namespace) -> Limits:
+    def of(cls, arguments: Arguments) -> Limits:
         """What the arguments of `consume` say."""
         ends = bool(arguments.exit) or arguments.until is not None
         now_ms = current_ms()

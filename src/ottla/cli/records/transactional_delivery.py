@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from ottla.cli.commands.syntax import Arguments
 from ottla.cli.errors import CommandError, line_of
 from ottla.cli.records.input import Lines, sources_of
 from ottla.cli.terminal.output import say
@@ -21,9 +21,7 @@ _NOT_ABORTED: Final = (
 )
 
 
-def send_in_transactions(
-    producer: Producer, sending: Sending, arguments: argparse.Namespace
-) -> None:
+def send_in_transactions(producer: Producer, sending: Sending, arguments: Arguments) -> None:
     """One transaction for all, or one for so many lines each; whatever goes wrong aborts the one that is open."""
     producer.init_transactions()
     transaction = Transaction(producer, sending, arguments.transactional_id)

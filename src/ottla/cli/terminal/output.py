@@ -16,6 +16,7 @@ Row = Mapping[str, Any]
 ABSENT: Final = "-"
 _CLEAR: Final = "\x1b[H\x1b[2J\x1b[3J"
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_UNBROKEN: Final = 1 << 30
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
@@ -59,7 +60,7 @@ class Output:
     def data(self, value: Any) -> None:
         """A value for programs."""
         if self.form == "yaml":
-            self.lines(yaml_lines(value))
+            self.lines([yaml_text(value, is_ascii=self.is_ascii)])
         else:
             self.lines([json.dumps(value, indent=2, ensure_ascii=self.is_ascii, default=str)])
 
@@ -114,42 +115,20 @@ def table(shape: Sequence[Column], rows: Sequence[Row], *, is_bold: bool = False
     return lines
 
 
-def yaml_lines(value: Any, indent: str = "") -> list[str]:
-    """Block style; scalars as JSON writes them where YAML could misread them."""
-    if isinstance(value, Mapping):
-        items = [(f"{_scalar(str(key))}:", each) for key, each in value.items()]
-    elif isinstance(value, (list, tuple)):
-        items = [("-", each) for each in value]
-    else:
-        return [indent + _scalar(value)]
-    if not items:
-        return [indent + ("{}" if isinstance(value, Mapping) else "[]")]
-    lines = []
-    for head, each in items:
-        if isinstance(each, (Mapping, list, tuple)) and each:
-            inner = yaml_lines(each, indent + "  ")
-            if head == "-":
-                lines.append(f"{indent}- {inner[0].lstrip()}")
-                lines += inner[1:]
-            else:
-                lines += [indent + head, *inner]
-        else:
-            lines.append(f"{indent}{head} {yaml_lines(each)[0]}")
-    return lines
+def yaml_text(value: Any, *, is_ascii: bool) -> str:
+    """A value as YAML in block style, without the end of its last line."""
+    import yaml
 
-
-def _scalar(value: Any) -> str:
-    if isinstance(value, str) and _is_plain(value):
-        return value
-    return json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _is_plain(text: str) -> bool:
-    """Whether YAML reads it as a string without quotes."""
-    if not text or text.lower() in ("null", "true", "false", "yes", "no", "on", "off", "y", "n"):
-        return False
-    inner = text.replace("-", "").replace("_", "").replace(".", "").replace("/", "")
-    return text[0].isalpha() and inner.isascii() and inner.isalnum()
+    # Through JSON, so that both forms have the same types, and nothing is an alias of something else.
+    plain = json.loads(json.dumps(value, default=str))
+    text: str = yaml.dump(
+        plain,
+        Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper),
+        allow_unicode=not is_ascii,
+        sort_keys=False,
+        width=_UNBROKEN,
+    )
+    return text.removesuffix("\n").removesuffix("\n...")
 
 
 def repeat(again_seconds: float | None, show: Callable[[], int]) -> int:

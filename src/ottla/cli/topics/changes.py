@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from ottla.cli.cluster.configs import change, changes_text
+from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import admin_of
 from ottla.cli.errors import DONE, CommandError, UsageError, attempt, tell_each
 from ottla.cli.terminal.output import Output, say
@@ -36,7 +36,7 @@ _LOST: Final = {
 }
 
 
-def create(arguments: argparse.Namespace) -> int:
+def create(arguments: Arguments) -> int:
     """Creates topics, all in one request."""
     names = split_words(arguments.topics)
     if not names:
@@ -80,7 +80,7 @@ def created_line(topic: CreatedTopic, word: str) -> str:
     return f"topic {topic.name} {word}: {count}, replication factor {topic.replication_factor}"
 
 
-def alter(arguments: argparse.Namespace) -> int:
+def alter(arguments: Arguments) -> int:
     """Adds partitions, and changes configs; what fails for one topic does not stop the others."""
     changes = [AlterConfig(name, value) for name, value in arguments.settings]
     changes += [AlterConfig(name, None, AlterConfigOperation.DELETE) for name in arguments.unset]
@@ -100,7 +100,7 @@ def alter(arguments: argparse.Namespace) -> int:
     return tell_each(errors)
 
 
-def _grow(admin: Admin, names: list[str], arguments: argparse.Namespace) -> Iterable[KafkaError]:
+def _grow(admin: Admin, names: list[str], arguments: Arguments) -> Iterable[KafkaError]:
     count = arguments.partitions
     assignment: Mapping[int, list[int]] | None = arguments.replica_assignment
     new: dict[str, NewPartitions | int] = dict.fromkeys(names, count)
@@ -121,7 +121,7 @@ def _grow(admin: Admin, names: list[str], arguments: argparse.Namespace) -> Iter
 
 
 def _configure(
-    admin: Admin, names: list[str], changes: list[AlterConfig], arguments: argparse.Namespace
+    admin: Admin, names: list[str], changes: list[AlterConfig], arguments: Arguments
 ) -> Iterable[OttlaError]:
     resources = [ConfigResource.topic(name) for name in names]
     done, errors = change(admin, resources, changes, is_dry=arguments.dry_run)
@@ -130,7 +130,7 @@ def _configure(
     return errors
 
 
-def delete(arguments: argparse.Namespace) -> int:
+def delete(arguments: Arguments) -> int:
     """Deletes topics, all in one request."""
     with admin_of(arguments) as admin:
         names = _chosen(admin, arguments)
@@ -160,7 +160,7 @@ def _keep_internal(admin: Admin, names: Iterable[str]) -> None:
             )
 
 
-def _chosen(admin: Admin, arguments: argparse.Namespace) -> list[str]:
+def _chosen(admin: Admin, arguments: Arguments) -> list[str]:
     """The topics to change: internal ones must be named, since no pattern means them."""
     if not arguments.topics:
         raise UsageError("no topic is named", "write their names, or a pattern such as 'test-.*'")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import admin_of
 from ottla.cli.errors import DONE, CommandError, UsageError, attempt, tell_each
 from ottla.cli.terminal.output import Output, columns, repeat, say
@@ -30,7 +30,7 @@ _WITHOUT_REASSIGNMENTS: Final = (
 )
 
 
-def list_topics(arguments: argparse.Namespace) -> int:
+def list_topics(arguments: Arguments) -> int:
     """The topics by name, with the numbers of their partitions and replicas."""
     output = Output(arguments.form)
     with admin_of(arguments) as admin:
@@ -67,7 +67,7 @@ def id_text(topic_id: UUID | None) -> str | None:
     return None if topic_id is None else topic_id_text(topic_id)
 
 
-def named(admin: Admin, arguments: argparse.Namespace) -> tuple[list[str], list[str]]:
+def named(admin: Admin, arguments: Arguments) -> tuple[list[str], list[str]]:
     """The names of the topics that the arguments choose, sorted; and which words chose none."""
     names = admin.list_topics(list_internal=not arguments.exclude_internal)
     return choose_topics(arguments.topics, names) if arguments.topics else (sorted(names), [])
@@ -85,7 +85,7 @@ def describe_each(
 # -- describe
 
 
-def describe(arguments: argparse.Namespace) -> int:
+def describe(arguments: Arguments) -> int:
     """Topics and their partitions, in Kafka's words."""
     output = Output(arguments.form)
     with admin_of(arguments) as admin:
@@ -105,7 +105,7 @@ def describe(arguments: argparse.Namespace) -> int:
         return repeat(arguments.watch, show)
 
 
-def _wanted(admin: Admin, arguments: argparse.Namespace) -> list[str]:
+def _wanted(admin: Admin, arguments: Arguments) -> list[str]:
     if arguments.topic_ids and arguments.topics:
         raise UsageError("--topic-id and names of topics do not go together")
     if arguments.topic_ids:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING
 
+from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import admin_of
 from ottla.cli.errors import DONE, CommandError, UsageError
 from ottla.cli.terminal.output import Output
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ottla.model import TopicPartition
 
 
-def abort(arguments: argparse.Namespace) -> int:
+def abort(arguments: Arguments) -> int:
     """Ends a transaction on its partition, or by its transactional id."""
     partition = partition_of(arguments)
     by_producer = (arguments.producer_id, arguments.producer_epoch, arguments.coordinator_epoch)
@@ -87,7 +87,7 @@ def _refuse_half(admin: Admin, spec: AbortTransactionSpec) -> None:
             )
 
 
-def _fence(arguments: argparse.Namespace) -> int:
+def _fence(arguments: Arguments) -> int:
     name = arguments.transactional_id
     with admin_of(arguments) as admin:
         # Whoever fences an id that there is not makes one.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import admin_of
 from ottla.cli.errors import DONE, FAILED, UsageError, line_of
 from ottla.cli.terminal.output import Output, Row, columns, repeat, say
@@ -79,7 +79,7 @@ def _told(error: PartialFailureError) -> Mapping[Any, Any]:
 # list
 
 
-def list_all(arguments: argparse.Namespace) -> int:
+def list_all(arguments: Arguments) -> int:
     """The transactional ids by name."""
     output = Output(arguments.form)
     duration = arguments.duration
@@ -118,7 +118,7 @@ def list_all(arguments: argparse.Namespace) -> int:
 # describe
 
 
-def describe(arguments: argparse.Namespace) -> int:
+def describe(arguments: Arguments) -> int:
     """What the coordinators know of transactional ids."""
     names = [*arguments.transactional_ids, *arguments.more_ids]
     if not names:
@@ -161,7 +161,7 @@ def _described(name: str, found: TransactionDescription, now_ms: int) -> Row:
 # producers
 
 
-def partition_of(arguments: argparse.Namespace) -> TopicPartition | None:
+def partition_of(arguments: Arguments) -> TopicPartition | None:
     """The partition, however it was given."""
     topics = [arguments.topic, arguments.named_topic]
     partitions = [arguments.partition, arguments.named_partition]
@@ -177,7 +177,7 @@ def partition_of(arguments: argparse.Namespace) -> TopicPartition | None:
     return TopicPartition(topic, partition)
 
 
-def producers(arguments: argparse.Namespace) -> int:
+def producers(arguments: Arguments) -> int:
     """The producers that a partition remembers."""
     partition = partition_of(arguments)
     if partition is None:
@@ -216,7 +216,7 @@ class OpenTransaction(NamedTuple):
     producer: ProducerState
 
 
-def find_hanging(arguments: argparse.Namespace) -> int:
+def find_hanging(arguments: Arguments) -> int:
     """Transactions that no coordinator will end."""
     if arguments.partition is not None and arguments.topic is None:
         raise UsageError("--partition needs --topic", "add --topic TOPIC")
@@ -232,7 +232,7 @@ def find_hanging(arguments: argparse.Namespace) -> int:
     return code
 
 
-def _partitions(admin: Admin, arguments: argparse.Namespace) -> list[TopicPartition]:
+def _partitions(admin: Admin, arguments: Arguments) -> list[TopicPartition]:
     if arguments.partition is not None:
         return [TopicPartition(arguments.topic, arguments.partition)]
     if arguments.topic is None:
