@@ -15,7 +15,7 @@ import pytest
 
 import ottla
 from ottla.cli.commands.root import parse
-from ottla.cli.demo.broker_demo import Verdict, judge
+from ottla.cli.demo.broker_demo import LossReport, judge
 from ottla.cli.main import main
 from ottla.cli.serve import settings_of
 from ottla.client.raw import RawConnection
@@ -310,17 +310,17 @@ def orders(*numbers: int) -> list[bytes]:
 @pytest.mark.parametrize(
     ("values", "verdict"),
     [
-        (orders(0, 1, 2), Verdict(3, 3, 0, 0, 0)),
-        (orders(0, 2), Verdict(3, 2, 1, 0, 0)),
-        (orders(0, 1, 1, 2), Verdict(3, 4, 0, 1, 0)),
-        (orders(0, 2, 1), Verdict(3, 3, 0, 0, 1)),
-        (orders(0, 1, 1), Verdict(3, 3, 1, 1, 0)),
-        (orders(0, 1, 2, 3), Verdict(3, 4, 0, 0, 0)),
-        (orders(), Verdict(3, 0, 3, 0, 0)),
+        (orders(0, 1, 2), LossReport(3, 3, 0, 0, 0)),
+        (orders(0, 2), LossReport(3, 2, 1, 0, 0)),
+        (orders(0, 1, 1, 2), LossReport(3, 4, 0, 1, 0)),
+        (orders(0, 2, 1), LossReport(3, 3, 0, 0, 1)),
+        (orders(0, 1, 1), LossReport(3, 3, 1, 1, 0)),
+        (orders(0, 1, 2, 3), LossReport(3, 4, 0, 0, 0)),
+        (orders(), LossReport(3, 0, 3, 0, 0)),
     ],
 )
 def test_the_verdict_counts_losses_duplicates_and_reorderings(
-    values: list[bytes], verdict: Verdict
+    values: list[bytes], verdict: LossReport
 ) -> None:
     assert judge(values, 3) == verdict
     assert verdict.is_good == (values == orders(0, 1, 2))

@@ -19,8 +19,10 @@ from tests.waiting import in_time
 
 from ottla import Broker, Consumer
 from ottla.cli.commands.syntax import Arguments
-from ottla.cli.completion import answer, cluster_names
-from ottla.cli.completion.answer import SCRIPTS, candidates, split_line
+from ottla.cli.completion import candidates as completion
+from ottla.cli.completion import cluster_names
+from ottla.cli.completion.candidates import candidates, split_line
+from ottla.cli.completion.scripts import SCRIPTS
 
 ANSWER_SECONDS = 30.0
 PRESS_AGAIN_SECONDS = 6.0
@@ -128,7 +130,7 @@ def test_names_are_those_of_the_broker(
     inside: Ottla, cli_broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The alarm would end this very process.
-    monkeypatch.setattr(answer, "_ends_soon", nullcontext)
+    monkeypatch.setattr(completion, "_ends_soon", nullcontext)
     monkeypatch.setattr(cluster_names, "TIMEOUT_SECONDS", 30.0)
     inside("topics", "create", "complete-me", "complete-me-too", "other")
     options = {"group.id": "my group", "bootstrap.servers": cli_broker.bootstrap_servers}

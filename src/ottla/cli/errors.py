@@ -7,10 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from ottla.cli.exit_codes import DONE as DONE
-from ottla.cli.exit_codes import FAILED as FAILED
-from ottla.cli.exit_codes import INTERRUPTED as INTERRUPTED
-from ottla.cli.exit_codes import USAGE as USAGE
+from ottla.cli.exit_codes import DONE, FAILED
 from ottla.cli.terminal.output import printable
 from ottla.errors import ErrorCode, KafkaError, OttlaError, PartialFailureError, TimedOutError
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import admin_of
-from ottla.cli.errors import DONE, CommandError, attempt, tell_each
+from ottla.cli.errors import CommandError, attempt, tell_each
+from ottla.cli.exit_codes import DONE
 from ottla.cli.terminal.output import Output, columns, repeat, say
 from ottla.cli.topics.selection import choose_topics, no_such_topics
 from ottla.client.api_names import api_key, known_versions

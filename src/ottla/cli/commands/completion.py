@@ -14,7 +14,7 @@ CANDIDATES: Final = "candidates"
 COMMAND: Final = Command(
     "completion",
     SUMMARIES["completion"],
-    "completion.answer:run",
+    "completion.candidates:run",
     [
         Option("--line", is_flag=True, hidden=True, help="one word is the whole line"),
         Argument(

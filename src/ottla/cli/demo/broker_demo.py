@@ -111,7 +111,7 @@ class _Producer:
 
 
 @dataclass
-class Verdict:
+class LossReport:
     """What reading everything back showed."""
 
     produced: int
@@ -127,7 +127,7 @@ class Verdict:
         )
 
 
-def judge(values: list[bytes], produced: int) -> Verdict:
+def judge(values: list[bytes], produced: int) -> LossReport:
     """Compares what was read with the orders that were produced."""
     times: dict[bytes, int] = {}
     out_of_order = 0
@@ -138,7 +138,7 @@ def judge(values: list[bytes], produced: int) -> Verdict:
         out_of_order += number < last
         last = number
     lost = sum(b"order-%d" % number not in times for number in range(produced))
-    return Verdict(produced, len(values), lost, len(values) - len(times), out_of_order)
+    return LossReport(produced, len(values), lost, len(values) - len(times), out_of_order)
 
 
 def _read_back(address: str) -> list[bytes]:

@@ -35,7 +35,7 @@ def receipt(number: int) -> dict[str, object]:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ReceiptReport:
     """What reading everything back showed."""
 
     records_in: int
@@ -52,7 +52,7 @@ class Verdict:
         )
 
 
-def judge(count: int, values: Iterable[bytes | None]) -> Verdict:
+def judge(count: int, values: Iterable[bytes | None]) -> ReceiptReport:
     """Compares receipts with the orders 0 to `count`."""
     times: Counter[int] = Counter()
     found = wrong = 0
@@ -64,4 +64,4 @@ def judge(count: int, values: Iterable[bytes | None]) -> Verdict:
             times[number] += 1
         else:
             wrong += 1
-    return Verdict(count, found, count - len(times), sum(times.values()) - len(times), wrong)
+    return ReceiptReport(count, found, count - len(times), sum(times.values()) - len(times), wrong)

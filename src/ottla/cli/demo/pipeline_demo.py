@@ -18,7 +18,15 @@ from typing import Final
 
 from ottla.cli.demo.broker_process import BrokerProcess
 from ottla.cli.demo.driver_process import DriverProcess
-from ottla.cli.demo.orders import ORDERS, PARTITIONS, PIPELINE, RECEIPTS, Verdict, judge, order
+from ottla.cli.demo.orders import (
+    ORDERS,
+    PARTITIONS,
+    PIPELINE,
+    RECEIPTS,
+    ReceiptReport,
+    judge,
+    order,
+)
 from ottla.cli.terminal.progress import Terminal, bar
 from ottla.client.admin_model import NewTopic, TransactionState
 from ottla.client.blocking.admin import Admin
@@ -148,7 +156,7 @@ class Demo:
             f"driver, Java and workers at {committed(admin):,} orders, {when}; it starts again",
         )
 
-    def _tell(self, verdict: Verdict, ends: Counter[bool]) -> int:
+    def _tell(self, verdict: ReceiptReport, ends: Counter[bool]) -> int:
         self._say("in", f"{verdict.records_in:,} orders")
         self._say(
             "out", f"{verdict.records_out:,} receipts, as a read_committed consumer sees them"

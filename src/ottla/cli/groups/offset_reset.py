@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import admin_of
-from ottla.cli.errors import DONE, FAILED, CommandError, UsageError, attempt, line_of
+from ottla.cli.errors import CommandError, UsageError, attempt, line_of
+from ottla.cli.exit_codes import DONE, FAILED
 from ottla.cli.groups.selection import described, groups_of, partitions_named, tell
 from ottla.cli.terminal.output import Output, columns, say
 from ottla.cli.times import current_ms, date_ms, duration_ms

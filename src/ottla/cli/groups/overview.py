@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import admin_of
-from ottla.cli.errors import DONE, FAILED, UsageError, attempt
+from ottla.cli.errors import UsageError, attempt
+from ottla.cli.exit_codes import DONE, FAILED
 from ottla.cli.groups.lag import LagCounter, Span
 from ottla.cli.groups.selection import described, groups_of, tell
 from ottla.cli.terminal.output import Column, Output, columns, repeat, say

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from ottla.cli.commands.syntax import Arguments
-from ottla.cli.errors import DONE, FAILED, CommandError, UsageError
+from ottla.cli.errors import CommandError, UsageError
+from ottla.cli.exit_codes import DONE, FAILED
 from ottla.cli.log.lines import FoundRecord, FoundTopicId, Item, Wanted, data_of, text_of
 from ottla.cli.records.stored import is_decodable
 from ottla.cli.terminal.output import Output, say, yaml_text

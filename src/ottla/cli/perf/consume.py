@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import consumer_of
-from ottla.cli.errors import DONE, FAILED
+from ottla.cli.exit_codes import DONE, FAILED
 from ottla.cli.perf.measures import MEGABYTE, finite, metrics_lines, topic_of
 from ottla.cli.terminal.output import Output, say
 from ottla.cli.topics.selection import no_such_topics

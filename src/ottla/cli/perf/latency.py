@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 from ottla.cli.commands.perf import RECORD_BYTES
 from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import admin_of, consumer_of, producer_of
-from ottla.cli.errors import DONE, CommandError
+from ottla.cli.errors import CommandError
+from ottla.cli.exit_codes import DONE
 from ottla.cli.perf.measures import INTERVAL_SECONDS, Latencies, topic_of
 from ottla.cli.terminal.output import Output, say
 from ottla.client.admin_model import NewTopic

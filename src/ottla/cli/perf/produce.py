@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import producer_of
-from ottla.cli.errors import DONE, FAILED, line_of
+from ottla.cli.errors import line_of
+from ottla.cli.exit_codes import DONE, FAILED
 from ottla.cli.perf.measures import (
     Pace,
     Payloads,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import producer_of
-from ottla.cli.errors import DONE
+from ottla.cli.exit_codes import DONE
 from ottla.cli.perf.measures import Latencies, Pace, Payloads, Tally, rates, topic_of
 from ottla.cli.terminal.output import Output, say
 

@@ -16,13 +16,14 @@ from ottla.cli.connection import (
     inspecting_consumer_of,
     typed_options,
 )
-from ottla.cli.errors import DONE, FAILED, CommandError, UsageError
+from ottla.cli.errors import CommandError, UsageError
+from ottla.cli.exit_codes import DONE, FAILED
 from ottla.cli.records.json_lines import JsonLines
 from ottla.cli.records.ranges import Limits, Range, partitions_of, ranges_of, topics_of
 from ottla.cli.records.stored import is_decodable
 from ottla.cli.records.text import Opened, decoded, decoded_lines, opened_by, plain, written_by
 from ottla.cli.terminal.output import say
-from ottla.cli.terminal.signals import Ending
+from ottla.cli.terminal.signals import StopRequest
 from ottla.cli.topics.selection import is_name, split_words
 from ottla.errors import DeserializationError, TimedOutError
 from ottla.model import TopicPartition
@@ -379,8 +380,8 @@ Reading = Assigned | Subscribed
 def _read(reading: Reading, brokers: BrokerWatch, idle_ms: int | None) -> int:
     """Until the end, or a signal; 1 if nothing came because nobody answers."""
     last = time.monotonic()
-    with Ending() as ending:
-        while not reading.is_done and ending.code is None:
+    with StopRequest() as stop:
+        while not reading.is_done and stop.code is None:
             count = reading.poll(_POLL_SECONDS)
             if not count or brokers.is_lost:
                 brokers.look()
@@ -388,4 +389,4 @@ def _read(reading: Reading, brokers: BrokerWatch, idle_ms: int | None) -> int:
                 last = time.monotonic()
             elif idle_ms is not None and time.monotonic() - last >= idle_ms / 1000:
                 return FAILED if brokers.is_lost else DONE
-    return DONE if ending.code is None else ending.code
+    return DONE if stop.code is None else stop.code

@@ -43,7 +43,7 @@ class Sent(NamedTuple):
     size_bytes: int
 
 
-class Sending:
+class LineDelivery:
     """Sends lines and keeps count of what became of them."""
 
     def __init__(

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import producer_of
-from ottla.cli.errors import DONE, FAILED, UsageError
-from ottla.cli.records.delivery import Sending
+from ottla.cli.errors import UsageError
+from ottla.cli.exit_codes import DONE, FAILED
+from ottla.cli.records.delivery import LineDelivery
 from ottla.cli.records.input import LineReader, check_input, sources_of
 from ottla.cli.records.transactional_delivery import send_in_transactions
 from ottla.cli.terminal.output import say
@@ -36,7 +37,7 @@ def run(arguments: Arguments) -> int:
     except ValueError as error:
         raise UsageError(str(error)) from error
     with ended_by_signals(), producer_of(arguments, **_options(arguments)) as producer:
-        sending = Sending(producer, arguments.topic, reader, _printer(arguments))
+        sending = LineDelivery(producer, arguments.topic, reader, _printer(arguments))
         sending.is_transactional = arguments.transactional_id is not None
         if not arguments.quiet:
             sending.progress = Progress(arguments.topic)
@@ -85,7 +86,7 @@ def _options(arguments: Arguments) -> dict[str, object]:
     return options
 
 
-def _told(sending: Sending, arguments: Arguments) -> str:
+def _told(sending: LineDelivery, arguments: Arguments) -> str:
     records = "1 record" if sending.written_count == 1 else f"{sending.written_count} records"
     line = f"{records} written to {arguments.topic}"
     if arguments.transactional_id is None:
@@ -125,7 +126,7 @@ class Progress:
         self._terminal.done()
 
 
-def _send_all(sending: Sending, arguments: Arguments) -> None:
+def _send_all(sending: LineDelivery, arguments: Arguments) -> None:
     try:
         for some in sources_of(arguments):
             sending.send(some)

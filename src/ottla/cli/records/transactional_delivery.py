@@ -12,7 +12,7 @@ from ottla.cli.terminal.output import say
 from ottla.errors import IllegalStateError, KafkaError, OttlaError, TimedOutError
 
 if TYPE_CHECKING:
-    from ottla.cli.records.delivery import Sending
+    from ottla.cli.records.delivery import LineDelivery
     from ottla.client.blocking.producer import Producer
 
 _ABORTED: Final = "the transaction was aborted"
@@ -21,7 +21,7 @@ _NOT_ABORTED: Final = (
 )
 
 
-def send_in_transactions(producer: Producer, sending: Sending, arguments: Arguments) -> None:
+def send_in_transactions(producer: Producer, sending: LineDelivery, arguments: Arguments) -> None:
     """One transaction for all, or one for so many lines each; whatever goes wrong aborts the one that is open."""
     producer.init_transactions()
     transaction = Transaction(producer, sending, arguments.transactional_id)
@@ -64,7 +64,7 @@ def _parts(some: Lines, size: int | None, taken: int) -> Iterator[Lines]:
 class Transaction:
     """One after the other; knows whether there is one to abort."""
 
-    def __init__(self, producer: Producer, sending: Sending, transactional_id: str) -> None:
+    def __init__(self, producer: Producer, sending: LineDelivery, transactional_id: str) -> None:
         self._producer = producer
         self._sending = sending
         self._id = transactional_id

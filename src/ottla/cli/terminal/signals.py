@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, Self
 
-from ottla.cli.errors import INTERRUPTED
+from ottla.cli.exit_codes import INTERRUPTED
 
 TERMINATED: Final = 143
 _CODES: Final = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
@@ -36,7 +36,7 @@ def code_of(error: KeyboardInterrupt) -> int:
     return TERMINATED if isinstance(error, Terminated) else INTERRUPTED
 
 
-class Ending:
+class StopRequest:
     """Ctrl-C and SIGTERM as a wish, for a loop that looks whether there is one; the second is obeyed at once."""
 
     def __init__(self) -> None:

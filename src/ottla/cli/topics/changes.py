@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 from ottla.cli.cluster.configs import change, changes_text
 from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import admin_of
-from ottla.cli.errors import DONE, CommandError, UsageError, attempt, tell_each
+from ottla.cli.errors import CommandError, UsageError, attempt, tell_each
+from ottla.cli.exit_codes import DONE
 from ottla.cli.terminal.output import Output, say
 from ottla.cli.topics.selection import (
     check_patterns,

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import admin_of
-from ottla.cli.errors import DONE, CommandError, UsageError
+from ottla.cli.errors import CommandError, UsageError
+from ottla.cli.exit_codes import DONE
 from ottla.cli.terminal.output import Output
 from ottla.cli.transactions.overview import described_by_coordinators, partition_of
 from ottla.client.admin_model import AbortTransactionSpec, TransactionState

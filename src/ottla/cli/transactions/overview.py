@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import admin_of
-from ottla.cli.errors import DONE, FAILED, UsageError, line_of
+from ottla.cli.errors import UsageError, line_of
+from ottla.cli.exit_codes import DONE, FAILED
 from ottla.cli.terminal.output import Output, Row, columns, repeat, say
 from ottla.cli.times import current_ms
 from ottla.client.admin_model import (

@@ -1,4 +1,4 @@
-"""`ottla completion`: the scripts for shells, which ask this command for what can come next."""
+"""`ottla completion`: what can come next on a line."""
 
 from __future__ import annotations
 
@@ -16,69 +16,13 @@ from ottla.cli.commands.completion import CANDIDATES
 from ottla.cli.commands.root import ROOT
 from ottla.cli.commands.syntax import Arguments
 from ottla.cli.completion.cluster_names import TIMEOUT_SECONDS
-from ottla.cli.errors import DONE
+from ottla.cli.completion.scripts import SCRIPTS
+from ottla.cli.exit_codes import DONE
 
 # Instead of candidates: the shell knows the files.
 _FILES_LINE: Final = "<files>"
 # Readline takes these for ends of words, and wants what comes behind the last of them.
 _READLINE_BREAKS: Final = ":="
-
-_BASH: Final = """\
-_ottla_complete() {
-    local word rest
-    COMPREPLY=()
-    while IFS=$'\\t' read -r word rest; do
-        if [[ $word == '<files>' ]]; then
-            compopt -o default 2>/dev/null
-            return
-        fi
-        COMPREPLY+=("$(printf '%q' "$word")")
-    done < <("$1" completion --line candidates "${COMP_LINE:0:COMP_POINT}" 2>/dev/null)
-}
-complete -F _ottla_complete ottla
-"""
-
-_ZSH: Final = """\
-#compdef ottla
-_ottla() {
-    local line word meaning
-    local -a lines found
-    lines=("${(@f)$("${words[1]}" completion candidates "${(@Q)words[1,CURRENT]}" 2>/dev/null)}")
-    if [[ ${lines[1]} == '<files>' ]]; then
-        _files
-        return
-    fi
-    for line in "${lines[@]}"; do
-        [[ -n $line ]] || continue
-        word=${line%%$'\\t'*}
-        meaning=${line#*$'\\t'}
-        found+=("${word//:/\\\\:}${meaning:+:$meaning}")
-    done
-    _describe 'ottla' found
-}
-if [[ ${funcstack[1]} == _ottla ]]; then
-    _ottla "$@"
-else
-    compdef _ottla ottla
-fi
-"""
-
-_FISH: Final = """\
-function __ottla_complete
-    set -l before (commandline -opc)
-    set -l current (commandline -ct)
-    test (count $current) -gt 0; or set current ''
-    set -l found ($before[1] completion candidates $before $current 2>/dev/null)
-    if test "$found[1]" = '<files>'
-        __fish_complete_path $current
-    else
-        printf '%s\\n' $found
-    end
-end
-complete -c ottla -f -a '(__ottla_complete)'
-"""
-
-SCRIPTS: Final = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
 def run(arguments: Arguments) -> int:
