@@ -7,8 +7,9 @@ from typing import Final
 import click
 
 from ottla.cli.commands import SUMMARIES
-from ottla.cli.commands.parameters import TOPIC, connection, examples, form, watch
-from ottla.cli.commands.syntax import Command, Group, Option
+from ottla.cli.commands.options import Flag, Option
+from ottla.cli.commands.shared_options import TOPIC, connection, examples, form, watch
+from ottla.cli.commands.syntax import Command, Group
 
 
 def broker_ids(text: str) -> list[int]:
@@ -21,11 +22,10 @@ def broker_ids(text: str) -> list[int]:
 
 def _brokers() -> Option:
     return Option(
-        "--broker-list",
-        "--broker",
+        "--broker-list --broker",
+        "only these brokers; default: all",
         metavar="ID,ID",
         type=broker_ids,
-        help="only these brokers; default: all",
     )
 
 
@@ -41,11 +41,7 @@ _BROKERS: Final = Command(
     "list the brokers",
     "cluster.overview:brokers",
     [
-        Option(
-            "--include-fenced-brokers",
-            is_flag=True,
-            help="also those that are fenced (Kafka 4.0 or later)",
-        ),
+        Flag("--include-fenced-brokers", "also those that are fenced (Kafka 4.0 or later)"),
         form(),
         watch(),
         *connection(),
@@ -67,14 +63,10 @@ _LOG_DIRS: Final = Command(
     [
         _brokers(),
         Option(
-            "-t",
-            "--topic-list",
-            "--topic",
-            "topics",
-            metavar="TOPIC",
+            "-t --topic-list --topic topics",
+            "only these topics, by name or pattern, with commas; default: all",
             type=TOPIC,
             multiple=True,
-            help="only these topics, by name or pattern, with commas; default: all",
         ),
         form(),
         watch(),

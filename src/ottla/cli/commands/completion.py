@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.cli.commands import SUMMARIES
-from ottla.cli.commands.parameters import examples
-from ottla.cli.commands.syntax import Argument, Choice, Command, Option
+from ottla.cli.commands.options import Argument, Choice, Flag
+from ottla.cli.commands.shared_options import examples
+from ottla.cli.commands.syntax import Command
 
 # What the scripts call: `candidates WORD…`, or with --line the whole line up to the cursor.
 CANDIDATES: Final = "candidates"
@@ -16,12 +17,12 @@ COMMAND: Final = Command(
     SUMMARIES["completion"],
     "completion.candidates:run",
     [
-        Option("--line", is_flag=True, hidden=True, help="one word is the whole line"),
+        Flag("--line", "one word is the whole line", hidden=True),
         Argument(
             "shell",
+            "your shell",
             metavar="bash|zsh|fish",
             type=Choice("bash", "zsh", "fish", hidden=CANDIDATES),
-            help="your shell",
         ),
         Argument("words", nargs=-1),
     ],

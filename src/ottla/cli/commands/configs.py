@@ -7,7 +7,8 @@ from typing import Any, Final
 import click
 
 from ottla.cli.commands import SUMMARIES
-from ottla.cli.commands.parameters import (
+from ottla.cli.commands.options import Choice, Flag, Option, ValueType, section
+from ottla.cli.commands.shared_options import (
     FILE,
     GROUP,
     TOPIC,
@@ -18,7 +19,7 @@ from ottla.cli.commands.parameters import (
     settings,
     watch,
 )
-from ottla.cli.commands.syntax import Choice, Command, Group, Option, ValueType
+from ottla.cli.commands.syntax import Command, Group
 
 ENTITY_TYPES: Final = ("topics", "brokers", "broker-loggers", "groups", "client-metrics")
 
@@ -58,90 +59,60 @@ _SHORT_FORMS: Final = (
 
 
 def _entities() -> list[Option]:
-    section = "of what"
-    return [
-        *(
+    return section(
+        "of what",
+        [
+            *(
+                Option(
+                    flag,
+                    f"{meaning}; repeatable",
+                    metavar=metavar,
+                    type=kind,
+                    multiple=True,
+                    into="entities",
+                )
+                for flag, metavar, meaning, kind in _SHORT_FORMS
+            ),
+            Flag("--broker-defaults", "the defaults of all brokers"),
             Option(
-                flag,
-                metavar=metavar,
-                type=kind,
-                multiple=True,
-                into="entities",
-                section=section,
-                help=f"{meaning}; repeatable",
-            )
-            for flag, metavar, meaning, kind in _SHORT_FORMS
-        ),
-        Option(
-            "--broker-defaults", is_flag=True, section=section, help="the defaults of all brokers"
-        ),
-        Option(
-            "--entity-type",
-            type=Choice(*ENTITY_TYPES),
-            section=section,
-            help="the type of --entity-name; without a name, all of this type",
-        ),
-        Option(
-            "--entity-name",
-            metavar="NAME",
-            section=section,
-            help="name of a topic or group, or an id",
-        ),
-        Option(
-            "--entity-default",
-            is_flag=True,
-            section=section,
-            help="with --entity-type brokers: their defaults",
-        ),
-    ]
+                "--entity-type",
+                "the type of --entity-name; without a name, all of this type",
+                type=Choice(*ENTITY_TYPES),
+            ),
+            Option("--entity-name", "name of a topic or group, or an id", metavar="NAME"),
+            Flag("--entity-default", "with --entity-type brokers: their defaults"),
+        ],
+    )
 
 
 def _changes() -> list[Option]:
-    section = "what to change"
-    return [
-        settings("--set", "settings", section=section, help_text="set a config; repeatable"),
-        Option(
-            "--delete",
-            "deleted",
-            metavar="NAME",
-            multiple=True,
-            section=section,
-            help="give a config its default back; repeatable",
-        ),
-        settings(
-            "--append",
-            "appended",
-            section=section,
-            help_text="add values to a config that is a list",
-        ),
-        settings(
-            "--subtract",
-            "subtracted",
-            section=section,
-            help_text="remove values from such a config",
-        ),
-        Option(
-            "--add-config",
-            metavar="NAME=VALUE,…",
-            multiple=True,
-            section=section,
-            help="several to set; a value with commas in [ ]",
-        ),
-        Option(
-            "--add-config-file",
-            metavar="FILE",
-            type=FILE,
-            section=section,
-            help="what to set, as a properties file",
-        ),
-        Option(
-            "--delete-config",
-            metavar="NAME,…",
-            multiple=True,
-            section=section,
-            help="several to give their default back",
-        ),
-    ]
+    return section(
+        "what to change",
+        [
+            settings("--set settings", "set a config; repeatable"),
+            Option(
+                "--delete deleted",
+                "give a config its default back; repeatable",
+                metavar="NAME",
+                multiple=True,
+            ),
+            settings("--append appended", "add values to a config that is a list"),
+            settings("--subtract subtracted", "remove values from such a config"),
+            Option(
+                "--add-config",
+                "several to set; a value with commas in [ ]",
+                metavar="NAME=VALUE,…",
+                multiple=True,
+            ),
+            Option("--add-config-file", "what to set, as a properties file", type=FILE),
+            Option(
+                "--delete-config",
+                "several to give their default back",
+                metavar="NAME,…",
+                multiple=True,
+            ),
+        ],
+    )
 
 
 _DESCRIBE: Final = Command(
@@ -149,11 +120,7 @@ _DESCRIBE: Final = Command(
     "show configs, and where their values come from",
     "cluster.configs:describe",
     [
-        Option(
-            "--all",
-            is_flag=True,
-            help="also what has its default or is from the broker's file",
-        ),
+        Flag("--all", "also what has its default or is from the broker's file"),
         form(),
         watch(),
         *_entities(),

@@ -8,8 +8,9 @@ import click
 
 from ottla.cli.commands import SUMMARIES
 from ottla.cli.commands.escapes import unescaped
-from ottla.cli.commands.parameters import GROUP, ISOLATION, TOPIC, connection, count_from
-from ottla.cli.commands.syntax import Argument, Choice, Command, Exclusive, Option
+from ottla.cli.commands.options import Argument, Choice, Flag, Option, exclusive, section
+from ottla.cli.commands.shared_options import GROUP, ISOLATION, TOPIC, connection, count_from
+from ottla.cli.commands.syntax import Command
 
 _DESCRIPTION: Final = """\
 Print the records of topics: the value of each on a line, or what -f or -o json say.
@@ -48,135 +49,101 @@ def _start(text: str) -> str | int:
 
 
 def _range() -> list[Option]:
-    section = "where to begin and to end"
-    start, end = Exclusive(), Exclusive()
-    return [
-        Option(
-            "--from-beginning",
-            const="earliest",
-            into="start",
-            among=start,
-            section=section,
-            help="begin with the first record; with --group, if the group has committed nothing",
-        ),
-        Option(
-            "--offset",
-            metavar="OFFSET",
-            type=_start,
-            into="start",
-            among=start,
-            section=section,
-            help="begin at: an offset, earliest, latest, or -N: the last N offsets of each partition",
-        ),
-        Option(
-            "--since",
-            metavar="TIME",
-            among=start,
-            section=section,
-            help="begin at a time: 2026-11-15T17:00:00 (UTC, or with a zone), 10m (ago), ms since 1970",
-        ),
-        Option(
-            "--until",
-            metavar="TIME",
-            section=section,
-            help="stop before the first record of this time or later, or at the end; implies --exit",
-        ),
-        Option(
-            "--follow",
-            const=False,
-            into="exit",
-            among=end,
-            section=section,
-            help="wait for more records until Ctrl-C; this is the default",
-        ),
-        Option(
-            "-e",
-            "--exit",
-            const=True,
-            into="exit",
-            among=end,
-            section=section,
-            help="stop at the end as it is now; begins at the start unless told otherwise",
-        ),
-        Option(
-            "-c",
-            "--max-messages",
-            metavar="N",
-            type=count_from(1),
-            section=section,
-            help="stop after N records",
-        ),
-        Option(
-            "--timeout-ms",
-            metavar="MS",
-            type=count_from(1),
-            section=section,
-            help="stop when no record came for so long",
-        ),
-    ]
+    return section(
+        "where to begin and to end",
+        [
+            *exclusive(
+                Flag(
+                    "--from-beginning",
+                    "begin with the first record; with --group, if the group has committed nothing",
+                    const="earliest",
+                    into="start",
+                ),
+                Option(
+                    "--offset",
+                    "begin at: an offset, earliest, latest, or -N: the last N offsets of each partition",
+                    metavar="OFFSET",
+                    type=_start,
+                    into="start",
+                ),
+                Option(
+                    "--since",
+                    "begin at a time: 2026-11-15T17:00:00 (UTC, or with a zone), 10m (ago), ms since 1970",
+                    metavar="TIME",
+                ),
+            ),
+            Option(
+                "--until",
+                "stop before the first record of this time or later, or at the end; implies --exit",
+                metavar="TIME",
+            ),
+            *exclusive(
+                Flag(
+                    "--follow",
+                    "wait for more records until Ctrl-C; this is the default",
+                    const=False,
+                    into="exit",
+                ),
+                Flag(
+                    "-e --exit",
+                    "stop at the end as it is now; begins at the start unless told otherwise",
+                    const=True,
+                    into="exit",
+                ),
+            ),
+            Option("-c --max-messages", "stop after N records", type=count_from(1)),
+            Option(
+                "--timeout-ms",
+                "stop when no record came for so long",
+                metavar="MS",
+                type=count_from(1),
+            ),
+        ],
+    )
 
 
 def _forms() -> list[Option]:
-    section = "what is printed"
-    return [
-        Option("-f", "--format", metavar="FORMAT", section=section, help="see below"),
-        Option(
-            "-o",
-            "--output",
-            "form",
-            type=Choice("text", "json"),
-            default="text",
-            section=section,
-            help="json: lines",
-        ),
-        Option("-J", const="json", into="form", section=section, help="the same as -o json"),
-        Option(
-            "-K",
-            "--key-separator",
-            metavar="TEXT",
-            type=unescaped,
-            section=section,
-            help="print keys too, with this behind them",
-        ),
-        Option(
-            "-D",
-            "--delimiter",
-            metavar="TEXT",
-            type=unescaped,
-            section=section,
-            help=r"what follows each record; default: \n",
-        ),
-        Option(
-            "--null-marker",
-            metavar="TEXT",
-            type=unescaped,
-            section=section,
-            help="what is printed for an absent key or value; default: null, or nothing with -f",
-        ),
-        *(
+    return section(
+        "what is printed",
+        [
+            Option("-f --format", "see below", metavar="FORMAT"),
+            Option("-o --output form", "json: lines", type=Choice("text", "json"), default="text"),
+            Flag("-J", "the same as -o json", const="json", into="form"),
             Option(
-                f"--{what}-deserializer",
-                metavar="NAME",
-                section=section,
-                help=f"what the {what} is: bytes, string, int, long, short, float, double, boolean, uuid, json",
-            )
-            for what in ("key", "value")
-        ),
-        Option("--raw", is_flag=True, section=section, help="do not decode internal topics"),
-        Option(
-            "--show-control",
-            is_flag=True,
-            section=section,
-            help="print also the markers that end transactions",
-        ),
-        Option(
-            "--show-aborted",
-            is_flag=True,
-            section=section,
-            help="print records of aborted transactions marked as such; records of open ones come when they end",
-        ),
-        Option("-q", "--quiet", is_flag=True, section=section, help="no summary at the end"),
-    ]
+                "-K --key-separator",
+                "print keys too, with this behind them",
+                metavar="TEXT",
+                type=unescaped,
+            ),
+            Option(
+                "-D --delimiter",
+                r"what follows each record; default: \n",
+                metavar="TEXT",
+                type=unescaped,
+            ),
+            Option(
+                "--null-marker",
+                "what is printed for an absent key or value; default: null, or nothing with -f",
+                metavar="TEXT",
+                type=unescaped,
+            ),
+            *(
+                Option(
+                    f"--{what}-deserializer",
+                    f"what the {what} is: bytes, string, int, long, short, float, double, boolean, uuid, json",
+                    metavar="NAME",
+                )
+                for what in ("key", "value")
+            ),
+            Flag("--raw", "do not decode internal topics"),
+            Flag("--show-control", "print also the markers that end transactions"),
+            Flag(
+                "--show-aborted",
+                "print records of aborted transactions marked as such; records of open ones come when they end",
+            ),
+            Flag("-q --quiet", "no summary at the end"),
+        ],
+    )
 
 
 COMMAND: Final = Command(
@@ -184,46 +151,24 @@ COMMAND: Final = Command(
     SUMMARIES["consume"],
     "records.consume:run",
     [
-        Argument(
-            "topics",
-            metavar="TOPIC",
-            nargs=-1,
-            type=TOPIC,
-            help="topics, or patterns for their names",
-        ),
+        Argument("topics", "topics, or patterns for their names", nargs=-1, type=TOPIC),
+        Option("-t --topic more_topics", "the same", type=TOPIC, multiple=True, hidden=True),
         Option(
-            "-t",
-            "--topic",
-            "more_topics",
-            metavar="TOPIC",
-            type=TOPIC,
-            multiple=True,
-            hidden=True,
-            help="the same",
-        ),
-        Option(
-            "-p",
-            "--partition",
-            "partitions",
-            metavar="N",
+            "-p --partition partitions",
+            "only this partition; repeatable",
             type=count_from(0),
             multiple=True,
-            help="only this partition; repeatable",
         ),
         Option(
-            "-g",
-            "--group",
-            metavar="GROUP",
+            "-g --group",
+            "read as a member of this group: go on where it is, and commit what was printed",
             type=GROUP,
-            help="read as a member of this group: go on where it is, and commit what was printed",
         ),
         Option(
-            "--isolation",
-            "--isolation-level",
-            "isolation",
-            type=ISOLATION,
-            help="read_committed leaves out aborted transactions and waits for open ones; "
+            "--isolation --isolation-level isolation",
+            "read_committed leaves out aborted transactions and waits for open ones; "
             "default: read_uncommitted",
+            type=ISOLATION,
         ),
         *_range(),
         *_forms(),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.cli.commands import SUMMARIES
-from ottla.cli.commands.parameters import count_from
-from ottla.cli.commands.syntax import Argument, Choice, Command, Option
+from ottla.cli.commands.options import Argument, Choice, Option
+from ottla.cli.commands.shared_options import count_from
+from ottla.cli.commands.syntax import Command
 
 COMMAND: Final = Command(
     "demo",
@@ -15,22 +16,20 @@ COMMAND: Final = Command(
     [
         Argument(
             "what",
+            "what is killed; default: pipeline",
             metavar="pipeline|broker",
             type=Choice("pipeline", "broker"),
             default="pipeline",
-            help="what is killed; default: pipeline",
         ),
         Option(
             "--records",
-            metavar="N",
+            "how many records; default: 100000 through the pipeline, 200000 to the broker",
             type=count_from(1),
-            help="how many records; default: 100000 through the pipeline, 200000 to the broker",
         ),
         Option(
             "--kills",
-            metavar="N",
+            "how many kill -9; default: 1 of the pipeline, 5 of the broker",
             type=count_from(0),
-            help="how many kill -9; default: 1 of the pipeline, 5 of the broker",
         ),
     ],
     description="Runs a broker and kills something again and again: the driver of an exactly-once Spark pipeline, or\n"

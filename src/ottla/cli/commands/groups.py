@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.cli.commands import SUMMARIES
-from ottla.cli.commands.parameters import (
+from ottla.cli.commands.options import Argument, Flag, Option, exclusive
+from ottla.cli.commands.shared_options import (
     FILE,
     GROUP,
     ISOLATION,
@@ -16,7 +17,7 @@ from ottla.cli.commands.parameters import (
     watch,
     whole,
 )
-from ottla.cli.commands.syntax import Argument, Command, Exclusive, Group, Option
+from ottla.cli.commands.syntax import Command, Group
 
 _DESCRIBE_TEXT: Final = """\
 Show how far groups are: what they committed, where the logs end, and who reads what.
@@ -33,33 +34,23 @@ def _words(text: str) -> list[str]:
 
 def _groups() -> list[Argument | Option]:
     return [
-        Argument("groups", metavar="GROUP", nargs=-1, type=GROUP, help="a group"),
+        Argument("groups", "a group", nargs=-1, type=GROUP),
         # As Kafka's tool has it.
-        Option(
-            "--group",
-            "more_groups",
-            metavar="GROUP",
-            type=GROUP,
-            multiple=True,
-            hidden=True,
-            help="the same",
-        ),
+        Option("--group more_groups", "the same", type=GROUP, multiple=True, hidden=True),
     ]
 
 
 def _all_groups() -> Option:
-    return Option("--all-groups", is_flag=True, help="all of the cluster")
+    return Flag("--all-groups", "all of the cluster")
 
 
-def _topic(*, is_required: bool = False, among: Exclusive | None = None) -> Option:
+def _topic(*, is_required: bool = False) -> Option:
     return Option(
-        "--topic",
-        "topics",
+        "--topic topics",
+        "a topic, or some of its partitions; repeatable",
         metavar="TOPIC[:N,N]",
         multiple=True,
         required=is_required,
-        among=among,
-        help="a topic, or some of its partitions; repeatable",
     )
 
 
@@ -68,15 +59,9 @@ _LIST: Final = Command(
     "list the groups",
     "groups.overview:list_groups",
     [
+        Option("--state", "only these: Stable,Empty,…", metavar="STATES", type=_words, default=""),
         Option(
-            "--state", metavar="STATES", type=_words, default="", help="only these: Stable,Empty,…"
-        ),
-        Option(
-            "--type",
-            metavar="TYPES",
-            type=_words,
-            default="",
-            help="only these: Classic,Consumer,…",
+            "--type", "only these: Classic,Consumer,…", metavar="TYPES", type=_words, default=""
         ),
         form(),
         watch(),
@@ -85,7 +70,6 @@ _LIST: Final = Command(
     epilog=examples("ottla groups list --state Stable,Empty"),
 )
 
-_WHAT: Final = Exclusive()
 _DESCRIBE: Final = Command(
     "describe",
     "show how far groups are",
@@ -93,28 +77,26 @@ _DESCRIBE: Final = Command(
     [
         *_groups(),
         _all_groups(),
-        Option(
-            "--offsets",
-            const="offsets",
-            into="what",
-            among=_WHAT,
-            help="partitions and how far they are read; this is the default",
+        *exclusive(
+            Flag(
+                "--offsets",
+                "partitions and how far they are read; this is the default",
+                const="offsets",
+                into="what",
+            ),
+            Flag(
+                "--members",
+                "who is in the group; with --verbose also which partitions they have",
+                const="members",
+                into="what",
+            ),
+            Flag("--state", "the groups themselves", const="state", into="what"),
         ),
         Option(
-            "--members",
-            const="members",
-            into="what",
-            among=_WHAT,
-            help="who is in the group; with --verbose also which partitions they have",
-        ),
-        Option("--state", const="state", into="what", among=_WHAT, help="the groups themselves"),
-        Option(
-            "--isolation",
-            "--isolation-level",
-            "isolation",
+            "--isolation --isolation-level isolation",
+            "for whom lag is counted; default: read_uncommitted",
             type=ISOLATION,
             default="read_uncommitted",
-            help="for whom lag is counted; default: read_uncommitted",
         ),
         form(),
         watch(),
@@ -128,8 +110,6 @@ _DESCRIBE: Final = Command(
     ),
 )
 
-_SCOPE, _DOES = Exclusive(), Exclusive()
-_WHERE: Final = Exclusive(is_required=True)
 _RESET: Final = Command(
     "reset-offsets",
     "set where groups go on",
@@ -137,56 +117,35 @@ _RESET: Final = Command(
     [
         *_groups(),
         _all_groups(),
-        _topic(among=_SCOPE),
-        Option(
-            "--all-topics",
-            is_flag=True,
-            among=_SCOPE,
-            help="all partitions for which the group has offsets",
+        *exclusive(
+            _topic(), Flag("--all-topics", "all partitions for which the group has offsets")
         ),
-        Option("--to-earliest", is_flag=True, among=_WHERE, help="the first record"),
-        Option("--to-latest", is_flag=True, among=_WHERE, help="behind the last record"),
-        Option(
-            "--to-current",
-            is_flag=True,
-            among=_WHERE,
-            help="where it is; the end where it is nowhere",
+        *exclusive(
+            Flag("--to-earliest", "the first record"),
+            Flag("--to-latest", "behind the last record"),
+            Flag("--to-current", "where it is; the end where it is nowhere"),
+            Option("--to-offset", "this offset", type=count_from(0)),
+            Option("--shift-by", "forward, or back if below 0", metavar="N", type=whole),
+            Option(
+                "--to-datetime",
+                "the first record at or after 2026-11-15T17:00:00.000 (UTC, or with a zone)",
+                metavar="TIME",
+            ),
+            Option(
+                "--by-duration",
+                "the first record that is not older: 10m, PT1H30M",
+                metavar="DURATION",
+            ),
+            Option(
+                "--from-file", "lines of topic,partition,offset, or with the group first", type=FILE
+            ),
+            is_required=True,
         ),
-        Option("--to-offset", metavar="N", type=count_from(0), among=_WHERE, help="this offset"),
-        Option(
-            "--shift-by", metavar="N", type=whole, among=_WHERE, help="forward, or back if below 0"
+        *exclusive(
+            Flag("--execute", "do it"),
+            Flag("--dry-run", "show what would be done; this is the default"),
         ),
-        Option(
-            "--to-datetime",
-            metavar="TIME",
-            among=_WHERE,
-            help="the first record at or after 2026-11-15T17:00:00.000 (UTC, or with a zone)",
-        ),
-        Option(
-            "--by-duration",
-            metavar="DURATION",
-            among=_WHERE,
-            help="the first record that is not older: 10m, PT1H30M",
-        ),
-        Option(
-            "--from-file",
-            metavar="FILE",
-            type=FILE,
-            among=_WHERE,
-            help="lines of topic,partition,offset, or with the group first",
-        ),
-        Option("--execute", is_flag=True, among=_DOES, help="do it"),
-        Option(
-            "--dry-run",
-            is_flag=True,
-            among=_DOES,
-            help="show what would be done; this is the default",
-        ),
-        Option(
-            "--export",
-            is_flag=True,
-            help="print lines as --from-file reads them, instead of a table",
-        ),
+        Flag("--export", "print lines as --from-file reads them, instead of a table"),
         form(),
         *connection(),
     ],

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.cli.commands import SUMMARIES
-from ottla.cli.commands.parameters import FILE, count_from, examples, form
-from ottla.cli.commands.syntax import Argument, Command, Exclusive, Group, Option
+from ottla.cli.commands.options import Argument, Flag, Option, exclusive
+from ottla.cli.commands.shared_options import FILE, count_from, examples, form
+from ottla.cli.commands.syntax import Command, Group
 
 _DESCRIPTION: Final = """\
 Prints what is in the files of a partition, in the words of kafka-dump-log, and checks them: sizes, checksums, the order
@@ -15,69 +16,52 @@ Nothing is changed, and a broker may be running. It reads the folders of Apache 
 
 A folder stands for all files of a partition, or of all partitions of a data folder. With -o json there is one object
 per line."""
-_DECODER: Final = Exclusive()
 
 _DUMP: Final = Command(
     "dump",
     "print and check segments, indexes and snapshots",
     "log.dump:dump",
     [
-        Argument(
-            "files",
-            metavar="FILE",
-            nargs=-1,
-            type=FILE,
-            help="a file, or the folder of a partition or of all",
-        ),
+        Argument("files", "a file, or the folder of a partition or of all", nargs=-1, type=FILE),
         Option(
-            "--files",
-            "more_files",
+            "--files more_files",
+            "files with commas, as kafka-dump-log takes them",
             metavar="FILE,…",
-            help="files with commas, as kafka-dump-log takes them",
+        ),
+        Flag(
+            "--records --print-data-log records",
+            "print the records of segments with keys and values",
+        ),
+        Flag("--headers", "as --records, and their headers with values"),
+        Flag("--deep-iteration", "print the records without their content"),
+        Flag("--skip-record-metadata", "as --records, but only keys and values"),
+        *exclusive(
+            Flag(
+                "--decode",
+                "read the records of __consumer_offsets and __transaction_state, which folders name",
+                const="by_folder",
+                into="decoder",
+            ),
+            Flag(
+                "--offsets-decoder",
+                "read records as those of __consumer_offsets",
+                const="__consumer_offsets",
+                into="decoder",
+            ),
+            Flag(
+                "--transaction-log-decoder",
+                "read records as those of __transaction_state",
+                const="__transaction_state",
+                into="decoder",
+            ),
         ),
         Option(
-            "--records",
-            "--print-data-log",
-            "records",
-            is_flag=True,
-            help="print the records of segments with keys and values",
+            "--max-bytes", "read only so much of each segment", metavar="BYTES", type=count_from(1)
         ),
-        Option("--headers", is_flag=True, help="as --records, and their headers with values"),
-        Option("--deep-iteration", is_flag=True, help="print the records without their content"),
-        Option(
-            "--skip-record-metadata", is_flag=True, help="as --records, but only keys and values"
-        ),
-        Option(
-            "--decode",
-            const="by_folder",
-            into="decoder",
-            among=_DECODER,
-            help="read the records of __consumer_offsets and __transaction_state, which folders name",
-        ),
-        Option(
-            "--offsets-decoder",
-            const="__consumer_offsets",
-            into="decoder",
-            among=_DECODER,
-            help="read records as those of __consumer_offsets",
-        ),
-        Option(
-            "--transaction-log-decoder",
-            const="__transaction_state",
-            into="decoder",
-            among=_DECODER,
-            help="read records as those of __transaction_state",
-        ),
-        Option(
-            "--max-bytes",
-            metavar="BYTES",
-            type=count_from(1),
-            help="read only so much of each segment",
-        ),
-        Option("--verify-index-only", is_flag=True, help="check indexes without printing them"),
-        Option("--verify-only", is_flag=True, help="check everything, with one line for each file"),
+        Flag("--verify-index-only", "check indexes without printing them"),
+        Flag("--verify-only", "check everything, with one line for each file"),
         form(),
-        Option("-v", "--verbose", is_flag=True, help="show where an error comes from"),
+        Flag("-v --verbose", "show where an error comes from"),
     ],
     description=_DESCRIPTION,
     epilog=examples(

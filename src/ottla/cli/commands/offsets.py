@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.cli.commands import SUMMARIES
-from ottla.cli.commands.parameters import (
+from ottla.cli.commands.options import Flag, Option
+from ottla.cli.commands.shared_options import (
     ISOLATION,
     PATTERN,
     connection,
@@ -14,7 +15,7 @@ from ottla.cli.commands.parameters import (
     topics,
     watch,
 )
-from ottla.cli.commands.syntax import Command, Option
+from ottla.cli.commands.syntax import Command
 
 COMMAND: Final = Command(
     "offsets",
@@ -22,34 +23,29 @@ COMMAND: Final = Command(
     "cluster.offsets:offsets",
     [
         *topics(f"{PATTERN}; default: all"),
-        Option("--partitions", metavar="N,N", help="only these partitions"),
+        Option("--partitions", "only these partitions", metavar="N,N"),
         Option(
             "--topic-partitions",
+            "topics and partitions in one, as Kafka's tool has it; the partition END is excluded",
             metavar="TOPIC:N,TOPIC:FIRST-END,…",
-            help="topics and partitions in one, as Kafka's tool has it; the partition END is excluded",
         ),
         Option(
             "--time",
+            "earliest, latest, max-timestamp, earliest-local, latest-tiered; milliseconds since 1970; "
+            "a date as 2026-01-31T12:00:00; or how long ago, as 15m, 2h or P1D; default: latest",
             metavar="WHEN",
             default="latest",
-            help="earliest, latest, max-timestamp, earliest-local, latest-tiered; milliseconds since 1970; "
-            "a date as 2026-01-31T12:00:00; or how long ago, as 15m, 2h or P1D; default: latest",
         ),
         Option(
-            "--isolation",
-            "--isolation-level",
-            "isolation",
+            "--isolation --isolation-level isolation",
+            "whether the latest is the end of the log, or that of what is committed; "
+            "default: read_uncommitted",
             type=ISOLATION,
             default="read_uncommitted",
-            help="whether the latest is the end of the log, or that of what is committed; "
-            "default: read_uncommitted",
         ),
-        Option(
-            "--exclude-internal",
-            "--exclude-internal-topics",
-            "exclude_internal",
-            is_flag=True,
-            help="leave out the broker's own topics",
+        Flag(
+            "--exclude-internal --exclude-internal-topics exclude_internal",
+            "leave out the broker's own topics",
         ),
         form(),
         watch(),

@@ -6,18 +6,19 @@ from typing import Final
 
 from ottla.cli.commands import SUMMARIES
 from ottla.cli.commands.escapes import separator
-from ottla.cli.commands.parameters import (
+from ottla.cli.commands.options import Argument, Choice, Flag, Option, exclusive
+from ottla.cli.commands.shared_options import (
     FILE,
     GROUP,
+    SECONDS,
     TOPIC,
     TRANSACTIONAL_ID,
     connection,
     count_from,
     examples,
     form,
-    seconds,
 )
-from ottla.cli.commands.syntax import Argument, Choice, Command, Exclusive, Group, Option
+from ottla.cli.commands.syntax import Command, Group
 
 RECORD_BYTES: Final = 100
 _PRODUCE_TEXT: Final = """\
@@ -35,48 +36,41 @@ the commits took."""
 
 def _topic() -> list[Argument | Option]:
     return [
-        Argument("topics", metavar="TOPIC", nargs=-1, type=TOPIC, help="the topic"),
-        Option("--topic", metavar="TOPIC", type=TOPIC, help="the same"),
+        Argument("topics", "the topic", nargs=-1, type=TOPIC),
+        Option("--topic", "the same", type=TOPIC),
     ]
 
 
 def _count(default: int) -> Option:
     return Option(
         "--num-records",
-        metavar="N",
+        f"how many records to send; default: {default}",
         type=count_from(1),
         default=default,
-        help=f"how many records to send; default: {default}",
     )
 
 
-def _size(among: Exclusive | None = None) -> Option:
+def _size() -> Option:
     return Option(
         "--record-size",
+        f"the size of their values; default: {RECORD_BYTES}",
         metavar="BYTES",
         type=count_from(1),
-        among=among,
-        help=f"the size of their values; default: {RECORD_BYTES}",
     )
 
 
 def _payloads() -> list[Option]:
-    one = Exclusive()
     return [
-        _size(one),
-        Option(
-            "--payload-file",
-            metavar="FILE",
-            type=FILE,
-            among=one,
-            help="take values from a file, in any order",
+        *exclusive(
+            _size(),
+            Option("--payload-file", "take values from a file, in any order", type=FILE),
+            Flag("--payload-monotonic", "values are numbers from 0 on"),
         ),
-        Option("--payload-monotonic", is_flag=True, among=one, help="values are numbers from 0 on"),
         Option(
             "--payload-delimiter",
+            "what stands between the values of the file, with \\n, \\t, \\xNN; default: \\n",
             metavar="TEXT",
             type=separator,
-            help="what stands between the values of the file, with \\n, \\t, \\xNN; default: \\n",
         ),
     ]
 
@@ -84,27 +78,24 @@ def _payloads() -> list[Option]:
 def _throughput() -> Option:
     return Option(
         "--throughput",
+        "send at most so many records in a second; default: as many as possible",
         metavar="RECORDS",
         type=float,
         default=-1,
-        help="send at most so many records in a second; default: as many as possible",
     )
 
 
 def _warmup() -> Option:
     return Option(
-        "--warmup",
-        "--warmup-records",
-        "warmup",
-        metavar="N",
+        "--warmup --warmup-records warmup",
+        "send so many records before what is measured; default: 0",
         type=count_from(0),
         default=0,
-        help="send so many records before what is measured; default: 0",
     )
 
 
 def _metrics(whose: str) -> Option:
-    return Option("--print-metrics", is_flag=True, help=f"print the {whose}'s metrics as well")
+    return Flag("--print-metrics", f"print the {whose}'s metrics as well")
 
 
 def _kafkas_options(client: str) -> list[Option]:
@@ -112,19 +103,17 @@ def _kafkas_options(client: str) -> list[Option]:
     return [
         Option(
             f"--{client}-props",
+            "the same as -X",
             metavar="NAME=VALUE",
             multiple=True,
             is_greedy=True,
             into="client_options",
-            help="the same as -X",
         ),
         Option(
-            f"--{client}.config",
-            f"{client}_config",
-            metavar="FILE",
+            f"--{client}.config {client}_config",
+            "the same as --command-config",
             type=FILE,
             into="command_config",
-            help="the same as --command-config",
         ),
     ]
 
@@ -154,42 +143,34 @@ _CONSUME: Final = Command(
     [
         *_topic(),
         Option(
-            "--messages",
-            "--num-records",
-            "messages",
-            metavar="N",
+            "--messages --num-records messages",
+            "how many records to read",
             type=count_from(1),
             required=True,
-            help="how many records to read",
         ),
-        Option("--group", metavar="GROUP", type=GROUP, help="default: a new one"),
-        Option("--from-latest", is_flag=True, help="begin at the end and not at the beginning"),
+        Option("--group", "default: a new one", type=GROUP),
+        Flag("--from-latest", "begin at the end and not at the beginning"),
         Option(
             "--fetch-size",
+            "how much to fetch of a partition at once; default: 1048576",
             metavar="BYTES",
             type=count_from(1),
-            help="how much to fetch of a partition at once; default: 1048576",
         ),
         Option(
             "--idle",
-            metavar="SECONDS",
-            type=seconds,
+            "give up when no record comes for so long; default: 10",
+            type=SECONDS,
             default=10.0,
-            help="give up when no record comes for so long; default: 10",
         ),
-        Option(
-            "--show-detailed-stats",
-            is_flag=True,
-            help="print a line for each interval instead of one for all",
-        ),
+        Flag("--show-detailed-stats", "print a line for each interval instead of one for all"),
         Option(
             "--reporting-interval",
+            "the interval in milliseconds; default: 5000",
             metavar="MS",
             type=count_from(1),
             default=5000,
-            help="the interval in milliseconds; default: 5000",
         ),
-        Option("--hide-header", is_flag=True, help="print no names of columns"),
+        Flag("--hide-header", "print no names of columns"),
         _metrics("consumer"),
         *_kafkas_options("consumer"),
         form(),
@@ -206,7 +187,7 @@ _LATENCY: Final = Command(
         *_topic(),
         _count(10_000),
         _size(),
-        Option("--acks", type=Choice("1", "all"), default="all", help="default: all"),
+        Option("--acks", "default: all", type=Choice("1", "all"), default="all"),
         _warmup(),
         form(),
         *connection(),
@@ -224,22 +205,21 @@ _TRANSACTIONS: Final = Command(
         *_payloads(),
         Option(
             "--transaction-size",
-            metavar="N",
+            "records in a transaction; default: 100, unless the duration is given",
             type=count_from(1),
-            help="records in a transaction; default: 100, unless the duration is given",
         ),
         Option(
             "--transaction-duration-ms",
+            "commit when a transaction is so old, in milliseconds",
             metavar="MS",
             type=count_from(1),
-            help="commit when a transaction is so old, in milliseconds",
         ),
-        Option("--producers", metavar="N", type=count_from(1), default=1, help="default: 1"),
+        Option("--producers", "default: 1", type=count_from(1), default=1),
         Option(
             "--transactional-id",
+            "the ids are ID-0, ID-1 and so on; default: new ones",
             metavar="ID",
             type=TRANSACTIONAL_ID,
-            help="the ids are ID-0, ID-1 and so on; default: new ones",
         ),
         _throughput(),
         _warmup(),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.cli.commands import SUMMARIES
-from ottla.cli.commands.parameters import FILE
-from ottla.cli.commands.syntax import Argument, Command, Group, Option
+from ottla.cli.commands.options import Argument, Flag, Option
+from ottla.cli.commands.shared_options import FILE
+from ottla.cli.commands.syntax import Command, Group
 
 _RUN: Final = Command(
     "run",
@@ -15,25 +16,19 @@ _RUN: Final = Command(
     [
         Argument(
             "program",
+            "a Python file or module that makes a Pipeline; with several, FILE:NAME says which variable; "
+            "what follows -- is for the program",
             metavar="FILE_OR_MODULE",
             type=FILE,
-            help="a Python file or module that makes a Pipeline; with several, FILE:NAME says which variable; "
-            "what follows -- is for the program",
         ),
-        Option("-b", "--bootstrap-server", metavar="HOST:PORT", help="where the broker is"),
+        Option("-b --bootstrap-server", "where the broker is", metavar="HOST:PORT"),
         Option(
-            "--master",
-            metavar="URL",
-            help="where Spark runs, as spark://HOST:PORT; default: local[*]",
+            "--master", "where Spark runs, as spark://HOST:PORT; default: local[*]", metavar="URL"
         ),
         Option(
-            "--conf",
-            "settings",
-            metavar="NAME=VALUE",
-            multiple=True,
-            help="a setting of Spark; repeatable",
+            "--conf settings", "a setting of Spark; repeatable", metavar="NAME=VALUE", multiple=True
         ),
-        Option("-v", "--verbose", is_flag=True, help="log more"),
+        Flag("-v --verbose", "log more"),
     ],
     description="Runs a pipeline, and begins again after failures that may pass, until SIGTERM or Ctrl-C.",
     rest="of_program",

@@ -6,7 +6,8 @@ from typing import Final
 
 from ottla.cli.commands import SUMMARIES
 from ottla.cli.commands.escapes import separator, unescaped
-from ottla.cli.commands.parameters import (
+from ottla.cli.commands.options import Argument, Choice, Flag, Option, section
+from ottla.cli.commands.shared_options import (
     FILE,
     TOPIC,
     TRANSACTIONAL_ID,
@@ -14,7 +15,7 @@ from ottla.cli.commands.parameters import (
     count_from,
     settings,
 )
-from ottla.cli.commands.syntax import Argument, Choice, Command, Option
+from ottla.cli.commands.syntax import Command
 
 _DESCRIPTION: Final = """\
 Send records: each line of stdin is the value of one.
@@ -34,111 +35,75 @@ examples:
 
 
 def _input() -> list[Option]:
-    section = "what is read"
-    return [
-        Option("-l", "--lines", is_flag=True, section=section, help="each line of the FILEs"),
-        Option(
-            "--format",
-            type=Choice("text", "json"),
-            default="text",
-            section=section,
-            help="default: text",
-        ),
-        Option(
-            "-D",
-            "--delimiter",
-            metavar="TEXT",
-            type=separator,
-            section=section,
-            help=r"what ends a record; default: \n or \r\n",
-        ),
-        Option(
-            "-K",
-            "--key-separator",
-            metavar="TEXT",
-            type=separator,
-            section=section,
-            help="what is between key and value; every line has to have it",
-        ),
-        Option(
-            "--headers-separator",
-            metavar="TEXT",
-            type=separator,
-            section=section,
-            help="lines begin with headers, NAME:VALUE,NAME:VALUE, and this",
-        ),
-        Option(
-            "--null-marker",
-            metavar="TEXT",
-            type=unescaped,
-            section=section,
-            help="a key, value or header that is this text is absent",
-        ),
-        Option(
-            "-Z",
-            "--null-if-empty",
-            const=b"",
-            into="null_marker",
-            section=section,
-            help="what is empty is absent",
-        ),
-    ]
+    return section(
+        "what is read",
+        [
+            Flag("-l --lines", "each line of the FILEs"),
+            Option("--format", "default: text", type=Choice("text", "json"), default="text"),
+            Option(
+                "-D --delimiter",
+                r"what ends a record; default: \n or \r\n",
+                metavar="TEXT",
+                type=separator,
+            ),
+            Option(
+                "-K --key-separator",
+                "what is between key and value; every line has to have it",
+                metavar="TEXT",
+                type=separator,
+            ),
+            Option(
+                "--headers-separator",
+                "lines begin with headers, NAME:VALUE,NAME:VALUE, and this",
+                metavar="TEXT",
+                type=separator,
+            ),
+            Option(
+                "--null-marker",
+                "a key, value or header that is this text is absent",
+                metavar="TEXT",
+                type=unescaped,
+            ),
+            Flag("-Z --null-if-empty", "what is empty is absent", const=b"", into="null_marker"),
+        ],
+    )
 
 
 def _sending() -> list[Option]:
-    section = "what is sent, and how"
-    return [
-        Option(
-            "-k", "--key", metavar="KEY", type=unescaped, section=section, help="the key of all"
-        ),
-        Option(
-            "-p",
-            "--partition",
-            metavar="N",
-            type=count_from(-1),
-            section=section,
-            help="where all go; -1: where the key says, whatever JSON says",
-        ),
-        settings(
-            "-H", "--header", "headers", section=section, help_text="a header of all; repeatable"
-        ),
-        Option(
-            "-z",
-            "--compression",
-            "--compression-codec",
-            "compression",
-            metavar="CODEC",
-            section=section,
-            help="none, gzip, snappy, lz4 or zstd; default: none",
-        ),
-        Option(
-            "--acks",
-            metavar="N",
-            section=section,
-            help="who has to have them: all, 1 or 0; default: all",
-        ),
-        Option(
-            "--transactional-id",
-            metavar="ID",
-            type=TRANSACTIONAL_ID,
-            section=section,
-            help="send in a transaction, under this name",
-        ),
-        Option(
-            "--transaction-size",
-            metavar="N",
-            type=count_from(1),
-            section=section,
-            help="a transaction for every N records, instead of one for all",
-        ),
-        Option(
-            "--print-offsets",
-            is_flag=True,
-            section=section,
-            help="print topic, partition and offset of each record, with tabs between them",
-        ),
-        Option("-q", "--quiet", is_flag=True, section=section, help="no summary, no progress"),
-    ]
+    return section(
+        "what is sent, and how",
+        [
+            Option("-k --key", "the key of all", metavar="KEY", type=unescaped),
+            Option(
+                "-p --partition",
+                "where all go; -1: where the key says, whatever JSON says",
+                type=count_from(-1),
+            ),
+            settings("-H --header headers", "a header of all; repeatable"),
+            Option(
+                "-z --compression --compression-codec compression",
+                "none, gzip, snappy, lz4 or zstd; default: none",
+                metavar="CODEC",
+            ),
+            Option("--acks", "who has to have them: all, 1 or 0; default: all", metavar="N"),
+            Option(
+                "--transactional-id",
+                "send in a transaction, under this name",
+                metavar="ID",
+                type=TRANSACTIONAL_ID,
+            ),
+            Option(
+                "--transaction-size",
+                "a transaction for every N records, instead of one for all",
+                type=count_from(1),
+            ),
+            Flag(
+                "--print-offsets",
+                "print topic, partition and offset of each record, with tabs between them",
+            ),
+            Flag("-q --quiet", "no summary, no progress"),
+        ],
+    )
 
 
 COMMAND: Final = Command(
@@ -146,16 +111,9 @@ COMMAND: Final = Command(
     SUMMARIES["produce"],
     "records.produce:run",
     [
-        Argument("topic", metavar="TOPIC", required=False, type=TOPIC, help="where they go"),
-        Argument("files", metavar="FILE", nargs=-1, type=FILE, help="instead of stdin; - is stdin"),
-        Option(
-            "-t",
-            "--topic",
-            "named_topic",
-            metavar="TOPIC",
-            type=TOPIC,
-            help="the same, as Kafka's tools have it",
-        ),
+        Argument("topic", "where they go", required=False, type=TOPIC),
+        Argument("files", "instead of stdin; - is stdin", nargs=-1, type=FILE),
+        Option("-t --topic named_topic", "the same, as Kafka's tools have it", type=TOPIC),
         *_input(),
         *_sending(),
         *connection(),

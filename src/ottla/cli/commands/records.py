@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.cli.commands import SUMMARIES
-from ottla.cli.commands.parameters import FILE, connection, dry_run, examples
-from ottla.cli.commands.syntax import Argument, Command, Group, Option
+from ottla.cli.commands.options import Argument, Option
+from ottla.cli.commands.shared_options import FILE, connection, dry_run, examples
+from ottla.cli.commands.syntax import Command, Group
 
 _DESCRIPTION: Final = """\
 Deletes the records of partitions before an offset, at once and without asking; the offset -1 means all that are there.
@@ -19,16 +20,11 @@ _DELETE: Final = Command(
     [
         Argument(
             "before",
+            "the first offset of a partition that stays",
             metavar="TOPIC:PARTITION:OFFSET",
             nargs=-1,
-            help="the first offset of a partition that stays",
         ),
-        Option(
-            "--offset-json-file",
-            metavar="FILE",
-            type=FILE,
-            help="the same as Kafka's JSON; - is stdin",
-        ),
+        Option("--offset-json-file", "the same as Kafka's JSON; - is stdin", type=FILE),
         dry_run(),
         *connection(),
     ],

@@ -9,7 +9,8 @@ from typing import Final
 import click
 
 from ottla.cli.commands import SUMMARIES
-from ottla.cli.commands.syntax import Arguments, Call, Group, Option
+from ottla.cli.commands.options import Flag
+from ottla.cli.commands.syntax import Arguments, Call, Group
 
 _EXAMPLES: Final = """\
 `ottla help COMMAND` or `ottla COMMAND --help` explains a command. From nothing to a consumed record:
@@ -52,7 +53,7 @@ class _Root(Group):
 ROOT: Final = _Root(
     "ottla",
     "exactly-once event streaming for Python and Spark",
-    params=[Option("--version", is_flag=True, help="print the version and exit")],
+    params=[Flag("--version", "print the version and exit")],
     epilog=_EXAMPLES,
 )
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.cli.commands import SUMMARIES
-from ottla.cli.commands.parameters import FILE
-from ottla.cli.commands.syntax import Choice, Command, Exclusive, Option
+from ottla.cli.commands.options import Choice, Flag, Option, exclusive
+from ottla.cli.commands.shared_options import FILE
+from ottla.cli.commands.syntax import Command
 
 DEFAULT_LISTEN: Final = "127.0.0.1:9092"
 DEFAULT_DATA: Final = "./ottla-data"
@@ -32,7 +33,6 @@ stderr.
   ottla serve --listen 0.0.0.0:9092 --data /var/lib/ottla --metrics 127.0.0.1:9464
   ottla serve --config server.properties --set num.partitions=3
 """
-_KEEPING: Final = Exclusive()
 
 COMMAND: Final = Command(
     "serve",
@@ -41,54 +41,47 @@ COMMAND: Final = Command(
     [
         Option(
             "--listen",
+            f"default: {DEFAULT_LISTEN}, or listeners of the file; port 0 picks one",
             metavar="HOST:PORT",
-            help=f"default: {DEFAULT_LISTEN}, or listeners of the file; port 0 picks one",
         ),
         Option(
             "--advertise",
+            "what clients are told to connect to; default: the address that they used",
             metavar="HOST:PORT",
-            help="what clients are told to connect to; default: the address that they used",
         ),
-        Option(
-            "--data",
-            metavar="DIR",
-            type=FILE,
-            among=_KEEPING,
-            help=f"default: {DEFAULT_DATA}, or log.dirs of the file",
+        *exclusive(
+            Option(
+                "--data",
+                f"default: {DEFAULT_DATA}, or log.dirs of the file",
+                metavar="DIR",
+                type=FILE,
+            ),
+            Flag("--ephemeral", "keep everything in memory, up to ottla.ephemeral.max.bytes"),
         ),
+        Option("--config", "a server.properties, of Apache Kafka too", type=FILE),
         Option(
-            "--ephemeral",
-            is_flag=True,
-            among=_KEEPING,
-            help="keep everything in memory, up to ottla.ephemeral.max.bytes",
-        ),
-        Option(
-            "--config", metavar="FILE", type=FILE, help="a server.properties, of Apache Kafka too"
-        ),
-        Option(
-            "--set",
-            "options",
+            "--set options",
+            "an option by Kafka's name, which wins over the file; repeatable",
             metavar="NAME=VALUE",
             multiple=True,
-            help="an option by Kafka's name, which wins over the file; repeatable",
         ),
         Option(
             "--metrics",
+            "serve metrics for Prometheus at /metrics, and /healthz",
             metavar="HOST:PORT",
-            help="serve metrics for Prometheus at /metrics, and /healthz",
         ),
         Option(
             "--log-format",
+            "one line per event, or one JSON object; default: text",
             type=Choice("text", "json"),
             default="text",
-            help="one line per event, or one JSON object; default: text",
         ),
         Option(
             "--log-level",
+            "default: info; debug has a line for every request",
             type=Choice("debug", "info", "warning", "error"),
-            help="default: info; debug has a line for every request",
         ),
-        Option("-v", "--verbose", is_flag=True, help="as --log-level debug"),
+        Flag("-v --verbose", "as --log-level debug"),
     ],
     description=_DESCRIPTION,
     instead=_INSTEAD,

@@ -1,23 +1,17 @@
-"""Commands, options and arguments: click's, with our help, our checks and errors that say what was meant."""
+"""Commands and their verbs: click's, with our help, our checks and errors that say what was meant."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 from click.core import ParameterSource
 
-if TYPE_CHECKING:
-    ValueType = click.ParamType[Any]
-else:
-    ValueType = (
-        click.ParamType
-    )  # older versions of click have no parameter for what is converted to
+from ottla.cli.commands.options import Argument, Exclusive, Flag, Option
 
 _HELP_COLUMNS: Final = 120
-_ARGUMENTS, _OPTIONS = "arguments", "options"
 
 
 class Arguments(SimpleNamespace):
@@ -32,99 +26,6 @@ class Call(NamedTuple):
 
     work: str
     arguments: Arguments
-
-
-class Exclusive:
-    """Options of which a line may have only one."""
-
-    def __init__(self, *, is_required: bool = False) -> None:
-        self.is_required = is_required
-
-
-class Option(click.Option):
-    """An option of a command.
-
-    `into` names the argument that several options share; with `const` this one is a flag that puts the value there.
-    One that is greedy takes all values that follow. `section` is its heading in help.
-    """
-
-    def __init__(
-        self,
-        *flags: str,
-        into: str | None = None,
-        const: object = None,
-        section: str = _OPTIONS,
-        among: Exclusive | None = None,
-        is_greedy: bool = False,
-        **attributes: Any,
-    ) -> None:
-        if const is not None:
-            attributes["is_flag"] = True
-        super().__init__(flags, **attributes)
-        self.into = into
-        self.const = const
-        self.section = section
-        self.among = among
-        self.is_greedy = is_greedy
-        self.has_optional_value = not self.is_flag and "flag_value" in attributes
-
-    @property
-    def needs_value(self) -> bool:
-        """Whether the word behind it is its value."""
-        return not self.is_flag and not self.has_optional_value
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
-        """Where the value may be left out, what follows is the next argument."""
-        if self.has_optional_value:
-            for parameter in ctx.command.params:
-                if isinstance(parameter, click.Argument):
-                    return parameter.shell_complete(ctx, incomplete)
-        return super().shell_complete(ctx, incomplete)
-
-
-class Argument(click.Argument):
-    """A word that is told by its place; with `nargs=-1` as many as there are."""
-
-    def __init__(self, name: str, *, help: str = "", **attributes: Any) -> None:
-        super().__init__([name], **attributes)
-        self.help = help
-
-    def make_metavar(self, ctx: click.Context | None = None) -> str:
-        """As usage shows it."""
-        name = self.human_readable_name
-        if self.nargs == -1:
-            return f"[{name}]..."
-        return name if self.required else f"[{name}]"
-
-
-class Choice(ValueType):
-    """One of several words; some may be known to programs only."""
-
-    name = "choice"
-
-    def __init__(self, *words: str, hidden: str | None = None) -> None:
-        self.words = words
-        self._hidden = hidden
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
-        """As help shows it."""
-        return f"{{{','.join(self.words)}}}"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> object:
-        """Takes one of the words."""
-        if value not in (*self.words, self._hidden):
-            self.fail(f"{value!r} is none of {', '.join(self.words)}", param, ctx)
-        return value
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[Any]:
-        """The words."""
-        from click.shell_completion import CompletionItem
-
-        return [CompletionItem(word) for word in self.words if word.startswith(incomplete)]
 
 
 def _show_help(ctx: click.Context, option: click.Parameter, is_given: bool) -> None:
@@ -153,14 +54,12 @@ class _Explained(click.Command):
         self.epilog = epilog
         self.params.insert(
             0,
-            Option(
-                "-h",
-                "--help",
-                is_flag=True,
+            Flag(
+                "-h --help",
+                "show this help",
                 is_eager=True,
                 expose_value=False,
                 callback=_show_help,
-                help="show this help",
             ),
         )
 
@@ -177,8 +76,8 @@ class _Explained(click.Command):
         """The name of an option of which this is the beginning: `--bootstrap` will do for `--bootstrap-server`."""
         if len(word) < 2 or f"--{word}" in self.flags():
             return word
-        meant = self.begin_with(f"--{word}")
-        return meant[0][2:] if len({*map(self.flags().get, meant)}) == 1 else word
+        longer = self.begin_with(f"--{word}")
+        return longer[0][2:] if len({*map(self.flags().get, longer)}) == 1 else word
 
     def begin_with(self, flag: str) -> list[str]:
         """The options that begin so."""
@@ -203,7 +102,7 @@ class _Explained(click.Command):
     def sections(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
         """The rows of the help by heading."""
         found = {
-            _ARGUMENTS: [
+            "arguments": [
                 (each.human_readable_name, each.help)
                 for each in self.params
                 if isinstance(each, Argument) and each.help
@@ -242,10 +141,9 @@ class Command(_Explained):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Reads the words, and sees that they go together."""
-        ctx.meta["rest"] = []
-        if self._rest is not None and "--" in args:
-            at = args.index("--")
-            args, ctx.meta["rest"] = args[:at], args[at + 1 :]
+        if self._rest is not None:
+            at = args.index("--") if "--" in args else len(args)
+            args, ctx.params[self._rest] = args[:at], args[at + 1 :]
         words = args if ctx.resilient_parsing else [*self._words(ctx, args)]
         left = super().parse_args(ctx, words)
         if not ctx.resilient_parsing:
@@ -294,7 +192,7 @@ class Command(_Explained):
 
     def arguments(self, ctx: click.Context) -> Arguments:
         """What was typed, by name; what nobody typed has its default."""
-        values: dict[str, Any] = {} if self._rest is None else {self._rest: ctx.meta["rest"]}
+        values: dict[str, Any] = {} if self._rest is None else {self._rest: ctx.params[self._rest]}
         shared = []
         for parameter in self.params:
             into = getattr(parameter, "into", None)

@@ -7,7 +7,8 @@ from typing import Final
 import click
 
 from ottla.cli.commands import SUMMARIES
-from ottla.cli.commands.parameters import (
+from ottla.cli.commands.options import Flag, Option, exclusive
+from ottla.cli.commands.shared_options import (
     PATTERN,
     connection,
     count_from,
@@ -18,9 +19,8 @@ from ottla.cli.commands.parameters import (
     topics,
     watch,
 )
-from ottla.cli.commands.syntax import Command, Exclusive, Group, Option
+from ottla.cli.commands.syntax import Command, Group
 
-_ONLY: Final = Exclusive()
 _ONLY_WHAT: Final = {
     "under-replicated-partitions": "only partitions with replicas that are not in sync",
     "unavailable-partitions": "only partitions without a leader that lives",
@@ -46,28 +46,28 @@ def assignment(text: str) -> dict[int, list[int]]:
 
 
 def _partitions(help_text: str) -> Option:
-    return Option("-p", "--partitions", metavar="N", type=count_from(1), help=help_text)
+    return Option("-p --partitions", help_text, type=count_from(1))
 
 
 def _assignment(help_text: str) -> Option:
     return Option(
         "--replica-assignment",
+        f"{help_text}: ids of brokers, partitions with commas, their replicas with colons",
         metavar="ID:ID,ID:ID",
         type=assignment,
-        help=f"{help_text}: ids of brokers, partitions with commas, their replicas with colons",
     )
 
 
 def _config(help_text: str) -> Option:
-    return settings("-c", "--config", "settings", help_text=help_text)
+    return settings("-c --config settings", help_text)
 
 
 def _exclude_internal() -> Option:
-    return Option("--exclude-internal", is_flag=True, help="leave out the broker's own topics")
+    return Flag("--exclude-internal", "leave out the broker's own topics")
 
 
 def _if_exists() -> Option:
-    return Option("--if-exists", is_flag=True, help="no error where there is none")
+    return Flag("--if-exists", "no error where there is none")
 
 
 _CREATE: Final = Command(
@@ -78,15 +78,13 @@ _CREATE: Final = Command(
         *topics("the name of a topic"),
         _partitions("how many partitions each has; default: the broker's num.partitions"),
         Option(
-            "-r",
-            "--replication-factor",
-            metavar="N",
+            "-r --replication-factor",
+            "how many replicas each partition has; default: the broker's",
             type=count_from(1),
-            help="how many replicas each partition has; default: the broker's",
         ),
         _assignment("which brokers have each partition, instead of the two numbers"),
         _config("a config of the topics; repeatable"),
-        Option("--if-not-exists", is_flag=True, help="a topic that is there already is no error"),
+        Flag("--if-not-exists", "a topic that is there already is no error"),
         dry_run(),
         *connection(),
     ],
@@ -102,7 +100,7 @@ _LIST: Final = Command(
     [
         *topics(f"{PATTERN}; default: all"),
         _exclude_internal(),
-        Option("--names", is_flag=True, help="only the names, one on each line"),
+        Flag("--names", "only the names, one on each line"),
         form(),
         watch(),
         *connection(),
@@ -115,10 +113,12 @@ _DESCRIBE: Final = Command(
     "topics.overview:describe",
     [
         *topics(f"{PATTERN}; default: all"),
-        Option("--topic-id", "topic_ids", metavar="ID", multiple=True, help="a topic by its id"),
-        *(
-            Option(f"--{what}", const=what, into="only", among=_ONLY, help=help_text)
-            for what, help_text in _ONLY_WHAT.items()
+        Option("--topic-id topic_ids", "a topic by its id", metavar="ID", multiple=True),
+        *exclusive(
+            *(
+                Flag(f"--{what}", help_text, const=what, into="only")
+                for what, help_text in _ONLY_WHAT.items()
+            )
         ),
         _exclude_internal(),
         _if_exists(),
@@ -140,11 +140,10 @@ _ALTER: Final = Command(
         _assignment("which brokers have each partition; those that are there stay as is"),
         _config("set a config; repeatable"),
         Option(
-            "--delete-config",
-            "unset",
+            "--delete-config unset",
+            "give a config its default back; repeatable",
             metavar="NAME",
             multiple=True,
-            help="give a config its default back; repeatable",
         ),
         _if_exists(),
         dry_run(),
@@ -164,7 +163,7 @@ _DELETE: Final = Command(
     "topics.changes:delete",
     [
         *topics(f"{PATTERN} (which never chooses an internal topic)"),
-        Option("--force", is_flag=True, help="delete even the cluster's own topics that are named"),
+        Flag("--force", "delete even the cluster's own topics that are named"),
         _if_exists(),
         dry_run(),
         *connection(),

@@ -7,7 +7,8 @@ from typing import Final
 import click
 
 from ottla.cli.commands import SUMMARIES
-from ottla.cli.commands.parameters import (
+from ottla.cli.commands.options import Argument, Flag, Option, section
+from ottla.cli.commands.shared_options import (
     TOPIC,
     TRANSACTIONAL_ID,
     connection,
@@ -17,7 +18,7 @@ from ottla.cli.commands.parameters import (
     watch,
     whole,
 )
-from ottla.cli.commands.syntax import Argument, Command, Group, Option
+from ottla.cli.commands.syntax import Command, Group
 
 STATES: Final = (
     "Empty",
@@ -49,16 +50,16 @@ def _state(text: str) -> str:
 def _partition() -> list[Argument | Option]:
     """A topic and a partition, as words or as Kafka's tools have them."""
     return [
-        Argument("named_topic", metavar="TOPIC", required=False, type=TOPIC, help="the topic"),
+        Argument("named_topic", "the topic", required=False, type=TOPIC),
         Argument(
             "named_partition",
+            "the partition",
             metavar="PARTITION",
             required=False,
             type=count_from(0),
-            help="the partition",
         ),
-        Option("--topic", metavar="TOPIC", type=TOPIC, help="the same, as Kafka's tools have it"),
-        Option("--partition", metavar="N", type=count_from(0), help="the same"),
+        Option("--topic", "the same, as Kafka's tools have it", type=TOPIC),
+        Option("--partition", "the same", type=count_from(0)),
     ]
 
 
@@ -70,10 +71,7 @@ def _producers(name: str, summary: str) -> Command:
         [
             *_partition(),
             Option(
-                "--broker-id",
-                metavar="ID",
-                type=count_from(0),
-                help="ask this replica, not the leader",
+                "--broker-id", "ask this replica, not the leader", metavar="ID", type=count_from(0)
             ),
             form(),
             watch(),
@@ -89,35 +87,29 @@ _LIST: Final = Command(
     "transactions.overview:list_all",
     [
         Option(
-            "--state",
-            "states",
+            "--state states",
+            f"only those in this state, one of {', '.join(STATES)}; repeatable",
             metavar="STATE",
             type=_state,
             multiple=True,
-            help=f"only those in this state, one of {', '.join(STATES)}; repeatable",
         ),
         Option(
-            "--producer-id",
-            "producer_ids",
+            "--producer-id producer_ids",
+            "only those of this producer; repeatable",
             metavar="ID",
             type=count_from(0),
             multiple=True,
-            help="only those of this producer; repeatable",
         ),
         Option(
-            "--duration",
-            "--duration-filter",
-            "duration",
+            "--duration --duration-filter duration",
+            "only transactions that are open for longer, in milliseconds",
             metavar="MS",
             type=whole,
-            help="only transactions that are open for longer, in milliseconds",
         ),
         Option(
-            "--pattern",
-            "--transactional-id-pattern",
-            "pattern",
+            "--pattern --transactional-id-pattern pattern",
+            "only ids that the expression matches as a whole",
             metavar="REGEX",
-            help="only ids that the expression matches as a whole",
         ),
         form(),
         watch(),
@@ -131,19 +123,14 @@ _DESCRIBE: Final = Command(
     "transactions.overview:describe",
     [
         Argument(
-            "transactional_ids",
-            metavar="ID",
-            nargs=-1,
-            type=TRANSACTIONAL_ID,
-            help="a transactional id",
+            "transactional_ids", "a transactional id", metavar="ID", nargs=-1, type=TRANSACTIONAL_ID
         ),
         Option(
-            "--transactional-id",
-            "more_ids",
+            "--transactional-id more_ids",
+            "the same; repeatable",
             metavar="ID",
             type=TRANSACTIONAL_ID,
             multiple=True,
-            help="the same; repeatable",
         ),
         form(),
         watch(),
@@ -156,20 +143,15 @@ _FIND_HANGING: Final = Command(
     "find transactions that nobody will end",
     "transactions.overview:find_hanging",
     [
-        Option("--topic", metavar="TOPIC", type=TOPIC, help="only in this topic"),
-        Option(
-            "--partition",
-            metavar="N",
-            type=count_from(0),
-            help="only in this partition of the topic",
-        ),
-        Option("--broker-id", metavar="ID", type=count_from(0), help="only on this broker"),
+        Option("--topic", "only in this topic", type=TOPIC),
+        Option("--partition", "only in this partition of the topic", type=count_from(0)),
+        Option("--broker-id", "only on this broker", metavar="ID", type=count_from(0)),
         Option(
             "--max-transaction-timeout",
+            "how long transactions may last, in minutes; default: 15",
             metavar="MINUTES",
             type=count_from(0),
             default=15,
-            help="how long transactions may last, in minutes; default: 15",
         ),
         form(),
         *connection(),
@@ -177,7 +159,6 @@ _FIND_HANGING: Final = Command(
     description=_FIND_HANGING_TEXT,
     epilog=examples("ottla transactions find-hanging --topic orders"),
 )
-_OLD: Final = "for brokers before Kafka 3.0, all of these"
 _ABORT: Final = Command(
     "abort",
     "abort a transaction",
@@ -185,38 +166,32 @@ _ABORT: Final = Command(
     [
         *_partition(),
         Option(
-            "--start-offset",
-            metavar="OFFSET",
-            type=count_from(0),
-            help="where the transaction starts",
+            "--start-offset", "where the transaction starts", metavar="OFFSET", type=count_from(0)
         ),
         Option(
             "--transactional-id",
+            "whose transaction, and producer, to end",
             metavar="ID",
             type=TRANSACTIONAL_ID,
-            help="whose transaction, and producer, to end",
         ),
-        Option(
-            "--force",
-            is_flag=True,
-            help="on this partition alone, even if a coordinator knows the transaction",
-        ),
-        Option(
-            "--producer-id", metavar="ID", type=count_from(0), section=_OLD, help="its producer"
-        ),
-        Option(
-            "--producer-epoch",
-            metavar="EPOCH",
-            type=count_from(0),
-            section=_OLD,
-            help="the epoch of its producer",
-        ),
-        Option(
-            "--coordinator-epoch",
-            metavar="EPOCH",
-            type=whole,
-            section=_OLD,
-            help="as `transactions producers` shows it",
+        Flag("--force", "on this partition alone, even if a coordinator knows the transaction"),
+        *section(
+            "for brokers before Kafka 3.0, all of these",
+            [
+                Option("--producer-id", "its producer", metavar="ID", type=count_from(0)),
+                Option(
+                    "--producer-epoch",
+                    "the epoch of its producer",
+                    metavar="EPOCH",
+                    type=count_from(0),
+                ),
+                Option(
+                    "--coordinator-epoch",
+                    "as `transactions producers` shows it",
+                    metavar="EPOCH",
+                    type=whole,
+                ),
+            ],
         ),
         *connection(),
     ],

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import click
 
-from ottla.cli.commands.syntax import Argument, Arguments, Choice, Option, ValueType
+from ottla.cli.commands.options import Argument, Choice, Flag, Option, ValueType, section
+from ottla.cli.commands.syntax import Arguments
 from ottla.config.default_cluster import DEFAULT_SERVERS, SERVERS_VARIABLE
 
 ISOLATION: Final = Choice("read_uncommitted", "read_committed")
@@ -34,10 +35,9 @@ class File(ValueType):
 class ClusterName(ValueType):
     """The name of something that the cluster knows, which it is asked for."""
 
-    name = "text"
-
     def __init__(self, kind: str) -> None:
         self.kind = kind
+        self.name = kind.lower()
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
@@ -84,8 +84,8 @@ def whole(text: str) -> int:
         raise click.BadParameter(f"{text!r} is not a whole number") from None
 
 
-def count_from(least: int) -> Callable[[str], int]:
-    """Reads a number that is not smaller."""
+def count_from(least: int) -> Value:
+    """A number that is not smaller."""
 
     def count(text: str) -> int:
         number = whole(text)
@@ -93,7 +93,25 @@ def count_from(least: int) -> Callable[[str], int]:
             raise click.BadParameter(f"{text} is less than {least}")
         return number
 
-    return count
+    return Value("n", count)
+
+
+class Value(ValueType):
+    """What a function reads; the name is what help shows for it."""
+
+    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
+        self.name = name
+        self._read = read
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> object:
+        """What is meant by a word; a default that is no word stays."""
+        return self._read(value) if isinstance(value, str) else value
+
+
+SECONDS: Final = Value("seconds", seconds)
+SETTING: Final = Value("name=value", name_and_value)
 
 
 # -- options
@@ -101,45 +119,27 @@ def count_from(least: int) -> Callable[[str], int]:
 
 def connection() -> list[Option]:
     """Where the cluster is and how to talk to it."""
-    section = "connection"
-    return [
-        Option(
-            "-b",
-            "--bootstrap-server",
-            metavar="HOST:PORT",
-            section=section,
-            help=f"a broker, or several with commas; default: ${SERVERS_VARIABLE} or {DEFAULT_SERVERS}",
-        ),
-        Option(
-            "--command-config",
-            metavar="FILE",
-            type=FILE,
-            section=section,
-            help="options of the client, as a Kafka properties file",
-        ),
-        Option(
-            "-X",
-            "client_options",
-            metavar="NAME=VALUE",
-            multiple=True,
-            section=section,
-            help="an option of the client by Kafka's name; repeatable",
-        ),
-        Option(
-            "--timeout",
-            metavar="SECONDS",
-            type=seconds,
-            section=section,
-            help="how long to try before giving up; default: 10",
-        ),
-        Option(
-            "-v",
-            "--verbose",
-            is_flag=True,
-            section=section,
-            help="log more, and show where an error comes from",
-        ),
-    ]
+    return section(
+        "connection",
+        [
+            Option(
+                "-b --bootstrap-server",
+                f"a broker, or several with commas; default: ${SERVERS_VARIABLE} or {DEFAULT_SERVERS}",
+                metavar="HOST:PORT",
+            ),
+            Option(
+                "--command-config", "options of the client, as a Kafka properties file", type=FILE
+            ),
+            Option(
+                "-X client_options",
+                "an option of the client by Kafka's name; repeatable",
+                metavar="NAME=VALUE",
+                multiple=True,
+            ),
+            Option("--timeout", "how long to try before giving up; default: 10", type=SECONDS),
+            Flag("-v --verbose", "log more, and show where an error comes from"),
+        ],
+    )
 
 
 def connection_of(given: Mapping[str, Any]) -> Arguments:
@@ -156,15 +156,13 @@ def connection_of(given: Mapping[str, Any]) -> Arguments:
 def topics(help_text: str) -> list[Argument | Option]:
     """Topics by name or pattern, as words or in Kafka's way; both end up in `topics`."""
     return [
-        Argument("topics", metavar="TOPIC", nargs=-1, type=TOPIC, help=help_text),
+        Argument("topics", help_text, nargs=-1, type=TOPIC),
         Option(
-            "-t",
-            "--topic",
-            metavar="TOPIC",
+            "-t --topic",
+            "the same, as Kafka's tools have it; repeatable",
             type=TOPIC,
             multiple=True,
             into="topics",
-            help="the same, as Kafka's tools have it; repeatable",
         ),
     ]
 
@@ -172,12 +170,7 @@ def topics(help_text: str) -> list[Argument | Option]:
 def form() -> Option:
     """How what is listed is written."""
     return Option(
-        "-o",
-        "--output",
-        "form",
-        type=Choice("table", "json", "yaml"),
-        default="table",
-        help="default: table",
+        "-o --output form", "default: table", type=Choice("table", "json", "yaml"), default="table"
     )
 
 
@@ -185,29 +178,21 @@ def watch() -> Option:
     """Again and again."""
     return Option(
         "--watch",
-        metavar="SECONDS",
-        type=seconds,
+        "do it again every SECONDS, until Ctrl-C; default: 2",
+        type=SECONDS,
         is_flag=False,
         flag_value="2",
-        help="do it again every SECONDS, until Ctrl-C; default: 2",
     )
 
 
-def settings(*declarations: str, help_text: str, **attributes: Any) -> Option:
+def settings(flags: str, help: str) -> Option:
     """A repeatable NAME=VALUE."""
-    return Option(
-        *declarations,
-        metavar="NAME=VALUE",
-        type=name_and_value,
-        multiple=True,
-        help=help_text,
-        **attributes,
-    )
+    return Option(flags, help, type=SETTING, multiple=True)
 
 
 def dry_run(help_text: str = "say what would happen, and change nothing") -> Option:
     """Nothing but words."""
-    return Option("--dry-run", is_flag=True, help=help_text)
+    return Flag("--dry-run", help_text)
 
 
 def examples(*lines: str) -> str:
