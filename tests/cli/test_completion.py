@@ -104,11 +104,12 @@ def test_every_command_can_be_completed(monkeypatch: pytest.MonkeyPatch) -> None
             words_after(*words, "")
 
 
-def test_the_line_says_where_the_broker_is(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("where", ["-b there:9092", "-b=there:9092", "--boot there:9092"])
+def test_the_line_says_where_the_broker_is(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     asked = Names("t")
     monkeypatch.setattr(cluster_names, "find", asked.find)
-    words = ["topics", "describe", "-b", "there:9092", "-X", "client.id=me", "-Xlinger.ms=1", ""]
-    assert words_after(*words) == ["t"]
+    options = [*where.split(), "-X", "client.id=me", "-Xlinger.ms=1"]
+    assert words_after("topics", "describe", *options, "") == ["t"]
     assert asked.connections[0].bootstrap_server == "there:9092"
     assert asked.connections[0].client_options == ["client.id=me", "linger.ms=1"]
 

@@ -8,7 +8,7 @@ import click
 
 from ottla.cli.commands import SUMMARIES
 from ottla.cli.commands.options import Flag, Option
-from ottla.cli.commands.shared_options import TOPIC, connection, examples, form, watch
+from ottla.cli.commands.shared_options import TOPIC, connection, examples, form, listing
 from ottla.cli.commands.syntax import Command, Group
 
 
@@ -33,7 +33,7 @@ _DESCRIBE: Final = Command(
     "describe",
     "show the id of the cluster, its controller and how large it is",
     "cluster.overview:describe",
-    [form(), watch(), *connection()],
+    listing(),
     epilog=examples("ottla cluster describe", "ottla cluster describe -o json"),
 )
 _BROKERS: Final = Command(
@@ -42,9 +42,7 @@ _BROKERS: Final = Command(
     "cluster.overview:brokers",
     [
         Flag("--include-fenced-brokers", "also those that are fenced (Kafka 4.0 or later)"),
-        form(),
-        watch(),
-        *connection(),
+        *listing(),
     ],
     epilog=examples("ottla cluster brokers"),
 )
@@ -68,9 +66,7 @@ _LOG_DIRS: Final = Command(
             type=TOPIC,
             multiple=True,
         ),
-        form(),
-        watch(),
-        *connection(),
+        *listing(),
     ],
     epilog=examples("ottla cluster log-dirs --topic orders", "ottla cluster log-dirs -o json"),
 )

@@ -9,7 +9,7 @@ import click
 from ottla.cli.commands import SUMMARIES
 from ottla.cli.commands.escapes import unescaped
 from ottla.cli.commands.options import Argument, Choice, Flag, Option, exclusive, section
-from ottla.cli.commands.shared_options import GROUP, ISOLATION, TOPIC, connection, count_from
+from ottla.cli.commands.shared_options import GROUP, TOPIC, connection, count_from, isolation
 from ottla.cli.commands.syntax import Command
 
 _DESCRIPTION: Final = """\
@@ -164,11 +164,10 @@ COMMAND: Final = Command(
             "read as a member of this group: go on where it is, and commit what was printed",
             type=GROUP,
         ),
-        Option(
-            "--isolation --isolation-level isolation",
+        isolation(
             "read_committed leaves out aborted transactions and waits for open ones; "
             "default: read_uncommitted",
-            type=ISOLATION,
+            default=None,
         ),
         *_range(),
         *_forms(),

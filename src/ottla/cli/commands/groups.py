@@ -9,12 +9,12 @@ from ottla.cli.commands.options import Argument, Flag, Option, exclusive
 from ottla.cli.commands.shared_options import (
     FILE,
     GROUP,
-    ISOLATION,
     connection,
     count_from,
     examples,
     form,
-    watch,
+    isolation,
+    listing,
     whole,
 )
 from ottla.cli.commands.syntax import Command, Group
@@ -63,9 +63,7 @@ _LIST: Final = Command(
         Option(
             "--type", "only these: Classic,Consumer,…", metavar="TYPES", type=_words, default=""
         ),
-        form(),
-        watch(),
-        *connection(),
+        *listing(),
     ],
     epilog=examples("ottla groups list --state Stable,Empty"),
 )
@@ -92,15 +90,8 @@ _DESCRIBE: Final = Command(
             ),
             Flag("--state", "the groups themselves", const="state", into="what"),
         ),
-        Option(
-            "--isolation --isolation-level isolation",
-            "for whom lag is counted; default: read_uncommitted",
-            type=ISOLATION,
-            default="read_uncommitted",
-        ),
-        form(),
-        watch(),
-        *connection(),
+        isolation("for whom lag is counted; default: read_uncommitted"),
+        *listing(),
     ],
     description=_DESCRIBE_TEXT,
     epilog=examples(

@@ -6,15 +6,7 @@ from typing import Final
 
 from ottla.cli.commands import SUMMARIES
 from ottla.cli.commands.options import Flag, Option
-from ottla.cli.commands.shared_options import (
-    ISOLATION,
-    PATTERN,
-    connection,
-    examples,
-    form,
-    topics,
-    watch,
-)
+from ottla.cli.commands.shared_options import PATTERN, examples, isolation, listing, topics
 from ottla.cli.commands.syntax import Command
 
 COMMAND: Final = Command(
@@ -36,20 +28,15 @@ COMMAND: Final = Command(
             metavar="WHEN",
             default="latest",
         ),
-        Option(
-            "--isolation --isolation-level isolation",
+        isolation(
             "whether the latest is the end of the log, or that of what is committed; "
-            "default: read_uncommitted",
-            type=ISOLATION,
-            default="read_uncommitted",
+            "default: read_uncommitted"
         ),
         Flag(
             "--exclude-internal --exclude-internal-topics exclude_internal",
             "leave out the broker's own topics",
         ),
-        form(),
-        watch(),
-        *connection(),
+        *listing(),
     ],
     description="Shows an offset of each partition: the last one (where the next record will be), or with\n"
     "--time the first one, that of the newest record, or that of the first record since some time.",

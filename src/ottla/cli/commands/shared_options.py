@@ -11,7 +11,6 @@ from ottla.cli.commands.options import Argument, Choice, Flag, Option, ValueType
 from ottla.cli.commands.syntax import Arguments
 from ottla.config.default_cluster import DEFAULT_SERVERS, SERVERS_VARIABLE
 
-ISOLATION: Final = Choice("read_uncommitted", "read_committed")
 PATTERN: Final = "a name, or a regular expression for whole names"
 
 
@@ -183,6 +182,17 @@ def watch() -> Option:
         is_flag=False,
         flag_value="2",
     )
+
+
+def listing() -> list[Option]:
+    """What all have that list something."""
+    return [form(), watch(), *connection()]
+
+
+def isolation(help: str, default: str | None = "read_uncommitted") -> Option:
+    """For which consumers something is shown."""
+    levels = Choice("read_uncommitted", "read_committed")
+    return Option("--isolation --isolation-level isolation", help, type=levels, default=default)
 
 
 def settings(flags: str, help: str) -> Option:

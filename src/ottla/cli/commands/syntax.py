@@ -144,8 +144,7 @@ class Command(_Explained):
         if self._rest is not None:
             at = args.index("--") if "--" in args else len(args)
             args, ctx.params[self._rest] = args[:at], args[at + 1 :]
-        words = args if ctx.resilient_parsing else [*self._words(ctx, args)]
-        left = super().parse_args(ctx, words)
+        left = super().parse_args(ctx, [*self._words(ctx, args)])
         if not ctx.resilient_parsing:
             if left:
                 ctx.fail(f"{' '.join(left)!r} is more than this command takes")
@@ -163,7 +162,7 @@ class Command(_Explained):
                 yield from (word, *reversed(words))
                 return
             if isinstance(option, Option) and option.needs_value and words:
-                if words[-1] in flags:
+                if words[-1] in flags and not ctx.resilient_parsing:
                     ctx.fail(f"{word} needs a value, and {words[-1]} is an option")
                 yield from (word, words.pop())
                 while option.is_greedy and words and not words[-1].startswith("-"):

@@ -14,10 +14,9 @@ from ottla.cli.commands.shared_options import (
     count_from,
     dry_run,
     examples,
-    form,
+    listing,
     settings,
     topics,
-    watch,
 )
 from ottla.cli.commands.syntax import Command, Group
 
@@ -101,9 +100,7 @@ _LIST: Final = Command(
         *topics(f"{PATTERN}; default: all"),
         _exclude_internal(),
         Flag("--names", "only the names, one on each line"),
-        form(),
-        watch(),
-        *connection(),
+        *listing(),
     ],
     epilog=examples("ottla topics list", "ottla topics list 'orders-.*' --names"),
 )
@@ -122,9 +119,7 @@ _DESCRIBE: Final = Command(
         ),
         _exclude_internal(),
         _if_exists(),
-        form(),
-        watch(),
-        *connection(),
+        *listing(),
     ],
     epilog=examples(
         "ottla topics describe orders", "ottla topics describe --under-replicated-partitions"

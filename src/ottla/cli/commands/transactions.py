@@ -15,7 +15,7 @@ from ottla.cli.commands.shared_options import (
     count_from,
     examples,
     form,
-    watch,
+    listing,
     whole,
 )
 from ottla.cli.commands.syntax import Command, Group
@@ -73,9 +73,7 @@ def _producers(name: str, summary: str) -> Command:
             Option(
                 "--broker-id", "ask this replica, not the leader", metavar="ID", type=count_from(0)
             ),
-            form(),
-            watch(),
-            *connection(),
+            *listing(),
         ],
         epilog=examples(f"ottla transactions {name} orders 0"),
     )
@@ -111,9 +109,7 @@ _LIST: Final = Command(
             "only ids that the expression matches as a whole",
             metavar="REGEX",
         ),
-        form(),
-        watch(),
-        *connection(),
+        *listing(),
     ],
     epilog=examples("ottla transactions list --state Ongoing --duration 60000"),
 )
@@ -132,9 +128,7 @@ _DESCRIBE: Final = Command(
             type=TRANSACTIONAL_ID,
             multiple=True,
         ),
-        form(),
-        watch(),
-        *connection(),
+        *listing(),
     ],
     epilog=examples("ottla transactions describe orders-1"),
 )
