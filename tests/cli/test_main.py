@@ -116,6 +116,7 @@ def test_every_command_explains_itself_with_all_its_arguments(
             text = capsys.readouterr().out
             assert ended.value.code == 0, words
             assert text == found.get_help() + "\n", words
+            assert "%(" not in text
             for parameter in found.command.params:
                 shown = parameter.opts[-1] if isinstance(parameter, click.Option) else ""
                 assert getattr(parameter, "hidden", False) or shown in text, words
