@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 import ottla
-from ottla.cli.broker_demo import Verdict, judge
-from ottla.cli.main import main, parser
+from ottla.cli.commands.root import parse
+from ottla.cli.demo.broker_demo import LossReport, judge
+from ottla.cli.main import main
 from ottla.cli.serve import settings_of
 from ottla.client.raw import RawConnection
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -160,7 +161,7 @@ def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_defaults_are_local() -> None:
-    arguments = parser().parse_args(["serve"])
+    arguments = parse(["serve"]).arguments
     settings = settings_of(arguments)
     assert (str(settings.listen), settings.data_dir) == ("127.0.0.1:9092", "./ottla-data")
     assert settings.advertise is None
@@ -309,17 +310,17 @@ def orders(*numbers: int) -> list[bytes]:
 @pytest.mark.parametrize(
     ("values", "verdict"),
     [
-        (orders(0, 1, 2), Verdict(3, 3, 0, 0, 0)),
-        (orders(0, 2), Verdict(3, 2, 1, 0, 0)),
-        (orders(0, 1, 1, 2), Verdict(3, 4, 0, 1, 0)),
-        (orders(0, 2, 1), Verdict(3, 3, 0, 0, 1)),
-        (orders(0, 1, 1), Verdict(3, 3, 1, 1, 0)),
-        (orders(0, 1, 2, 3), Verdict(3, 4, 0, 0, 0)),
-        (orders(), Verdict(3, 0, 3, 0, 0)),
+        (orders(0, 1, 2), LossReport(3, 3, 0, 0, 0)),
+        (orders(0, 2), LossReport(3, 2, 1, 0, 0)),
+        (orders(0, 1, 1, 2), LossReport(3, 4, 0, 1, 0)),
+        (orders(0, 2, 1), LossReport(3, 3, 0, 0, 1)),
+        (orders(0, 1, 1), LossReport(3, 3, 1, 1, 0)),
+        (orders(0, 1, 2, 3), LossReport(3, 4, 0, 0, 0)),
+        (orders(), LossReport(3, 0, 3, 0, 0)),
     ],
 )
 def test_the_verdict_counts_losses_duplicates_and_reorderings(
-    values: list[bytes], verdict: Verdict
+    values: list[bytes], verdict: LossReport
 ) -> None:
     assert judge(values, 3) == verdict
     assert verdict.is_good == (values == orders(0, 1, 2))
@@ -356,7 +357,16 @@ def test_an_idle_broker_needs_less_than_60_mb(tmp_path: Path) -> None:
 
 
 def test_importing_ottla_imports_little() -> None:
-    heavy = ["asyncio", "uvloop", "cramjam", "google_crc32c", "argparse", "logging", "socket"]
+    heavy = [
+        "asyncio",
+        "uvloop",
+        "cramjam",
+        "google_crc32c",
+        "argparse",
+        "click",
+        "logging",
+        "socket",
+    ]
     code = "import sys, ottla; print(*(name for name in sys.argv[1:] if name in sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", code, *heavy], capture_output=True, text=True, check=True

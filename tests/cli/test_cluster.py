@@ -11,7 +11,7 @@ import pytest
 from tests.cli.conftest import Ottla, soon
 
 from ottla import Broker
-from ottla.cli.cluster import usable
+from ottla.cli.cluster.overview import usable
 
 WAIT_SECONDS = 30
 

@@ -18,25 +18,43 @@ from tests.cli.conftest import Ottla
 from tests.waiting import in_time
 
 from ottla import Broker, Consumer
-from ottla.cli import completion
-from ottla.cli.completing import FILES, complete
-from ottla.cli.completion import SCRIPTS, split_line
-from ottla.cli.main import parser
+from ottla.cli.commands.syntax import Arguments
+from ottla.cli.completion import candidates as completion
+from ottla.cli.completion import cluster_names
+from ottla.cli.completion.candidates import candidates, split_line
+from ottla.cli.completion.scripts import SCRIPTS
 
 ANSWER_SECONDS = 30.0
 PRESS_AGAIN_SECONDS = 6.0
 CLEAR_LINE = "\x15"
+# Commands without verbs.
+ALONE = {"serve", "produce", "consume", "offsets", "demo", "completion"}
+
+
+class Names:
+    """Answers for the cluster, and remembers what it was asked."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = [*names]
+        self.kinds: list[str] = []
+        self.connections: list[Arguments] = []
+
+    def find(self, kind: str, connection: Arguments) -> list[str]:
+        self.kinds.append(kind)
+        self.connections.append(connection)
+        return self.names
 
 
 def words_after(*words: str) -> list[str]:
-    return [each.word for each in complete(parser(), words).candidates]
+    return [each.value for each in candidates(words)]
 
 
 def test_commands_verbs_flags_and_choices_come_from_the_parser() -> None:
     assert {"serve", "topics", "completion"} <= set(words_after(""))
     assert words_after("topics", "") == ["create", "list", "describe", "alter", "delete"]
-    flags = words_after("topics", "create", "x", "--")
+    flags = words_after("topics", "create", "x", "-")
     assert {"--partitions", "-p", "--bootstrap-server", "--help"} <= set(flags)
+    assert words_after("topics", "create", "x", "--part") == ["--partitions"]
     assert words_after("topics", "list", "-o", "") == ["table", "json", "yaml"]
     assert words_after("topics", "list", "--output=") == [
         "--output=table",
@@ -57,32 +75,43 @@ def test_commands_verbs_flags_and_choices_come_from_the_parser() -> None:
         (["configs", "describe", "--topic", ""], "TOPIC"),
         (["configs", "describe", "--topic="], "TOPIC"),
         (["configs", "describe", "--group", ""], "GROUP"),
-        (["topics", "list", "--command-config", ""], FILES),
+        (["topics", "list", "--command-config", ""], "FILE"),
         (["topics", "list", "--timeout", ""], None),
         (["topics", "list", "--watch", ""], "TOPIC"),
         (["cluster", "brokers", ""], None),
     ],
 )
-def test_what_kind_of_name_comes_next_is_known(words: list[str], kind: str | None) -> None:
-    completion = complete(parser(), words)
-    assert (completion.kind, list(completion.candidates)) == (kind, [])
+def test_what_kind_of_name_comes_next_is_known(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], kind: str | None
+) -> None:
+    asked = Names()
+    monkeypatch.setattr(cluster_names, "find", asked.find)
+    found = candidates(words)
+    if kind == "FILE":
+        assert ([each.type for each in found], asked.kinds) == (["file"], [])
+    else:
+        assert (found, asked.kinds) == ([], [] if kind is None else [kind])
 
 
-def test_every_command_can_be_completed() -> None:
-    """Whatever the parsers of other commands have, asking what comes next does not fail."""
-    top = parser()
-    for command in complete(top, [""]).candidates:
-        verbs = complete(top, [command.word, ""]).candidates
-        for words in [[command.word], *([command.word, verb.word] for verb in verbs)]:
-            assert "--help" in [flag.word for flag in complete(top, [*words, "-"]).candidates]
-            complete(top, [*words, ""])
+def test_every_command_can_be_completed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the parameters of other commands are, asking what comes next does not fail."""
+    monkeypatch.setattr(cluster_names, "find", Names().find)
+    for command in words_after(""):
+        verbs = [] if command in ALONE else words_after(command, "")
+        assert verbs or command in ALONE
+        for words in [[command], *([command, verb] for verb in verbs)]:
+            assert "--help" in words_after(*words, "-")
+            words_after(*words, "")
 
 
-def test_the_line_says_where_the_broker_is() -> None:
-    words = ["topics", "describe", "-b", "there:9092", "-X", "client.id=me", "-Xlinger.ms=1", ""]
-    asked = complete(parser(), words).connection(1.0)
-    assert asked.bootstrap_server == "there:9092"
-    assert asked.client_options == ["client.id=me", "linger.ms=1"]
+@pytest.mark.parametrize("where", ["-b there:9092", "-b=there:9092", "--boot there:9092"])
+def test_the_line_says_where_the_broker_is(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    asked = Names("t")
+    monkeypatch.setattr(cluster_names, "find", asked.find)
+    options = [*where.split(), "-X", "client.id=me", "-Xlinger.ms=1"]
+    assert words_after("topics", "describe", *options, "") == ["t"]
+    assert asked.connections[0].bootstrap_server == "there:9092"
+    assert asked.connections[0].client_options == ["client.id=me", "linger.ms=1"]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +132,7 @@ def test_names_are_those_of_the_broker(
 ) -> None:
     # The alarm would end this very process.
     monkeypatch.setattr(completion, "_ends_soon", nullcontext)
-    monkeypatch.setattr(completion, "_NAMES_SECONDS", 30.0)
+    monkeypatch.setattr(cluster_names, "TIMEOUT_SECONDS", 30.0)
     inside("topics", "create", "complete-me", "complete-me-too", "other")
     options = {"group.id": "my group", "bootstrap.servers": cli_broker.bootstrap_servers}
     with Consumer(options) as consumer:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Ottla, Result, soon
 
-from ottla.cli.configs import bracketed, changes_text
-from ottla.cli.failing import UsageError
+from ottla.cli.cluster.configs import bracketed, changes_text
+from ottla.cli.errors import UsageError
 from ottla.client.admin_model import AlterConfig
 
 

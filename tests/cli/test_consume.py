@@ -17,9 +17,8 @@ from tests.cli.conftest import Ottla
 from tests.cli.running import running
 
 from ottla import Admin, Broker, Consumer, NewTopic, Producer, TopicPartition
-from ottla.cli.consume import Assigned, Printer, Subscribed, _read
-from ottla.cli.ranges import Range
-from ottla.cli.reaching import Reach
+from ottla.cli.records.consume import Assigned, BrokerWatch, Printer, Subscribed, _read
+from ottla.cli.records.ranges import Range
 from ottla.client.health import ConsumerHealth
 from ottla.client.model import EMPTY_RECORDS, ConsumerRecords
 
@@ -66,7 +65,7 @@ class Silence:
 
 
 def test_brokers_that_go_and_come_are_told_once(capsys: pytest.CaptureFixture[str]) -> None:
-    reach = Reach(cast(Consumer, Silence(None, 0.2, 1.1, 2.2, None, None, 0.1)))
+    reach = BrokerWatch(cast(Consumer, Silence(None, 0.2, 1.1, 2.2, None, None, 0.1)))
     for _ in range(7):
         reach.look()
     assert capsys.readouterr().err.splitlines() == [
@@ -80,7 +79,7 @@ def test_waiting_for_a_broker_that_does_not_come_is_a_failure(
     silent_seconds: float | None, code: int
 ) -> None:
     silence = Silence(silent_seconds)
-    assert _read(cast(Assigned, silence), Reach(cast(Consumer, silence)), 0) == code
+    assert _read(cast(Assigned, silence), BrokerWatch(cast(Consumer, silence)), 0) == code
 
 
 def test_records_are_printed_in_the_form_that_is_asked_for(

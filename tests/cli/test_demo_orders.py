@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ottla.cli.demo_orders import Verdict, judge, order, receipt
+from ottla.cli.demo.orders import ReceiptReport, judge, order, receipt
 
 
 def receipts(*numbers: int) -> list[bytes | None]:
@@ -16,18 +16,18 @@ def receipts(*numbers: int) -> list[bytes | None]:
 @pytest.mark.parametrize(
     ("values", "verdict"),
     [
-        (receipts(2, 0, 1), Verdict(3, 3, 0, 0, 0)),
-        (receipts(0, 2), Verdict(3, 2, 1, 0, 0)),
-        (receipts(0, 1, 1, 2), Verdict(3, 4, 0, 1, 0)),
-        (receipts(0, 1, 1), Verdict(3, 3, 1, 1, 0)),
-        (receipts(0, 1, 2, 3), Verdict(3, 4, 0, 0, 1)),
-        ([*receipts(0, 1), b'{"id": 2, "total": 1}'], Verdict(3, 3, 1, 0, 1)),
-        ([*receipts(0, 1, 2), None], Verdict(3, 4, 0, 0, 1)),
-        ([], Verdict(3, 0, 3, 0, 0)),
+        (receipts(2, 0, 1), ReceiptReport(3, 3, 0, 0, 0)),
+        (receipts(0, 2), ReceiptReport(3, 2, 1, 0, 0)),
+        (receipts(0, 1, 1, 2), ReceiptReport(3, 4, 0, 1, 0)),
+        (receipts(0, 1, 1), ReceiptReport(3, 3, 1, 1, 0)),
+        (receipts(0, 1, 2, 3), ReceiptReport(3, 4, 0, 0, 1)),
+        ([*receipts(0, 1), b'{"id": 2, "total": 1}'], ReceiptReport(3, 3, 1, 0, 1)),
+        ([*receipts(0, 1, 2), None], ReceiptReport(3, 4, 0, 0, 1)),
+        ([], ReceiptReport(3, 0, 3, 0, 0)),
     ],
 )
 def test_the_verdict_counts_losses_duplicates_and_wrong_receipts(
-    values: list[bytes | None], verdict: Verdict
+    values: list[bytes | None], verdict: ReceiptReport
 ) -> None:
     assert judge(3, values) == verdict
     assert verdict.is_good == (values == receipts(2, 0, 1))

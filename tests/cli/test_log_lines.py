@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli import log_lines
+from ottla.cli.terminal import log_lines
 from ottla.events import EventLog
 
 ROOT = Path(__file__).parents[2]

@@ -10,8 +10,8 @@ import pytest
 from tests.cli.conftest import Ottla, soon
 
 from ottla import Broker, Producer
-from ottla.cli.failing import UsageError
-from ottla.cli.offsets import spec_of
+from ottla.cli.cluster.offsets import spec_of
+from ottla.cli.errors import UsageError
 from ottla.client.admin_model import OffsetSpec
 
 FIRST_MS = 1_700_000_000_000

@@ -14,8 +14,8 @@ import pytest
 from tests.cli.conftest import Ottla
 
 from ottla import Admin, Broker, Consumer, NewTopic
-from ottla.cli import perf_transactions
-from ottla.cli.measuring import Tally
+from ottla.cli.perf import transactions as perf_transactions
+from ottla.cli.perf.measures import Tally
 
 NUMBER = r"\d+(?:\.\d+)?"
 PRODUCED = re.compile(

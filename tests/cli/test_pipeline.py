@@ -17,7 +17,7 @@ pytest.importorskip("pyspark")
 from tests.spark.sessions import needs_spark
 
 from ottla.cli.pipeline import _Watch, choose, quieten, split_program
-from ottla.cli.terminal import Terminal
+from ottla.cli.terminal.progress import Terminal
 from ottla.errors import ConfigError
 from ottla.spark.pipeline import Pipeline
 from ottla.spark.reporting import Progress

@@ -19,7 +19,7 @@ from tests.cli.running import running
 from tests.cli.stalling import Pieces, Stalled
 
 from ottla import Admin, Broker, Consumer, NewTopic
-from ottla.cli.record_input import _no_prompt, _split
+from ottla.cli.records.input import _no_prompt, _split
 from ottla.client.model import ConsumerRecord
 
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.cli import json_records
-from ottla.cli.failing import UsageError
-from ottla.cli.json_records import JsonLines, RecordToSend
-from ottla.cli.record_text import decoded, decoded_lines, opened_by, plain, written_by
-from ottla.cli.syntax.escapes import unescaped
+from ottla.cli.commands.escapes import unescaped
+from ottla.cli.errors import UsageError
+from ottla.cli.records import json_lines as json_records
+from ottla.cli.records.json_lines import JsonLines, RecordToSend
+from ottla.cli.records.text import decoded, decoded_lines, opened_by, plain, written_by
 from ottla.client.model import ConsumerRecord
 
 

@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from ottla.cli.stored_records import kafka_texts, read_stored_record
+from ottla.cli.records.stored import kafka_texts, read_stored_record
 from ottla.core.catalog import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.core.group import records as group_records
 from ottla.core.group.events import (

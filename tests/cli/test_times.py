@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.cli.failing import UsageError
-from ottla.cli.moments import date_ms, duration_ms, moment_ms
+from ottla.cli.errors import UsageError
+from ottla.cli.times import date_ms, duration_ms, moment_ms
 
 NOW_MS = 1_700_000_000_000
 

@@ -11,8 +11,8 @@ from tests.cli.conftest import Ottla, soon
 from tests.cli.processor_time import assert_cheap
 
 from ottla import Admin, Broker, NewTopic
-from ottla.cli import topics
-from ottla.cli.topics import lines_of
+from ottla.cli.topics import overview as topics
+from ottla.cli.topics.overview import lines_of
 
 LIST_SECONDS = 0.5
 

@@ -1,61 +1,21 @@
-"""The `ottla` command: its arguments, and the way to the function that does the work."""
+"""The `ottla` command: from what was typed to the function that does the work, and to an exit code."""
 
 from __future__ import annotations
 
-import argparse
 import io
 import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Final
 
+import click
+
+from ottla.cli.commands.root import ROOT, parse
+from ottla.cli.commands.syntax import Arguments, Call, message_of
 from ottla.cli.exit_codes import DONE, FAILED, INTERRUPTED, PIPE_CLOSED, USAGE
-from ottla.cli.parsing import Parser
 from ottla.version import VERSION
 
-_EXAMPLES: Final = """\
-`ottla help COMMAND` or `ottla COMMAND --help` explains a command. From nothing to a consumed record:
-
-  ottla serve &
-  ottla topics create orders --partitions 3
-  echo 'one espresso' | ottla produce orders
-  ottla consume orders --from-beginning --exit
-"""
-
-# In the order in which help shows them; each is a module of `ottla.cli.syntax`.
-COMMANDS: Final = (
-    "serve",
-    "topics",
-    "produce",
-    "consume",
-    "groups",
-    "transactions",
-    "configs",
-    "offsets",
-    "records",
-    "cluster",
-    "log",
-    "perf",
-    "pipeline",
-    "demo",
-    "completion",
-)
-
-
-def parser() -> argparse.ArgumentParser:
-    """Everything that can be typed."""
-    top = Parser(
-        prog="ottla",
-        description="Exactly-once event streaming for Python and Spark.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    top.add_argument("--version", action="store_true", help="print the version and exit")
-    commands = top.add_subparsers(dest="command", metavar="COMMAND")
-    for name in COMMANDS:
-        import_module(f"ottla.cli.syntax.{name}").add(commands)
-    return top
+Work = Callable[[Arguments], int]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -93,50 +53,50 @@ def _open_standard_streams() -> None:
 
 
 def _main(given: list[str]) -> int:
-    given, of_program = _split(given)
-    if given[:1] == ["help"]:
+    if not given:
+        print(click.Context(ROOT, info_name="ottla").get_help(), file=sys.stderr)
+        return USAGE
+    call = _call(given)
+    return _run(_function(call.work), call.arguments)
+
+
+def _call(given: list[str]) -> Call:
+    """What was typed; ends the process where it is help or makes no sense."""
+    if given[0] == "help":
         given = [*given[1:], "--help"]
     elif given == ["version"]:
         given = ["--version"]
-    top = parser()
     try:
-        arguments = top.parse_args(given)
-    except SystemExit:
+        return parse(given)
+    except click.exceptions.Exit as ended:
         sys.stdout.flush()  # what --help printed: a closed pipe shows here and not at the end
-        raise
-    if arguments.version:
-        print(f"ottla {VERSION}")
-        return DONE
-    if arguments.command is None:
-        top.print_help(sys.stderr)
-        return USAGE
-    arguments.of_program = of_program
-    return _run(_function(arguments.run), arguments)
+        sys.exit(ended.exit_code)
+    except click.UsageError as error:
+        _refuse(error)
+        sys.exit(USAGE)
 
 
-def _split(given: list[str]) -> tuple[list[str], list[str]]:
-    """What is ours, and what is for the program of a pipeline."""
-    if given[:2] == ["pipeline", "run"] and "--" in given:
-        at = given.index("--")
-        return given[:at], given[at + 1 :]
-    return given, []
+def _refuse(error: click.UsageError) -> None:
+    """Usage and one line."""
+    ctx = error.ctx or click.Context(ROOT, info_name="ottla")
+    name = ctx.command_path
+    print(ctx.get_usage(), file=sys.stderr)
+    print(f"{name}: {message_of(error)} ({name} --help explains)", file=sys.stderr)
 
 
-def _function(name: str) -> Callable[[argparse.Namespace], int]:
+def _function(name: str) -> Work:
     module, _, function = name.partition(":")
-    found: Callable[[argparse.Namespace], int] = getattr(
-        import_module(f"ottla.cli.{module}"), function
-    )
+    found: Work = getattr(import_module(f"ottla.cli.{module}"), function)
     return found
 
 
-def _run(function: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
-    from ottla.cli.failing import UsageError, line_of
+def _run(function: Work, arguments: Arguments) -> int:
+    from ottla.cli.errors import UsageError, line_of
     from ottla.errors import ConfigError, OttlaError
 
-    if hasattr(arguments, "client_options"):
+    if "client_options" in arguments:
         # The others, such as serve, have logs of their own.
-        from ottla.cli.connecting import log_to_stderr
+        from ottla.cli.connection import log_to_stderr
 
         log_to_stderr(arguments)
     try:
@@ -151,13 +111,19 @@ def _run(function: Callable[[argparse.Namespace], int], arguments: argparse.Name
         return FAILED
 
 
-def _tell(arguments: argparse.Namespace, line: str) -> None:
+def _tell(arguments: Arguments, line: str) -> None:
     """What went wrong, and with -v where."""
     if getattr(arguments, "verbose", False):
         import traceback
 
         traceback.print_exc()
     print(f"ottla: {line}", file=sys.stderr)
+
+
+def print_version(arguments: Arguments) -> int:
+    """`ottla --version`."""
+    print(f"ottla {VERSION}")
+    return DONE
 
 
 if __name__ == "__main__":

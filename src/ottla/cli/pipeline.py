@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import logging
 import os
@@ -16,8 +15,9 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.cli.failing import CommandError
-from ottla.cli.terminal import Terminal
+from ottla.cli.commands.syntax import Arguments
+from ottla.cli.errors import CommandError
+from ottla.cli.terminal.progress import Terminal
 from ottla.errors import ConfigError, OttlaError
 from ottla.spark.own_errors import own_place, told
 from ottla.spark.requirement import SparkMissingError, require_spark
@@ -44,7 +44,7 @@ class _Stopped(BaseException):
     """SIGTERM came."""
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: Arguments) -> int:
     """Runs until the pipeline ends or is told to stop; 0 then."""
     logging.basicConfig(
         level=logging.DEBUG if arguments.verbose else logging.WARNING,
@@ -120,7 +120,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
     raise _Stopped
 
 
-def _run_of(arguments: argparse.Namespace, watch: _Watch) -> Run:
+def _run_of(arguments: Arguments, watch: _Watch) -> Run:
     settings = {}
     for text in arguments.settings:
         name, separator, value = text.partition("=")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import errno
 import gc
@@ -13,9 +12,10 @@ from typing import Final
 
 from ottla.broker.listening import ListenError
 from ottla.broker.runtime import BrokerSettings, RunningBroker, start_broker
-from ottla.cli import log_lines
-from ottla.cli.failing import CommandError
-from ottla.cli.syntax.serve import DEFAULT_DATA, DEFAULT_LISTEN
+from ottla.cli.commands.serve import DEFAULT_DATA, DEFAULT_LISTEN
+from ottla.cli.commands.syntax import Arguments
+from ottla.cli.errors import CommandError
+from ottla.cli.terminal import log_lines
 from ottla.config.broker import BrokerConfig
 from ottla.config.options import find_option
 from ottla.config.server_file import ServerFile
@@ -39,7 +39,7 @@ _LISTEN_ADVICE: Final = {
 }
 
 
-def serve(arguments: argparse.Namespace) -> int:
+def serve(arguments: Arguments) -> int:
     """Runs until told to stop; 0 after a clean stop."""
     file = None if arguments.config is None else ServerFile(Path(arguments.config))
     settings = settings_of(arguments, file)
@@ -61,7 +61,7 @@ def serve(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def settings_of(arguments: argparse.Namespace, file: ServerFile | None = None) -> BrokerSettings:
+def settings_of(arguments: Arguments, file: ServerFile | None = None) -> BrokerSettings:
     """The settings that the command line and the file give; the command line wins."""
     options: dict[str, object] = dict(file.options) if file is not None else {}
     for text in arguments.options:
@@ -82,21 +82,21 @@ def settings_of(arguments: argparse.Namespace, file: ServerFile | None = None) -
     )
 
 
-def _listen_of(arguments: argparse.Namespace, file: ServerFile | None) -> Endpoint:
+def _listen_of(arguments: Arguments, file: ServerFile | None) -> Endpoint:
     if arguments.listen is not None:
         return Endpoint.parse(arguments.listen)
     found = None if file is None else file.listen()
     return Endpoint.parse(DEFAULT_LISTEN) if found is None else found
 
 
-def _advertise_of(arguments: argparse.Namespace, file: ServerFile | None) -> Endpoint | None:
+def _advertise_of(arguments: Arguments, file: ServerFile | None) -> Endpoint | None:
     if arguments.advertise is not None:
         return Endpoint.parse(arguments.advertise)
     # What the file advertises is the way to where the file listens.
     return None if file is None or arguments.listen is not None else file.advertise()
 
 
-def _data_dir_of(arguments: argparse.Namespace, file: ServerFile | None) -> str | None:
+def _data_dir_of(arguments: Arguments, file: ServerFile | None) -> str | None:
     if arguments.ephemeral:
         return None
     given: str | None = arguments.data

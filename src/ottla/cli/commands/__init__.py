@@ -1,0 +1,28 @@
+"""What can be typed: commands, verbs, options and their help, declared with click.
+
+One module for each command, with its `COMMAND`. Nothing here imports the client or does any work, so that help and
+completion come at once: a command names the function that does its work as `module:function`, below `ottla.cli`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# In the order in which help shows them. A module is imported when its command is typed, and not for the list.
+SUMMARIES: Final = {
+    "serve": "run a broker",
+    "topics": "create, list, describe, alter and delete topics",
+    "produce": "send lines as records",
+    "consume": "print records of topics",
+    "groups": "list, describe, reset and delete consumer groups and their offsets",
+    "transactions": "list, describe, find and abort transactions",
+    "configs": "show and change configs of topics, brokers and groups",
+    "offsets": "show first, last or other offsets of partitions",
+    "records": "delete records",
+    "cluster": "show brokers, versions, disks and features",
+    "log": "look into the files of a data folder",
+    "perf": "measure how fast a cluster is",
+    "pipeline": "run exactly-once pipelines on Spark",
+    "demo": "see for yourself that nothing is lost or duplicated",
+    "completion": "complete commands, options and names in bash, zsh or fish",
+}

@@ -1,0 +1,37 @@
+"""`ottla demo`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.cli.commands import SUMMARIES
+from ottla.cli.commands.options import Argument, Choice, Option
+from ottla.cli.commands.shared_options import count_from
+from ottla.cli.commands.syntax import Command
+
+COMMAND: Final = Command(
+    "demo",
+    SUMMARIES["demo"],
+    "demo.broker_demo:run",
+    [
+        Argument(
+            "what",
+            "what is killed; default: pipeline",
+            metavar="pipeline|broker",
+            type=Choice("pipeline", "broker"),
+            default="pipeline",
+        ),
+        Option(
+            "--records",
+            "how many records; default: 100000 through the pipeline, 200000 to the broker",
+            type=count_from(1),
+        ),
+        Option(
+            "--kills",
+            "how many kill -9; default: 1 of the pipeline, 5 of the broker",
+            type=count_from(0),
+        ),
+    ],
+    description="Runs a broker and kills something again and again: the driver of an exactly-once Spark pipeline, or\n"
+    "the broker itself. Then reads everything back and counts.",
+)

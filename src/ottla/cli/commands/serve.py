@@ -1,0 +1,88 @@
+"""`ottla serve`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.cli.commands import SUMMARIES
+from ottla.cli.commands.options import Choice, Flag, Option, exclusive
+from ottla.cli.commands.shared_options import FILE
+from ottla.cli.commands.syntax import Command
+
+DEFAULT_LISTEN: Final = "127.0.0.1:9092"
+DEFAULT_DATA: Final = "./ottla-data"
+
+_LISTEN: Final = f"--listen HOST:PORT, as in --listen {DEFAULT_LISTEN}"
+_INSTEAD: Final = {
+    "--address": _LISTEN,
+    "--bind": _LISTEN,
+    "--host": _LISTEN,
+    "--port": _LISTEN,
+    "-p": _LISTEN,
+    "--bootstrap-server": _LISTEN,
+    "-b": _LISTEN,
+    "--log-dirs": "--data DIR",
+    "--dir": "--data DIR",
+    "--path": "--data DIR",
+}
+_DESCRIPTION: Final = """\
+Runs a broker until SIGTERM or Ctrl-C. When clients can connect, `listening on HOST:PORT` is printed; the log goes to
+stderr.
+
+  ottla serve
+  ottla serve --listen 0.0.0.0:9092 --data /var/lib/ottla --metrics 127.0.0.1:9464
+  ottla serve --config server.properties --set num.partitions=3
+"""
+
+COMMAND: Final = Command(
+    "serve",
+    SUMMARIES["serve"],
+    "serve:serve",
+    [
+        Option(
+            "--listen",
+            f"default: {DEFAULT_LISTEN}, or listeners of the file; port 0 picks one",
+            metavar="HOST:PORT",
+        ),
+        Option(
+            "--advertise",
+            "what clients are told to connect to; default: the address that they used",
+            metavar="HOST:PORT",
+        ),
+        *exclusive(
+            Option(
+                "--data",
+                f"default: {DEFAULT_DATA}, or log.dirs of the file",
+                metavar="DIR",
+                type=FILE,
+            ),
+            Flag("--ephemeral", "keep everything in memory, up to ottla.ephemeral.max.bytes"),
+        ),
+        Option("--config", "a server.properties, of Apache Kafka too", type=FILE),
+        Option(
+            "--set options",
+            "an option by Kafka's name, which wins over the file; repeatable",
+            metavar="NAME=VALUE",
+            multiple=True,
+        ),
+        Option(
+            "--metrics",
+            "serve metrics for Prometheus at /metrics, and /healthz",
+            metavar="HOST:PORT",
+        ),
+        Option(
+            "--log-format",
+            "one line per event, or one JSON object; default: text",
+            type=Choice("text", "json"),
+            default="text",
+        ),
+        Option(
+            "--log-level",
+            "default: info; debug has a line for every request",
+            type=Choice("debug", "info", "warning", "error"),
+        ),
+        Flag("-v --verbose", "as --log-level debug"),
+    ],
+    description=_DESCRIPTION,
+    instead=_INSTEAD,
+)

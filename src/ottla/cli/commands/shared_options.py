@@ -1,0 +1,211 @@
+"""Options that several commands have, and the kinds of values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import click
+
+from ottla.cli.commands.options import Argument, Choice, Flag, Option, ValueType, section
+from ottla.cli.commands.syntax import Arguments
+from ottla.config.default_cluster import DEFAULT_SERVERS, SERVERS_VARIABLE
+
+PATTERN: Final = "a name, or a regular expression for whole names"
+
+
+# -- values
+
+
+class File(ValueType):
+    """A file, which the shell completes."""
+
+    name = "file"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[Any]:
+        """Whatever the shell finds."""
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(incomplete, type="file")]
+
+
+class ClusterName(ValueType):
+    """The name of something that the cluster knows, which it is asked for."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.name = kind.lower()
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[Any]:
+        """The names that begin so."""
+        from click.shell_completion import CompletionItem
+
+        from ottla.cli.completion import cluster_names
+
+        names = cluster_names.find(self.kind, connection_of(ctx.params))
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+FILE: Final = File()
+TOPIC: Final = ClusterName("TOPIC")
+GROUP: Final = ClusterName("GROUP")
+TRANSACTIONAL_ID: Final = ClusterName("TRANSACTIONAL-ID")
+
+
+def name_and_value(text: str) -> tuple[str, str]:
+    """NAME=VALUE."""
+    name, separator, value = text.partition("=")
+    if not separator or not name.strip():
+        raise click.BadParameter(f"{text!r} is not NAME=VALUE")
+    return name.strip(), value
+
+
+def seconds(text: str) -> float:
+    """A time in seconds, which must be positive."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 < number < 1e9:
+        raise click.BadParameter(f"{text!r} is not a number of seconds above 0")
+    return number
+
+
+def whole(text: str) -> int:
+    """A whole number."""
+    try:
+        return int(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a whole number") from None
+
+
+def count_from(least: int) -> Value:
+    """A number that is not smaller."""
+
+    def count(text: str) -> int:
+        number = whole(text)
+        if number < least:
+            raise click.BadParameter(f"{text} is less than {least}")
+        return number
+
+    return Value("n", count)
+
+
+class Value(ValueType):
+    """What a function reads; the name is what help shows for it."""
+
+    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
+        self.name = name
+        self._read = read
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> object:
+        """What is meant by a word; a default that is no word stays."""
+        return self._read(value) if isinstance(value, str) else value
+
+
+SECONDS: Final = Value("seconds", seconds)
+SETTING: Final = Value("name=value", name_and_value)
+
+
+# -- options
+
+
+def connection() -> list[Option]:
+    """Where the cluster is and how to talk to it."""
+    return section(
+        "connection",
+        [
+            Option(
+                "-b --bootstrap-server",
+                f"a broker, or several with commas; default: ${SERVERS_VARIABLE} or {DEFAULT_SERVERS}",
+                metavar="HOST:PORT",
+            ),
+            Option(
+                "--command-config", "options of the client, as a Kafka properties file", type=FILE
+            ),
+            Option(
+                "-X client_options",
+                "an option of the client by Kafka's name; repeatable",
+                metavar="NAME=VALUE",
+                multiple=True,
+            ),
+            Option("--timeout", "how long to try before giving up; default: 10", type=SECONDS),
+            Flag("-v --verbose", "log more, and show where an error comes from"),
+        ],
+    )
+
+
+def connection_of(given: Mapping[str, Any]) -> Arguments:
+    """Where the cluster is, as far as a line said it."""
+    return Arguments(
+        bootstrap_server=given.get("bootstrap_server"),
+        command_config=given.get("command_config"),
+        client_options=[*(given.get("client_options") or ())],
+        timeout=None,
+        verbose=False,
+    )
+
+
+def topics(help_text: str) -> list[Argument | Option]:
+    """Topics by name or pattern, as words or in Kafka's way; both end up in `topics`."""
+    return [
+        Argument("topics", help_text, nargs=-1, type=TOPIC),
+        Option(
+            "-t --topic",
+            "the same, as Kafka's tools have it; repeatable",
+            type=TOPIC,
+            multiple=True,
+            into="topics",
+        ),
+    ]
+
+
+def form() -> Option:
+    """How what is listed is written."""
+    return Option(
+        "-o --output form", "default: table", type=Choice("table", "json", "yaml"), default="table"
+    )
+
+
+def watch() -> Option:
+    """Again and again."""
+    return Option(
+        "--watch",
+        "do it again every SECONDS, until Ctrl-C; default: 2",
+        type=SECONDS,
+        is_flag=False,
+        flag_value="2",
+    )
+
+
+def listing() -> list[Option]:
+    """What all have that list something."""
+    return [form(), watch(), *connection()]
+
+
+def isolation(help: str, default: str | None = "read_uncommitted") -> Option:
+    """For which consumers something is shown."""
+    levels = Choice("read_uncommitted", "read_committed")
+    return Option("--isolation --isolation-level isolation", help, type=levels, default=default)
+
+
+def settings(flags: str, help: str) -> Option:
+    """A repeatable NAME=VALUE."""
+    return Option(flags, help, type=SETTING, multiple=True)
+
+
+def dry_run(help_text: str = "say what would happen, and change nothing") -> Option:
+    """Nothing but words."""
+    return Flag("--dry-run", help_text)
+
+
+def examples(*lines: str) -> str:
+    """What one would type, at the end of the help."""
+    head = "example:" if len(lines) == 1 else "examples:"
+    return "\n  ".join([head, *lines])

@@ -1,0 +1,348 @@
+"""Commands and their verbs: click's, with our help, our checks and errors that say what was meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, Final, NamedTuple
+
+import click
+from click.core import ParameterSource
+
+from ottla.cli.commands.options import Argument, Exclusive, Flag, Option
+
+_HELP_COLUMNS: Final = 120
+
+
+class Arguments(SimpleNamespace):
+    """What was typed: a value for each parameter of a command."""
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.__dict__
+
+
+class Call(NamedTuple):
+    """What a line asks for: the function that does it, as `module:function` below `ottla.cli`, and its arguments."""
+
+    work: str
+    arguments: Arguments
+
+
+def _show_help(ctx: click.Context, option: click.Parameter, is_given: bool) -> None:
+    if is_given and not ctx.resilient_parsing:
+        print(ctx.get_help())
+        ctx.exit()
+
+
+class _Explained(click.Command):
+    """What commands and groups of them have in common: help, and options that may be shortened."""
+
+    params: list[click.Parameter]
+
+    def __init__(
+        self, name: str, summary: str, description: str, epilog: str, **attributes: Any
+    ) -> None:
+        settings = {
+            "token_normalize_func": self._unshortened,
+            "max_content_width": _HELP_COLUMNS,
+            **attributes.pop("context_settings", {}),
+        }
+        super().__init__(
+            name, short_help=summary, context_settings=settings, add_help_option=False, **attributes
+        )
+        self.description = description or summary[:1].upper() + summary[1:] + "."
+        self.epilog = epilog
+        self.params.insert(
+            0,
+            Flag(
+                "-h --help",
+                "show this help",
+                is_eager=True,
+                expose_value=False,
+                callback=_show_help,
+            ),
+        )
+
+    def flags(self) -> dict[str, click.Option]:
+        """The options, by what is typed."""
+        return {
+            flag: parameter
+            for parameter in self.params
+            if isinstance(parameter, click.Option)
+            for flag in parameter.opts
+        }
+
+    def _unshortened(self, word: str) -> str:
+        """The name of an option of which this is the beginning: `--bootstrap` will do for `--bootstrap-server`."""
+        if len(word) < 2 or f"--{word}" in self.flags():
+            return word
+        longer = self.begin_with(f"--{word}")
+        return longer[0][2:] if len({*map(self.flags().get, longer)}) == 1 else word
+
+    def begin_with(self, flag: str) -> list[str]:
+        """The options that begin so."""
+        return [each for each in self.flags() if each.startswith(flag)]
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The line that errors show too."""
+        formatter.write_usage(
+            ctx.command_path, " ".join(self.collect_usage_pieces(ctx)), prefix="usage: "
+        )
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Usage, description, what can be given under its headings, and examples as they stand."""
+        self.format_usage(ctx, formatter)
+        formatter.write(f"\n{self.description.rstrip()}\n")
+        for heading, rows in self.sections(ctx).items():
+            with formatter.section(heading):
+                formatter.write_dl(rows)
+        if self.epilog:
+            formatter.write(f"\n{self.epilog.rstrip()}\n")
+
+    def sections(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
+        """The rows of the help by heading."""
+        found = {
+            "arguments": [
+                (each.human_readable_name, each.help)
+                for each in self.params
+                if isinstance(each, Argument) and each.help
+            ]
+        }
+        for parameter in self.params:
+            if isinstance(parameter, Option) and (row := parameter.get_help_record(ctx)):
+                found.setdefault(parameter.section, []).append(row)
+        return {heading: rows for heading, rows in found.items() if rows}
+
+
+class Command(_Explained):
+    """A command or verb that does something.
+
+    `instead` is what to write in place of options that people try first; `rest` the argument for all that follows `--`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        summary: str,
+        work: str,
+        parameters: Iterable[click.Parameter],
+        *,
+        description: str = "",
+        epilog: str = "",
+        instead: Mapping[str, str] | None = None,
+        rest: str | None = None,
+        **attributes: Any,
+    ) -> None:
+        super().__init__(name, summary, description, epilog, params=[*parameters], **attributes)
+        self.work = work
+        self.instead = instead or {}
+        self._rest = rest
+        self.allow_extra_args = True  # so that the error about them is ours
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Reads the words, and sees that they go together."""
+        if self._rest is not None:
+            at = args.index("--") if "--" in args else len(args)
+            args, ctx.params[self._rest] = args[:at], args[at + 1 :]
+        left = super().parse_args(ctx, [*self._words(ctx, args)])
+        if not ctx.resilient_parsing:
+            if left:
+                ctx.fail(f"{' '.join(left)!r} is more than this command takes")
+            self._check_exclusive(ctx)
+        return left
+
+    def _words(self, ctx: click.Context, given: Sequence[str]) -> Iterator[str]:
+        """The words as click takes them: `-b=VALUE` in two, and the flag again before each value of a greedy one."""
+        flags = self.flags()
+        words = [*reversed(given)]
+        while words:
+            word = words.pop()
+            option = flags.get(word)
+            if word == "--":
+                yield from (word, *reversed(words))
+                return
+            if isinstance(option, Option) and option.needs_value and words:
+                if words[-1] in flags and not ctx.resilient_parsing:
+                    ctx.fail(f"{word} needs a value, and {words[-1]} is an option")
+                yield from (word, words.pop())
+                while option.is_greedy and words and not words[-1].startswith("-"):
+                    yield from (word, words.pop())
+            elif word[2:3] == "=" and word[:2] in flags and word[1] != "-":
+                yield from (word[:2], word[3:])
+            else:
+                yield word
+
+    def _check_exclusive(self, ctx: click.Context) -> None:
+        groups: dict[Exclusive, list[Option]] = {}
+        for parameter in self.params:
+            if isinstance(parameter, Option) and parameter.among is not None:
+                groups.setdefault(parameter.among, []).append(parameter)
+        for group, options in groups.items():
+            given = [each.opts[-1] for each in options if _is_given(ctx, each)]
+            if len(given) > 1:
+                ctx.fail(f"{' and '.join(given)} exclude each other")
+            if not given and group.is_required:
+                named = ", ".join(each.opts[-1] for each in options)
+                ctx.fail(f"one of these is required: {named}")
+
+    def invoke(self, ctx: click.Context) -> Call:
+        """What is to be done; the caller does it."""
+        return Call(self.work, self.arguments(ctx))
+
+    def arguments(self, ctx: click.Context) -> Arguments:
+        """What was typed, by name; what nobody typed has its default."""
+        values: dict[str, Any] = {} if self._rest is None else {self._rest: ctx.params[self._rest]}
+        shared = []
+        for parameter in self.params:
+            into = getattr(parameter, "into", None)
+            if into is not None:
+                shared.append((into, parameter))
+            elif parameter.expose_value:
+                values[parameter.name or ""] = _value(ctx, parameter)
+        for into, parameter in shared:
+            value = _value(ctx, parameter)
+            if isinstance(value, list):
+                values[into] = [*values.get(into, []), *value]
+            elif _is_given(ctx, parameter):
+                const = getattr(parameter, "const", None)
+                values[into] = value if const is None else const
+            else:
+                values.setdefault(into, None)
+        return Arguments(**values)
+
+
+def _is_given(ctx: click.Context, parameter: click.Parameter) -> bool:
+    return ctx.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+
+
+def _value(ctx: click.Context, parameter: click.Parameter) -> Any:
+    value = ctx.params.get(parameter.name or "")
+    return [*(value or ())] if parameter.multiple or parameter.nargs == -1 else value
+
+
+class Group(_Explained, click.Group):
+    """A command that has verbs; the `ottla` command itself is one too."""
+
+    noun: str = "verb"
+    # What every verb has, about the connection.
+    of_verbs: Final = (
+        *("-b", "--bootstrap-server", "--command-config", "-X", "--timeout", "-v", "--verbose"),
+    )
+
+    def __init__(
+        self, name: str, summary: str, verbs: Iterable[Command] = (), **attributes: Any
+    ) -> None:
+        super().__init__(
+            name,
+            summary,
+            attributes.pop("description", ""),
+            attributes.pop("epilog", ""),
+            no_args_is_help=False,
+            subcommand_metavar=f"{self.noun.upper()} ...",
+            **attributes,
+        )
+        for verb in verbs:
+            self.add_command(verb)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order in which they are declared."""
+        return [*self.commands]
+
+    def summaries(self) -> Mapping[str, str]:
+        """What the verbs do."""
+        return {name: verb.short_help or "" for name, verb in self.commands.items()}
+
+    def sections(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
+        """With the verbs first."""
+        return {f"{self.noun}s": [*self.summaries().items()], **super().sections(ctx)}
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """Verbs and options."""
+        from click.shell_completion import CompletionItem
+
+        return [
+            CompletionItem(name, help=summary)
+            for name, summary in self.summaries().items()
+            if name.startswith(incomplete)
+        ] + click.Command.shell_complete(self, ctx, incomplete)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Before a verb nothing is understood but help: says where the rest belongs."""
+        if not ctx.resilient_parsing:
+            self._check_begin(ctx, args)
+        return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The verb, and what follows it."""
+        name = args[0]
+        verb = self.get_command(ctx, name)
+        if verb is None:
+            names = self.list_commands(ctx)
+            advice = meant(name, names) or f": there are {', '.join(names)}"
+            ctx.fail(f"there is no {self.noun} {name!r}{advice}")
+        return name, verb, args[1:]
+
+    def _check_begin(self, ctx: click.Context, given: Sequence[str]) -> None:
+        verbs = self.list_commands(ctx)
+        if not given:
+            ctx.fail(f"what shall it do? there are {', '.join(verbs)}")
+        flag = given[0].partition("=")[0]
+        if not flag.startswith("-") or self.begin_with(flag):
+            return
+        words = [word.lstrip("-") for word in given]
+        named = next((word for word in words if word in verbs), None)
+        if flag in self.of_verbs or flag[:2] in self.of_verbs:
+            line = f"{ctx.command_path} {named or 'VERB'}"
+            inner = None if named is None else self.get_command(ctx, named)
+            if named is not None and isinstance(inner, Group):
+                behind = words[words.index(named) + 1 :]
+                line += f" {next((each for each in behind if each in inner.commands), 'VERB')}"
+            ctx.fail(f"{flag} belongs behind the verb: {line} {flag} …")
+        if named is not None and named not in given:
+            ctx.fail(f"write `{ctx.command_path} {named}`, without dashes")
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """What could have been meant by a word that nobody knows, as the end of a sentence."""
+    import difflib
+
+    known = list(known)
+    longer = [each for each in known if each.startswith(f"{word}-")]
+    if len(longer) == 1:
+        return f": did you mean {longer[0]}?"
+    nearest = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    return f": did you mean {nearest[0]}?" if nearest else ""
+
+
+def message_of(error: click.UsageError) -> str:
+    """What is wrong with a line."""
+    match error:
+        case click.NoSuchOption():
+            return _no_such_option(error)
+        case click.MissingParameter(param=click.Parameter() as parameter):
+            return f"the following arguments are required: {_name_of(parameter)}"
+        case click.BadParameter(param=click.Parameter() as parameter):
+            return f"argument {_name_of(parameter)}: {error.message}"
+        case click.BadOptionUsage():
+            return error.message[:1].lower() + error.message[1:].rstrip(".")
+    return error.message
+
+
+def _name_of(parameter: click.Parameter) -> str:
+    is_option = isinstance(parameter, click.Option)
+    return "/".join(parameter.opts) if is_option else parameter.human_readable_name
+
+
+def _no_such_option(error: click.NoSuchOption) -> str:
+    flag = error.option_name
+    command = error.ctx.command if error.ctx is not None else None
+    if not isinstance(command, _Explained):
+        return f"there is no {flag} here"
+    if isinstance(command, Command) and flag in command.instead:
+        return f"there is no {flag} here: write {command.instead[flag]}"
+    several = command.begin_with(flag) if flag.startswith("--") else []
+    if len(several) > 1:
+        return f"{flag} could be {', '.join(several)}"
+    return f"there is no {flag} here{meant(flag, command.flags())}"

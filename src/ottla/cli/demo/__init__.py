@@ -1,0 +1,1 @@
+"""The demonstrations: what is killed, and how what is left is counted."""

@@ -1,0 +1,26 @@
+"""The pipeline that `ottla demo` runs: orders come in, each one becomes a receipt."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.cli.demo.orders import ORDERS, PIPELINE, RECEIPTS
+from ottla.spark.formats import Json
+from ottla.spark.pipeline import Pipeline
+
+# Small micro-batches, so that there are many transactions to watch.
+BATCH_RECORDS: Final = "5000"
+
+receipts = Pipeline(
+    PIPELINE,
+    source=ORDERS,
+    sink=RECEIPTS,
+    values=Json("id LONG, customer STRING, cups INT, price DOUBLE"),
+    transform=lambda orders: orders.selectExpr(
+        "key",
+        "named_struct('id', value.id, 'customer', value.customer, 'total', value.cups * value.price) AS value",
+    ),
+    source_options={"maxOffsetsPerTrigger": BATCH_RECORDS},
+    # A short run is over before Java's second compiler has paid for itself.
+    settings={"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
+)

@@ -1,0 +1,269 @@
+"""`ottla groups reset-offsets` and `delete-offsets`."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ottla.cli.commands.syntax import Arguments
+from ottla.cli.connection import admin_of
+from ottla.cli.errors import CommandError, UsageError, attempt, line_of
+from ottla.cli.exit_codes import DONE, FAILED
+from ottla.cli.groups.selection import described, groups_of, partitions_named, tell
+from ottla.cli.terminal.output import Output, columns, say
+from ottla.cli.times import current_ms, date_ms, duration_ms
+from ottla.client.admin_model import GroupState, OffsetSpec
+from ottla.errors import ErrorCode, KafkaError
+from ottla.model import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.client.blocking.admin import Admin
+
+RESET: Final = columns(group="GROUP", topic="TOPIC", partition="PARTITION", new_offset="NEW-OFFSET")
+Plan = dict[TopicPartition, int]
+
+
+def reset_offsets(arguments: Arguments) -> int:
+    """Shows, or does, where groups go on from now on."""
+    _check_usage(arguments)
+    with admin_of(arguments) as admin:
+        groups = groups_of(admin, arguments)
+        inactive, new, is_failed = _inactive(admin, groups)
+        # All is planned before anything is done: what is wrong with one group leaves all as they are.
+        plans = {group: _Planning(admin, group, len(groups)).plan(arguments) for group in inactive}
+        for group in [group for group, plan in plans.items() if not plan]:
+            say(f"ottla: {_nothing_to_reset(group, group in new)}")
+            is_failed |= not arguments.all_groups
+        for group in [group for group in new if plans[group]]:
+            say(f"group '{group}' does not exist yet: committing offsets makes it")
+        show = partial(_show, arguments, len(groups))
+        if arguments.execute:
+            return FAILED if _execute_all(admin, plans, show) or is_failed else DONE
+    show(plans)
+    say("dry run: nothing was changed; --execute does it")
+    return FAILED if is_failed else DONE
+
+
+def _check_usage(arguments: Arguments) -> None:
+    if arguments.from_file:
+        if arguments.topics or arguments.all_topics:
+            raise UsageError(
+                "--from-file names the partitions itself", "leave out --topic and --all-topics"
+            )
+    elif not (arguments.topics or arguments.all_topics):
+        raise UsageError("nothing says which partitions", "give --topic TOPIC or --all-topics")
+    if arguments.export and arguments.form != "table":
+        raise UsageError("--export prints lines of its own form", f"leave out -o {arguments.form}")
+
+
+def _execute_all(
+    admin: Admin, plans: Mapping[str, Plan], show: Callable[[Mapping[str, Plan]], None]
+) -> Mapping[str, Plan]:
+    """Does it, and shows what was done whatever happens; what was refused."""
+    done: dict[str, Plan] = {group: {} for group in plans}
+    try:
+        for group, plan in plans.items():
+            done[group] = _execute(admin, group, plan) if plan else {}
+    finally:
+        show(done)
+    return {group: plan for group, plan in plans.items() if len(done[group]) < len(plan)}
+
+
+def _execute(admin: Admin, group: str, plan: Plan) -> Plan:
+    """Commit the new offsets; what was not refused, which is told."""
+    try:
+        _, errors = attempt(plan, lambda: admin.alter_consumer_group_offsets(group, plan))
+    except KafkaError as error:
+        errors = dict.fromkeys(plan, error)
+    _tell_partitions(group, errors)
+    return {each: offset for each, offset in plan.items() if each not in errors}
+
+
+def _tell_partitions(group: str, errors: Mapping[TopicPartition, KafkaError]) -> None:
+    for partition, trouble in errors.items():
+        say(f"ottla: group '{group}', {partition}: {line_of(trouble)}")
+
+
+def _nothing_to_reset(group: str, is_new: bool) -> str:
+    if is_new:
+        return (
+            f"group '{group}' does not exist: `ottla groups list` has the names of those that do; "
+            "--topic TOPIC makes a new one"
+        )
+    return f"group '{group}' has committed nothing: --topic TOPIC says what to reset"
+
+
+def _inactive(admin: Admin, groups: list[str]) -> tuple[list[str], list[str], bool]:
+    """The groups that can be reset, those of them that do not exist yet, and whether there are others."""
+    found, errors = described(admin, groups)
+    others = {
+        group: error
+        for group, error in errors.items()
+        if error.code is not ErrorCode.GROUP_ID_NOT_FOUND
+    }
+    tell(others)
+    active = [
+        name
+        for name, group in found.items()
+        if group.state not in (GroupState.EMPTY, GroupState.DEAD)
+    ]
+    for group in active:
+        say(
+            f"ottla: assignments can only be reset if group '{group}' is inactive, but it is "
+            f"{found[group].state}: stop its consumers first"
+        )
+    refused = {*active, *others}
+    new = [group for group in errors if group not in others]
+    new += [name for name, group in found.items() if group.state is GroupState.DEAD]
+    return [group for group in groups if group not in refused], new, bool(refused)
+
+
+def _show(arguments: Arguments, group_count: int, plans: Mapping[str, Plan]) -> None:
+    if arguments.export:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        for group, plan in plans.items():
+            first = [] if group_count == 1 else [group]
+            writer.writerows([*first, *each, offset] for each, offset in sorted(plan.items()))
+        return
+    rows = [
+        {"group": group, "topic": topic, "partition": partition, "new_offset": offset}
+        for group, plan in plans.items()
+        for (topic, partition), offset in sorted(plan.items())
+    ]
+    Output(arguments.form).rows(RESET, rows)
+
+
+class _Planning:
+    """Finds out where one group goes on."""
+
+    def __init__(self, admin: Admin, group: str, group_count: int) -> None:
+        self._admin = admin
+        self._group = group
+        self._group_count = group_count
+
+    def plan(self, arguments: Arguments) -> Plan:
+        """The new offset of each partition that is meant."""
+        if arguments.from_file is not None:
+            return self._in_range(
+                read_plan(Path(arguments.from_file), self._group, self._group_count)
+            )
+        partitions = self._partitions(arguments)
+        if not partitions:
+            return {}
+        if arguments.to_earliest:
+            return self._listed(partitions, OffsetSpec.EARLIEST)
+        if arguments.to_latest:
+            return self._listed(partitions, OffsetSpec.LATEST)
+        if arguments.to_offset is not None:
+            return self._in_range(dict.fromkeys(partitions, arguments.to_offset))
+        if arguments.shift_by is not None:
+            return self._shifted(partitions, arguments.shift_by)
+        if arguments.to_datetime is not None:
+            return self._at(partitions, date_ms(arguments.to_datetime))
+        if arguments.by_duration is not None:
+            ago_ms = duration_ms(arguments.by_duration)
+            return self._at(partitions, current_ms() - ago_ms)
+        committed = self._committed()
+        nowhere = [each for each in partitions if each not in committed]
+        there = {each: committed[each] for each in partitions if each in committed}
+        return there | self._listed(nowhere, OffsetSpec.LATEST)
+
+    def _partitions(self, arguments: Arguments) -> list[TopicPartition]:
+        if arguments.all_topics:
+            return list(self._committed())
+        return partitions_named(self._admin, arguments.topics)
+
+    def _committed(self) -> Plan:
+        try:
+            found = self._admin.list_consumer_group_offsets([self._group])[self._group]
+        except KafkaError as error:
+            if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+                raise
+            return {}
+        return {each: at.offset for each, at in found.items() if at is not None}
+
+    def _listed(self, partitions: Sequence[TopicPartition], spec: int) -> Plan:
+        if not partitions:
+            return {}
+        found = self._admin.list_offsets(dict.fromkeys(partitions, spec))
+        return {each: found[each].offset for each in partitions}
+
+    def _at(self, partitions: Sequence[TopicPartition], time_ms: int) -> Plan:
+        """The first records at a time or later; the end where there are none."""
+        found = self._listed(partitions, max(0, time_ms))
+        none = [each for each, offset in found.items() if offset < 0]
+        return found | self._listed(none, OffsetSpec.LATEST)
+
+    def _shifted(self, partitions: Sequence[TopicPartition], by: int) -> Plan:
+        committed = self._committed()
+        for partition in partitions:
+            if partition not in committed:
+                raise CommandError(
+                    f"group {self._group} has committed nothing for {partition}",
+                    "there is nothing to shift: leave it out, or give --to-offset",
+                )
+        return self._in_range({each: committed[each] + by for each in partitions})
+
+    def _in_range(self, wanted: Plan) -> Plan:
+        """Offsets that are there, or the nearest that are."""
+        partitions = list(wanted)
+        first = self._listed(partitions, OffsetSpec.EARLIEST)
+        end = self._listed(partitions, OffsetSpec.LATEST)
+        found: Plan = {}
+        for each, offset in wanted.items():
+            found[each] = min(max(offset, first[each]), end[each])
+            if found[each] != offset:
+                how = "higher than the latest" if offset > end[each] else "lower than the earliest"
+                say(
+                    f"Warning: new offset ({offset}) is {how} offset of {each}. "
+                    f"Value will be set to {found[each]}"
+                )
+        return found
+
+
+def read_plan(path: Path, group: str, group_count: int) -> Plan:
+    """The offsets of a group that a file names: topic,partition,offset, or with the group first."""
+    plan: Plan = {}
+    with path.open(encoding="utf-8", newline="") as stream:
+        for number, row in enumerate(csv.reader(stream), 1):
+            if not row:
+                continue
+            try:
+                own, topic, partition, offset = row if len(row) == 4 else [group, *row]
+                if len(row) == 3 and group_count > 1:
+                    raise ValueError
+                if own == group:
+                    plan[TopicPartition(topic, int(partition))] = int(offset)
+            except ValueError:
+                columns_meant = "topic,partition,offset"
+                if group_count > 1:
+                    columns_meant = "group," + columns_meant
+                raise CommandError(f"{path}, line {number}: it is not {columns_meant}") from None
+    if not plan:
+        raise CommandError(f"{path} has no offsets for group {group}")
+    return plan
+
+
+def delete_offsets(arguments: Arguments) -> int:
+    """Has a group forget what it committed."""
+    (group, *others) = [*arguments.groups, *arguments.more_groups] or [None]
+    if group is None or others:
+        raise UsageError("which group?" if group is None else "more than one group", "name one")
+    with admin_of(arguments) as admin:
+        wanted = partitions_named(admin, arguments.topics)
+        # Brokers call it a success to delete what there is not.
+        committed = admin.list_consumer_group_offsets({group: wanted})[group]
+        missing = [each for each in wanted if committed.get(each) is None]
+        there = [each for each in wanted if committed.get(each) is not None]
+        deleted, errors = attempt(there, lambda: admin.delete_consumer_group_offsets(group, there))
+        Output("table").lines(
+            f"offset of group {group} for {each} deleted" for each in sorted(deleted)
+        )
+        _tell_partitions(group, errors)
+        for partition in missing:
+            say(f"ottla: group '{group}' has committed nothing for {partition}")
+    return FAILED if errors or missing else DONE

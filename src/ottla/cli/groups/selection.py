@@ -1,0 +1,63 @@
+"""Which groups and partitions are meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from ottla.cli.commands.syntax import Arguments
+from ottla.cli.errors import UsageError, attempt, line_of
+from ottla.cli.terminal.output import say
+from ottla.errors import ErrorCode, KafkaError
+from ottla.model import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.client.admin_model import GroupDescription
+    from ottla.client.blocking.admin import Admin
+
+
+def groups_of(admin: Admin, arguments: Arguments) -> list[str]:
+    """The groups that the arguments name."""
+    named = list(dict.fromkeys([*arguments.groups, *arguments.more_groups]))
+    if arguments.all_groups:
+        if named:
+            raise UsageError("--all-groups means all", "leave out the names, or --all-groups")
+        return sorted(admin.list_consumer_groups())
+    if not named:
+        raise UsageError("no group is given", "name one, or give --all-groups")
+    return named
+
+
+def described(
+    admin: Admin, groups: list[str]
+) -> tuple[Mapping[str, GroupDescription], Mapping[str, KafkaError]]:
+    """Groups as the cluster describes them, and what is wrong with the others."""
+    return attempt(groups, lambda: admin.describe_consumer_groups(groups))
+
+
+def tell(errors: Mapping[str, KafkaError]) -> None:
+    """Say what is wrong with groups."""
+    for group, error in errors.items():
+        if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
+            say(f"ottla: consumer group '{group}' does not exist: `ottla groups list` shows them")
+        else:
+            say(f"ottla: group '{group}': {line_of(error)}")
+
+
+def partitions_named(admin: Admin, texts: Iterable[str]) -> list[TopicPartition]:
+    """What TOPIC and TOPIC:N,N stand for."""
+    found: dict[TopicPartition, None] = {}
+    whole: list[str] = []
+    for text in texts:
+        topic, colon, numbers = text.partition(":")
+        if not colon:
+            whole.append(topic)
+            continue
+        try:
+            found.update({TopicPartition(topic, int(each)): None for each in numbers.split(",")})
+        except ValueError:
+            raise UsageError(f"{text} is no topic with partitions", "write TOPIC:0,1") from None
+    for topic, description in (admin.describe_topics(whole) if whole else {}).items():
+        for info in description.partitions:
+            found[TopicPartition(topic, info.partition)] = None
+    return list(found)

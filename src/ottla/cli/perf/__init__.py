@@ -1,0 +1,1 @@
+"""How fast a cluster is: one module for each verb of `ottla perf`, and what they measure with."""

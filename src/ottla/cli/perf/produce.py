@@ -1,0 +1,129 @@
+"""`ottla perf produce`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ottla.cli.commands.syntax import Arguments
+from ottla.cli.connection import producer_of
+from ottla.cli.errors import line_of
+from ottla.cli.exit_codes import DONE, FAILED
+from ottla.cli.perf.measures import (
+    Pace,
+    Payloads,
+    Tally,
+    finite,
+    metrics_lines,
+    rates,
+    topic_of,
+)
+from ottla.cli.terminal.output import Output, say
+
+if TYPE_CHECKING:
+    from ottla.client.blocking.producer import Producer
+
+
+def produce(arguments: Arguments) -> int:
+    """Sends records as fast as it goes, or as fast as it may, and says how fast that was."""
+    topic = topic_of(arguments)
+    payloads = Payloads(arguments)
+    output = Output(arguments.form)
+    with producer_of(arguments) as producer:
+        producer.partitions_for(topic)
+        if arguments.warmup:
+            _send(producer, topic, payloads, arguments.warmup, Pace(-1), Tally())
+        tally = Tally()
+        try:
+            _send(
+                producer, topic, payloads, arguments.num_records, Pace(arguments.throughput), tally
+            )
+        finally:
+            _print(output, tally, time.perf_counter() - tally.began, producer, arguments)
+    if tally.first_error is not None:
+        say(
+            f"ottla: records that were not written: {tally.failed_count}: {line_of(tally.first_error)}"
+        )
+        return FAILED
+    return DONE
+
+
+def _send(
+    producer: Producer, topic: str, payloads: Payloads, count: int, pace: Pace, tally: Tally
+) -> None:
+    for values in payloads.chunks(count):
+        pace.keep(len(values))
+        began = time.perf_counter()
+        sent = producer.send_many(topic, values)
+        sent.add_batch_callback(_taker(tally, began, sum(map(len, values)) / len(values)))
+        _tell(tally)
+    producer.flush()
+
+
+def _taker(
+    tally: Tally, began: float, value_bytes: float
+) -> Callable[[int, Exception | None], None]:
+    """Takes note of outcomes; on the producer's thread."""
+
+    def take(count: int, error: Exception | None) -> None:
+        if error is None:
+            latency_ms = (time.perf_counter() - began) * 1000
+            tally.note(latency_ms, count, round(count * value_bytes))
+        else:
+            tally.note_failure(count, error)
+
+    return take
+
+
+def _tell(tally: Tally) -> None:
+    """What an interval of some seconds was like."""
+    interval = tally.next_interval()
+    if interval is not None:
+        latencies, byte_count, elapsed_seconds = interval
+        per_second, megabytes = rates(latencies.count, byte_count, elapsed_seconds)
+        say(
+            f"{latencies.count} records sent, {per_second:.1f} records/sec ({megabytes:.2f} MB/sec), "
+            f"{latencies.average_ms:.1f} ms avg latency, {latencies.max_ms:.1f} ms max latency."
+        )
+
+
+def _print(
+    output: Output,
+    tally: Tally,
+    elapsed_seconds: float,
+    producer: Producer,
+    arguments: Arguments,
+) -> None:
+    latencies = tally.latencies
+    per_second, megabytes = rates(latencies.count, tally.byte_count, elapsed_seconds)
+    if output.is_table:
+        lines = [summary(tally, elapsed_seconds)]
+        if arguments.print_metrics:
+            lines += metrics_lines(producer.metrics())
+        output.lines(lines)
+        return
+    found = {
+        "records": latencies.count,
+        "failed": tally.failed_count,
+        "bytes": tally.byte_count,
+        "seconds": round(elapsed_seconds, 6),
+        "records_per_second": round(per_second, 3),
+        "megabytes_per_second": round(megabytes, 6),
+        "latency_ms": latencies.data(),
+    }
+    output.data(
+        found | ({"metrics": finite(producer.metrics())} if arguments.print_metrics else {})
+    )
+
+
+def summary(tally: Tally, elapsed_seconds: float) -> str:
+    """The line that kafka-producer-perf-test prints."""
+    latencies = tally.latencies
+    per_second, megabytes = rates(latencies.count, tally.byte_count, elapsed_seconds)
+    shares = [int(latencies.percentile(share)) for share in (0.5, 0.95, 0.99, 0.999)]
+    return (
+        f"{latencies.count} records sent, {per_second:.1f} records/sec ({megabytes:.2f} MB/sec), "
+        f"{latencies.average_ms:.2f} ms avg latency, {latencies.max_ms:.2f} ms max latency, "
+        f"{shares[0]} ms 50th, {shares[1]} ms 95th, {shares[2]} ms 99th, {shares[3]} ms 99.9th."
+    )

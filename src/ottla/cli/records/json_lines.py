@@ -1,0 +1,164 @@
+"""Records as lines of JSON: what `ottla consume -o json` writes and `ottla produce --format json` reads.
+
+The fields are those of rpk. Text stands for its UTF-8; bytes that are none are {"base64": "…"}; what a deserializer
+made stands as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from json.encoder import encode_basestring
+from typing import Any, Final, NamedTuple
+
+from ottla.cli.records.transaction_marks import marks_of
+from ottla.client.model import LOG_APPEND_TIME, ConsumerRecord, Headers
+from ottla.client.state.marked import MarkedRecord
+
+_BYTES: Final = "base64"
+_TIMES: Final = ('"create"', '"append"')
+_FIELDS: Final = frozenset({"key", "value", "headers", "partition", "timestamp"})
+# What a consumer adds, and a producer has no use for.
+_OTHER_FIELDS: Final = frozenset({"topic", "offset", "timestamp_type"})
+
+
+class RecordToSend(NamedTuple):
+    """What a line says about a record."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    partition: int | None
+    timestamp_ms: int | None
+
+
+class JsonLines:
+    """Writes records as lines."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+
+    def __call__(self, record: ConsumerRecord) -> bytes:
+        """The line of a record."""
+        topic, partition, offset, timestamp, timestamp_type, key, value, headers, *_ = record
+        name = self._names.get(topic)
+        if name is None:
+            name = self._names[topic] = encode_basestring(topic)
+        marks = ""
+        if isinstance(record, MarkedRecord):
+            marks = "".join(
+                f",{encode_basestring(mark)}:{json.dumps(what)}"
+                for mark, what in marks_of(record).items()
+            )
+            if record.is_control:
+                key = value = None
+        said = (
+            f'{{"topic":{name},"partition":{partition},"offset":{offset},"timestamp":{timestamp},'
+            f'"timestamp_type":{_TIMES[timestamp_type == LOG_APPEND_TIME]},"key":{_data(key)},'
+            f'"value":{_data(value)},"headers":{_headers(headers)}{marks}}}\n'
+        )
+        # A text that is half a character in JSON cannot be written otherwise.
+        return said.encode("utf-8", "backslashreplace")
+
+
+def _data(data: object) -> str:
+    if type(data) is bytes:
+        try:
+            return encode_basestring(data.decode())
+        except UnicodeDecodeError:
+            return f'{{"{_BYTES}":"{b64encode(data).decode()}"}}'
+    if data is None:
+        return "null"
+    try:
+        return _dumped(data)
+    except ValueError:
+        return _dumped(_finite(data))
+
+
+def _dumped(data: object) -> str:
+    return json.dumps(data, ensure_ascii=False, default=str, separators=(",", ":"), allow_nan=False)
+
+
+def _finite(data: Any) -> Any:
+    """The same with words for the numbers that JSON does not have."""
+    if isinstance(data, float) and not math.isfinite(data):
+        return "NaN" if math.isnan(data) else "Infinity" if data > 0 else "-Infinity"
+    if isinstance(data, Mapping):
+        return {name: _finite(value) for name, value in data.items()}
+    return [_finite(each) for each in data] if isinstance(data, (list, tuple)) else data
+
+
+def _headers(headers: Headers) -> str:
+    if not headers:
+        return "[]"
+    return (
+        "["
+        + ",".join(
+            f'{{"key":{encode_basestring(name)},"value":{_data(value)}}}' for name, value in headers
+        )
+        + "]"
+    )
+
+
+def parse(line: bytes) -> RecordToSend:
+    """What a line says; ValueError if that is no record."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"it is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise ValueError('it is no object: write {"key": …, "value": …}')
+    if found.get("control") or found.get("aborted"):
+        raise ValueError("it is a record that consumers do not get")
+    unknown = sorted(found.keys() - _FIELDS - _OTHER_FIELDS)
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} is no field of a record; there are {sorted(_FIELDS)}")
+    return RecordToSend(
+        _bytes_of(found.get("key")),
+        _bytes_of(found.get("value")),
+        _headers_of(found.get("headers")),
+        _number_of(found, "partition"),
+        _number_of(found, "timestamp"),
+    )
+
+
+def _bytes_of(said: object) -> bytes | None:
+    if said is None:
+        return None
+    if isinstance(said, str):
+        return said.encode("utf-8", "surrogatepass")
+    if isinstance(said, dict) and said.keys() == {_BYTES}:
+        try:
+            return b64decode(said[_BYTES], validate=True)
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{said[_BYTES]!r} is no base64: {error}") from error
+    return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _headers_of(said: object) -> Headers:
+    """A list of {"key": …, "value": …}, or an object of names and values."""
+    if said is None:
+        return ()
+    if isinstance(said, Mapping):
+        return tuple((name, _bytes_of(value)) for name, value in said.items())
+    if isinstance(said, list) and all(_is_header(each) for each in said):
+        return tuple((each["key"], _bytes_of(each.get("value"))) for each in said)
+    raise ValueError('headers are [{"key": …, "value": …}, …] or an object')
+
+
+def _is_header(said: Any) -> bool:
+    return (
+        isinstance(said, dict)
+        and isinstance(said.get("key"), str)
+        and said.keys() <= {"key", "value"}
+    )
+
+
+def _number_of(found: Mapping[str, object], name: str) -> int | None:
+    number = found.get(name)
+    if number is None or (isinstance(number, int) and not isinstance(number, bool)):
+        # A record without a time has -1.
+        return None if number is None or number < 0 else number
+    raise ValueError(f"{name} is a whole number, not {number!r}")

@@ -1,0 +1,192 @@
+"""Records as text: values, kcat's format strings, and what deserializers and decoders make of bytes."""
+
+from __future__ import annotations
+
+import json
+import struct
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from ottla.cli.commands.escapes import unescaped
+from ottla.cli.errors import UsageError
+from ottla.cli.records.stored import is_decodable, read_stored_record
+from ottla.cli.records.transaction_marks import ABORTED, control_line
+from ottla.client.list_serializer import configure, deserializer_of
+from ottla.client.model import ConsumerRecord
+from ottla.client.serializers import BytesDeserializer
+from ottla.client.state.marked import MarkedRecord
+from ottla.wire.types import MalformedMessageError
+
+Written = Callable[[ConsumerRecord], bytes]
+"""From a record to what is printed for it."""
+
+Opened = Callable[[ConsumerRecord], ConsumerRecord]
+"""From a record to one whose key and value are what its bytes mean."""
+
+_SIZE: Final = struct.Struct(">i")
+
+
+def written_by(template: str, null: bytes | None) -> Written:
+    """What kcat's format says of a record; without a marker nothing stands for an absent key or value, as in kcat."""
+    pattern, parts = _compile(template, null)
+
+    def written(record: ConsumerRecord) -> bytes:
+        return pattern % tuple(part(record) for part in parts)
+
+    return with_marks(written, _end_of(template))
+
+
+def plain(key_separator: bytes | None, delimiter: bytes, null: bytes) -> Written:
+    """The value, perhaps with its key before it, and what follows each record."""
+
+    def value(record: ConsumerRecord) -> bytes:
+        return data_of(record.value, null) + delimiter
+
+    def key_and_value(record: ConsumerRecord) -> bytes:
+        assert key_separator is not None
+        return data_of(record.key, null) + key_separator + data_of(record.value, null) + delimiter
+
+    return with_marks(value if key_separator is None else key_and_value, delimiter)
+
+
+def decoded_lines(delimiter: bytes, null: bytes) -> Written:
+    """The keys and values of internal topics together, as Kafka's formatters have them; values of others."""
+
+    def written(record: ConsumerRecord) -> bytes:
+        if not is_decodable(record.topic):
+            return data_of(record.value, null) + delimiter
+        return data_of({"key": record.key, "value": record.value}, null) + delimiter
+
+    return with_marks(written, delimiter)
+
+
+def with_marks(written: Written, end: bytes) -> Written:
+    """The same, but for records that consumers do not get."""
+
+    def marked(record: ConsumerRecord) -> bytes:
+        if not isinstance(record, MarkedRecord):
+            return written(record)
+        if record.is_control:
+            return control_line(record).encode() + end
+        return ABORTED.encode() + written(record)
+
+    return marked
+
+
+def data_of(value: object, null: bytes) -> bytes:
+    """A key or value as it is printed."""
+    if type(value) is bytes:
+        return value
+    if value is None:
+        return null
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape")
+    if isinstance(value, (dict, list, bool)):
+        return json.dumps(value, ensure_ascii=False, default=str).encode()
+    return str(value).encode()
+
+
+def _end_of(template: str) -> bytes:
+    """What a format ends with, if that is the end of a line."""
+    return b"\n" if unescaped(template).endswith(b"\n") else b""
+
+
+def _compile(
+    template: str, marker: bytes | None
+) -> tuple[bytes, Sequence[Callable[[ConsumerRecord], object]]]:
+    """A pattern for `%`, and what makes its parts of a record."""
+    null, null_header = (b"", b"null") if marker is None else (marker, marker)
+    tokens: dict[str, tuple[bytes, Callable[[ConsumerRecord], object]]] = {
+        "t": (b"%b", lambda record: record.topic.encode()),
+        "p": (b"%d", lambda record: record.partition),
+        "o": (b"%d", lambda record: record.offset),
+        "k": (b"%b", lambda record: data_of(record.key, null)),
+        "s": (b"%b", lambda record: data_of(record.value, null)),
+        "K": (b"%d", lambda record: record.serialized_key_size),
+        "S": (b"%d", lambda record: record.serialized_value_size),
+        "R": (b"%b", lambda record: _SIZE.pack(record.serialized_value_size)),
+        "T": (b"%d", lambda record: record.timestamp),
+        "h": (b"%b", lambda record: _headers_of(record.headers, null_header)),
+    }
+    pattern, parts = b"", []
+    text, *rest = template.split("%")
+    pattern += _literal(text)
+    pieces = iter(rest)
+    for piece in pieces:
+        if not piece:
+            # Two percent signs, which stand for one; what follows is text again.
+            pattern += b"%%" + _literal(next(pieces, ""))
+            continue
+        if piece[0] not in tokens:
+            raise UsageError(
+                f"%{piece[0]} means nothing in a format",
+                f"there are %{', %'.join(tokens)} and %%",
+            )
+        token, part = tokens[piece[0]]
+        parts.append(part)
+        pattern += token + _literal(piece[1:])
+    return pattern, parts
+
+
+def _literal(text: str) -> bytes:
+    return unescaped(text).replace(b"%", b"%%")
+
+
+def _headers_of(headers: Iterable[tuple[str, bytes | None]], null: bytes) -> bytes:
+    return b",".join(name.encode() + b"=" + data_of(value, null) for name, value in headers)
+
+
+# From bytes to what they mean
+
+
+def opened_by(key_name: str | None, value_name: str | None) -> Opened | None:
+    """What deserializers with these names make of a record; None: the bytes as they are."""
+    key_of, value_of = _function("key", key_name), _function("value", value_name)
+    if key_of is None and value_of is None:
+        return None
+
+    def opened(record: ConsumerRecord) -> ConsumerRecord:
+        if isinstance(record, MarkedRecord) and record.is_control:
+            return record
+        key, value = record.key, record.value
+        if key_of is not None and key is not None:
+            key = key_of(record.topic, record.headers, key)
+        if value_of is not None and value is not None:
+            value = value_of(record.topic, record.headers, value)
+        return _with_data(record, key, value)
+
+    return opened
+
+
+def decoded(record: ConsumerRecord) -> ConsumerRecord:
+    """A record of an internal topic with what its key and value say; others as they are."""
+    if not is_decodable(record.topic) or (isinstance(record, MarkedRecord) and record.is_control):
+        return record
+    try:
+        found = read_stored_record(record.topic, record.key, record.value).as_data()
+    except MalformedMessageError:
+        key, value = (
+            None if data is None else b64encode(data).decode()
+            for data in (record.key, record.value)
+        )
+        return _with_data(record, {"kind": "unreadable", "data": key}, {"data": value})
+    return _with_data(record, {"kind": found["kind"], **found["key"]}, found["value"])
+
+
+def _with_data(record: ConsumerRecord, key: object, value: object) -> ConsumerRecord:
+    changed = record._replace(key=key, value=value)
+    if isinstance(record, MarkedRecord):
+        # The marks are not among the fields.
+        vars(changed).update(vars(record))
+    return changed
+
+
+def _function(what: str, name: str | None) -> Callable[[str, Any, bytes], object] | None:
+    if name is None:
+        return None
+    found = deserializer_of(f"{what}.deserializer", name)
+    if type(found) is BytesDeserializer:
+        return None
+    configure(found, {}, is_key=what == "key")
+    return found.deserialize

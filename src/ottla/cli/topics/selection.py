@@ -1,0 +1,101 @@
+"""Which topics and partitions a command is about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from ottla.cli.errors import CommandError, UsageError
+
+# Not those inside [] or {}, which are part of a pattern.
+_COMMA: Final = re.compile(r",(?![^{\[]*[}\]])")
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
+# As a shell's patterns have them, where a regular expression has `.*` and `.`.
+_WILD: Final = re.compile(r"(?<!\\)([A-Za-z0-9_-])([*?])")
+_RULE: Final = re.compile(r"(?P<topic>[^:]*)(?::(?:(?P<number>\d+)|(?P<first>\d*)-(?P<end>\d*)|))?")
+
+
+def choose_topics(words: Iterable[str], names: Collection[str]) -> tuple[list[str], list[str]]:
+    """The topics that are there, sorted, of names and patterns; and which words chose none.
+
+    What could be a name is one, so that `a.b` never means `a-b`; anything else is a regular expression for whole names.
+    """
+    chosen: dict[str, None] = {}
+    missing = []
+    for word in split_words(words):
+        found = [word] if word in names else matching(word, names)
+        if not found:
+            missing.append(word)
+        chosen.update(dict.fromkeys(found))
+    return sorted(chosen), missing
+
+
+def split_words(words: Iterable[str]) -> list[str]:
+    """Single names and patterns; Kafka's tools take several with commas."""
+    return [part.strip() for word in words for part in _COMMA.split(word) if part.strip()]
+
+
+def is_name(word: str) -> bool:
+    """Whether it is the name of a topic, not a pattern."""
+    return _NAME.fullmatch(word) is not None
+
+
+def matching(word: str, names: Collection[str]) -> list[str]:
+    """The names that a pattern describes."""
+    if is_name(word):
+        return []
+    try:
+        pattern = re.compile(word)
+    except re.error as error:
+        raise UsageError(f"{word!r} is no regular expression ({error})") from None
+    return [name for name in names if pattern.fullmatch(name)]
+
+
+def check_patterns(words: Iterable[str]) -> None:
+    """Refuses what looks like a shell's pattern: `orders-*` would change `orders`, and not `orders-1`."""
+    for word in split_words(words):
+        if _WILD.search(word) is not None:
+            meant = _WILD.sub(lambda found: found[1] + {"*": ".*", "?": "."}[found[2]], word)
+            raise UsageError(
+                f"{word!r} is a regular expression that repeats a single letter", f"write '{meant}'"
+            )
+
+
+def no_such_topics(missing: Sequence[str]) -> CommandError:
+    """The error about words that chose nothing."""
+    if len(missing) > 1:
+        what = f"there are no topics {', '.join(missing)}"
+    elif is_name(missing[0]):
+        what = f"there is no topic {missing[0]}"
+    else:
+        what = f"no topic matches {missing[0]}"
+    return CommandError(what, "`ottla topics list` shows which topics there are")
+
+
+class PartitionRule(NamedTuple):
+    """Partitions of the topics that a word chooses, from the first to the end, which is exclusive."""
+
+    topic: str
+    first: int = 0
+    end: int | None = None
+
+    def has(self, number: int) -> bool:
+        """Whether the partition is one of them."""
+        return self.first <= number and (self.end is None or number < self.end)
+
+
+def partition_rules(text: str) -> list[PartitionRule]:
+    """Kafka's list of TOPIC, TOPIC:NUMBER, TOPIC:FIRST-END, TOPIC:FIRST- and TOPIC:-END; without TOPIC, all topics."""
+    rules = []
+    for word in split_words([text]):
+        found = _RULE.fullmatch(word)
+        if found is None:
+            raise UsageError(f"{word!r} is no partition", "write TOPIC:NUMBER or TOPIC:FIRST-END")
+        topic = found["topic"] or ".*"
+        if found["number"]:
+            rules.append(PartitionRule(topic, int(found["number"]), int(found["number"]) + 1))
+        else:
+            end = found["end"]
+            rules.append(PartitionRule(topic, int(found["first"] or 0), int(end) if end else None))
+    return rules

@@ -1,0 +1,107 @@
+"""`ottla transactions abort`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.cli.commands.syntax import Arguments
+from ottla.cli.connection import admin_of
+from ottla.cli.errors import CommandError, UsageError
+from ottla.cli.exit_codes import DONE
+from ottla.cli.terminal.output import Output
+from ottla.cli.transactions.overview import described_by_coordinators, partition_of
+from ottla.client.admin_model import AbortTransactionSpec, TransactionState
+from ottla.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.client.blocking.admin import Admin
+    from ottla.model import TopicPartition
+
+
+def abort(arguments: Arguments) -> int:
+    """Ends a transaction on its partition, or by its transactional id."""
+    partition = partition_of(arguments)
+    by_producer = (arguments.producer_id, arguments.producer_epoch, arguments.coordinator_epoch)
+    by_offset = arguments.start_offset is not None
+    if arguments.transactional_id is not None:
+        is_more = by_offset or arguments.force or any(each is not None for each in by_producer)
+        if partition is not None or is_more:
+            raise UsageError("--transactional-id goes alone", "leave out the rest")
+        return _fence(arguments)
+    if partition is None:
+        raise UsageError(
+            "which transaction?", "write TOPIC PARTITION --start-offset N, or --transactional-id ID"
+        )
+    if not by_offset and any(each is None for each in by_producer):
+        raise UsageError(
+            "the transaction is not named",
+            "give --start-offset, which `ottla transactions producers` shows, or all of --producer-id, "
+            "--producer-epoch and --coordinator-epoch",
+        )
+    with admin_of(arguments) as admin:
+        if by_offset:
+            spec = _spec_at(admin, partition, arguments.start_offset)
+        else:
+            producer_id, producer_epoch, epoch = by_producer
+            # A transaction that is its producer's first has epoch -1; 0 is below any leader's.
+            spec = AbortTransactionSpec(partition, producer_id, producer_epoch, max(0, epoch))
+        if not arguments.force:
+            _refuse_half(admin, spec)
+        admin.abort_transaction(spec)
+    Output("table").lines(
+        [
+            f"transaction aborted on {partition}: "
+            f"producer id {spec.producer_id}, producer epoch {spec.producer_epoch}"
+        ]
+    )
+    return DONE
+
+
+def _spec_at(admin: Admin, partition: TopicPartition, offset: int) -> AbortTransactionSpec:
+    for producer in admin.describe_producers([partition])[partition]:
+        if producer.current_transaction_start_offset == offset:
+            epoch = producer.coordinator_epoch or 0
+            return AbortTransactionSpec(
+                partition, producer.producer_id, producer.producer_epoch, epoch
+            )
+    raise CommandError(
+        f"no transaction that starts at offset {offset} is open on {partition}",
+        "`ottla transactions producers` shows which are",
+    )
+
+
+def _refuse_half(admin: Admin, spec: AbortTransactionSpec) -> None:
+    """A transaction that a coordinator will end is not to be aborted on one of its partitions alone."""
+    try:
+        listed = admin.list_transactions(producer_ids=[spec.producer_id])
+    except KafkaError as error:
+        if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+            raise
+        return  # before Kafka 3.0 nobody can be asked
+    for name, description in described_by_coordinators(admin, list(listed)).items():
+        if spec.topic_partition in description.partitions:
+            raise CommandError(
+                f"the transaction on {spec.topic_partition} is {name}'s, which its coordinator knows as "
+                f"{description.state}: the rest of it could still be committed",
+                f"`ottla transactions abort --transactional-id {name}` aborts all of it; --force "
+                "aborts this partition alone",
+            )
+
+
+def _fence(arguments: Arguments) -> int:
+    name = arguments.transactional_id
+    with admin_of(arguments) as admin:
+        # Whoever fences an id that there is not makes one.
+        state = admin.describe_transactions([name])[name].state
+        if state is not TransactionState.ONGOING:
+            raise CommandError(
+                f"no transaction of {name} is open: its state is {state}", "nothing was done"
+            )
+        fenced = admin.fence_producers([name])[name]
+    Output("table").lines(
+        [
+            f"transaction of {name} aborted: "
+            f"producer id {fenced.producer_id} goes on with epoch {fenced.producer_epoch}"
+        ]
+    )
+    return DONE

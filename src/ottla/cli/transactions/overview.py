@@ -1,0 +1,326 @@
+"""`ottla transactions`, but for `abort`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ottla.cli.commands.syntax import Arguments
+from ottla.cli.connection import admin_of
+from ottla.cli.errors import UsageError, line_of
+from ottla.cli.exit_codes import DONE, FAILED
+from ottla.cli.terminal.output import Output, Row, columns, repeat, say
+from ottla.cli.times import current_ms
+from ottla.client.admin_model import (
+    ProducerState,
+    TransactionDescription,
+    TransactionState,
+)
+from ottla.client.existing import existing
+from ottla.errors import ErrorCode, KafkaError, PartialFailureError
+from ottla.model import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.client.blocking.admin import Admin
+
+# Kafka's titles.
+LISTED = columns(
+    transactional_id="TransactionalId",
+    coordinator_id="Coordinator",
+    producer_id="ProducerId",
+    state="TransactionState",
+)
+DESCRIBED = columns(
+    coordinator_id="CoordinatorId",
+    transactional_id="TransactionalId",
+    producer_id="ProducerId",
+    producer_epoch="ProducerEpoch",
+    state="TransactionState",
+    transaction_timeout_ms="TransactionTimeoutMs",
+    transaction_start_time_ms="CurrentTransactionStartTimeMs",
+    transaction_duration_ms="TransactionDurationMs",
+    partitions="TopicPartitions",
+)
+PRODUCERS = columns(
+    producer_id="ProducerId",
+    producer_epoch="ProducerEpoch",
+    coordinator_epoch="LatestCoordinatorEpoch",
+    last_sequence="LastSequence",
+    last_timestamp_ms="LastTimestamp",
+    current_transaction_start_offset="CurrentTransactionStartOffset",
+)
+HANGING = columns(
+    topic="Topic",
+    partition="Partition",
+    producer_id="ProducerId",
+    producer_epoch="ProducerEpoch",
+    coordinator_epoch="CoordinatorEpoch",
+    start_offset="StartOffset",
+    last_timestamp_ms="LastTimestamp",
+    duration_minutes="Duration(min)",
+)
+_OPEN: Final = (
+    TransactionState.ONGOING,
+    TransactionState.PREPARE_COMMIT,
+    TransactionState.PREPARE_ABORT,
+    TransactionState.PREPARE_EPOCH_FENCE,
+)
+_PARTITIONS_AT_ONCE: Final = 500
+_MINUTE_MS: Final = 60_000
+
+
+def _told(error: PartialFailureError) -> Mapping[Any, Any]:
+    """What there is although something failed, which is told."""
+    for thing, each in error.errors.items():
+        say(f"ottla: {thing}: {line_of(each)}")
+    return error.results
+
+
+# list
+
+
+def list_all(arguments: Arguments) -> int:
+    """The transactional ids by name."""
+    output = Output(arguments.form)
+    duration = arguments.duration
+    with admin_of(arguments) as admin:
+
+        def show() -> int:
+            code = DONE
+            try:
+                found: Mapping[str, Any] = admin.list_transactions(
+                    states=[TransactionState(state) for state in arguments.states],
+                    producer_ids=arguments.producer_ids,
+                    duration_ms=None if duration is None or duration < 0 else duration,
+                    transactional_id_pattern=arguments.pattern,
+                )
+            except PartialFailureError as error:
+                found, code = _told(error), FAILED
+            rows = [
+                {
+                    "transactional_id": listing.transactional_id,
+                    "coordinator_id": listing.coordinator_id,
+                    "producer_id": listing.producer_id,
+                    "state": str(listing.state),
+                }
+                for _, listing in sorted(found.items())
+                # Brokers count on from the start of one that is finished.
+                if duration is None or duration < 0 or listing.state in _OPEN
+            ]
+            if output.is_table and not rows:
+                say("there are no such transactional ids")
+            output.rows(LISTED, rows)
+            return code
+
+        return repeat(arguments.watch, show)
+
+
+# describe
+
+
+def describe(arguments: Arguments) -> int:
+    """What the coordinators know of transactional ids."""
+    names = [*arguments.transactional_ids, *arguments.more_ids]
+    if not names:
+        raise UsageError("no transactional id", "name one; `ottla transactions list` shows them")
+    output = Output(arguments.form)
+    with admin_of(arguments) as admin:
+
+        def show() -> int:
+            code = DONE
+            try:
+                found: Mapping[str, Any] = admin.describe_transactions(names)
+            except PartialFailureError as error:
+                found, code = _told(error), FAILED
+            now_ms = current_ms()
+            rows = [_described(name, found[name], now_ms) for name in names if name in found]
+            output.rows(DESCRIBED, rows)
+            return code
+
+        return repeat(arguments.watch, show)
+
+
+def _described(name: str, found: TransactionDescription, now_ms: int) -> Row:
+    start_ms = found.transaction_start_time_ms
+    lasts_ms = None
+    if start_ms is not None and found.state in _OPEN:
+        lasts_ms = max(0, now_ms - start_ms)
+    return {
+        "coordinator_id": found.coordinator_id,
+        "transactional_id": name,
+        "producer_id": found.producer_id,
+        "producer_epoch": found.producer_epoch,
+        "state": str(found.state),
+        "transaction_timeout_ms": found.transaction_timeout_ms,
+        "transaction_start_time_ms": start_ms,
+        "transaction_duration_ms": lasts_ms,
+        "partitions": [str(partition) for partition in found.partitions],
+    }
+
+
+# producers
+
+
+def partition_of(arguments: Arguments) -> TopicPartition | None:
+    """The partition, however it was given."""
+    topics = [arguments.topic, arguments.named_topic]
+    partitions = [arguments.partition, arguments.named_partition]
+    if None not in topics or None not in partitions:
+        raise UsageError("the partition is named twice", "write TOPIC PARTITION")
+    topic = next((each for each in topics if each is not None), None)
+    partition = next((each for each in partitions if each is not None), None)
+    if topic is None and partition is None:
+        return None
+    if topic is None or partition is None:
+        missing = "topic" if topic is None else "partition"
+        raise UsageError(f"the {missing} is missing", "write TOPIC PARTITION")
+    return TopicPartition(topic, partition)
+
+
+def producers(arguments: Arguments) -> int:
+    """The producers that a partition remembers."""
+    partition = partition_of(arguments)
+    if partition is None:
+        raise UsageError("no partition", "write TOPIC PARTITION")
+    output = Output(arguments.form)
+    with admin_of(arguments) as admin:
+
+        def show() -> int:
+            found = admin.describe_producers([partition], broker_id=arguments.broker_id)[partition]
+            rows = [
+                {
+                    "producer_id": producer.producer_id,
+                    "producer_epoch": producer.producer_epoch,
+                    "coordinator_epoch": producer.coordinator_epoch,
+                    "last_sequence": producer.last_sequence,
+                    "last_timestamp_ms": producer.last_timestamp,
+                    "current_transaction_start_offset": producer.current_transaction_start_offset,
+                }
+                for producer in sorted(found, key=lambda producer: producer.producer_id)
+            ]
+            if output.is_table and not rows:
+                say(f"{partition} remembers no producers")
+            output.rows(PRODUCERS, rows)
+            return DONE
+
+        return repeat(arguments.watch, show)
+
+
+# find-hanging
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction that is open on a partition."""
+
+    partition: TopicPartition
+    producer: ProducerState
+
+
+def find_hanging(arguments: Arguments) -> int:
+    """Transactions that no coordinator will end."""
+    if arguments.partition is not None and arguments.topic is None:
+        raise UsageError("--partition needs --topic", "add --topic TOPIC")
+    output = Output(arguments.form)
+    limit_ms = arguments.max_transaction_timeout * _MINUTE_MS
+    with admin_of(arguments) as admin:
+        partitions = _partitions(admin, arguments)
+        candidates, code = _open_for_long(admin, partitions, arguments.broker_id, limit_ms)
+        hanging = _without_coordinator(admin, candidates)
+    if output.is_table and not hanging:
+        say(f"no transaction hangs; partitions that were looked at: {len(partitions)}")
+    output.rows(HANGING, [_hanging(each, current_ms()) for each in hanging])
+    return code
+
+
+def _partitions(admin: Admin, arguments: Arguments) -> list[TopicPartition]:
+    if arguments.partition is not None:
+        return [TopicPartition(arguments.topic, arguments.partition)]
+    if arguments.topic is None:
+        # Offsets that were committed in a transaction wait for its marker as well.
+        described = existing(admin, sorted(admin.list_topics(list_internal=True)))
+    else:
+        described = admin.describe_topics([arguments.topic])
+    broker_id = arguments.broker_id
+    return [
+        TopicPartition(topic, info.partition)
+        for topic, description in described.items()
+        for info in description.partitions
+        if broker_id is None or any(node.id == broker_id for node in info.replicas)
+    ]
+
+
+def _open_for_long(
+    admin: Admin, partitions: Iterable[TopicPartition], broker_id: int | None, limit_ms: int
+) -> tuple[list[OpenTransaction], int]:
+    """Open transactions whose producer has not written for longer, and whether all could be asked."""
+    found: list[OpenTransaction] = []
+    code = DONE
+    rest = iter(partitions)
+    while some := list(islice(rest, _PARTITIONS_AT_ONCE)):
+        try:
+            answer: Mapping[TopicPartition, Any] = admin.describe_producers(
+                some, broker_id=broker_id
+            )
+        except PartialFailureError as error:
+            answer, code = _told(error), FAILED
+        now_ms = current_ms()
+        found += [
+            OpenTransaction(partition, producer)
+            for partition, producers_of in answer.items()
+            for producer in producers_of
+            if producer.current_transaction_start_offset is not None
+            and now_ms - producer.last_timestamp > limit_ms
+        ]
+    return found, code
+
+
+def _without_coordinator(
+    admin: Admin, candidates: Sequence[OpenTransaction]
+) -> list[OpenTransaction]:
+    """Those of which the coordinator does not know that the partition waits for a marker."""
+    if not candidates:
+        return []
+    ids = sorted({each.producer.producer_id for each in candidates})
+    listed = admin.list_transactions(producer_ids=ids)
+    names = {listing.producer_id: name for name, listing in listed.items()}
+    descriptions = described_by_coordinators(admin, list(names.values()))
+    hanging = []
+    for each in candidates:
+        description = descriptions.get(names.get(each.producer.producer_id, ""))
+        if description is None or each.partition not in description.partitions:
+            hanging.append(each)
+    return hanging
+
+
+def described_by_coordinators(
+    admin: Admin, names: list[str]
+) -> Mapping[str, TransactionDescription]:
+    """Without those that are no more."""
+    if not names:
+        return {}
+    errors: Mapping[Any, KafkaError]
+    try:
+        return admin.describe_transactions(names)
+    except PartialFailureError as error:
+        found, errors = error.results, error.errors
+    except KafkaError as error:
+        found, errors = {}, {names[0]: error}
+    for failure in errors.values():
+        if failure.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            raise failure
+    return found
+
+
+def _hanging(each: OpenTransaction, now_ms: int) -> Row:
+    producer = each.producer
+    return {
+        "topic": each.partition.topic,
+        "partition": each.partition.partition,
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.producer_epoch,
+        "coordinator_epoch": producer.coordinator_epoch,
+        "start_offset": producer.current_transaction_start_offset,
+        "last_timestamp_ms": producer.last_timestamp,
+        "duration_minutes": (now_ms - producer.last_timestamp) // _MINUTE_MS,
+    }
