@@ -24,7 +24,7 @@ from benchmarks.process_tree import ProcessTree
 
 import ottla
 from ottla.client.admin_model import NewTopic
-from ottla.spark.pipeline import LOW_LATENCY_TASK_RECORDS
+from ottla.spark.pipeline.pipeline import LOW_LATENCY_TASK_RECORDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -137,7 +137,7 @@ class Stage:
             delivery = AT_LEAST_ONCE if variant == AT_LEAST_ONCE else EXACTLY_ONCE
             options |= {"pipeline": sink, "delivery": delivery}
         if variant == LOW_LATENCY:
-            from ottla.spark.driver_sink import DriverSink
+            from ottla.spark.sink.low_latency_engine import DriverSink
 
             writer = rows.writeStream.foreachBatch(DriverSink(options, rows.schema))
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -411,3 +412,37 @@ def test_every_message_has_a_handler_and_every_handler_a_message() -> None:
     assert messages
     assert messages - handlers == set(MESSAGES_WITHOUT_HANDLER)
     assert handlers - messages == set(HANDLERS_WITHOUT_MESSAGE)
+
+
+def starred_tuples(tree: ast.Module) -> Iterator[int]:
+    """Lines of calls whose arguments are packed into tuples: f(*(a, b), *(c, d))."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            for argument in node.args:
+                if isinstance(argument, ast.Starred) and isinstance(
+                    argument.value, ast.Tuple | ast.List
+                ):
+                    yield node.lineno
+
+
+def test_arguments_are_not_packed_into_tuples() -> None:
+    found = [
+        f"{name_of(path)}:{line}"
+        for path in python_files("src")
+        for line in starred_tuples(parsed(path))
+    ]
+    assert not found, "name the arguments, or split the function"
+
+
+def test_the_check_of_packed_arguments_sees_them() -> None:
+    assert list(starred_tuples(ast.parse("f(*(a, b), *(c, d))"))) == [1, 1]
+    assert list(starred_tuples(ast.parse("f(*both)"))) == []
+
+
+def test_paths_in_the_map_of_the_code_exist() -> None:
+    every = {name_of(path) for path in python_files("src", "tests", "benchmarks")}
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:[\w]+/)+[\w]+\.py)`", text)
+    assert len(named) > 50
+    missing = [path for path in named if not any(f"/{one}".endswith(f"/{path}") for one in every)]
+    assert not missing

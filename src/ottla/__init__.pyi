@@ -45,7 +45,7 @@ from ottla.client.admin_model import (
     TransactionState,
     VersionRange,
 )
-from ottla.client.aio.group import (
+from ottla.client.aio.group.group import (
     RebalanceListener,
 )
 from ottla.client.arrow_records import (

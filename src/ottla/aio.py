@@ -4,7 +4,7 @@ Made inside a running loop, they connect at once; `async with` closes them.
 """
 
 from ottla.client.aio.admin.client import Admin
-from ottla.client.aio.consumer import Consumer
-from ottla.client.aio.producer import Producer
+from ottla.client.aio.consumer.consumer import Consumer
+from ottla.client.aio.producer.producer import Producer
 
 __all__ = ["Admin", "Consumer", "Producer"]

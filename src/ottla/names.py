@@ -9,7 +9,7 @@ NAMES = {
         MemberDescription MemberToRemove NewPartitions NewTopic OffsetSpec PartitionReassignment ProducerIdAndEpoch
         ProducerState ReplicaInfo ResourceType TopicDescription TopicListing TopicPartitionInfo TransactionDescription
         TransactionListing TransactionState VersionRange""",
-    "ottla.client.aio.group": "RebalanceListener",
+    "ottla.client.aio.group.group": "RebalanceListener",
     "ottla.client.arrow_records": "ArrowRecords",
     "ottla.client.blocking.admin": "Admin",
     "ottla.client.blocking.consumer": "Consumer",

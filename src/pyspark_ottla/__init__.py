@@ -1,6 +1,6 @@
 """Found by Spark because of its name, so that `format("ottla")` needs no `register` call."""
 
-from ottla.spark.requirement import require_spark
+from ottla.spark.runtime.requirement import require_spark
 
 require_spark()
 

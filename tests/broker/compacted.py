@@ -11,10 +11,10 @@ from tests.storage.batches import SteppingClock
 
 from ottla.broker.clock import SystemIds
 from ottla.broker.cluster import Cluster
-from ottla.broker.compacting import Compactor
 from ottla.broker.node import Node
-from ottla.broker.replay import Replay
-from ottla.broker.shard import Shard
+from ottla.broker.partitions.compactor import Compactor
+from ottla.broker.partitions.replay import Replay
+from ottla.broker.partitions.shard import Shard
 from ottla.config.broker import BrokerConfig
 from ottla.core.catalog import NewTopic, Topic
 from ottla.core.compaction import Aborted

@@ -8,12 +8,12 @@ from typing import Any, cast
 
 from tests.storage.batches import SteppingClock, ref_of
 
-from ottla.broker.coordinator import Coordinator, Settings
-from ottla.broker.event_batches import EventCodec
-from ottla.broker.groups import CRASH_POINTS
-from ottla.broker.replay import replay
-from ottla.broker.shard import Shard
-from ottla.broker.uptime import Uptime
+from ottla.broker.coordination.coordinator import Coordinator, Settings
+from ottla.broker.coordination.event_batches import EventCodec
+from ottla.broker.coordination.groups import CRASH_POINTS
+from ottla.broker.loop.pause_aware_clock import Uptime
+from ottla.broker.partitions.replay import replay
+from ottla.broker.partitions.shard import Shard
 from ottla.config.topic import TopicConfig
 from ottla.core.group import records
 from ottla.core.group.machine import GroupMachine

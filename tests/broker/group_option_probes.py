@@ -12,7 +12,7 @@ from tests.broker.option_probes import PATIENCE_SECONDS, Bench, BrokerProbe
 from tests.broker.requests import eventually, fetch, now_ms, on_loop
 
 import ottla
-from ottla.broker.coordinator import Coordinator
+from ottla.broker.coordination.coordinator import Coordinator
 from ottla.core.catalog import GROUPS_TOPIC
 from ottla.core.group.machine import GroupMachine
 from ottla.core.turn import Turn
@@ -20,8 +20,8 @@ from ottla.errors import ErrorCode
 from ottla.model import coordinator_partition
 from ottla.records.batch import split_batches
 from ottla.records.compression import Codec
-from ottla.storage.local import sync
-from ottla.storage.local.log import LocalLog
+from ottla.storage.local.log.partition_log import LocalLog
+from ottla.storage.local.sync import group_commit
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 GROUP = "group"
@@ -99,13 +99,13 @@ def long_metadata(bench: Bench) -> object:
 
 def commit_on_a_slow_disk(bench: Bench) -> object:
     # The first one makes what there is to make; how long this machine's disk takes for it does not matter here.
-    with mock.patch.object(sync, "_sync_data", return_value=None):
+    with mock.patch.object(group_commit, "_sync_data", return_value=None):
         assert eventually(lambda: commit(bench) is ErrorCode.NONE)
 
     def slow(fd: int) -> None:
         time.sleep(SLOW_SYNC_SECONDS)
 
-    with mock.patch.object(sync, "_sync_data", slow):
+    with mock.patch.object(group_commit, "_sync_data", slow):
         return commit(bench)
 
 

@@ -11,8 +11,8 @@ from typing import Any
 from tests.broker.requests import eventually, on_loop
 
 import ottla
+from ottla.broker.coordination.peers import Peers
 from ottla.broker.node import Node
-from ottla.broker.peers import Peers
 from ottla.broker.runtime import RunningBroker
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 

@@ -30,8 +30,8 @@ from tests.broker.requests import (
 )
 
 import ottla
+from ottla.broker.partitions.shard import Shard
 from ottla.broker.runtime import BrokerSettings, start_broker
-from ottla.broker.shard import Shard
 from ottla.client.raw import RawConnection
 from ottla.config.broker import BrokerConfig
 from ottla.core.append import Prepared, prepare
@@ -42,7 +42,7 @@ from ottla.ports import monotonic_ms
 from ottla.records.batch import TimestampType, build_batch, split_batches
 from ottla.records.compression import Codec
 from ottla.records.record import Record
-from ottla.storage.local.log import LocalLog
+from ottla.storage.local.log.partition_log import LocalLog
 from ottla.wire.messages.fetch import FetchResponse
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 

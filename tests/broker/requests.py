@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import ottla
-from ottla.broker.fetching import ParkedFetch
+from ottla.broker.partitions.fetch_read import ParkedFetch
 from ottla.broker.runtime import RunningBroker
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode

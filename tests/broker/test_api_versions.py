@@ -9,7 +9,7 @@ import pytest
 from tests.broker.requests import every_version_of
 
 import ottla
-from ottla.broker.apis import SERVED
+from ottla.broker.requests.apis import SERVED
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
 from ottla.wire.compile import decode_message

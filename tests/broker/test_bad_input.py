@@ -22,7 +22,7 @@ from tests.broker.requests import (
 )
 
 import ottla
-from ottla.broker.apis import SERVED
+from ottla.broker.requests.apis import SERVED
 from ottla.client.raw import RawConnection
 from ottla.wire.framing import frame_request
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.buffers import MAX_SPARE_BYTES, SMALLEST_SPARE_BYTES, Buffers
+from ottla.broker.network.receive_buffers import MAX_SPARE_BYTES, SMALLEST_SPARE_BYTES, Buffers
 
 
 def test_a_buffer_is_used_again() -> None:

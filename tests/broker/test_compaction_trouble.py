@@ -14,12 +14,12 @@ from tests.broker.compacted import CompactedLog, Producer
 from tests.storage.batches import SteppingClock
 from tests.storage.conftest import Opener, crash_copy, is_about
 
-from ottla.broker.shard import Shard
+from ottla.broker.partitions.shard import Shard
 from ottla.ports import Buffer, StorageError
 from ottla.records.batch import BatchFlag, crc_matches, read_batch, split_batches
 from ottla.records.control import MarkerType, build_marker_batch
 from ottla.storage.local import LocalStore, open_local_store
-from ottla.storage.local.log import LocalLog
+from ottla.storage.local.log.partition_log import LocalLog
 
 DAY_MS = 86_400_000
 SMALL_SEGMENTS = {"segment.bytes": "4000"}

@@ -29,7 +29,7 @@ from tests.broker.requests import (
 )
 
 import ottla
-from ottla.broker import server
+from ottla.broker.network import server
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
 from ottla.wire.compile import decode_message

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from tests.broker.coordinated import Bench, every, run, settle
 
-import ottla.broker.coordinator as runtime
-from ottla.broker.coordinator import Coordinator
-from ottla.broker.event_batches import BATCH_BYTES
-from ottla.broker.shard import Shard
+import ottla.broker.coordination.coordinator as runtime
+from ottla.broker.coordination.coordinator import Coordinator
+from ottla.broker.coordination.event_batches import BATCH_BYTES
+from ottla.broker.partitions.shard import Shard
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import CommitSender, JoinResult, NewOffset
 from ottla.core.turn import Turn

@@ -29,10 +29,11 @@ from tests.broker.requests import (
 )
 
 import ottla
-from ottla.broker import partition_opening
+from ottla.broker.partitions import opening as partition_opening
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
-from ottla.storage.local import recovery, sync
+from ottla.storage.local.recovery import folder_recovery
+from ottla.storage.local.sync import group_commit
 from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from ottla.wire.messages.metadata import (
     MetadataRequest,
@@ -106,7 +107,7 @@ def test_a_failing_sync_acknowledges_nothing_and_heals(
             create(connection, topic)
             fill(connection, topic, b"before")
         with monkeypatch.context() as patch:
-            patch.setattr(sync, "_sync_data", failing("fdatasync", errno.EIO))
+            patch.setattr(group_commit, "_sync_data", failing("fdatasync", errno.EIO))
             patch.setattr(os, "fsync", failing("fsync", errno.EIO))
             for _ in range(2):
                 assert produce(connection, SICK, batch_of(b"unsure")).error_code == STORAGE_ERROR
@@ -203,8 +204,8 @@ class WatchedChecks:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.threads: list[str] = []
         self.may_go_on = threading.Event()
-        self._real = recovery.recover
-        patch.setattr(recovery, "recover", self._recover)
+        self._real = folder_recovery.recover
+        patch.setattr(folder_recovery, "recover", self._recover)
 
     def _recover(self, *arguments: Any) -> int:
         self.threads.append(threading.current_thread().name)
@@ -287,7 +288,7 @@ def test_a_broker_stops_while_a_partition_is_being_checked(
             while True:
                 pause(str(path), file.fileno(), 0)
 
-    monkeypatch.setattr(recovery, "recover", recover)
+    monkeypatch.setattr(folder_recovery, "recover", recover)
     with session_with(broker) as connection:
         assert produce(connection, SICK, batch_of(b"no")).error_code == STORAGE_ERROR
         assert reached.wait(30)

@@ -16,7 +16,7 @@ from tests.broker.test_describe_configs import options_of
 import ottla
 from ottla.broker import embedded
 from ottla.client.raw import RawConnection
-from ottla.storage.local import layout
+from ottla.storage.local.folder import layout
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 
 
@@ -163,7 +163,7 @@ def test_a_broker_in_the_process_is_silent_and_leaves_the_clients_warnings_alone
         "import logging, ottla\n"
         "with ottla.Broker():\n"
         "    logging.getLogger('ottla.broker.node').warning('of the broker')\n"
-        "    logging.getLogger('ottla.storage.local.log').error('of the storage')\n"
+        "    logging.getLogger('ottla.storage.local.log.partition_log').error('of the storage')\n"
         "    logging.getLogger('ottla.client').warning('of the client')\n"
     )
     done = subprocess.run(

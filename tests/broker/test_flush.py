@@ -33,7 +33,8 @@ from ottla.broker.clock import SystemClock
 from ottla.broker.runtime import RunningBroker
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
-from ottla.storage.local import LocalStore, sync
+from ottla.storage.local import LocalStore
+from ottla.storage.local.sync import group_commit
 from ottla.wire.messages.fetch import FetchResponse
 from ottla.wire.messages.produce import ProduceResponse
 
@@ -67,7 +68,7 @@ class Disk:
 @pytest.fixture
 def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
     made = Disk(tmp_path)
-    monkeypatch.setattr(sync, "_sync_data", made.sync)
+    monkeypatch.setattr(group_commit, "_sync_data", made.sync)
     yield made
     made.is_free.set()
 

@@ -6,12 +6,12 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
-from ottla.broker.buffers import Buffers
-from ottla.broker.connection import BYTES_PER_CHECK, Connection, Host
-from ottla.broker.loop_share import TURN_SECONDS, LoopShare
-from ottla.broker.request import Api, RequestContext
-from ottla.broker.traffic import Traffic
-from ottla.broker.unfinished_frames import UnfinishedFrames
+from ottla.broker.loop.loop_share import TURN_SECONDS, LoopShare
+from ottla.broker.network.connection import BYTES_PER_CHECK, Connection, Host
+from ottla.broker.network.receive_buffers import Buffers
+from ottla.broker.network.traffic import Traffic
+from ottla.broker.network.unfinished_frames import UnfinishedFrames
+from ottla.broker.requests.request import Api, RequestContext
 from ottla.wire.framing import frame_request
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 

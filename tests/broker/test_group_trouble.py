@@ -14,12 +14,12 @@ from tests.broker.group_requests import Joined, Position
 from tests.broker.requests import create, eventually, on_loop, session_with
 
 import ottla
-from ottla.broker.coordinator import Coordinator
+from ottla.broker.coordination.coordinator import Coordinator
 from ottla.client.raw import RawConnection
 from ottla.core.catalog import GROUPS_TOPIC
 from ottla.core.group.machine import GroupMachine
 from ottla.errors import ErrorCode
-from ottla.storage.local import sync
+from ottla.storage.local.sync import group_commit
 from ottla.wire.messages.join_group import JoinGroupResponse
 
 GROUP = "group"
@@ -78,7 +78,7 @@ def test_a_commit_that_is_not_synced_is_not_acknowledged(
         ask.await_coordinator(connection)
         assert commit(connection, topic, 1) is ErrorCode.NONE
         with monkeypatch.context() as patch:
-            patch.setattr(sync, "_sync_data", failing("fdatasync", errno.EIO))
+            patch.setattr(group_commit, "_sync_data", failing("fdatasync", errno.EIO))
             assert commit(connection, topic, 2) is not ErrorCode.NONE
         # Whether it reached the disk is not known; what is seen is what the log has.
         assert offset(connection, topic) in (1, 2)

@@ -26,7 +26,7 @@ from tests.broker.requests import (
 import ottla
 from ottla.broker.handlers.create_topics import MAX_RECORDS
 from ottla.broker.handlers.metadata import MAX_CREATED
-from ottla.broker.server import DEPARTED_CHECK_MS
+from ottla.broker.network.server import DEPARTED_CHECK_MS
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
 from ottla.wire.messages.create_topics import (

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.buffers import Buffers
-from ottla.broker.connection import Connection
-from ottla.broker.loop_share import LoopShare
-from ottla.broker.request import Api, CloseConnectionError, RequestContext
-from ottla.broker.traffic import Traffic
-from ottla.broker.unfinished_frames import UnfinishedFrames
+from ottla.broker.loop.loop_share import LoopShare
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.receive_buffers import Buffers
+from ottla.broker.network.traffic import Traffic
+from ottla.broker.network.unfinished_frames import UnfinishedFrames
+from ottla.broker.requests.request import Api, CloseConnectionError, RequestContext
 from ottla.wire.compile import decode_message
 from ottla.wire.framing import SIZE_BYTES, frame_request, read_size
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

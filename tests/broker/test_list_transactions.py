@@ -9,7 +9,7 @@ import pytest
 from tests.broker import txn_requests as ask
 from tests.broker.requests import create, every_version_of, now_ms
 
-from ottla.broker.patterns import MAX_PATTERN_CHARS
+from ottla.broker.requests.patterns import MAX_PATTERN_CHARS
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
 from ottla.wire.messages.list_transactions import (

@@ -16,8 +16,8 @@ import pytest
 from tests.broker.exposition_reader import read, value
 
 import ottla
-from ottla.broker import loop_monitor
-from ottla.broker.loop_monitor import LoopHolds, LoopMonitor, ProcessorWait
+from ottla.broker.loop import loop_monitor
+from ottla.broker.loop.loop_monitor import LoopHolds, LoopMonitor, ProcessorWait
 from ottla.broker.runtime import BrokerSettings, start_broker
 from ottla.config.broker import BrokerConfig
 from ottla.event_loop import new_event_loop
@@ -122,7 +122,7 @@ def test_the_system_says_how_long_a_thread_waited_for_a_processor() -> None:
         "import os, time\n"
         "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
         "child = os.fork()\n"
-        "from ottla.broker.loop_monitor import ProcessorWait\n"
+        "from ottla.broker.loop.loop_monitor import ProcessorWait\n"
         "wait = ProcessorWait()\n"
         "before, until = wait.seconds(), time.thread_time() + 0.3\n"
         "while time.thread_time() < until: pass\n"

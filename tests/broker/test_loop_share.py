@@ -8,7 +8,7 @@ from collections.abc import Generator
 
 import pytest
 
-from ottla.broker.loop_share import (
+from ottla.broker.loop.loop_share import (
     FIRST_STEPS,
     LARGE_REQUESTS,
     SLICE_SECONDS,

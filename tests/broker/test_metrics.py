@@ -19,11 +19,12 @@ from tests.broker.exposition_reader import Family, read, value
 from tests.broker.requests import eventually
 
 import ottla
-from ottla.broker import metrics, metrics_listener
-from ottla.broker.exposition import Metric, Page
-from ottla.broker.observing import ApiCounts, _observing
-from ottla.broker.request import Api, RequestContext
-from ottla.broker.response_errors import error_counter_of
+from ottla.broker.metrics import broker_metrics as metrics
+from ottla.broker.metrics import listener as metrics_listener
+from ottla.broker.metrics.exposition import Metric, Page
+from ottla.broker.metrics.request_counts import ApiCounts, _observing
+from ottla.broker.requests.request import Api, RequestContext
+from ottla.broker.requests.response_errors import error_counter_of
 from ottla.histogram import Histogram
 from ottla.model import Endpoint
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResponse

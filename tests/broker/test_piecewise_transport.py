@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from ottla.broker.piecewise_transport import PIECE_BYTES, PiecewiseTransport
+from ottla.broker.network.piecewise_transport import PIECE_BYTES, PiecewiseTransport
 
 LARGE = bytes(range(256)) * (1 << 14)  # 4 MiB
 PARTS = [LARGE[:10], LARGE[: 3 * PIECE_BYTES + 7], b"", LARGE[5:20], LARGE]

@@ -22,8 +22,8 @@ from tests.broker.requests import (
 )
 
 import ottla
+from ottla.broker.partitions.shard import Appended, Shard
 from ottla.broker.runtime import RunningBroker
-from ottla.broker.shard import Appended, Shard
 from ottla.client.raw import RawConnection
 from ottla.core.append import Prepared, prepare
 from ottla.core.partition import READ_COMMITTED

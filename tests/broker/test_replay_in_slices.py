@@ -12,13 +12,13 @@ from tests.broker.compacted import CompactedLog, Producer, WithoutSnapshots
 from tests.storage.batches import SteppingClock
 from tests.storage.conftest import Opener, crash_copy
 
-from ottla.broker import replay
-from ottla.broker import shard as shards
 from ottla.broker.clock import SystemIds
 from ottla.broker.cluster import Cluster
 from ottla.broker.node import Node
-from ottla.broker.replay import SLICE_BATCHES, Replay
-from ottla.broker.shard import Shard
+from ottla.broker.partitions import replay
+from ottla.broker.partitions import shard as shards
+from ottla.broker.partitions.replay import SLICE_BATCHES, Replay
+from ottla.broker.partitions.shard import Shard
 from ottla.config.broker import BrokerConfig
 from ottla.core.catalog import GROUPS_TOPIC, NewTopic, Topic
 from ottla.core.partition import Partition
@@ -28,7 +28,8 @@ from ottla.ports import LogStore
 from ottla.records.batch import BatchFlag, build_batch
 from ottla.records.control import MarkerType
 from ottla.records.record import Record
-from ottla.storage.local import LocalStore, checkpoint, open_local_store
+from ottla.storage.local import LocalStore, open_local_store
+from ottla.storage.local.folder import checkpoint_files
 from ottla.storage.memory import MemoryStore
 
 TOPIC = "orders"
@@ -249,7 +250,7 @@ def test_a_replay_is_bounded_because_the_state_is_saved_as_the_log_grows(
     node = node_over(open_store(crash_copy(tmp_path / "live", tmp_path / "killed")))
     replays: list[Replay] = []
     monkeypatch.setattr(
-        "ottla.broker.partition_opening.Replay", lambda *given: noted(replays, Replay(*given))
+        "ottla.broker.partitions.opening.Replay", lambda *given: noted(replays, Replay(*given))
     )
     assert state_of(shard_of(node).partition) == expected
     assert replays[0].batch_count <= 50
@@ -365,14 +366,14 @@ def test_a_claim_reads_one_snapshot_once(
     forget(node)
     assert len(list((tmp_path / f"{TOPIC}-0").glob("*.snapshot"))) == 10
     read: list[str] = []
-    real = checkpoint.read_small_file
+    real = checkpoint_files.read_small_file
 
     def read_small_file(path: str) -> bytes | None:
         if path.endswith(".snapshot"):
             read.append(path)
         return real(path)
 
-    monkeypatch.setattr(checkpoint, "read_small_file", read_small_file)
+    monkeypatch.setattr(checkpoint_files, "read_small_file", read_small_file)
     shard_of(node)
     assert [Path(path).name for path in read] == [f"{30:020d}.snapshot"]
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.broker.apis import SERVED
 from ottla.broker.handlers import list_offsets, offset_fetch, write_txn_markers
-from ottla.broker.loop_share import LoopShare, at_once
-from ottla.broker.request import RequestContext
-from ottla.broker.request_pieces import Division, answer_in_pieces, arrange, cut
+from ottla.broker.loop.loop_share import LoopShare, at_once
+from ottla.broker.requests.apis import SERVED
+from ottla.broker.requests.request import RequestContext
+from ottla.broker.requests.request_pieces import Division, answer_in_pieces, arrange, cut
 from ottla.errors import ErrorCode
 from ottla.model import Endpoint
 from ottla.wire.declare import fields_of

@@ -21,7 +21,7 @@ from tests.broker.requests import (
     read_values,
 )
 
-from ottla.broker import server
+from ottla.broker.network import server
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchResponse

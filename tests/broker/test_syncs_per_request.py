@@ -61,7 +61,7 @@ def syncs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LoopSyncs:
         pytest.skip("needs /proc")
     made = LoopSyncs(tmp_path)
     monkeypatch.setattr(os, "fsync", made.sync)
-    monkeypatch.setattr("ottla.storage.local.sync._sync_data", made.sync)
+    monkeypatch.setattr("ottla.storage.local.sync.group_commit._sync_data", made.sync)
     return made
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from ottla.broker.together import together
+from ottla.broker.requests.gather_responses import together
 
 
 def test_answers_that_are_all_there_make_the_response_at_once() -> None:

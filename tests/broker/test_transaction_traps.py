@@ -16,14 +16,14 @@ from tests.broker.txn_producer import Cluster, Producer
 from tests.broker.txn_requests import Identity
 
 import ottla
-from ottla.broker.coordinator import Coordinator
+from ottla.broker.coordination.coordinator import Coordinator
 from ottla.client.raw import RawConnection
 from ottla.core.partition import READ_COMMITTED
 from ottla.core.turn import Turn
 from ottla.core.txn.events import LAST_EPOCH
 from ottla.core.txn.machine import TransactionMachine
 from ottla.errors import ErrorCode
-from ottla.storage.local import sync
+from ottla.storage.local.sync import group_commit
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -181,7 +181,7 @@ def test_4_offsets_whose_commit_seemed_to_fail_are_unstable_and_then_right(tmp_p
         def slow(fd: int) -> None:
             time.sleep(0.2)
 
-        with mock.patch.object(sync, "_sync_data", slow):
+        with mock.patch.object(group_commit, "_sync_data", slow):
             error = producer.try_offsets("group", {("orders", 0): 2})
             assert error is ErrorCode.COORDINATOR_NOT_AVAILABLE
             assert cluster.offset("group", "orders") != 1

@@ -14,8 +14,8 @@ from tests.broker.requests import create, delete, eventually, fetch, fill, new_p
 from tests.broker.txn_producer import Cluster, Producer, insist
 
 import ottla
+from ottla.broker.coordination.peers import UnreachableError
 from ottla.broker.node import Node
-from ottla.broker.peers import UnreachableError
 from ottla.broker.runtime import RunningBroker
 from ottla.core.catalog import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.core.partition import READ_COMMITTED

@@ -18,8 +18,12 @@ from tests.broker.requests import (
     session_with,
 )
 
-from ottla.broker import unfinished_frames
-from ottla.broker.unfinished_frames import LEAST_BOUND_BYTES, UNCOUNTED_BYTES, UnfinishedFrames
+from ottla.broker.network import unfinished_frames
+from ottla.broker.network.unfinished_frames import (
+    LEAST_BOUND_BYTES,
+    UNCOUNTED_BYTES,
+    UnfinishedFrames,
+)
 from ottla.model import Endpoint
 
 HALF = LEAST_BOUND_BYTES // 2

@@ -11,9 +11,9 @@ from tests.storage.batches import SteppingClock
 
 from ottla.broker.clock import SystemIds
 from ottla.broker.cluster import Cluster
-from ottla.broker.coordinators import Coordinators
+from ottla.broker.coordination.coordinators import Coordinators
 from ottla.broker.node import Node
-from ottla.broker.shard import Appended, Shard
+from ottla.broker.partitions.shard import Appended, Shard
 from ottla.config.broker import BrokerConfig
 from ottla.core.catalog import Topic
 from ottla.errors import ErrorCode

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.uptime import PAUSE_MS, TICK_MS, Uptime
+from ottla.broker.loop.pause_aware_clock import PAUSE_MS, TICK_MS, Uptime
 
 
 class Clock:

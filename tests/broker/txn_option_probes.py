@@ -12,12 +12,12 @@ from tests.broker.option_probes import Bench, BrokerProbe
 from tests.broker.requests import eventually, now_ms, on_loop
 
 import ottla
-from ottla.broker.coordinator import Coordinator
+from ottla.broker.coordination.coordinator import Coordinator
 from ottla.core.catalog import TRANSACTIONS_TOPIC
 from ottla.core.turn import Turn
 from ottla.core.txn.machine import TransactionMachine
 from ottla.errors import ErrorCode
-from ottla.storage.local.log import LocalLog
+from ottla.storage.local.log.partition_log import LocalLog
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 ID = "pipeline"

@@ -19,8 +19,8 @@ from tests.spark.sessions import needs_spark
 from ottla.cli.pipeline import _Watch, choose, quieten, split_program
 from ottla.cli.terminal.progress import Terminal
 from ottla.errors import ConfigError
-from ottla.spark.pipeline import Pipeline
-from ottla.spark.reporting import Progress
+from ottla.spark.pipeline.pipeline import Pipeline
+from ottla.spark.pipeline.progress_report import Progress
 
 RUN_SECONDS = 60
 
@@ -133,7 +133,7 @@ def test_arguments_after_two_dashes_are_the_programs(tmp_path: Path) -> None:
 
 LOST = """
 import os
-from ottla.spark.supervising import DriverLostError
+from ottla.spark.pipeline.failure_policy import DriverLostError
 
 if os.environ.get("OTTLA_PIPELINE_DEATHS") == "1":
     raise SystemExit(7)

@@ -23,7 +23,7 @@ from tests.config.test_server_file import KAFKAS
 import ottla
 from ottla import Admin, Consumer, Producer
 from ottla.broker.clock import SystemClock
-from ottla.broker.listening import ListenError
+from ottla.broker.network.listen_error import ListenError
 from ottla.broker.runtime import BrokerSettings, start_broker
 from ottla.config.broker import BrokerConfig
 from ottla.model import Endpoint

@@ -8,7 +8,7 @@ import pytest
 
 import ottla
 from ottla.cli.main import main
-from ottla.client.existing import existing
+from ottla.client.existing_topics import existing
 from ottla.errors import ErrorCode, KafkaError, PartialFailureError, RetriableError
 
 UNKNOWN = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.client.model import ConsumerRecords, ProducerRecord
-from ottla.client.naming import (
+from ottla.client.configured_objects import (
     assignors_of,
     consumer_interceptors_of,
     deserializers_of,
@@ -17,6 +16,7 @@ from ottla.client.naming import (
     serializers_of,
     token_callback_of,
 )
+from ottla.client.model import ConsumerRecords, ProducerRecord
 from ottla.client.partitioners import (
     DefaultPartitioner,
     RandomPartitioner,

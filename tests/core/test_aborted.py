@@ -9,8 +9,8 @@ import pytest
 from tests.core.client_batches import NOW_MS, client_batch
 from tests.storage.batches import SteppingClock, ref_of
 
-from ottla.broker.replay import replay
-from ottla.broker.shard import Appended, Shard
+from ottla.broker.partitions.replay import replay
+from ottla.broker.partitions.shard import Appended, Shard
 from ottla.config.topic import TopicConfig
 from ottla.core.aborted import AbortedSpan, overlapping
 from ottla.core.append import Prepared, prepare

@@ -6,7 +6,7 @@ import random
 import uuid
 from typing import Any, NamedTuple
 
-from ottla.broker.apis import SERVED
+from ottla.broker.requests.apis import SERVED
 from ottla.records.batch import build_batch
 from ottla.records.compression import Codec
 from ottla.records.record import Record

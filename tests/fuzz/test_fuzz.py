@@ -10,7 +10,7 @@ from tests.fuzz.disk import run_disk
 from tests.fuzz.torn import TEARS, run_torn
 from tests.fuzz.wire import run_wire
 
-from ottla.broker.apis import SERVED
+from ottla.broker.requests.apis import SERVED
 from ottla.records.compression import Codec
 
 SEED = 20_260_101

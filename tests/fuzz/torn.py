@@ -13,8 +13,8 @@ from tests.fuzz.wire import FuzzError
 from tests.storage.batches import SteppingClock, read_all, ref_of
 from tests.storage.conftest import crash_copy
 
-from ottla.broker.replay import replay
-from ottla.broker.shard import Shard
+from ottla.broker.partitions.replay import replay
+from ottla.broker.partitions.shard import Shard
 from ottla.config.topic import TopicConfig
 from ottla.core.append import Prepared, prepare
 from ottla.errors import ErrorCode

@@ -17,7 +17,7 @@ from tests.fuzz.corpus import Seed, build_corpus
 from tests.fuzz.mutations import mutate
 from tests.wire.every_message import MESSAGES
 
-from ottla.broker.apis import SERVED
+from ottla.broker.requests.apis import SERVED
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
 from ottla.model import Endpoint

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tests.history.digest import Place
 
-from ottla.broker.apis import SERVED
+from ottla.broker.requests.apis import SERVED
 from ottla.core.turn import Producer
 from ottla.records.batch import read_header
 from ottla.wire.compile import decode_message

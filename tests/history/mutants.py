@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from ottla.broker import produce_verification
+from ottla.broker.coordination import produce_verification
+from ottla.broker.coordination.verification import Errors, LaterErrors
 from ottla.broker.crashpoints import CrashPoint
 from ottla.broker.handlers import produce
-from ottla.broker.shard import AlreadySo, Shard
-from ottla.broker.verifying import Errors, LaterErrors
+from ottla.broker.partitions.shard import AlreadySo, Shard
 from ottla.core.group.events import OffsetCommitted
 from ottla.core.group.offsets import OffsetTable
 from ottla.core.partition import Partition

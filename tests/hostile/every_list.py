@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from tests.hostile.frames import TOPIC_RESOURCE
 
-from ottla.broker.apis import SERVED
+from ottla.broker.requests.apis import SERVED
 from ottla.wire.declare import Field, fields_of
 from ottla.wire.framing import frame_request
 from ottla.wire.types import Fixed, StringType, UuidType

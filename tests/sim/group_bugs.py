@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.coordinator import Coordinator
+from ottla.broker.coordination.coordinator import Coordinator
 from ottla.core.group.classic import ClassicGroup
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.membership import Membership

@@ -17,8 +17,8 @@ from tests.sim.nodes import trouble
 from tests.sim.weather import Weather
 from tests.sim.world import World, every
 
-from ottla.broker import coordinator, event_batches
-from ottla.broker import replay as shard_replay
+from ottla.broker.coordination import coordinator, event_batches
+from ottla.broker.partitions import replay as shard_replay
 from ottla.core.catalog import GROUPS_TOPIC
 from ottla.core.group import records
 from ottla.core.group.classic import State

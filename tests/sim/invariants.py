@@ -15,7 +15,7 @@ from tests.sim.members import STATIC, partitions_of
 from tests.sim.network import Exchange
 from tests.sim.world import World
 
-from ottla.broker.coordinator import Coordinator
+from ottla.broker.coordination.coordinator import Coordinator
 from ottla.core.catalog import GROUPS_TOPIC
 from ottla.core.group.machine import GroupMachine
 from ottla.errors import ErrorCode

@@ -20,12 +20,12 @@ from tests.sim.loop import Owner, VirtualLoop
 from tests.sim.trace import Trace
 from tests.sim.weather import CALM
 
-from ottla.broker.apis import SERVED
-from ottla.broker.buffers import Buffers
-from ottla.broker.connection import Connection
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.receive_buffers import Buffers
+from ottla.broker.network.traffic import Traffic
+from ottla.broker.network.unfinished_frames import UnfinishedFrames
 from ottla.broker.node import Node
-from ottla.broker.traffic import Traffic
-from ottla.broker.unfinished_frames import UnfinishedFrames
+from ottla.broker.requests.apis import SERVED
 from ottla.model import Endpoint
 from ottla.wire.compile import decode_message
 from ottla.wire.declare import info_of

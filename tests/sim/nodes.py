@@ -15,8 +15,8 @@ from tests.sim.peers import SimulatedPeers
 from tests.sim.trace import Trace
 
 from ottla.broker.cluster import Cluster
-from ottla.broker.compacting import Compactor
 from ottla.broker.node import Node
+from ottla.broker.partitions.compactor import Compactor
 from ottla.config.broker import BrokerConfig
 from ottla.errors import ErrorCode
 from ottla.model import topic_id_text

@@ -12,8 +12,8 @@ from typing import Any
 from tests.sim.network import Exchange, Link, LinkBrokenError, Network
 
 from ottla.broker.cluster import Cluster
+from ottla.broker.coordination.peers import LocalPeers, UnreachableError
 from ottla.broker.node import Node
-from ottla.broker.peers import LocalPeers, UnreachableError
 from ottla.core.txn.events import VERSION_2
 from ottla.wire.messages.end_txn import EndTxnRequest
 from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequest

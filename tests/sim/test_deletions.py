@@ -9,7 +9,7 @@ import pytest
 from tests.sim.run import SeedFailedError, play_seed, play_seeds
 
 from ottla.broker import cluster
-from ottla.broker.together import together
+from ottla.broker.requests.gather_responses import together
 from ottla.core.group.events import OffsetCommitted
 from ottla.core.group.machine import GroupMachine
 from ottla.errors import ErrorCode

@@ -9,7 +9,7 @@ from tests.sim.group_clients import SimpleConsumer
 from tests.sim.groups import create_topics
 from tests.sim.world import World, play
 
-from ottla.broker.coordinators import FIRST_REST_MS
+from ottla.broker.coordination.coordinators import FIRST_REST_MS
 from ottla.errors import ErrorCode
 
 SYNC_SECONDS = 4.0

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.sim.run import SeedFailedError, play_seed, play_seeds
 
-from ottla.broker.replay import Replay
-from ottla.broker.shard import Shard
+from ottla.broker.partitions.replay import Replay
+from ottla.broker.partitions.shard import Shard
 from ottla.core.partition import Partition
 from ottla.core.producer_state import ProducerStates
 from ottla.errors import ErrorCode

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from tests.sim.crashes import POINTS
 
-from ottla.broker.coordinator import Coordinator
+from ottla.broker.coordination.coordinator import Coordinator
+from ottla.broker.coordination.transaction_markers import MarkerSender
 from ottla.broker.crashpoints import CrashPoint
 from ottla.broker.handlers import txn_offset_commit
-from ottla.broker.markers import MarkerSender
-from ottla.broker.replay import Replay
-from ottla.broker.shard import Shard
+from ottla.broker.partitions.replay import Replay
+from ottla.broker.partitions.shard import Shard
 from ottla.core.group.machine import GroupMachine
 from ottla.core.partition import Partition
 from ottla.core.producer_state import NO_OFFSET, ProducerStates

@@ -9,7 +9,7 @@ from tests.sim.txn_clients import TxnReader
 from tests.sim.txn_history import ABORTED, COMMITTED, Place, Transaction, TxnHistory
 from tests.sim.world import World
 
-from ottla.broker.coordinator import Coordinator
+from ottla.broker.coordination.coordinator import Coordinator
 from ottla.broker.node import Node
 from ottla.core.catalog import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.core.group import records as group_records

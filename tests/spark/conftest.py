@@ -13,7 +13,7 @@ from tests.spark.sessions import needs_spark, spark_session
 from tests.spark.source_stage import SourceStage
 
 from ottla import Broker
-from ottla.spark import reading
+from ottla.spark.source import range_reader as reading
 
 if TYPE_CHECKING:
     from tests.spark.scenes import Scene

@@ -20,9 +20,15 @@ import ottla
 from ottla.model import TopicPartition
 from ottla.records.batch import build_batch
 from ottla.records.record import Record
-from ottla.spark import committing
-from ottla.spark.committing import CommitPoint, Committer, Target
-from ottla.spark.progress import MicroBatch, ProgressError, Records, SourceRange, TakenOverError
+from ottla.spark.sink import micro_batch_commit
+from ottla.spark.sink.micro_batch_commit import CommitPoint, Committer, Target
+from ottla.spark.sink.progress import (
+    MicroBatch,
+    ProgressError,
+    Records,
+    SourceRange,
+    TakenOverError,
+)
 
 TAKEN_OVER = 3
 REFUSED = 4
@@ -156,7 +162,7 @@ def main() -> int:
                     print(f"at {point}", flush=True)
                     os.kill(os.getpid(), signal.SIGKILL if deed == "die" else signal.SIGSTOP)
 
-        committing.listener = listen
+        micro_batch_commit.listener = listen
     try:
         driver.run()
     except TakenOverError as error:

@@ -12,7 +12,7 @@ import ottla
 from ottla.client.admin_model import NewTopic
 from ottla.client.raw import RawConnection
 from ottla.records.batch import split_batches
-from ottla.spark.pipeline import Pipeline
+from ottla.spark.pipeline.pipeline import Pipeline
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
 WAIT_SECONDS = 100.0

@@ -17,7 +17,7 @@ from tests.clients.transactions_seen import AT_REST, wait_for
 import ottla
 from ottla.client.admin_model import NewTopic
 from ottla.model import TopicPartition
-from ottla.spark.progress import Marker, marker_group, transactional_id
+from ottla.spark.sink.progress import Marker, marker_group, transactional_id
 
 WAIT_SECONDS = 60.0
 # Without Spark's plans the interpreter starts quickly.

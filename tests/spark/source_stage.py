@@ -12,7 +12,7 @@ import ottla
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
-from ottla.spark.offsets import SourceOffset
+from ottla.spark.source.stream_offsets import SourceOffset
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,

@@ -15,7 +15,7 @@ pa = pytest.importorskip("pyarrow")
 fastavro = pytest.importorskip("fastavro")
 
 from ottla.errors import ConfigError  # noqa: E402
-from ottla.spark.avro import arrow_type, decode, encode  # noqa: E402
+from ottla.spark.pipeline.avro import arrow_type, decode, encode  # noqa: E402
 
 ORDER = json.dumps(
     {

@@ -22,9 +22,9 @@ from ottla.errors import AbortableError, ErrorCode
 from ottla.model import TopicPartition
 from ottla.records.batch import build_batch
 from ottla.records.record import Record
-from ottla.spark import committing
-from ottla.spark.committing import CommitPoint, Committer, Outcome, Target
-from ottla.spark.progress import (
+from ottla.spark.sink import micro_batch_commit
+from ottla.spark.sink.micro_batch_commit import CommitPoint, Committer, Outcome, Target
+from ottla.spark.sink.progress import (
     MicroBatch,
     ProgressError,
     Records,
@@ -293,7 +293,7 @@ def test_the_commit_is_asked_for_until_there_is_an_answer(
         told.append(words)
         held.set()
 
-    monkeypatch.setattr(committing.log, "warning", tell)
+    monkeypatch.setattr(micro_batch_commit.log, "warning", tell)
     assert Committer(patient).commit(batch_of(patient, 1, b"b")) is Outcome.COMMITTED
     assert told[0] == "%s: the commit is not answered yet, asking on: %s"
     Committer(patient).forget()
@@ -360,10 +360,10 @@ def test_a_transaction_that_took_too_long_is_not_called_a_takeover(
         if point is CommitPoint.SENT_MARKER:
             wait_for_timeout(short)
 
-    monkeypatch.setattr(committing, "listener", wait)
+    monkeypatch.setattr(micro_batch_commit, "listener", wait)
     with pytest.raises(AbortableError, match=r"transaction\.timeout\.ms"):
         Committer(short).commit(batch_of(short, 0, b"a"))
-    monkeypatch.setattr(committing, "listener", None)
+    monkeypatch.setattr(micro_batch_commit, "listener", None)
     assert Committer(short).commit(batch_of(short, 0, b"a")) is Outcome.COMMITTED
     assert values_of(short) == [b"a"]
 
@@ -383,7 +383,7 @@ def test_whoever_slept_longer_than_the_timeout_is_told_of_a_takeover(
                 with producer.transaction():
                     producer.send(short.marker_topic, b"b", partition=0)
 
-    monkeypatch.setattr(committing, "listener", sleep)
+    monkeypatch.setattr(micro_batch_commit, "listener", sleep)
     with pytest.raises(TakenOverError, match="Another instance took over"):
         Committer(short).commit(batch_of(short, 0, b"a"))
     assert values_of(short) == ([b"b"] if successor == "commits" else [])

@@ -24,9 +24,10 @@ from ottla.errors import (
 from ottla.model import TopicPartition
 from ottla.records.batch import build_batch
 from ottla.records.record import Record
-from ottla.spark import asking, committing
-from ottla.spark.committing import CommitPoint, Committer, Outcome, Target, look
-from ottla.spark.progress import (
+from ottla.spark import partial_answers as asking
+from ottla.spark.sink import micro_batch_commit
+from ottla.spark.sink.micro_batch_commit import CommitPoint, Committer, Outcome, Target, look
+from ottla.spark.sink.progress import (
     Found,
     Marker,
     MicroBatch,
@@ -92,7 +93,7 @@ def test_a_first_look_that_is_behind_does_not_fail_the_commit(
         asked.append(is_stable)
         return look(admin, target, sources, is_stable=True) if is_stable else old
 
-    monkeypatch.setattr(committing, "look", behind)
+    monkeypatch.setattr(micro_batch_commit, "look", behind)
     assert committer.commit(batch_of(target, 2, b"2")) is Outcome.COMMITTED
     assert asked == [False, True, True]
     assert values_of(target) == [b"0", b"1", b"2"]
@@ -212,7 +213,7 @@ def test_whatever_fails_leaves_no_open_transaction(
         if point is CommitPoint.SENT_MARKER:
             raise error
 
-    monkeypatch.setattr(committing, "listener", fail)
+    monkeypatch.setattr(micro_batch_commit, "listener", fail)
     with pytest.raises(type(error)):
         Committer(target).commit(batch_of(target, 0, b"0"))
     # With an open transaction readers would wait, and nothing would be at the end.
@@ -236,14 +237,14 @@ def test_a_zombie_that_slept_past_the_timeout_does_not_fence_who_took_over(
     def sleep(point: CommitPoint) -> None:
         if point is not CommitPoint.SENT_MARKER:
             return
-        monkeypatch.setattr(committing, "listener", None)
+        monkeypatch.setattr(micro_batch_commit, "listener", None)
         living.commit(batch_of(target, 1, b"1"))
         with pytest.raises(AbortableError):
             # Its next one fails and is aborted: the last state is the same as after a timeout.
             living.commit(MicroBatch("q", 2, [Records(target.marker_topic, 0, b"no batch")]))
         threading.Event().wait(1.1)
 
-    monkeypatch.setattr(committing, "listener", sleep)
+    monkeypatch.setattr(micro_batch_commit, "listener", sleep)
     with pytest.raises(TakenOverError):
         Committer(slow).commit(batch_of(slow, 1, b"zombie"))
     assert values_of(target) == [b"0", b"1"]
@@ -332,7 +333,7 @@ def test_a_writer_under_the_bare_name_that_commits_after_the_first_look_is_seen(
             before.producer.begin_transaction()
             before.producer.send(target.marker_topic, b"one")
 
-    monkeypatch.setattr(committing, "listener", commit_late)
+    monkeypatch.setattr(micro_batch_commit, "listener", commit_late)
     assert Committer(target).commit(batch_of(target, 0, b"zero")) is Outcome.ALREADY_COMMITTED
     assert before.is_fenced()
     assert values_of(target) == [b"zero"]

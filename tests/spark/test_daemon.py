@@ -17,8 +17,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from ottla.spark import daemon
-from ottla.spark.sockets import DAEMON, socket_settings
+from ottla.spark.runtime import daemon
+from ottla.spark.runtime.sockets import DAEMON, socket_settings
 
 
 @pytest.mark.parametrize("kind", [BrokenPipeError, ConnectionResetError])
@@ -41,9 +41,7 @@ def test_other_failures_and_exit_codes_are_told() -> None:
 
 
 def test_workers_are_forked_from_a_process_without_threads_of_libraries() -> None:
-    program = (
-        "import ottla.spark.daemon, sys; print(sorted({'pyarrow', 'numpy'} & sys.modules.keys()))"
-    )
+    program = "import ottla.spark.runtime.daemon, sys; print(sorted({'pyarrow', 'numpy'} & sys.modules.keys()))"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from ottla.records.arrow import EncodedBatch
-from ottla.spark import handing_over
-from ottla.spark.handing_over import HandoverError, Parcel, own_folder, packed, sweep
-from ottla.spark.progress import Records
+from ottla.spark.sink import task_messages as handing_over
+from ottla.spark.sink.progress import Records
+from ottla.spark.sink.task_messages import HandoverError, Parcel, own_folder, packed, sweep
 
 NAME = ("query", 3, 7)
 

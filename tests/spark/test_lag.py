@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("pyspark")
 
 from ottla.model import TopicPartition
-from ottla.spark.lag import lag_of_sources
-from ottla.spark.offsets import SourceOffset
+from ottla.spark.source.lag import lag_of_sources
+from ottla.spark.source.stream_offsets import SourceOffset
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

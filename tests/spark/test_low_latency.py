@@ -13,11 +13,11 @@ pytest.importorskip("pyspark")
 from tests.spark.scenes import Scene
 
 from ottla.errors import ConfigError
-from ottla.spark import committing
-from ottla.spark.committing import CommitPoint
-from ottla.spark.driver_sink import DriverSink
-from ottla.spark.handing_over import FOLDERS
-from ottla.spark.pipeline import LOW_LATENCY, Pipeline
+from ottla.spark.pipeline.pipeline import LOW_LATENCY, Pipeline
+from ottla.spark.sink import micro_batch_commit
+from ottla.spark.sink.low_latency_engine import DriverSink
+from ottla.spark.sink.micro_batch_commit import CommitPoint
+from ottla.spark.sink.task_messages import FOLDERS
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -39,7 +39,7 @@ def test_a_pipeline_goes_on_after_a_stop_with_either_engine(spark: Any, scene: S
             source_options={"maxOffsetsPerTrigger": "90"},
             engine=engine,
         ).run()
-        kept = {each.target.pipeline for each in committing._sessions.values()}
+        kept = {each.target.pipeline for each in micro_batch_commit._sessions.values()}
         assert scene.name not in kept, "connections stay open"
         scene.check_done()
         scene.feed(40)

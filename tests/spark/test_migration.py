@@ -16,12 +16,12 @@ pytest.importorskip("pyarrow")
 from tests.spark.test_pins import QUERY, Stage, stage
 
 from ottla.errors import ConfigError
-from ottla.spark.committing import Committer
 from ottla.spark.datasource import OttlaDataSource
-from ottla.spark.handing_over import FOLDERS
-from ottla.spark.offsets import SourceOffset
-from ottla.spark.progress import ProgressError
-from ottla.spark.sink import target_of
+from ottla.spark.sink.micro_batch_commit import Committer
+from ottla.spark.sink.progress import ProgressError
+from ottla.spark.sink.task_messages import FOLDERS
+from ottla.spark.sink.writers import target_of
+from ottla.spark.source.stream_offsets import SourceOffset
 
 __all__ = ["stage"]
 

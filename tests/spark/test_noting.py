@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from ottla.model import TopicPartition
-from ottla.spark.noting import MOST_NOTES, Notes, is_contradicted
-from ottla.spark.progress import SourceRange
+from ottla.spark.sink.plan_witness import MOST_NOTES, Notes, is_contradicted
+from ottla.spark.sink.progress import SourceRange
 
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
 

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ottla.model import TopicPartition
-from ottla.spark.offsets import (
+from ottla.spark.source.stream_offsets import (
     Found,
     Pacing,
     SourceOffset,

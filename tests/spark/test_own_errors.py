@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.pipeline import of_program
-from ottla.spark.own_errors import own_error, own_place
-from ottla.spark.supervising import Failure, Next, judge
+from ottla.spark.pipeline.failure_policy import Failure, Next, judge
+from ottla.spark.pipeline.user_errors import own_error, own_place
 
 SPARK = (
     "[STREAM_FAILED] Query [id = 6] terminated with exception: [PYTHON_EXCEPTION] An exception was thrown from the "
@@ -66,7 +66,9 @@ def test_of_errors_that_follow_each_other_the_last_one_of_the_user_is_told() -> 
 def test_what_was_judged_before_is_not_judged_again() -> None:
     """With the low-latency engine the micro-batch's error is told to Spark in one line."""
     reason = "KeyError: 'x' (fraud.py, line 9, in half)"
-    text = SPARK.format(IN_TASK.format(f"ottla.spark.supervising.PipelineError: {reason}"))
+    text = SPARK.format(
+        IN_TASK.format(f"ottla.spark.pipeline.failure_policy.PipelineError: {reason}")
+    )
     assert judge("StreamingQueryException", text).reason == reason
 
 

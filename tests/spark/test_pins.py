@@ -23,14 +23,16 @@ import ottla
 from ottla import Broker
 from ottla.errors import ConfigError
 from ottla.model import TopicPartition
-from ottla.spark import batch_sink, committing, sink, sink_plan
-from ottla.spark.committing import CommitPoint, Committer
 from ottla.spark.datasource import OttlaDataSource
-from ottla.spark.handing_over import FOLDERS
-from ottla.spark.offsets import SourceOffset
-from ottla.spark.progress import ProgressError, TakenOverError
-from ottla.spark.sink import pinned_counts, stream_writer
-from ottla.spark.sink_options import SinkSettings, read_stream_settings
+from ottla.spark.sink import batch_writer as batch_sink
+from ottla.spark.sink import micro_batch_commit, sink_plan
+from ottla.spark.sink import writers as sink
+from ottla.spark.sink.micro_batch_commit import CommitPoint, Committer
+from ottla.spark.sink.progress import ProgressError, TakenOverError
+from ottla.spark.sink.sink_options import SinkSettings, read_stream_settings
+from ottla.spark.sink.task_messages import FOLDERS
+from ottla.spark.sink.writers import pinned_counts, stream_writer
+from ottla.spark.source.stream_offsets import SourceOffset
 
 QUERY = "6ba98283-13c6-4538-8087-02f2f68bc607"
 SCHEMA = StructType().add("value", "binary")
@@ -160,11 +162,11 @@ def test_a_plan_that_is_replaced_during_the_commit_changes_nothing_of_it(
         if point is CommitPoint.ENTERED:
             stage.plan(0, 20)
 
-    monkeypatch.setattr(committing, "listener", replace)
+    monkeypatch.setattr(micro_batch_commit, "listener", replace)
     stage.writer().commit(mine, 0)
     assert (stage.committed(), len(stage.values())) == (10, 10)
     # The other one is refused: what it planned is not what was committed under this number.
-    monkeypatch.setattr(committing, "listener", None)
+    monkeypatch.setattr(micro_batch_commit, "listener", None)
     stage.forget(stage.writer())
     theirs = stage.messages(stage.writer(), 0, range(20))
     with pytest.raises(ProgressError, match="with another plan"):

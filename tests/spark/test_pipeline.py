@@ -15,14 +15,14 @@ pytest.importorskip("pyspark")
 import ottla
 from ottla import Broker
 from ottla.errors import ConfigError
-from ottla.spark import first_look
-from ottla.spark.formats import Json
-from ottla.spark.pipeline import Pipeline, subscription, trigger_ms
-from ottla.spark.running import Run
-from ottla.spark.sink import pinned_counts
-from ottla.spark.sink_options import stream_settings
-from ottla.spark.source_options import read_stream_options
-from ottla.spark.supervising import PipelineError
+from ottla.spark.pipeline import preflight
+from ottla.spark.pipeline.failure_policy import PipelineError
+from ottla.spark.pipeline.formats import Json
+from ottla.spark.pipeline.pipeline import Pipeline, subscription, trigger_ms
+from ottla.spark.pipeline.run_overrides import Run
+from ottla.spark.sink.sink_options import stream_settings
+from ottla.spark.sink.writers import pinned_counts
+from ottla.spark.source.source_options import read_stream_options
 
 JSON = Json("id LONG")
 SASL = {
@@ -195,9 +195,9 @@ def test_what_fails_because_a_signal_ended_java_too_is_no_failure(
             signal.raise_signal(signal.SIGINT)
         raise RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited")
 
-    monkeypatch.setattr("ottla.spark.pipeline.start_session", start)
-    monkeypatch.setattr("ottla.spark.pipeline.require_java", lambda: None)
-    monkeypatch.setattr("ottla.spark.first_look.reach", lambda pipeline, clusters: None)
+    monkeypatch.setattr("ottla.spark.pipeline.pipeline.start_session", start)
+    monkeypatch.setattr("ottla.spark.pipeline.pipeline.require_java", lambda: None)
+    monkeypatch.setattr("ottla.spark.pipeline.preflight.reach", lambda pipeline, clusters: None)
     with pytest.raises(KeyboardInterrupt if is_told else RuntimeError):
         Pipeline("fraud", "payments", "alerts").run()
 
@@ -211,8 +211,8 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     def start(*words: Any, **options: Any) -> None:
         raise SparkStartedError
 
-    monkeypatch.setattr("ottla.spark.pipeline.require_java", lambda: None)
-    monkeypatch.setattr("ottla.spark.pipeline.start_session", start)
+    monkeypatch.setattr("ottla.spark.pipeline.pipeline.require_java", lambda: None)
+    monkeypatch.setattr("ottla.spark.pipeline.pipeline.start_session", start)
 
 
 @pytest.mark.usefixtures("without_spark")
@@ -299,9 +299,9 @@ def test_options_may_be_numbers_and_truths() -> None:
 
 
 def test_whoever_needs_another_way_to_the_same_broker_is_asked_too() -> None:
-    def clusters(**options: Any) -> list[first_look.Cluster]:
+    def clusters(**options: Any) -> list[preflight.Cluster]:
         made = Pipeline("fraud", "in", "out", **options)
-        return first_look.check_options(made, "local[2]")
+        return preflight.check_options(made, "local[2]")
 
     assert len(clusters()) == 1
     found = clusters(
@@ -328,7 +328,7 @@ def test_an_option_goes_to_the_client_that_has_it() -> None:
 def test_whoever_waits_for_a_broker_is_told_how_long(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("ottla.spark.first_look._SOON_MS", 200)
+    monkeypatch.setattr("ottla.spark.pipeline.preflight._SOON_MS", 200)
     soon = {"default.api.timeout.ms": 1000, "request.timeout.ms": 1000}
     with pytest.raises(PipelineError, match="no answer in 1 s"):
         Pipeline("fraud", "in", "out", bootstrap_servers="127.0.0.1:1", kafka=soon).run()
@@ -360,7 +360,7 @@ def test_a_broker_that_answers_nobody_ends_a_pipeline_before_spark_starts(
     with pytest.raises(SparkStartedError):
         made(there, there).run()
     # A process that takes the place of another one waits for its broker as the other one would have done.
-    monkeypatch.setattr("ottla.spark.running._current", Run(goes_on=True))
+    monkeypatch.setattr("ottla.spark.pipeline.run_overrides._current", Run(goes_on=True))
     with pytest.raises(SparkStartedError):
         made(nobody, nobody).run()
 

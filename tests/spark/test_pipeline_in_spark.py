@@ -15,9 +15,9 @@ from tests.spark.pipelines import committed_values
 
 import ottla
 from ottla import Broker
-from ottla.spark.formats import Json
-from ottla.spark.progress import transactional_id
-from ottla.spark.supervising import PipelineError, PipelineTakenOverError
+from ottla.spark.pipeline.failure_policy import PipelineError, PipelineTakenOverError
+from ottla.spark.pipeline.formats import Json
+from ottla.spark.sink.progress import transactional_id
 
 BAD = [
     b"{",
@@ -95,7 +95,7 @@ def test_without_dead_letters_a_bad_record_stops_the_pipeline_before_anything_is
 @pytest.mark.timeout(400)
 def test_avro_comes_in_and_goes_out(scene: PipelineScene) -> None:
     fastavro = pytest.importorskip("fastavro")
-    from ottla.spark.avro import Avro
+    from ottla.spark.pipeline.avro import Avro
 
     fields = [
         {"name": "id", "type": "long"},

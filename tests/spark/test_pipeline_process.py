@@ -20,7 +20,7 @@ from tests.spark.sessions import needs_spark
 import ottla
 from ottla import Broker
 from ottla.cli.demo.broker_process import BrokerProcess
-from ottla.spark.progress import transactional_id
+from ottla.spark.sink.progress import transactional_id
 
 pytestmark = [pytest.mark.campaign, pytest.mark.timeout(600)]
 

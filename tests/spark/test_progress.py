@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ottla.client.model import OffsetAndMetadata
 from ottla.model import TopicPartition
-from ottla.spark.progress import (
+from ottla.spark.sink.progress import (
     DIFFERING,
     VERDICTS,
     Found,

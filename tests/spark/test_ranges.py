@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.model import TopicPartition
-from ottla.spark.ranges import OffsetRange, TaskSizes, cut, split, tasks
+from ottla.spark.source.offset_ranges import OffsetRange, TaskSizes, cut, split, tasks
 
 SIZES = st.lists(st.integers(0, 10_000), max_size=8)
 # Small enough that limits meet each other, and parts of a partition.

@@ -18,10 +18,17 @@ import ottla
 from ottla import Broker
 from ottla.core.turn import Turn
 from ottla.model import TopicPartition
-from ottla.spark import committing, renewing
-from ottla.spark.committing import RENEW_SECONDS, CommitPoint, Committer, Outcome, Target
-from ottla.spark.progress import Marker, SourceRange, marker_group
-from ottla.spark.renewing import Renewal
+from ottla.spark.sink import micro_batch_commit
+from ottla.spark.sink import progress_renewal as renewing
+from ottla.spark.sink.micro_batch_commit import (
+    RENEW_SECONDS,
+    CommitPoint,
+    Committer,
+    Outcome,
+    Target,
+)
+from ottla.spark.sink.progress import Marker, SourceRange, marker_group
+from ottla.spark.sink.progress_renewal import Renewal
 
 WEEK_MS = 7 * 24 * 3600 * 1000
 
@@ -186,10 +193,10 @@ def test_a_writer_under_the_bare_name_is_fenced_before_its_progress_is_renewed(
 
 def test_a_session_that_rested_looks_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     reached: list[CommitPoint] = []
-    monkeypatch.setattr(committing, "listener", reached.append)
+    monkeypatch.setattr(micro_batch_commit, "listener", reached.append)
     scene.commit(1)
     assert CommitPoint.FENCED not in reached
-    monkeypatch.setattr(committing, "REST_SECONDS", 0.0)
+    monkeypatch.setattr(micro_batch_commit, "REST_SECONDS", 0.0)
     assert scene.commit(2) is Outcome.COMMITTED
     assert CommitPoint.FENCED in reached
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ottla.model import TopicPartition
-from ottla.spark.offsets import SourceOffset
-from ottla.spark.reporting import Progress, progress_of
+from ottla.spark.pipeline.progress_report import Progress, progress_of
+from ottla.spark.source.stream_offsets import SourceOffset
 
 
 def offset(*ends: int) -> dict[str, Any]:

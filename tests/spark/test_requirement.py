@@ -9,7 +9,7 @@ import types
 import pytest
 
 import ottla.spark
-from ottla.spark.requirement import SparkMissingError, require_spark, version_of
+from ottla.spark.runtime.requirement import SparkMissingError, require_spark, version_of
 
 
 @pytest.mark.parametrize("missing", ["pyspark", "pyarrow"])

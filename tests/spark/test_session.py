@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ottla.spark.session import (
+from ottla.spark.runtime.session import (
     FAST_LOCAL_CHECKPOINTS,
     defaults,
     is_local,
@@ -21,7 +21,7 @@ from ottla.spark.session import (
     set_python,
     settings_elsewhere,
 )
-from ottla.spark.sockets import FOLDER, SWITCH, socket_settings
+from ottla.spark.runtime.sockets import FOLDER, SWITCH, socket_settings
 from ottla.worker_python import CHOSEN, VARIABLE
 
 CHOSEN_BY_IMPORT = {VARIABLE: sys.executable, CHOSEN: sys.executable}
@@ -135,7 +135,7 @@ def test_sockets_are_in_a_folder_that_others_cannot_enter() -> None:
 def test_the_folder_goes_with_the_process_that_made_it() -> None:
     program = """
 import os, sys
-from ottla.spark.sockets import FOLDER, socket_settings
+from ottla.spark.runtime.sockets import FOLDER, socket_settings
 
 folder = socket_settings()[FOLDER]
 if not os.fork():

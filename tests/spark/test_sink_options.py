@@ -12,13 +12,13 @@ from pyspark.sql.types import StructType
 
 from ottla.errors import ConfigError
 from ottla.records.compression import Codec
-from ottla.spark.sink import AtLeastOnceWriter, ExactlyOnceWriter
-from ottla.spark.sink_options import (
+from ottla.spark.sink.sink_options import (
     AT_LEAST_ONCE,
     EXACTLY_ONCE,
     read_batch_settings,
     read_stream_settings,
 )
+from ottla.spark.sink.writers import AtLeastOnceWriter, ExactlyOnceWriter
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 VALUE = "value binary"

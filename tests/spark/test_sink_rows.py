@@ -18,8 +18,8 @@ from tests.spark.scenes import in_spite_of_slow_starts
 
 import ottla
 from ottla.model import TopicPartition
-from ottla.spark.handing_over import own_folder
-from ottla.spark.supervising import judge
+from ottla.spark.pipeline.failure_policy import judge
+from ottla.spark.sink.task_messages import own_folder
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -13,8 +13,8 @@ from tests.spark.source_stage import SourceStage, everything, most, moved, offse
 
 import ottla
 from ottla.errors import ConfigError
-from ottla.spark.limits import NoRecordAtTimeError
-from ottla.spark.progress import Marker, marker_group, transactional_id
+from ottla.spark.sink.progress import Marker, marker_group, transactional_id
+from ottla.spark.source.limits import NoRecordAtTimeError
 
 # Columns
 
@@ -23,7 +23,7 @@ def test_the_columns_are_those_that_spark_expects(stage: SourceStage) -> None:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     from ottla.records.arrow import SCHEMA, SCHEMA_WITHOUT_HEADERS
-    from ottla.spark.source import source_schema
+    from ottla.spark.source.readers import source_schema
 
     for headers, ours in (("true", SCHEMA), ("false", SCHEMA_WITHOUT_HEADERS)):
         schema = source_schema({"includeheaders": headers})
@@ -265,7 +265,7 @@ def test_a_query_that_ends_reads_what_was_there_when_it_began(stage: SourceStage
 def test_partitions_and_topics_that_come_later_are_read_from_their_begin(
     stage: SourceStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ottla.spark import source
+    from ottla.spark.source import readers as source
 
     monkeypatch.setattr(source, "DISCOVERY_SECONDS", 0.0)
     stage.create(1)

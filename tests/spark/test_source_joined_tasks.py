@@ -17,10 +17,11 @@ from tests.waiting import in_time
 from ottla.errors import OffsetOutOfRangeError
 from ottla.model import TopicPartition
 from ottla.records.arrow import SCHEMA
-from ottla.spark import asking, reading
-from ottla.spark.offsets import DataLossError
-from ottla.spark.ranges import OffsetRange
-from ottla.spark.source import RangePartition
+from ottla.spark import partial_answers as asking
+from ottla.spark.source import range_reader as reading
+from ottla.spark.source.offset_ranges import OffsetRange
+from ottla.spark.source.readers import RangePartition
+from ottla.spark.source.stream_offsets import DataLossError
 
 ONE_TASK = {"minRecordsPerPartition": 1000}
 

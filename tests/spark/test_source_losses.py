@@ -11,10 +11,12 @@ pytest.importorskip("pyspark")
 
 from tests.spark.source_stage import SourceStage, everything, values
 
-from ottla.client.existing import existing
+from ottla.client.existing_topics import existing
 from ottla.errors import ConfigError
-from ottla.spark import asking, source, source_cluster
-from ottla.spark.offsets import DataLossError
+from ottla.spark import partial_answers as asking
+from ottla.spark.source import cluster as source_cluster
+from ottla.spark.source import readers as source
+from ottla.spark.source.stream_offsets import DataLossError
 
 
 def test_records_that_were_deleted_fail_the_query_or_are_skipped(stage: SourceStage) -> None:

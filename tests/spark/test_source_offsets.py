@@ -13,8 +13,7 @@ import pytest
 
 from ottla.errors import ConfigError
 from ottla.model import TopicPartition
-from ottla.spark.offsets import SourceOffset
-from ottla.spark.source_offsets import (
+from ottla.spark.sink.query_checkpoint import (
     ArrowFiles,
     Checkpoint,
     CheckpointError,
@@ -25,6 +24,7 @@ from ottla.spark.source_offsets import (
     open_files,
     read_storage_options,
 )
+from ottla.spark.source.stream_offsets import SourceOffset
 
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
 ABOUT = '{"batchWatermarkMs":0,"batchTimestampMs":1794756112556,"conf":{}}'

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from ottla.errors import ConfigError
 from ottla.model import TopicPartition
-from ottla.spark.offsets import OffsetFormatError, SourceOffset
 from ottla.spark.partition_maps import flat, nested, read_numbers, read_partitions
+from ottla.spark.source.stream_offsets import OffsetFormatError, SourceOffset
 
 TOPICS = st.sampled_from(["orders", "version", "topics", "a.b-c_d", ""])
 PARTITIONS = st.builds(TopicPartition, TOPICS, st.integers(0, 300))

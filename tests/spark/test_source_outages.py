@@ -14,8 +14,8 @@ from tests.spark.source_stage import SourceStage
 
 from ottla import Broker
 from ottla.errors import TimedOutError
-from ottla.spark.source_cluster import SourceCluster
-from ottla.spark.source_options import SourceOptions, read_batch_options, read_stream_options
+from ottla.spark.source.cluster import SourceCluster
+from ottla.spark.source.source_options import SourceOptions, read_batch_options, read_stream_options
 
 IMPATIENT = {
     "kafka.fetch.max.wait.ms": "50",

@@ -11,9 +11,9 @@ pytest.importorskip("pyspark")
 from tests.spark.source_stage import SourceStage, everything, values
 
 from ottla.config.consumer import ConsumerConfig
-from ottla.spark import reading
-from ottla.spark.offsets import DataLossError
-from ottla.spark.source_options import read_stream_options
+from ottla.spark.source import range_reader as reading
+from ottla.spark.source.source_options import read_stream_options
+from ottla.spark.source.stream_offsets import DataLossError
 
 
 def test_a_batch_reads_what_the_options_say(stage: SourceStage) -> None:

@@ -13,7 +13,7 @@ from tests.apache_kafka.conftest import kafka_address, kafka_jars
 from tests.spark import test_source, test_source_losses, test_source_tasks
 from tests.spark.source_stage import SourceStage
 
-from ottla.spark import reading
+from ottla.spark.source import range_reader as reading
 
 __all__ = ["kafka_address", "kafka_jars"]
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ottla.errors import ConfigError
 from ottla.model import TopicPartition
-from ottla.spark.limits import (
+from ottla.spark.source.limits import (
     EARLIEST,
     LATEST,
     AtOffsets,

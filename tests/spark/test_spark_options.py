@@ -10,7 +10,6 @@ import pytest
 from ottla.errors import ConfigError
 from ottla.model import TopicPartition
 from ottla.spark.document import page
-from ottla.spark.limits import EARLIEST, LATEST, AtOffsets, AtTimes, Everywhere
 from ottla.spark.options import (
     OPTIONS,
     READS,
@@ -22,7 +21,8 @@ from ottla.spark.options import (
     kafka_options,
     values,
 )
-from ottla.spark.source_options import (
+from ottla.spark.source.limits import EARLIEST, LATEST, AtOffsets, AtTimes, Everywhere
+from ottla.spark.source.source_options import (
     SourceOptions,
     Subscription,
     check_for_any_query,

@@ -21,7 +21,7 @@ from tests.spark.source_stage import SourceStage
 from tests.spark.test_source_in_spark import Query
 
 import ottla
-from ottla.spark import reading
+from ottla.spark.source import range_reader as reading
 
 __all__ = ["kafka_address", "kafka_jars"]
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from ottla.spark.stopping import Stop
+from ottla.spark.pipeline.stop_signals import Stop
 
 
 def test_a_signal_is_noted_and_obeyed_when_it_is_time() -> None:

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from ottla.errors import ErrorCode, exception_for
-from ottla.spark.supervising import (
+from ottla.spark.pipeline.failure_policy import (
     JAVA_IS_GONE,
     LONGEST_PAUSE_SECONDS,
     Next,
@@ -27,14 +27,14 @@ def failed(*lines: str) -> str:
 @pytest.mark.parametrize(
     ("lines", "following"),
     [
-        (["ottla.spark.progress.TakenOverError: Another instance took over"], Next.LEAVE),
+        (["ottla.spark.sink.progress.TakenOverError: Another instance took over"], Next.LEAVE),
         (["ottla.errors.RetriableError: NETWORK_EXCEPTION (13): gone"], Next.RESTART),
         (["ottla.errors.TimedOutError: REQUEST_TIMED_OUT (7): slow"], Next.RESTART),
         (["ottla.errors.AbortableError: INVALID_TXN_STATE (48): x"], Next.RESTART),
         (["ottla.errors.FatalError: TOPIC_AUTHORIZATION_FAILED (29): x"], Next.STOP),
         (["ottla.errors.ConfigError: remove it"], Next.STOP),
-        (["ottla.spark.progress.ProgressError: no marker"], Next.STOP),
-        (["ottla.spark.offsets.DataLossError: gone"], Next.STOP),
+        (["ottla.spark.sink.progress.ProgressError: no marker"], Next.STOP),
+        (["ottla.spark.source.stream_offsets.DataLossError: gone"], Next.STOP),
         (["ConnectionRefusedError: [Errno 111] Connection refused"], Next.RESTART),
         (["ValueError: of the user"], Next.STOP),
         (["org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"], Next.RESTART),
@@ -49,7 +49,7 @@ def test_an_error_of_ours_that_was_caused_by_another_counts_as_what_was_raised()
     text = failed(
         "ottla.errors.RetriableError: NETWORK_EXCEPTION (13): gone",
         "The above exception was the direct cause of the following exception:",
-        "ottla.spark.progress.ProgressError: no marker",
+        "ottla.spark.sink.progress.ProgressError: no marker",
     )
     found = judge("StreamingQueryException", text)
     assert (found.next, found.reason) == (Next.STOP, "no marker")
@@ -58,7 +58,7 @@ def test_an_error_of_ours_that_was_caused_by_another_counts_as_what_was_raised()
 def test_whoever_was_taken_over_does_not_come_back_whatever_else_failed() -> None:
     text = failed(
         "ottla.errors.FatalError: PRODUCER_FENCED (90): fenced",
-        "ottla.spark.progress.TakenOverError: Another instance took over pipeline 'fraud'",
+        "ottla.spark.sink.progress.TakenOverError: Another instance took over pipeline 'fraud'",
         "ottla.errors.RetriableError: NETWORK_EXCEPTION (13): gone",
     )
     found = judge("StreamingQueryException", text)
@@ -135,7 +135,7 @@ def test_an_error_about_several_partitions_is_judged_by_all_its_codes(
 @pytest.mark.parametrize(
     "line",
     [
-        "ottla.spark.source_offsets.StoreError: no answer",
+        "ottla.spark.sink.query_checkpoint.StoreError: no answer",
         "Caused by: java.net.ConnectException: Connection refused",
         "Caused by: org.apache.hadoop.fs.s3a.AWSStatus500Exception: busy",
     ],

@@ -14,14 +14,18 @@ pytest.importorskip("pyspark")
 
 from pyspark.errors import StreamingQueryException
 
-from ottla.spark.reporting import Progress
-from ottla.spark.stopping import Stop
-from ottla.spark.supervising import DriverLostError, PipelineError, PipelineTakenOverError
-from ottla.spark.supervisor import Supervisor
+from ottla.spark.pipeline.failure_policy import (
+    DriverLostError,
+    PipelineError,
+    PipelineTakenOverError,
+)
+from ottla.spark.pipeline.progress_report import Progress
+from ottla.spark.pipeline.stop_signals import Stop
+from ottla.spark.pipeline.supervisor import Supervisor
 
 RETRIABLE = StreamingQueryException("ottla.errors.RetriableError: NETWORK_EXCEPTION (13): gone")
 TAKEN_OVER = StreamingQueryException(
-    "ottla.spark.progress.TakenOverError: another instance took over"
+    "ottla.spark.sink.progress.TakenOverError: another instance took over"
 )
 BUG = StreamingQueryException("ValueError: of the user")
 

@@ -14,7 +14,7 @@ import ottla
 from ottla import Broker
 from ottla.client.admin_model import NewTopic
 from ottla.model import TopicPartition
-from ottla.spark.progress import Marker, marker_group, transactional_id
+from ottla.spark.sink.progress import Marker, marker_group, transactional_id
 
 ENDS = [4, 8, 11]
 

@@ -23,7 +23,7 @@ from ottla.client.raw import RawConnection
 from ottla.model import TopicPartition
 from ottla.records.batch import read_batch, split_batches
 from ottla.records.control import MarkerType, parse_marker_type
-from ottla.spark.progress import Marker, marker_group, transactional_id
+from ottla.spark.sink.progress import Marker, marker_group, transactional_id
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
 SETTLE_SECONDS = 30.0

@@ -16,7 +16,7 @@ from tests.storage.batches import SteppingClock
 from ottla.config.topic import TopicConfig
 from ottla.ports import BeingCheckedError, PartitionRef
 from ottla.storage.local import LocalStore, LocalStoreOptions, open_local_store
-from ottla.storage.local.log import LocalLog
+from ottla.storage.local.log.partition_log import LocalLog
 
 Opener = Callable[..., LocalStore]
 

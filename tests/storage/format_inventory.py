@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ottla.records.batch import read_batch, split_batches
-from ottla.storage.local import checkpoint, layout
+from ottla.storage.local.folder import checkpoint_files, layout
 
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
 _INT16 = struct.Struct(">h")
@@ -40,7 +40,7 @@ def _formats_in(path: Path) -> Iterator[str]:
     elif kind == layout.PARTITION_METADATA_FILE:
         yield f"{kind}, {data.splitlines()[0].decode()}"
     elif kind.endswith(".properties"):
-        properties = checkpoint.decode_properties(data)
+        properties = checkpoint_files.decode_properties(data)
         yield f"{kind}, version {properties.pop('version')}, with {', '.join(sorted(properties))}"
     else:
         yield kind

@@ -1,6 +1,6 @@
 """Small data folders that every later version has to open, and the program that writes them.
 
-Each version of the formats (`ottla.storage.local.format_version`) has two in `data_folders`: one that a broker left
+Each version of the formats (`storage/local/folder/format_version.py`) has two in `data_folders`: one that a broker left
 when it was stopped, and one that it left when it was killed. They are written once, by the version itself:
 
     python -m tests.storage.kept_folders --source src --version 2

@@ -15,10 +15,10 @@ from tests.storage.conftest import Opener
 from ottla.config.topic import TopicConfig
 from ottla.ports import DamagedError, StorageError, monotonic_ms
 from ottla.storage.local import LocalStore, LocalStoreOptions
-from ottla.storage.local.checkpoint import read_offsets
-from ottla.storage.local.log import LocalLog
-from ottla.storage.local.offsets_file import OffsetsFile
-from ottla.storage.local.sync import SyncJob, run_sync
+from ottla.storage.local.folder.checkpoint_files import read_offsets
+from ottla.storage.local.folder.offsets_file import OffsetsFile
+from ottla.storage.local.log.partition_log import LocalLog
+from ottla.storage.local.sync.group_commit import SyncJob, run_sync
 
 EVERY_ONE = TopicConfig(flush_messages=1)
 LOGS = 40
@@ -43,7 +43,7 @@ class Disk:
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
     made = Disk()
-    monkeypatch.setattr("ottla.storage.local.sync.run_sync", made.run)
+    monkeypatch.setattr("ottla.storage.local.sync.group_commit.run_sync", made.run)
     yield made
     made.gate.set()
 

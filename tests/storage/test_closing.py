@@ -15,10 +15,10 @@ from tests.storage.conftest import Opener, is_about
 
 from ottla.config.topic import TopicConfig
 from ottla.ports import Snapshot, StorageError
-from ottla.storage.local import closing
-from ottla.storage.local.sync import SyncJob, run_sync
+from ottla.storage.local.sync import closing_sync as closing
+from ottla.storage.local.sync.group_commit import SyncJob, run_sync
 
-SYNC = "ottla.storage.local.sync._sync_data"
+SYNC = "ottla.storage.local.sync.group_commit._sync_data"
 LOGS = 12
 
 

@@ -14,7 +14,7 @@ from tests.storage.conftest import Opener, crash_copy
 from ottla.config.topic import TopicConfig
 from ottla.ports import DamagedError
 from ottla.storage.local import LocalStore
-from ottla.storage.local.trouble import whole_batch_position
+from ottla.storage.local.recovery.disk_trouble import whole_batch_position
 
 CONFIG = TopicConfig(index_interval_bytes=250)
 BATCH_BYTES = 100

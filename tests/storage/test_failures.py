@@ -127,7 +127,7 @@ def test_a_failed_sync_ends_the_claim_and_the_next_one_brings_the_data_to_disk(
     log.flush()
     batches += fill(log, 3)
     with monkeypatch.context() as patch:
-        patch.setattr("ottla.storage.local.sync._sync_data", full_disk)
+        patch.setattr("ottla.storage.local.sync.group_commit._sync_data", full_disk)
         with pytest.raises(StorageError, match="cannot sync"):
             log.flush()
     with pytest.raises(StorageError, match="cannot sync"):
@@ -155,7 +155,7 @@ def test_a_claim_fails_while_the_disk_does(
     log = store.claim(ref_of(), CONFIG)
     batches = fill(log, 3)
     with monkeypatch.context() as patch:
-        patch.setattr("ottla.storage.local.sync._sync_data", full_disk)
+        patch.setattr("ottla.storage.local.sync.group_commit._sync_data", full_disk)
         patch.setattr(os, "fsync", full_disk)
         with pytest.raises(StorageError):
             log.flush()
@@ -173,7 +173,7 @@ def test_a_store_with_a_failed_log_is_not_marked_as_clean(
     batches = fill(log, 3)
     fill(other, 2)
     with monkeypatch.context() as patch:
-        patch.setattr("ottla.storage.local.sync._sync_data", full_disk)
+        patch.setattr("ottla.storage.local.sync.group_commit._sync_data", full_disk)
         with pytest.raises(StorageError):
             log.flush()
     store.close()
@@ -189,7 +189,7 @@ def test_a_sync_that_fails_at_the_stop_is_not_called_clean(
     store = open_store(tmp_path)
     batches = fill(store.claim(ref_of(), CONFIG), 3)
     with monkeypatch.context() as patch:
-        patch.setattr("ottla.storage.local.sync._sync_data", full_disk)
+        patch.setattr("ottla.storage.local.sync.group_commit._sync_data", full_disk)
         store.close()
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
     assert read_all(open_store(tmp_path).claim(ref_of(), CONFIG)) == joined(batches)

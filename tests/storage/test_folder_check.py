@@ -15,8 +15,8 @@ from tests.storage.conftest import Opener, claim_checked
 
 from ottla.config.topic import TopicConfig
 from ottla.ports import BeingCheckedError, DamagedError, PartitionRef, StorageError
-from ottla.storage.local import recovery, scan
-from ottla.storage.local.log import LocalLog
+from ottla.storage.local.log.partition_log import LocalLog
+from ottla.storage.local.recovery import folder_recovery, scan
 from ottla.storage.local.store import LocalStore
 
 CONFIG = TopicConfig(index_interval_bytes=250)
@@ -29,13 +29,13 @@ def segment(folder: Path, suffix: str = ".log") -> Path:
 def hold(patch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Lets checks wait until what is returned is called."""
     may_go_on = threading.Event()
-    real = recovery.recover
+    real = folder_recovery.recover
 
     def recover(*arguments: Any) -> int:
         assert may_go_on.wait(30)
         return real(*arguments)
 
-    patch.setattr(recovery, "recover", recover)
+    patch.setattr(folder_recovery, "recover", recover)
     return may_go_on.set
 
 
@@ -169,8 +169,8 @@ def build_on_threads_only(patch: pytest.MonkeyPatch) -> list[str]:
         built.append(path)
         return scan.build_index(path, *arguments)
 
-    patch.setattr("ottla.storage.local.log.build_index", build)
-    patch.setattr("ottla.storage.local.folder_check.build_index", build)
+    patch.setattr("ottla.storage.local.log.partition_log.build_index", build)
+    patch.setattr("ottla.storage.local.recovery.folder_check.build_index", build)
     return built
 
 

@@ -22,7 +22,12 @@ import ottla
 from ottla.broker.clock import SystemClock
 from ottla.ports import InUseError, NewerFormatError, StorageError
 from ottla.storage.local import LocalStoreOptions
-from ottla.storage.local.format_version import NEWEST_VERSION, VERSIONS, raise_version, read_version
+from ottla.storage.local.folder.format_version import (
+    NEWEST_VERSION,
+    VERSIONS,
+    raise_version,
+    read_version,
+)
 
 SECONDS = kept_folders.SECONDS
 SOURCE = Path(ottla.__file__).parents[1]

@@ -16,7 +16,8 @@ from tests.storage.conftest import Opener
 
 from ottla.config.topic import TopicConfig
 from ottla.ports import EpochStart, Snapshot
-from ottla.storage.local import LocalStoreOptions, checkpoint, layout
+from ottla.storage.local import LocalStoreOptions
+from ottla.storage.local.folder import checkpoint_files, layout
 
 
 def hex_of(path: Path) -> str:
@@ -146,16 +147,16 @@ def test_a_retired_folder_has_a_name_that_fits() -> None:
 
 
 def test_a_checkpoint_that_ends_behind_its_version_is_damaged() -> None:
-    assert checkpoint.decode_checkpoint(b"") == []
-    assert checkpoint.decode_checkpoint(b"0\n0\n") == []
+    assert checkpoint_files.decode_checkpoint(b"") == []
+    assert checkpoint_files.decode_checkpoint(b"0\n0\n") == []
     with pytest.raises(ValueError, match="ends behind its first line"):
-        checkpoint.decode_checkpoint(b"0\n")
+        checkpoint_files.decode_checkpoint(b"0\n")
 
 
 @given(st.binary(max_size=60))
 def test_a_damaged_checkpoint_is_none(data: bytes) -> None:
     with contextlib.suppress(ValueError):
-        checkpoint.decode_checkpoint(data)
+        checkpoint_files.decode_checkpoint(data)
 
 
 @given(st.dictionaries(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), st.integers(0, 2**63)))
@@ -163,8 +164,8 @@ def test_offset_checkpoints_are_read_as_they_were_written(
     tmp_path_factory: pytest.TempPathFactory, offsets: dict[tuple[str, int], int]
 ) -> None:
     path = str(tmp_path_factory.getbasetemp() / "offsets")
-    checkpoint.write_offsets(path, offsets)
-    assert checkpoint.read_offsets(path) == offsets
+    checkpoint_files.write_offsets(path, offsets)
+    assert checkpoint_files.read_offsets(path) == offsets
 
 
 @pytest.mark.parametrize(
@@ -183,6 +184,6 @@ def test_offset_checkpoints_are_read_as_they_were_written(
 def test_a_damaged_epoch_file_has_no_entries(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "leader-epoch-checkpoint"
     path.write_bytes(content)
-    assert checkpoint.read_epochs(str(path)) == []
+    assert checkpoint_files.read_epochs(str(path)) == []
     path.write_bytes(b"0\n2\n1 0\n2 5\n")
-    assert checkpoint.read_epochs(str(path)) == [EpochStart(1, 0), EpochStart(2, 5)]
+    assert checkpoint_files.read_epochs(str(path)) == [EpochStart(1, 0), EpochStart(2, 5)]

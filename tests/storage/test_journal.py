@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.ports import JsonValue, StorageError
-from ottla.storage.local.journal import Journal, decode_line, encode_line
+from ottla.storage.local.folder.catalog_journal import Journal, decode_line, encode_line
 
 
 def written(path: Path) -> list[bytes]:

@@ -14,9 +14,10 @@ from tests.storage.conftest import Opener, crash_copy
 
 from ottla.config.topic import TopicConfig
 from ottla.ports import DamagedError, EpochStart, Snapshot
-from ottla.storage.local import LocalStoreOptions, recovery, scan
-from ottla.storage.local.index import read_index
-from ottla.storage.local.log import LocalLog
+from ottla.storage.local import LocalStoreOptions
+from ottla.storage.local.log.index import read_index
+from ottla.storage.local.log.partition_log import LocalLog
+from ottla.storage.local.recovery import folder_recovery, scan
 
 CONFIG = TopicConfig(index_interval_bytes=250)
 END = 2**62
@@ -137,7 +138,7 @@ def test_what_lies_below_the_recovery_point_is_not_scanned(
         checked.append(start)
         return scan.check_crc(view, start, end, crc)
 
-    monkeypatch.setattr(recovery, "check_crc", count)
+    monkeypatch.setattr(folder_recovery, "check_crc", count)
     again = claim(open_store, crash_copy(tmp_path / "a", tmp_path / "b"))
     assert read_all(again) == joined(batches)
     assert 10 <= len(checked) <= 15, "the last ten and what follows the index entry before them"
@@ -432,9 +433,9 @@ def test_one_partition_that_cannot_be_checked_does_not_stop_the_others(
             raise OSError(5, "Input/output error")
         return scan_file(path, found, *others)
 
-    monkeypatch.setattr(recovery, "scan_file", fail)
+    monkeypatch.setattr(folder_recovery, "scan_file", fail)
     again = open_store(copy)
-    monkeypatch.setattr(recovery, "scan_file", scan_file)
+    monkeypatch.setattr(folder_recovery, "scan_file", scan_file)
     for partition in range(3):
         log = again.claim(ref_of(partition=partition), CONFIG)
         assert read_all(log) == joined(batches[partition])

@@ -16,8 +16,8 @@ from tests.storage.conftest import Opener, is_about
 from ottla.config.topic import TopicConfig
 from ottla.core.aborted import AbortedSpan
 from ottla.ports import Snapshot
-from ottla.storage.local import checkpoint
-from ottla.storage.local.log import LocalLog
+from ottla.storage.local.folder import checkpoint_files
+from ottla.storage.local.log.partition_log import LocalLog
 
 CONFIG = TopicConfig()
 
@@ -54,7 +54,7 @@ def test_what_a_snapshot_relies_on_is_on_disk_before_it(
 
     async def scenario() -> None:
         with monkeypatch.context() as patched:
-            patched.setattr(checkpoint, "sync_path", noting("sync_path", checkpoint))
+            patched.setattr(checkpoint_files, "sync_path", noting("sync_path", checkpoint_files))
             patched.setattr(os, "replace", noting("replace", os))
             log.save_snapshot_soon(Snapshot(5, b"five"))
             log.save_snapshot_soon(Snapshot(5, b"dropped: one is on its way"))
@@ -80,14 +80,14 @@ def test_a_claim_that_is_over_leaves_no_snapshot_to_the_next(
     fill(log, 5)
     log.note_aborted(AbortedSpan(7, 0, 3, 4))
     may_go_on = threading.Event()
-    real = checkpoint.sync_path
+    real = checkpoint_files.sync_path
 
     def sync_path(path: str) -> None:
         assert may_go_on.wait(30)
         real(path)
 
     async def scenario() -> None:
-        monkeypatch.setattr("ottla.storage.local.snapshots.checkpoint.sync_path", sync_path)
+        monkeypatch.setattr("ottla.storage.local.log.snapshots.checkpoint.sync_path", sync_path)
         log.save_snapshot_soon(Snapshot(5, b"five"))
         again = store.claim(ref_of(), CONFIG)
         may_go_on.set()
@@ -110,7 +110,7 @@ def test_a_snapshot_is_not_saved_if_what_it_relies_on_may_be_lost(
 
     async def scenario() -> None:
         with monkeypatch.context() as patched:
-            patched.setattr(checkpoint, "sync_path", sync_path)
+            patched.setattr(checkpoint_files, "sync_path", sync_path)
             log.save_snapshot_soon(Snapshot(5, b"five"))
             await drafted(log)
         assert names(tmp_path / "orders-0") == []
@@ -130,7 +130,7 @@ def test_no_room_for_a_snapshot_costs_nothing_else(
 
     async def scenario() -> None:
         with monkeypatch.context() as patched:
-            patched.setattr(checkpoint, "write_all", write_all)
+            patched.setattr(checkpoint_files, "write_all", write_all)
             log.save_snapshot_soon(Snapshot(5, b"five"))
             await drafted(log)
         assert log.is_open

@@ -12,11 +12,12 @@ from tests.storage.conftest import Opener, crash_copy, is_about
 
 from ottla.config.topic import TopicConfig
 from ottla.ports import StorageError
-from ottla.storage.local import checkpoint, swap
-from ottla.storage.local.log import LocalLog
+from ottla.storage.local.folder import checkpoint_files
+from ottla.storage.local.log import segment_swap
+from ottla.storage.local.log.partition_log import LocalLog
 
 CONFIG = TopicConfig(index_interval_bytes=200)
-# The steps that the file system takes in `swap.py`: renames and syncs.
+# The steps that the file system takes in `segment_swap.py`: renames and syncs.
 CALLS = [(os, "rename"), (os, "fsync"), (os, "unlink")]
 
 
@@ -124,7 +125,7 @@ def _finish_partly(folder: Path, steps: int, monkeypatch: pytest.MonkeyPatch) ->
         for module, name in CALLS:
             patched.setattr(module, name, dying(getattr(module, name)))
         try:
-            swap.finish(str(folder))
+            segment_swap.finish(str(folder))
         except KeyboardInterrupt:
             return False
     return True
@@ -202,7 +203,7 @@ def test_the_cleaned_offset_is_in_kafkas_file_and_goes_with_what_it_is_about(
     log.keep_cleaned_offset(30)
     file = tmp_path / "a" / "cleaner-offset-checkpoint"
     assert file.read_bytes() == b"0\n1\norders 0 30\n"
-    assert checkpoint.read_offsets(str(file)) == {("orders", 0): 30}
+    assert checkpoint_files.read_offsets(str(file)) == {("orders", 0): 30}
     cut = crash_copy(tmp_path / "a", tmp_path / "b")
     again = open_store(cut).claim(ref_of(), CONFIG)
     assert again.cleaned_offset == 30
@@ -222,13 +223,13 @@ def test_a_damaged_replacement_leaves_the_old_segments(
     replacement.append(joined(kept), [batch.extent for batch in kept])
     replacement.flush()
     copies: list[Path] = []
-    real = swap.show
+    real = segment_swap.show
 
     def show(stem: str) -> None:
         real(stem)
         copies.append(crash_copy(tmp_path / "live", tmp_path / "killed"))
 
-    monkeypatch.setattr(swap, "show", show)
+    monkeypatch.setattr(segment_swap, "show", show)
     replacement.commit()
     path = next(copies[0].glob("*/*.log.swap"))
     data = bytearray(path.read_bytes())

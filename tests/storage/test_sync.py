@@ -15,10 +15,11 @@ from tests.storage.conftest import Opener, claim_checked, crash_copy, is_about
 
 from ottla.config.topic import TopicConfig
 from ottla.ports import FencedError, Snapshot, StorageError, monotonic_ms
-from ottla.storage.local import LocalStoreOptions, recovery
+from ottla.storage.local import LocalStoreOptions
+from ottla.storage.local.recovery import folder_recovery
 
 EVERY_ONE = TopicConfig(flush_messages=1)
-SYNC = "ottla.storage.local.sync._sync_data"
+SYNC = "ottla.storage.local.sync.group_commit._sync_data"
 
 
 class CountedSync:
@@ -471,12 +472,12 @@ def test_a_sync_that_fails_at_a_claim_is_remembered(
         raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as patched:
-        patched.setattr("ottla.storage.local.sync.run_sync", fail)
+        patched.setattr("ottla.storage.local.sync.group_commit.run_sync", fail)
         with pytest.raises(StorageError):
             store.claim(ref_of(), EVERY_ONE)
     written_again: list[str] = []
     monkeypatch.setattr(
-        recovery, "rewrite", lambda path, recovery_point: written_again.append(path)
+        folder_recovery, "rewrite", lambda path, recovery_point: written_again.append(path)
     )
     store.claim(ref_of(), EVERY_ONE)
     assert written_again

@@ -15,7 +15,7 @@ from tests.storage.conftest import Opener, crash_copy
 from ottla.config.topic import TopicConfig
 from ottla.core.aborted import AbortedSpan
 from ottla.ports import Snapshot, StorageError
-from ottla.storage.local.aborted import ENTRY_BYTES, sound_bytes
+from ottla.storage.local.log.transaction_index import ENTRY_BYTES, sound_bytes
 
 CONFIG = TopicConfig()
 SPANS = [AbortedSpan(1, 0, 4, 5), AbortedSpan(2**40, 1, 6, 7), AbortedSpan(3, 5, 9, 10)]

@@ -6,9 +6,9 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.broker.loop_share import LoopShare
-from ottla.broker.peers import LocalPeers, Peers
-from ottla.broker.together import together
+from ottla.broker.coordination.peers import LocalPeers, Peers
+from ottla.broker.loop.loop_share import LoopShare
+from ottla.broker.requests.gather_responses import together
 from ottla.core.catalog import Catalog, Changes, Deleted, Topic
 from ottla.core.leadership import Leadership
 from ottla.errors import ErrorCode, IllegalStateError, OttlaError

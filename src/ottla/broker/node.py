@@ -8,14 +8,14 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
 
 from ottla.broker.cluster import Cluster
-from ottla.broker.coordinators import Coordinators
-from ottla.broker.groups import forget_deleted, group_kind
-from ottla.broker.markers import MarkerSender
-from ottla.broker.partition_opening import PartitionOpener
-from ottla.broker.replay import Replay
-from ottla.broker.shard import Shard
-from ottla.broker.transactions import transaction_kind
-from ottla.broker.uptime import Uptime
+from ottla.broker.coordination.coordinators import Coordinators
+from ottla.broker.coordination.groups import forget_deleted, group_kind
+from ottla.broker.coordination.transaction_markers import MarkerSender
+from ottla.broker.coordination.transactions import transaction_kind
+from ottla.broker.loop.pause_aware_clock import Uptime
+from ottla.broker.partitions.opening import PartitionOpener
+from ottla.broker.partitions.replay import Replay
+from ottla.broker.partitions.shard import Shard
 from ottla.config.broker import BrokerConfig, DynamicOptions, topic_config, with_dynamic
 from ottla.config.topic import TopicConfig
 from ottla.core.catalog import (

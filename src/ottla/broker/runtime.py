@@ -11,20 +11,20 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.broker import observing
 from ottla.broker.clock import SystemClock, SystemIds
 from ottla.broker.cluster import Cluster
-from ottla.broker.listening import ListenError
-from ottla.broker.loop_monitor import LoopMonitor
+from ottla.broker.loop.loop_monitor import LoopMonitor
+from ottla.broker.metrics import request_counts
+from ottla.broker.network.listen_error import ListenError
+from ottla.broker.network.server import Server
 from ottla.broker.node import Node
-from ottla.broker.server import Server
 from ottla.config.broker import BrokerConfig
 from ottla.errors import ConfigError, IllegalStateError, OttlaError
 from ottla.model import Endpoint
 from ottla.ports import Clock, LogStore
 
 if TYPE_CHECKING:
-    from ottla.broker.metrics_listener import MetricsListener
+    from ottla.broker.metrics.listener import MetricsListener
 
 MAX_PORT = 65535
 
@@ -148,8 +148,8 @@ class RunningBroker:
 
     async def _start_metrics(self) -> None:
         if self._settings.metrics is not None:
-            from ottla.broker.metrics import page_of
-            from ottla.broker.metrics_listener import MetricsListener
+            from ottla.broker.metrics.broker_metrics import page_of
+            from ottla.broker.metrics.listener import MetricsListener
 
             collect = partial(page_of, self.cluster, self.servers, self._loop_monitor)
             self._metrics = MetricsListener(self._settings.metrics, collect)
@@ -178,7 +178,7 @@ class RunningBroker:
         node = Node(self.cluster, self._settings.config_of(node_id))
         node.advertised = self._settings.advertise_of(node_id)
         server = Server(node, self._listen[node_id])
-        if self._settings.metrics is not None or observing.logger.shows_debug:
+        if self._settings.metrics is not None or request_counts.logger.shows_debug:
             server.observe_requests()
         await server.bind()
         self.servers[node_id] = server

@@ -19,15 +19,15 @@ from ottla.cli.commands.syntax import Arguments
 from ottla.cli.errors import CommandError
 from ottla.cli.terminal.progress import Terminal
 from ottla.errors import ConfigError, OttlaError
-from ottla.spark.own_errors import own_place, told
-from ottla.spark.requirement import SparkMissingError, require_spark
-from ottla.spark.running import Run, begin
-from ottla.spark.sockets import remove_sockets
+from ottla.spark.pipeline.run_overrides import Run, begin
+from ottla.spark.pipeline.user_errors import own_place, told
+from ottla.spark.runtime.requirement import SparkMissingError, require_spark
+from ottla.spark.runtime.sockets import remove_sockets
 
 if TYPE_CHECKING:
-    from ottla.spark.pipeline import Pipeline
-    from ottla.spark.reporting import Progress
-    from ottla.spark.supervising import DriverLostError
+    from ottla.spark.pipeline.failure_policy import DriverLostError
+    from ottla.spark.pipeline.pipeline import Pipeline
+    from ottla.spark.pipeline.progress_report import Progress
 
 # How often a driver died without a micro-batch in between; a new process learns it from its environment.
 _DEATHS: Final = "OTTLA_PIPELINE_DEATHS"
@@ -63,7 +63,7 @@ def run(arguments: Arguments) -> int:
         require_spark()
     except SparkMissingError as error:
         raise OttlaError(str(error)) from error
-    from ottla.spark.supervising import DriverLostError
+    from ottla.spark.pipeline.failure_policy import DriverLostError
 
     if not arguments.verbose:
         _quieten_contexts()
@@ -140,7 +140,7 @@ def _run_of(arguments: Arguments, watch: _Watch) -> Run:
 
 def run_program(program: str, arguments: Sequence[str] = ()) -> None:
     """Run a file or module as the main program, and the pipeline that it made unless it ran one by itself."""
-    from ottla.spark.running import overrides
+    from ottla.spark.pipeline.run_overrides import overrides
 
     place, name = split_program(program)
     sys.argv = [place, *arguments]
@@ -190,7 +190,7 @@ def choose(
     program: str, name: str | None, found: Mapping[str, Any], offered: Sequence[Pipeline]
 ) -> Pipeline:
     """The pipeline to run, of those that a program made."""
-    from ottla.spark.pipeline import Pipeline
+    from ottla.spark.pipeline.pipeline import Pipeline
 
     if name is not None:
         chosen = found.get(name)

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from ottla.broker.listening import ListenError
+from ottla.broker.network.listen_error import ListenError
 from ottla.broker.runtime import BrokerSettings, RunningBroker, start_broker
 from ottla.cli.commands.serve import DEFAULT_DATA, DEFAULT_LISTEN
 from ottla.cli.commands.syntax import Arguments

@@ -12,8 +12,8 @@ from itertools import count, repeat
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, Final, overload
 
+from ottla.client.interruptible_wait import slices
 from ottla.client.model import NO_TIMESTAMP, RecordMetadata
-from ottla.client.slices import slices
 from ottla.errors import IllegalStateError, KafkaError, TimedOutError
 from ottla.records.client_kernel import SentRecord
 

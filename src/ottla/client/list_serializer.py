@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
-from ottla.client.lookup import BuiltIn, find, look_up, require
 from ottla.client.model import Headers
+from ottla.client.object_lookup import BuiltIn, find, look_up, require
 from ottla.client.serializers import (
     BooleanDeserializer,
     BooleanSerializer,

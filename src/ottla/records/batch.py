@@ -402,9 +402,19 @@ def build_around(
     attributes = int(codec) | int(flags)
     # A BatchHeader would cost more than the rest of this function.
     head = _HEADER.pack(
-        *(0, _length_of(section), NO_LEADER_EPOCH, MAGIC, 0, attributes, record_count - 1),
-        *(base_timestamp, max_timestamp),
-        *(producer_id, producer_epoch, base_sequence, record_count),
+        0,
+        _length_of(section),
+        NO_LEADER_EPOCH,
+        MAGIC,
+        0,
+        attributes,
+        record_count - 1,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
     )
     return _seal(bytearray(head), section)
 

@@ -7,17 +7,17 @@ spark.readStream.format("ottla").option("kafka.bootstrap.servers", "127.0.0.1:90
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from ottla.spark.requirement import SparkMissingError, require_spark
+from ottla.spark.runtime.requirement import SparkMissingError, require_spark
 
 if TYPE_CHECKING:
-    from ottla.spark.avro import Avro
     from ottla.spark.datasource import OttlaDataSource
-    from ottla.spark.formats import Json
-    from ottla.spark.lag import LagListener, QueryLag
-    from ottla.spark.pipeline import Pipeline
-    from ottla.spark.reporting import Progress
-    from ottla.spark.session import start_session
-    from ottla.spark.supervising import PipelineError, PipelineTakenOverError
+    from ottla.spark.pipeline.avro import Avro
+    from ottla.spark.pipeline.failure_policy import PipelineError, PipelineTakenOverError
+    from ottla.spark.pipeline.formats import Json
+    from ottla.spark.pipeline.pipeline import Pipeline
+    from ottla.spark.pipeline.progress_report import Progress
+    from ottla.spark.runtime.session import start_session
+    from ottla.spark.source.lag import LagListener, QueryLag
 
 __all__ = [
     "Avro",
@@ -34,16 +34,16 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "Avro": "ottla.spark.avro",
-    "Json": "ottla.spark.formats",
-    "LagListener": "ottla.spark.lag",
+    "Avro": "ottla.spark.pipeline.avro",
+    "Json": "ottla.spark.pipeline.formats",
+    "LagListener": "ottla.spark.source.lag",
     "OttlaDataSource": "ottla.spark.datasource",
-    "Pipeline": "ottla.spark.pipeline",
-    "PipelineError": "ottla.spark.supervising",
-    "PipelineTakenOverError": "ottla.spark.supervising",
-    "Progress": "ottla.spark.reporting",
-    "QueryLag": "ottla.spark.lag",
-    "start_session": "ottla.spark.session",
+    "Pipeline": "ottla.spark.pipeline.pipeline",
+    "PipelineError": "ottla.spark.pipeline.failure_policy",
+    "PipelineTakenOverError": "ottla.spark.pipeline.failure_policy",
+    "Progress": "ottla.spark.pipeline.progress_report",
+    "QueryLag": "ottla.spark.source.lag",
+    "start_session": "ottla.spark.runtime.session",
 }
 
 

@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from ottla.errors import ConfigError
-from ottla.spark import daemon
+from ottla.spark.runtime import daemon
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
@@ -29,21 +29,21 @@ class OttlaDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of the source; `load()` asks for them, and is the first that can refuse options."""
-        from ottla.spark.source import source_schema
-        from ottla.spark.source_options import check_for_any_query
+        from ottla.spark.source.readers import source_schema
+        from ottla.spark.source.source_options import check_for_any_query
 
         check_for_any_query(self.given)
         return source_schema(self.given)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Read a range of offsets once."""
-        from ottla.spark.source import BatchReader
+        from ottla.spark.source.readers import BatchReader
 
         return BatchReader(self.given, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Read on and on."""
-        from ottla.spark.source import RefusedReader, StreamReader
+        from ottla.spark.source.readers import RefusedReader, StreamReader
 
         try:
             return StreamReader(self.given, schema)
@@ -52,13 +52,13 @@ class OttlaDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Write the rows of a batch query."""
-        from ottla.spark.batch_sink import batch_writer
+        from ottla.spark.sink.batch_writer import batch_writer
 
         return batch_writer(self.given, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """Write micro-batches, each one exactly once."""
-        from ottla.spark.sink import stream_writer
+        from ottla.spark.sink.writers import stream_writer
 
         return stream_writer(self.given, schema)
 

@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.client.aio.admin.answers import (
+from ottla.client.aio.admin.requests import Calls
+from ottla.client.aio.admin.results import (
     AT_CONTROLLER,
     AT_COORDINATOR,
     AT_LEADER,
@@ -16,8 +17,7 @@ from ottla.client.aio.admin.answers import (
     Verdict,
     Verdicts,
 )
-from ottla.client.aio.admin.asking import Calls
-from ottla.client.aio.network import Network
+from ottla.client.aio.network.brokers import Network
 from ottla.config.admin import AdminConfig
 from ottla.config.client import read_client_config
 from ottla.errors import (

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ottla.client.admin_model import GroupDescription, GroupState, GroupType
-from ottla.client.aio.admin.answers import Answers
-from ottla.client.aio.admin.new_groups import read_new_groups
+from ottla.client.aio.admin.consumer_protocol_groups import read_new_groups
+from ottla.client.aio.admin.results import Answers
 from ottla.client.model import Node
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.client.admin_model import TopicDescription
-from ottla.client.aio.admin.answers import Answers
-from ottla.client.aio.admin.describing_topics import TopicPages
+from ottla.client.aio.admin.results import Answers
+from ottla.client.aio.admin.topic_descriptions import TopicPages
 from ottla.errors import ErrorCode
 from ottla.wire.messages.describe_topic_partitions import (
     Cursor,

@@ -19,7 +19,7 @@ from tests.client.admin import (
 )
 from tests.client.admin.stage import Stage
 
-from ottla.broker.apis import SERVED
+from ottla.broker.requests.apis import SERVED
 from ottla.client.admin_model import (
     AbortTransactionSpec,
     AlterConfig,

@@ -16,7 +16,7 @@ from tests.faults.processes import free_port
 from tests.waiting import in_time
 
 from ottla import Admin, Broker, Consumer, TopicPartition
-from ottla.client.aio.consumer import Consumer as AsyncConsumer
+from ottla.client.aio.consumer.consumer import Consumer as AsyncConsumer
 from ottla.errors import ConfigError, IllegalStateError, WakeupError
 
 WAIT_SECONDS = 20.0
@@ -266,7 +266,9 @@ def test_close_does_not_wait_long_for_a_broker_that_is_gone(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("ottla.client.aio.consumer._CLOSE_PATIENCE_SECONDS", patience_seconds)
+    monkeypatch.setattr(
+        "ottla.client.aio.consumer.consumer._CLOSE_PATIENCE_SECONDS", patience_seconds
+    )
     with Broker(listen=f"127.0.0.1:{free_port()}") as broker:
         consumer = Consumer(
             bootstrap_servers=broker.bootstrap_servers,

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ottla.client.aio.user_code import call_user
+from ottla.client.aio.consumer.user_code import call_user
 from ottla.client.blocking import loop_thread
 from ottla.client.blocking.loop_thread import LoopThread
 from ottla.errors import IllegalStateError, TimedOutError

@@ -10,7 +10,7 @@ import pytest
 from tests.broker.requests import batch_of, create, eventually, fetch, fill, produce
 from tests.groups.brokers import Running, one_node
 
-from ottla.client.aio.consumer import Consumer
+from ottla.client.aio.consumer.consumer import Consumer
 from ottla.client.model import ConsumerRecord
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from tests.client.network.fake_broker import QUICK, REQUESTS, Asked, FakeBroker, running
 
-from ottla.client.aio.consumer import Consumer
+from ottla.client.aio.consumer.consumer import Consumer
 from ottla.errors import ErrorCode
 from ottla.model import NO_TOPIC_ID, TopicPartition
 from ottla.records.batch import build_batch, read_header

@@ -10,7 +10,7 @@ import pytest
 from tests.client.consumer.conftest import run
 from tests.client.consumer.scripted import Cluster, Log, Script, ScriptedBroker, data_of
 
-from ottla.client.aio.consumer import Consumer
+from ottla.client.aio.consumer.consumer import Consumer
 from ottla.client.model import ConsumerRecords
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.client.consumer.conftest import WAIT_SECONDS, Stage, read, run, values
 
-from ottla.client.aio.consumer import Consumer
+from ottla.client.aio.consumer.consumer import Consumer
 from ottla.client.model import OffsetAndMetadata
 from ottla.errors import IllegalStateError
 from ottla.model import TopicPartition

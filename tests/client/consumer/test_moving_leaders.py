@@ -11,7 +11,7 @@ from tests.broker.nodes import nodes_of
 from tests.broker.requests import create, fill
 from tests.client.consumer.conftest import WAIT_SECONDS, run
 
-from ottla.client.aio.consumer import Consumer
+from ottla.client.aio.consumer.consumer import Consumer
 from ottla.model import TopicPartition
 
 __all__ = ["start"]

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from tests.client.consumer.conftest import Stage, nothing_comes, read, run, values
 
-from ottla.client.aio.consumer import Consumer
-from ottla.client.aio.single_user import caller
-from ottla.client.aio.user_code import runner
+from ottla.client.aio.consumer.consumer import Consumer
+from ottla.client.aio.consumer.single_user import caller
+from ottla.client.aio.consumer.user_code import runner
 from ottla.client.model import ConsumerRecord
 from ottla.errors import ConfigError, IllegalStateError, WakeupError
 

@@ -15,7 +15,7 @@ from tests.client.producer.meddler import Meddler, meddled_broker
 import ottla
 import ottla.aio
 from ottla import Broker
-from ottla.client.aio.waking import Wakeups
+from ottla.client.aio.consumer.wakeup import Wakeups
 from ottla.errors import WakeupError
 
 WAIT_SECONDS = 20.0

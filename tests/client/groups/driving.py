@@ -9,8 +9,8 @@ import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from ottla.client.aio.classic_group import ClassicMember
-from ottla.client.aio.network import Network
+from ottla.client.aio.group.classic_group import ClassicMember
+from ottla.client.aio.network.brokers import Network
 from ottla.client.metrics import Metrics
 from ottla.client.state.membership import MemberState
 from ottla.client.state.positions import RESET_EARLIEST, FetchPosition

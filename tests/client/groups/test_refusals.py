@@ -11,7 +11,7 @@ import pytest
 from tests.client.groups.driving import Driver, create_topic, new_group, run, until
 
 from ottla import Broker
-from ottla.client.aio.connection import Connection
+from ottla.client.aio.network.connection import Connection
 from ottla.client.model import OffsetAndMetadata
 from ottla.client.state.membership import MemberState
 from ottla.errors import (

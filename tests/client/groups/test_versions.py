@@ -6,7 +6,7 @@ import pytest
 from tests.client.groups.driving import Driver, create_topic, new_group, run, until
 
 from ottla import Broker
-from ottla.client.aio.connection import Connection
+from ottla.client.aio.network.connection import Connection
 from ottla.client.model import OffsetAndMetadata
 from ottla.errors import KafkaError
 from ottla.wire.declare import info_of

@@ -14,8 +14,8 @@ from tests.lasting import LASTING
 from tests.waiting import in_time
 
 from ottla import Broker
-from ottla.broker.apis import SERVED
-from ottla.client.aio.connection import response_class_of
+from ottla.broker.requests.apis import SERVED
+from ottla.client.aio.network.connection import response_class_of
 from ottla.wire.compile import decode_message
 from ottla.wire.declare import info_of
 from ottla.wire.framing import (

@@ -22,7 +22,7 @@ from tests.client.network.fake_broker import (
 from tests.client.security.certificates import Certificates
 from tests.client.security.sasl_broker import EXCHANGES, PASSWORD, TOKEN, USER, SaslBroker
 
-from ottla.client.aio import authentication
+from ottla.client.aio.network import authentication
 from ottla.errors import ErrorCode, FatalError, RetriableError
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

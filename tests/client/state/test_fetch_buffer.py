@@ -6,7 +6,7 @@ import pytest
 from tests.client.state.test_fetched import batch
 
 from ottla.client.state.fetch_buffer import FetchBuffer
-from ottla.client.state.fetched import Fetched, ReadSettings
+from ottla.client.state.fetched_partition import Fetched, ReadSettings
 from ottla.client.state.positions import RESET_EARLIEST, FetchPosition, FetchState, LeaderAndEpoch
 from ottla.client.state.subscriptions import SubscriptionState
 from ottla.config.consumer import OffsetReset

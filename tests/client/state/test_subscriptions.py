@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.client.model import ConsumerRecord, ConsumerRecords, OffsetAndMetadata
-from ottla.client.state.delivery import Delivery
+from ottla.client.state.iteration_queue import Delivery
 from ottla.client.state.positions import (
     RESET_EARLIEST,
     RESET_LATEST,

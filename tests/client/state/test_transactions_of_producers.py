@@ -7,7 +7,7 @@ from threading import Lock
 
 import pytest
 
-from ottla.client.state.ongoing import OngoingTransaction
+from ottla.client.state.ongoing_transaction import OngoingTransaction
 from ottla.client.state.transactions import (
     SOURCES,
     Refusal,

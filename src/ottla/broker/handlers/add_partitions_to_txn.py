@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from ottla.broker.coordination.transactions import fenced_before, find_transaction
 from ottla.broker.node import Node
-from ottla.broker.request import Answer, RequestContext
-from ottla.broker.together import together
-from ottla.broker.transactions import fenced_before, find_transaction
+from ottla.broker.requests.gather_responses import together
+from ottla.broker.requests.request import Answer, RequestContext
 from ottla.core.catalog import INTERNAL_TOPICS
 from ottla.core.turn import Producer
 from ottla.core.txn.events import VERSION_1, VERSION_2

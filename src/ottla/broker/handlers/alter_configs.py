@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from ottla.broker.configuring import RESOURCES, alter_all
+from ottla.broker.config_resources import RESOURCES, alter_all
 from ottla.broker.node import Node
-from ottla.broker.request import RequestContext
-from ottla.broker.request_pieces import Divisions
+from ottla.broker.requests.request import RequestContext
+from ottla.broker.requests.request_pieces import Divisions
 from ottla.core.catalog import Refused
 from ottla.errors import ErrorCode
 from ottla.wire.messages.alter_configs import (

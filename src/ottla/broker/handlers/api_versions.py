@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ottla.broker.node import Node
-from ottla.broker.request import RequestContext
+from ottla.broker.requests.request import RequestContext
 from ottla.errors import ErrorCode
 from ottla.wire.messages.api_versions import (
     ApiVersion,
@@ -26,7 +26,7 @@ def handle(
     node: Node, request: ApiVersionsRequest | None, context: RequestContext
 ) -> ApiVersionsResponse:
     """Answers; without a request (its version is not served) with the error and what is served."""
-    from ottla.broker.apis import SERVED  # the table lists this module
+    from ottla.broker.requests.apis import SERVED  # the table lists this module
 
     error = ErrorCode.NONE
     if request is None:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ottla.broker.node import Node
-from ottla.broker.request import RequestContext
-from ottla.broker.request_pieces import Division, Divisions, Repeated
+from ottla.broker.requests.request import RequestContext
+from ottla.broker.requests.request_pieces import Division, Divisions, Repeated
 from ottla.core.catalog import Changes, Refused
 from ottla.errors import ErrorCode
 from ottla.events import EventLog

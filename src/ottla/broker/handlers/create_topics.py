@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Generator, Sequence
 
 from ottla.broker.node import Node
-from ottla.broker.request import Answer, RequestContext
+from ottla.broker.requests.request import Answer, RequestContext
 from ottla.config.describe import describe_topic
 from ottla.core.catalog import MAX_PARTITIONS_PER_REQUEST, Catalog, NewTopic, Refused, Topic
 from ottla.errors import ErrorCode

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from ottla.broker.node import Node
-from ottla.broker.request import Answer, RequestContext
-from ottla.broker.request_pieces import Division, Divisions, Repeated
-from ottla.broker.together import together
+from ottla.broker.requests.gather_responses import together
+from ottla.broker.requests.request import Answer, RequestContext
+from ottla.broker.requests.request_pieces import Division, Divisions, Repeated
 from ottla.errors import ErrorCode
 from ottla.wire.messages.delete_groups import (
     DeletableGroupResult,

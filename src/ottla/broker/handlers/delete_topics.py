@@ -6,8 +6,8 @@ import uuid
 from collections import Counter
 
 from ottla.broker.node import Node
-from ottla.broker.request import RequestContext
-from ottla.broker.request_pieces import Division, Divisions, Repeated
+from ottla.broker.requests.request import RequestContext
+from ottla.broker.requests.request_pieces import Division, Divisions, Repeated
 from ottla.core.catalog import Topic
 from ottla.errors import ErrorCode
 from ottla.ports import StorageError

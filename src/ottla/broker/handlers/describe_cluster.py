@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ottla.broker.addresses import brokers_seen_by
+from ottla.broker.network.advertised_addresses import brokers_seen_by
 from ottla.broker.node import Node
-from ottla.broker.request import RequestContext
+from ottla.broker.requests.request import RequestContext
 from ottla.errors import ErrorCode
 from ottla.wire.messages.describe_cluster import (
     DescribeClusterBroker,

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Container, Generator, Hashable
 
-from ottla.broker.configuring import ResourceType, check_broker_name, find_topic, unknown_resource
+from ottla.broker.config_resources import (
+    ResourceType,
+    check_broker_name,
+    find_topic,
+    unknown_resource,
+)
 from ottla.broker.node import Node
-from ottla.broker.request import Answer, RequestContext
+from ottla.broker.requests.request import Answer, RequestContext
 from ottla.config.describe import ConfigSource, DescribedOption, describe_broker, describe_topic
 from ottla.core.catalog import Refused
 from ottla.errors import ErrorCode

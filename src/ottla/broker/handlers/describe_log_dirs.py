@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 
 from ottla.broker.node import Node
-from ottla.broker.request import MAX_ELEMENTS_IN_SLICES, Answer, RequestContext
+from ottla.broker.requests.request import MAX_ELEMENTS_IN_SLICES, Answer, RequestContext
 from ottla.errors import ErrorCode
 from ottla.ports import LogDir
 from ottla.wire.messages.describe_log_dirs import (

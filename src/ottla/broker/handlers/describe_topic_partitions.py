@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from ottla.broker.node import Node
-from ottla.broker.request import MAX_ELEMENTS_IN_SLICES, Answer, RequestContext
+from ottla.broker.requests.request import MAX_ELEMENTS_IN_SLICES, Answer, RequestContext
 from ottla.core.catalog import Refused, Topic
 from ottla.errors import ErrorCode
 from ottla.wire.messages.describe_topic_partitions import (

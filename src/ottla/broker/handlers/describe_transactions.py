@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
+from ottla.broker.coordination.transactions import find_transaction
 from ottla.broker.node import Node
-from ottla.broker.request import Answer, RequestContext
-from ottla.broker.request_pieces import Division, Divisions, Repeated
-from ottla.broker.together import together
-from ottla.broker.transactions import find_transaction
+from ottla.broker.requests.gather_responses import together
+from ottla.broker.requests.request import Answer, RequestContext
+from ottla.broker.requests.request_pieces import Division, Divisions, Repeated
 from ottla.core.txn.events import NO_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from ottla.core.txn.requests import DescribedTransaction
 from ottla.errors import ErrorCode

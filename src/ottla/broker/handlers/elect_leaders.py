@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ottla.broker.node import Node
-from ottla.broker.request import RequestContext
-from ottla.broker.request_pieces import Division, Divisions
+from ottla.broker.requests.request import RequestContext
+from ottla.broker.requests.request_pieces import Division, Divisions
 from ottla.core.catalog import Topic
 from ottla.errors import ErrorCode
 from ottla.model import NO_LEADER, TopicPartition

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any
 
-from ottla.broker.addresses import brokers_seen_by
-from ottla.broker.fetching import (
+from ottla.broker.network.advertised_addresses import brokers_seen_by
+from ottla.broker.node import Node
+from ottla.broker.partitions.fetch_read import (
     PARTITIONS_AT_ONCE,
     Fetched,
     FetchRead,
@@ -17,8 +18,7 @@ from ottla.broker.fetching import (
     read_in_steps,
     steps_of,
 )
-from ottla.broker.node import Node
-from ottla.broker.request import Answer, RequestContext
+from ottla.broker.requests.request import Answer, RequestContext
 from ottla.core.fetch_session import FetchContext, FetchTarget, Key
 from ottla.core.partition import READ_COMMITTED
 from ottla.errors import ErrorCode

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ottla.broker.addresses import brokers_seen_by
+from ottla.broker.network.advertised_addresses import brokers_seen_by
 from ottla.broker.node import Node
-from ottla.broker.request import RequestContext
-from ottla.broker.request_pieces import Division, Divisions, Repeated
+from ottla.broker.requests.request import RequestContext
+from ottla.broker.requests.request_pieces import Division, Divisions, Repeated
 from ottla.core.catalog import Refused
 from ottla.errors import ErrorCode
 from ottla.events import EventLog

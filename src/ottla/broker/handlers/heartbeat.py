@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ottla.broker.groups import find_group
+from ottla.broker.coordination.groups import find_group
 from ottla.broker.node import Node
-from ottla.broker.request import Answer, RequestContext
+from ottla.broker.requests.request import Answer, RequestContext
 from ottla.core.group import requests
 from ottla.errors import ErrorCode
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

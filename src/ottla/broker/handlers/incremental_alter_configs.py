@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from enum import IntEnum
 from functools import partial
 
-from ottla.broker.configuring import RESOURCES, ResourceType, alter_all
+from ottla.broker.config_resources import RESOURCES, ResourceType, alter_all
 from ottla.broker.node import Node
-from ottla.broker.request import RequestContext
-from ottla.broker.request_pieces import Divisions
+from ottla.broker.requests.request import RequestContext
+from ottla.broker.requests.request_pieces import Divisions
 from ottla.config.broker import BrokerConfig
 from ottla.config.options import OptionType, find_option, value_text
 from ottla.config.topic import TopicConfig

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
+from ottla.broker.coordination.transactions import (
+    fenced_before,
+    find_transaction,
+    reserve_producer_id,
+)
 from ottla.broker.node import Node
-from ottla.broker.request import Answer, RequestContext
-from ottla.broker.transactions import fenced_before, find_transaction, reserve_producer_id
+from ottla.broker.requests.request import Answer, RequestContext
 from ottla.core.turn import Producer
 from ottla.core.txn.requests import Identity, InitRequest
 from ottla.errors import ErrorCode

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ottla.broker.groups import find_group
+from ottla.broker.coordination.groups import find_group
 from ottla.broker.node import Node
-from ottla.broker.request import Answer, RequestContext
-from ottla.broker.request_pieces import Division, Divisions
+from ottla.broker.requests.request import Answer, RequestContext
+from ottla.broker.requests.request_pieces import Division, Divisions
 from ottla.core.group.requests import Leaver, LeaveResults
 from ottla.errors import ErrorCode
 from ottla.wire.messages.leave_group import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 
 from ottla.broker.node import Node
-from ottla.broker.request import RequestContext
-from ottla.broker.together import gathered
+from ottla.broker.requests.gather_responses import gathered
+from ottla.broker.requests.request import RequestContext
 from ottla.core.group import requests
 from ottla.errors import ErrorCode
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse

@@ -8,9 +8,9 @@ from collections.abc import Coroutine, Generator, Sequence
 from typing import Any, NamedTuple
 
 from ottla.broker.node import Node
-from ottla.broker.request import Answer, RequestContext
-from ottla.broker.request_pieces import Division, Divisions, Repeated
-from ottla.broker.shard import Shard
+from ottla.broker.partitions.shard import Shard
+from ottla.broker.requests.request import Answer, RequestContext
+from ottla.broker.requests.request_pieces import Division, Divisions, Repeated
 from ottla.core.leader_epochs import epoch_at
 from ottla.core.offsets import NOT_FOUND, FoundOffset, first_at, first_at_once
 from ottla.errors import ErrorCode

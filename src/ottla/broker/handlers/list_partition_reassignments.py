@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.node import Node
-from ottla.broker.request import RequestContext
+from ottla.broker.requests.request import RequestContext
 from ottla.errors import ErrorCode
 from ottla.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,

@@ -6,9 +6,9 @@ from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
 from ottla.broker.node import Node
-from ottla.broker.patterns import Pattern, PatternError
-from ottla.broker.request import RequestContext
-from ottla.broker.together import gathered
+from ottla.broker.requests.gather_responses import gathered
+from ottla.broker.requests.patterns import Pattern, PatternError
+from ottla.broker.requests.request import RequestContext
 from ottla.core.txn.requests import DescribedTransaction
 from ottla.core.txn.states import State
 from ottla.errors import ErrorCode

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from uuid import UUID
 
-from ottla.broker.addresses import brokers_seen_by
+from ottla.broker.network.advertised_addresses import brokers_seen_by
 from ottla.broker.node import Node
-from ottla.broker.request import MAX_ELEMENTS_IN_SLICES, Answer, RequestContext
+from ottla.broker.requests.request import MAX_ELEMENTS_IN_SLICES, Answer, RequestContext
 from ottla.core.catalog import Refused, Topic
 from ottla.errors import ErrorCode
 from ottla.wire.messages.metadata import (

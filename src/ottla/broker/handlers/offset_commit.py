@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.broker.node import Node
-from ottla.broker.request import Answer, RequestContext
-from ottla.broker.request_pieces import Division, Divisions
+from ottla.broker.requests.request import Answer, RequestContext
+from ottla.broker.requests.request_pieces import Division, Divisions
 from ottla.core.catalog import Topic
 from ottla.core.group.requests import CommitSender, NewOffset
 from ottla.errors import ErrorCode

@@ -7,9 +7,9 @@ from typing import NamedTuple
 from uuid import UUID
 
 from ottla.broker.node import Node
-from ottla.broker.request import Answer, RequestContext
-from ottla.broker.request_pieces import Division, Divisions, Repeated
-from ottla.broker.together import together
+from ottla.broker.requests.gather_responses import together
+from ottla.broker.requests.request import Answer, RequestContext
+from ottla.broker.requests.request_pieces import Division, Divisions, Repeated
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import FetchedOffset
 from ottla.errors import ErrorCode

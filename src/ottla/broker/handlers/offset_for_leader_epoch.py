@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ottla.broker.node import Node
-from ottla.broker.request import RequestContext
-from ottla.broker.request_pieces import Division, Divisions
-from ottla.broker.shard import Shard
+from ottla.broker.partitions.shard import Shard
+from ottla.broker.requests.request import RequestContext
+from ottla.broker.requests.request_pieces import Division, Divisions
 from ottla.core.leader_epochs import end_of_epoch
 from ottla.errors import ErrorCode
 from ottla.wire.messages.offset_for_leader_epoch import (

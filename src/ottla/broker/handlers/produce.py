@@ -9,9 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from ottla.broker.addresses import brokers_seen_by
-from ottla.broker.node import Node
-from ottla.broker.produce_verification import (
+from ottla.broker.coordination.produce_verification import (
     FIRST_VERSION_WITH_TOPIC_IDS,
     Unverified,
     error_for_client,
@@ -20,10 +18,12 @@ from ottla.broker.produce_verification import (
     unverified_batch,
     verify,
 )
-from ottla.broker.request import Answer, CloseConnectionError, RequestContext
-from ottla.broker.request_pieces import Division, Divisions
-from ottla.broker.shard import Appended, Shard
-from ottla.broker.verifying import Errors, LaterErrors
+from ottla.broker.coordination.verification import Errors, LaterErrors
+from ottla.broker.network.advertised_addresses import brokers_seen_by
+from ottla.broker.node import Node
+from ottla.broker.partitions.shard import Appended, Shard
+from ottla.broker.requests.request import Answer, CloseConnectionError, RequestContext
+from ottla.broker.requests.request_pieces import Division, Divisions
 from ottla.config.topic import TopicConfig
 from ottla.core.append import AT_ONCE, Prepared, Rejected, prepare, prepare_within
 from ottla.core.catalog import INTERNAL_TOPICS

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ottla.broker.coordinator import Coordinator
-from ottla.broker.groups import find_group
+from ottla.broker.coordination.coordinator import Coordinator
+from ottla.broker.coordination.groups import find_group
+from ottla.broker.coordination.verification import confirm
 from ottla.broker.handlers.offset_commit import OFFSETS_AT_ONCE
 from ottla.broker.node import Node
-from ottla.broker.request import RequestContext
-from ottla.broker.request_pieces import Division, Divisions
-from ottla.broker.verifying import confirm
+from ottla.broker.requests.request import RequestContext
+from ottla.broker.requests.request_pieces import Division, Divisions
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import CommitSender, NewOffset
 from ottla.core.producer_state import Verification

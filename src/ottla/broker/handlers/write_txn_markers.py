@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from ottla.broker.node import Node
-from ottla.broker.request import Answer, RequestContext
-from ottla.broker.request_pieces import Division, Divisions
-from ottla.broker.shard import Shard
-from ottla.broker.together import together
+from ottla.broker.partitions.shard import Shard
+from ottla.broker.requests.gather_responses import together
+from ottla.broker.requests.request import Answer, RequestContext
+from ottla.broker.requests.request_pieces import Division, Divisions
 from ottla.core.catalog import GROUPS_TOPIC
 from ottla.core.turn import Producer
 from ottla.core.txn.events import VERSION_1

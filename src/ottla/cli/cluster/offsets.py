@@ -12,7 +12,7 @@ from ottla.cli.terminal.output import Output, columns, repeat, say
 from ottla.cli.times import current_ms, moment_ms
 from ottla.cli.topics.selection import PartitionRule, choose_topics, no_such_topics, partition_rules
 from ottla.client.admin_model import IsolationLevel, ListedOffset, OffsetSpec
-from ottla.client.existing import existing
+from ottla.client.existing_topics import existing
 from ottla.model import TopicPartition
 
 if TYPE_CHECKING:

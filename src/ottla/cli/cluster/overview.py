@@ -12,7 +12,7 @@ from ottla.cli.exit_codes import DONE
 from ottla.cli.terminal.output import Output, columns, repeat, say
 from ottla.cli.topics.selection import choose_topics, no_such_topics
 from ottla.client.api_names import api_key, known_versions
-from ottla.client.existing import existing
+from ottla.client.existing_topics import existing
 
 if TYPE_CHECKING:
     from ottla.client.admin_model import ClusterDescription, LogDirDescription

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.cli.demo.orders import ORDERS, PIPELINE, RECEIPTS
-from ottla.spark.formats import Json
-from ottla.spark.pipeline import Pipeline
+from ottla.spark.pipeline.formats import Json
+from ottla.spark.pipeline.pipeline import Pipeline
 
 # Small micro-batches, so that there are many transactions to watch.
 BATCH_RECORDS: Final = "5000"

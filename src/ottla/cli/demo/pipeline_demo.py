@@ -38,9 +38,9 @@ from ottla.core.txn.events import TransactionSaved
 from ottla.core.txn.states import State
 from ottla.errors import KafkaError, OttlaError
 from ottla.model import TopicPartition
-from ottla.spark.java import find_java
-from ottla.spark.progress import transactional_id
-from ottla.spark.requirement import SparkMissingError, require_spark
+from ottla.spark.runtime.java import find_java
+from ottla.spark.runtime.requirement import SparkMissingError, require_spark
+from ottla.spark.sink.progress import transactional_id
 
 START_SECONDS: Final = 120.0
 STUCK_SECONDS: Final = 120.0

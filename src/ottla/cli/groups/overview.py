@@ -13,7 +13,7 @@ from ottla.cli.groups.lag import LagCounter, Span
 from ottla.cli.groups.selection import described, groups_of, tell
 from ottla.cli.terminal.output import Column, Output, columns, repeat, say
 from ottla.client.admin_model import GroupState, GroupType, IsolationLevel, OffsetSpec
-from ottla.client.aio.admin.words import Word
+from ottla.client.aio.admin.state_names import Word
 from ottla.errors import ErrorCode, KafkaError, PartialFailureError
 from ottla.model import TopicPartition
 

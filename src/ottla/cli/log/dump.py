@@ -18,10 +18,19 @@ from ottla.core.producer_state import CorruptSnapshotError, SnapshotEntry, read_
 from ottla.ports import EpochStart
 from ottla.records.control import parse_marker
 from ottla.records.errors import CorruptRecordsError
-from ottla.storage.local import checkpoint, layout
-from ottla.storage.local.index_checks import aborted_entries, offset_entries, time_entries
-from ottla.storage.local.trouble import SEGMENT_MISSING, SEGMENTS_OVERLAP
-from ottla.storage.local.untrusted import Flaw, FoundBatch, SegmentFile, base_offset_of
+from ottla.storage.local.folder import checkpoint_files, layout
+from ottla.storage.local.inspection.index_checks import (
+    aborted_entries,
+    offset_entries,
+    time_entries,
+)
+from ottla.storage.local.inspection.untrusted_segment import (
+    Flaw,
+    FoundBatch,
+    SegmentFile,
+    base_offset_of,
+)
+from ottla.storage.local.recovery.disk_trouble import SEGMENT_MISSING, SEGMENTS_OVERLAP
 
 Found: TypeAlias = Item | Flaw
 
@@ -307,12 +316,12 @@ def _epochs(path: str) -> Iterator[EpochStart | Flaw]:
     with open(path, "rb") as file:
         data = file.read()
     try:
-        yield from checkpoint.decode_epochs(data)
+        yield from checkpoint_files.decode_epochs(data)
     except ValueError as error:
         yield Flaw(0, str(error))
 
 
 def _topic_id(path: str) -> Iterator[FoundTopicId | Flaw]:
     with open(path, "rb") as file:
-        topic_id = checkpoint.decode_topic_id(file.read())
+        topic_id = checkpoint_files.decode_topic_id(file.read())
     yield Flaw(0, "there is no topic id") if topic_id is None else FoundTopicId(topic_id)

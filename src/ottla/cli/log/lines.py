@@ -14,8 +14,8 @@ from ottla.records.batch import BatchHeader, increment_sequence
 from ottla.records.compression import Codec
 from ottla.records.control import parse_control_type, parse_marker
 from ottla.records.record import Record
-from ottla.storage.local.index_checks import AbortedEntry, OffsetEntry, TimeEntry
-from ottla.storage.local.untrusted import FoundBatch
+from ottla.storage.local.inspection.index_checks import AbortedEntry, OffsetEntry, TimeEntry
+from ottla.storage.local.inspection.untrusted_segment import FoundBatch
 from ottla.wire.types import MalformedMessageError
 
 _CODECS: Final = tuple(codec.name.lower() for codec in Codec)

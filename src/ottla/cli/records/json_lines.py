@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from ottla.cli.records.transaction_marks import marks_of
 from ottla.client.model import LOG_APPEND_TIME, ConsumerRecord, Headers
-from ottla.client.state.marked import MarkedRecord
+from ottla.client.state.control_records import MarkedRecord
 
 _BYTES: Final = "base64"
 _TIMES: Final = ('"create"', '"append"')

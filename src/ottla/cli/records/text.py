@@ -15,7 +15,7 @@ from ottla.cli.records.transaction_marks import ABORTED, control_line
 from ottla.client.list_serializer import configure, deserializer_of
 from ottla.client.model import ConsumerRecord
 from ottla.client.serializers import BytesDeserializer
-from ottla.client.state.marked import MarkedRecord
+from ottla.client.state.control_records import MarkedRecord
 from ottla.wire.types import MalformedMessageError
 
 Written = Callable[[ConsumerRecord], bytes]

@@ -17,7 +17,7 @@ from ottla.client.admin_model import (
     TransactionDescription,
     TransactionState,
 )
-from ottla.client.existing import existing
+from ottla.client.existing_topics import existing
 from ottla.errors import ErrorCode, KafkaError, PartialFailureError
 from ottla.model import TopicPartition
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ottla.client.aio.consumer import Consumer as AsyncConsumer
-from ottla.client.aio.fetcher import Collected
-from ottla.client.aio.user_code import no_user_code
+from ottla.client.aio.consumer.consumer import Consumer as AsyncConsumer
+from ottla.client.aio.consumer.fetcher import Collected
+from ottla.client.aio.consumer.user_code import no_user_code
 from ottla.client.arguments import Partition
 from ottla.client.arrow_records import ArrowRecords
 from ottla.client.blocking.calls import calling, waiting
 from ottla.client.blocking.face import BlockingFace
 from ottla.client.model import ConsumerRecord, ConsumerRecords
-from ottla.client.state.delivery import Delivery
+from ottla.client.state.iteration_queue import Delivery
 from ottla.config.client import read_client_config
 from ottla.config.consumer import ConsumerConfig
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Generic, NoReturn, Self, TypeVar
 
-from ottla.client.aio.closing import not_pickled
+from ottla.client.aio.lifecycle import not_pickled
 from ottla.client.blocking.loop_thread import LoopThread
 
 C = TypeVar("C")

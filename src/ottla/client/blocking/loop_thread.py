@@ -22,8 +22,8 @@ from contextvars import Context
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from ottla.client.aio import single_user, user_code
-from ottla.client.slices import slices
+from ottla.client.aio.consumer import single_user, user_code
+from ottla.client.interruptible_wait import slices
 from ottla.errors import IllegalStateError, TimedOutError
 from ottla.event_loop import new_event_loop
 

@@ -14,7 +14,7 @@ from ottla.client.delivery import RecordFuture, SentRecords
 from ottla.client.state.failed_records import FailedRecords
 from ottla.client.state.memory import Memory, Reservation
 from ottla.client.state.metadata import Cluster
-from ottla.client.state.ongoing import OngoingTransaction
+from ottla.client.state.ongoing_transaction import OngoingTransaction
 from ottla.client.state.partition_queue import (
     FOREVER,
     RATIO_FALL,

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from ottla.client.model import OffsetAndMetadata
-from ottla.client.state.delivery import Delivery
+from ottla.client.state.iteration_queue import Delivery
 from ottla.client.state.positions import (
     NO_EPOCH,
     AssignedPartition,

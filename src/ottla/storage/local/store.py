@@ -21,33 +21,34 @@ from ottla.ports import (
     StorageError,
     monotonic_ms,
 )
-from ottla.storage.local import checkpoint, layout, recovery, telling
-from ottla.storage.local.background import BackgroundSyncs
-from ottla.storage.local.cleaned import CleanedOffsets
-from ottla.storage.local.closing import write_side_by_side
-from ottla.storage.local.files import OpenFiles, default_open_segments
-from ottla.storage.local.folder_check import (
+from ottla.storage.local.folder import checkpoint_files, layout
+from ottla.storage.local.folder.catalog_journal import Journal
+from ottla.storage.local.folder.cleaned_offsets import CleanedOffsets
+from ottla.storage.local.folder.format_version import raise_version
+from ottla.storage.local.folder.identity import (
+    leave_clean_mark,
+    open_identity,
+    take_clean_mark,
+)
+from ottla.storage.local.folder.idle_partition import read_idle_log
+from ottla.storage.local.folder.offsets_file import OffsetsFile
+from ottla.storage.local.folder.open_files import OpenFiles, default_open_segments
+from ottla.storage.local.folder.removal import remove_files, remove_tree
+from ottla.storage.local.log.partition_log import LocalLog
+from ottla.storage.local.recovery import folder_recovery, log_messages
+from ottla.storage.local.recovery.folder_check import (
     IndexBuild,
     Suspects,
     as_storage_error,
     damaged,
     fingerprint_of,
 )
-from ottla.storage.local.format_version import raise_version
-from ottla.storage.local.identity import (
-    leave_clean_mark,
-    open_identity,
-    take_clean_mark,
-)
-from ottla.storage.local.idle import read_idle_log
-from ottla.storage.local.journal import Journal
-from ottla.storage.local.log import LocalLog
-from ottla.storage.local.offsets_file import OffsetsFile
-from ottla.storage.local.recovery import Suspicion
-from ottla.storage.local.removing import remove_files, remove_tree
-from ottla.storage.local.scan import READ_AT_ONCE_BYTES
-from ottla.storage.local.surroundings import Surroundings
-from ottla.storage.local.threads import StorageThreads
+from ottla.storage.local.recovery.folder_recovery import Suspicion
+from ottla.storage.local.recovery.scan import READ_AT_ONCE_BYTES
+from ottla.storage.local.store_context import Surroundings
+from ottla.storage.local.sync.background_sync import BackgroundSyncs
+from ottla.storage.local.sync.closing_sync import write_side_by_side
+from ottla.storage.local.sync.disk_threads import StorageThreads
 
 Key = tuple[str, int]
 
@@ -88,8 +89,10 @@ class LocalStore:
         self._next_checkpoint_ms = monotonic_ms(clock) + options.checkpoint_interval_ms
         self._cluster_id = open_identity(path, options.node_id, options.cluster_id)
         raise_version(path)
-        self._recovery_points = checkpoint.read_offsets(self._file(layout.RECOVERY_POINTS_FILE))
-        self._log_starts = checkpoint.read_offsets(self._file(layout.LOG_STARTS_FILE))
+        self._recovery_points = checkpoint_files.read_offsets(
+            self._file(layout.RECOVERY_POINTS_FILE)
+        )
+        self._log_starts = checkpoint_files.read_offsets(self._file(layout.LOG_STARTS_FILE))
         self._cleaned_offsets = CleanedOffsets(self._file(layout.CLEANED_OFFSETS_FILE))
         self._recovery_points_file = OffsetsFile(self._file(layout.RECOVERY_POINTS_FILE))
         self._log_starts_file = OffsetsFile(
@@ -152,7 +155,7 @@ class LocalStore:
             if key is not None:
                 yield key, path
             elif not name.endswith((layout.DELETED_FOLDER_SUFFIX, layout.STRAY_FOLDER_SUFFIX)):
-                telling.tell_ignored(path)
+                log_messages.tell_ignored(path)
 
     def _highest_foreign_epoch(self) -> int:
         """The highest leader epoch in a folder that another program has written, else 0."""
@@ -160,7 +163,7 @@ class LocalStore:
             return 0
         highest = 0
         for _, path in self._partition_folders():
-            epochs = checkpoint.read_epochs(os.path.join(path, layout.LEADER_EPOCHS_FILE))
+            epochs = checkpoint_files.read_epochs(os.path.join(path, layout.LEADER_EPOCHS_FILE))
             highest = max(highest, epochs[-1].epoch if epochs else 0)
         return highest
 
@@ -179,18 +182,18 @@ class LocalStore:
         checked = 0
         for key, path in self._partition_folders():
             if not checked:
-                telling.tell_recovering(self._path)
-            telling.tell_checking(path)
+                log_messages.tell_recovering(self._path)
+            log_messages.tell_checking(path)
             checked += 1
             self._suspects.add(key, Suspicion())
             try:
-                self._suspects.check_now(key, path, recovery.cut_in_place)
+                self._suspects.check_now(key, path, folder_recovery.cut_in_place)
             except (OSError, DamagedError) as error:
-                telling.tell_offline(key, path, error)
+                log_messages.tell_offline(key, path, error)
                 self._start_errors[key] = as_storage_error(error)
         if checked:
             seconds = self._clock.monotonic_seconds() - began
-            telling.tell_recovered(checked, seconds, len(self._suspects))
+            log_messages.tell_recovered(checked, seconds, len(self._suspects))
 
     def _recovered(self, key: Key, end_offset: int) -> None:
         self._found_ends[key] = end_offset
@@ -259,19 +262,19 @@ class LocalStore:
         if key in self._suspects:
             self._suspects.check_before_use(key, path)
             was_checked = True
-        folder = recovery.Folder(path)
+        folder = folder_recovery.Folder(path)
         self._index_before_use(key, folder, config)
-        epochs = checkpoint.read_epochs(os.path.join(path, layout.LEADER_EPOCHS_FILE))
+        epochs = checkpoint_files.read_epochs(os.path.join(path, layout.LEADER_EPOCHS_FILE))
         self._journal.raise_epoch(max(self._next_epoch(ref), epochs[-1].epoch + 1 if epochs else 0))
         try:
             log = self._load(ref, config, folder)
-        except recovery.UntrustworthyError as error:
+        except folder_recovery.UntrustworthyError as error:
             if was_checked:
                 raise damaged(path, error) from error
-            telling.tell_untrusted(ref, error)
+            log_messages.tell_untrusted(ref, error)
             self._suspects.add(key, Suspicion(checked_from=error.checked_from))
             self._suspects.check_before_use(key, path)
-            log = self._load(ref, config, recovery.Folder(path))
+            log = self._load(ref, config, folder_recovery.Folder(path))
         for file in new_files:
             log.durability.also_sync(file)
         return log
@@ -286,15 +289,19 @@ class LocalStore:
             self._suspects.add(key, Suspicion(sync_has_failed=True))
             raise
 
-    def _index_before_use(self, key: Key, folder: recovery.Folder, config: TopicConfig) -> None:
+    def _index_before_use(
+        self, key: Key, folder: folder_recovery.Folder, config: TopicConfig
+    ) -> None:
         """Has missing indexes made on a thread, unless that is little."""
         size_bytes = sum(folder.sizes[base_offset] for base_offset in folder.unindexed)
         if size_bytes > READ_AT_ONCE_BYTES:
-            telling.tell_unindexed(folder.path, len(folder.unindexed))
+            log_messages.tell_unindexed(folder.path, len(folder.unindexed))
             build = IndexBuild(folder.path, folder.unindexed, config.index_interval_bytes)
             self._suspects.build_before_use(key, build)
 
-    def _load(self, ref: PartitionRef, config: TopicConfig, folder: recovery.Folder) -> LocalLog:
+    def _load(
+        self, ref: PartitionRef, config: TopicConfig, folder: folder_recovery.Folder
+    ) -> LocalLog:
         key = (ref.topic, ref.partition)
         log = LocalLog(ref, self._journal.epoch, folder, config, self._surroundings)
         log.load(folder, self._log_starts.get(key, 0), self._recovery_points.get(key, 0))
@@ -305,13 +312,13 @@ class LocalStore:
 
     def _set_aside_other(self, ref: PartitionRef, path: str) -> None:
         """Moves the folder of an older topic of that name away; a guess must remove no data."""
-        found = checkpoint.read_topic_id(path)
+        found = checkpoint_files.read_topic_id(path)
         if found is None or found == ref.topic_id:
             return
         name = layout.retired_folder_name(ref.topic, ref.partition, layout.STRAY_FOLDER_SUFFIX)
-        telling.tell_set_aside(path, found, name)
+        log_messages.tell_set_aside(path, found, name)
         os.rename(path, self._file(name))
-        checkpoint.sync_path(self._path)
+        checkpoint_files.sync_path(self._path)
         self._forget((ref.topic, ref.partition))
         self._cleaned_offsets.write()
 
@@ -327,8 +334,10 @@ class LocalStore:
             os.mkdir(path)
             made.append(self._path)
         metadata = os.path.join(path, layout.PARTITION_METADATA_FILE)
-        if checkpoint.read_topic_id(path) is None:
-            checkpoint.write_file(metadata, checkpoint.encode_partition_metadata(ref.topic_id))
+        if checkpoint_files.read_topic_id(path) is None:
+            checkpoint_files.write_file(
+                metadata, checkpoint_files.encode_partition_metadata(ref.topic_id)
+            )
             made += [metadata, path]
         return made
 
@@ -350,7 +359,7 @@ class LocalStore:
             if log is not None and log.ref == ref:
                 del self._logs[key]
                 log.fence()
-            elif log is not None or checkpoint.read_topic_id(path) != ref.topic_id:
+            elif log is not None or checkpoint_files.read_topic_id(path) != ref.topic_id:
                 return
             retired = self._file(
                 layout.retired_folder_name(ref.topic, ref.partition, layout.DELETED_FOLDER_SUFFIX)
@@ -367,7 +376,7 @@ class LocalStore:
         if not self._retired:
             return
         try:
-            checkpoint.sync_path(self._path)
+            checkpoint_files.sync_path(self._path)
             self._cleaned_offsets.write()
         except OSError as error:
             raise StorageError(f"cannot sync {self._path}: {error}") from error
@@ -380,9 +389,9 @@ class LocalStore:
         found = []
         try:
             for (topic, partition), path in self._partition_folders():
-                topic_id = checkpoint.read_topic_id(path)
+                topic_id = checkpoint_files.read_topic_id(path)
                 if topic_id is None:
-                    telling.tell_unknown(path)
+                    log_messages.tell_unknown(path)
                 else:
                     found.append(PartitionRef(topic, partition, topic_id))
         except OSError as error:
@@ -393,7 +402,7 @@ class LocalStore:
         found = {}
         for key, error in self._start_errors.items():
             with contextlib.suppress(OSError):
-                topic_id = checkpoint.read_topic_id(self._folder(key))
+                topic_id = checkpoint_files.read_topic_id(self._folder(key))
                 if topic_id is not None and key in self._suspects:
                     found[PartitionRef(*key, topic_id)] = error
         return found
@@ -446,11 +455,11 @@ class LocalStore:
             try:
                 log.tick(now_ms)
             except StorageError as error:
-                telling.tell_flush_failed(log.ref, error)
+                log_messages.tell_flush_failed(log.ref, error)
         try:
             self._sync_deletions()
         except StorageError as error:
-            telling.tell_checkpoint_failed(self._path, error)
+            log_messages.tell_checkpoint_failed(self._path, error)
         due = [paths for due_ms, paths in self._removals if due_ms <= now_ms]
         if due:
             self._removals = [entry for entry in self._removals if entry[0] > now_ms]
@@ -478,7 +487,7 @@ class LocalStore:
         try:
             write()
         except OSError as error:
-            telling.tell_checkpoint_failed(self._path, error)
+            log_messages.tell_checkpoint_failed(self._path, error)
 
     def _take_checkpoints(self) -> Callable[[], None]:
         """What is to be written now, and may be in another thread."""
@@ -507,11 +516,11 @@ class LocalStore:
             try:
                 log.close()
             except StorageError as error:
-                telling.tell_flush_failed(log.ref, error)
+                log_messages.tell_flush_failed(log.ref, error)
         try:
             self._sync_deletions()
         except StorageError as error:
-            telling.tell_checkpoint_failed(self._path, error)
+            log_messages.tell_checkpoint_failed(self._path, error)
         for _, paths in self._removals:
             self._unawaited.submit(remove_files, paths)
         self._unawaited.shutdown(wait=True)
@@ -519,7 +528,7 @@ class LocalStore:
         self._closed = True
         try:
             if folder_is_dirty:
-                checkpoint.sync_path(self._path)
+                checkpoint_files.sync_path(self._path)
             self._take_checkpoints()()
             if not self._suspects:
                 leave_clean_mark(self._path, self._journal.epoch)

@@ -12,11 +12,11 @@ from ottla.client.admin_model import (
     ReplicaInfo,
     VersionRange,
 )
-from ottla.client.aio.admin.answers import Answers, unsupported
-from ottla.client.aio.admin.asking import Calls, Question, by_topic, name_of, version_at
-from ottla.client.aio.admin.describing_topics import nodes_of, operations
-from ottla.client.aio.admin.places import AnyNode, GivenNodes
-from ottla.client.aio.versions import SOFTWARE_NAME
+from ottla.client.aio.admin.requests import Calls, Question, by_topic, name_of, version_at
+from ottla.client.aio.admin.results import Answers, unsupported
+from ottla.client.aio.admin.targets import AnyNode, GivenNodes
+from ottla.client.aio.admin.topic_descriptions import nodes_of, operations
+from ottla.client.aio.network.api_versions import SOFTWARE_NAME
 from ottla.client.api_names import api_name
 from ottla.client.model import Node
 from ottla.errors import AbortableError, ErrorCode, exception_for

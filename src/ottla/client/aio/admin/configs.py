@@ -15,9 +15,9 @@ from ottla.client.admin_model import (
     ResourceType,
     check_config_value,
 )
-from ottla.client.aio.admin.answers import ANYWHERE, Answers, Verdicts
-from ottla.client.aio.admin.asking import Calls, Question
-from ottla.client.aio.admin.places import GivenNodes
+from ottla.client.aio.admin.requests import Calls, Question
+from ottla.client.aio.admin.results import ANYWHERE, Answers, Verdicts
+from ottla.client.aio.admin.targets import GivenNodes
 from ottla.wire.messages import alter_configs, incremental_alter_configs
 from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from ottla.wire.messages.describe_configs import (

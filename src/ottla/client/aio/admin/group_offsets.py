@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.client.aio.admin.answers import AT_COORDINATOR, Answers, unsupported
-from ottla.client.aio.admin.asking import by_topic, name_of
+from ottla.client.aio.admin.requests import by_topic, name_of
+from ottla.client.aio.admin.results import AT_COORDINATOR, Answers, unsupported
 from ottla.client.model import OffsetAndMetadata
 from ottla.errors import ErrorCode, KafkaError
 from ottla.model import TopicPartition

@@ -13,14 +13,14 @@ from ottla.client.admin_model import (
     MemberDescription,
     MemberToRemove,
 )
-from ottla.client.aio.admin.answers import Answers, results_or_raise, unsupported
-from ottla.client.aio.admin.asking import Question, name_of
 from ottla.client.aio.admin.cluster import ClusterCalls
-from ottla.client.aio.admin.describing_topics import operations
-from ottla.client.aio.admin.new_groups import CONSUMER_PROTOCOL, read_new_groups
-from ottla.client.aio.admin.places import GivenNodes, group_coordinators
+from ottla.client.aio.admin.consumer_protocol_groups import CONSUMER_PROTOCOL, read_new_groups
+from ottla.client.aio.admin.requests import Question, name_of
+from ottla.client.aio.admin.results import Answers, results_or_raise, unsupported
+from ottla.client.aio.admin.state_names import word_of
+from ottla.client.aio.admin.targets import GivenNodes, group_coordinators
+from ottla.client.aio.admin.topic_descriptions import operations
 from ottla.client.aio.admin.topics import named
-from ottla.client.aio.admin.words import word_of
 from ottla.client.model import Node
 from ottla.core.assignors.protocol import decode_assignment
 from ottla.errors import ErrorCode, KafkaError, PartialFailureError

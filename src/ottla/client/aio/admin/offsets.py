@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from ottla.client.admin_model import EpochEnd, IsolationLevel, ListedOffset, OffsetSpec
-from ottla.client.aio.admin.answers import Answers, Verdict, results_or_raise, unsupported
-from ottla.client.aio.admin.asking import Calls, Partition, Question, by_topic, name_of, version_at
 from ottla.client.aio.admin.group_offsets import (
     GroupOffsets,
     PartitionErrors,
@@ -18,7 +16,16 @@ from ottla.client.aio.admin.group_offsets import (
     read_deleted,
     read_fetched,
 )
-from ottla.client.aio.admin.places import Leaders, group_coordinators
+from ottla.client.aio.admin.requests import (
+    Calls,
+    Partition,
+    Question,
+    by_topic,
+    name_of,
+    version_at,
+)
+from ottla.client.aio.admin.results import Answers, Verdict, results_or_raise, unsupported
+from ottla.client.aio.admin.targets import Leaders, group_coordinators
 from ottla.client.aio.admin.topics import named
 from ottla.client.arguments import positions_of
 from ottla.client.model import OffsetAndMetadata

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ottla.client.admin_model import ElectionType, NewPartitions, PartitionReassignment
-from ottla.client.aio.admin.answers import Answers, results_or_raise, unsupported
-from ottla.client.aio.admin.asking import Calls, Question, by_topic, name_of
-from ottla.client.aio.admin.places import Controller
+from ottla.client.aio.admin.requests import Calls, Question, by_topic, name_of
+from ottla.client.aio.admin.results import Answers, results_or_raise, unsupported
+from ottla.client.aio.admin.targets import Controller
 from ottla.client.aio.admin.topics import FAIL_ON_QUOTA
 from ottla.errors import ErrorCode, KafkaError
 from ottla.model import TopicPartition

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.client.admin_model import ProducerIdAndEpoch, ProducerState
-from ottla.client.aio.admin.answers import Answers, Verdict
-from ottla.client.aio.admin.asking import Calls, Place, Question, by_topic, name_of
-from ottla.client.aio.admin.places import GivenNode, Leaders, transaction_coordinators
+from ottla.client.aio.admin.requests import Calls, Place, Question, by_topic, name_of
+from ottla.client.aio.admin.results import Answers, Verdict
+from ottla.client.aio.admin.targets import GivenNode, Leaders, transaction_coordinators
 from ottla.client.aio.admin.topics import named
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition

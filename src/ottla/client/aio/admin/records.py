@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.client.aio.admin.answers import Answers
-from ottla.client.aio.admin.asking import Calls, Partition, Question, by_topic
-from ottla.client.aio.admin.places import Leaders
+from ottla.client.aio.admin.requests import Calls, Partition, Question, by_topic
+from ottla.client.aio.admin.results import Answers
+from ottla.client.aio.admin.targets import Leaders
 from ottla.model import TopicPartition
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartition,

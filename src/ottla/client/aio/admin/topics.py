@@ -14,14 +14,14 @@ from ottla.client.admin_model import (
     TopicDescription,
     TopicListing,
 )
-from ottla.client.aio.admin.answers import AT_CONTROLLER, Answers, Verdict, unsupported
-from ottla.client.aio.admin.asking import Calls, Question, version_at
-from ottla.client.aio.admin.describing_topics import (
+from ottla.client.aio.admin.requests import Calls, Question, version_at
+from ottla.client.aio.admin.results import AT_CONTROLLER, Answers, Verdict, unsupported
+from ottla.client.aio.admin.targets import AnyNode, Controller
+from ottla.client.aio.admin.topic_descriptions import (
     TopicPages,
     described_by_metadata,
     topic_id_of,
 )
-from ottla.client.aio.admin.places import AnyNode, Controller
 from ottla.errors import AbortableError, ErrorCode
 from ottla.wire.messages.create_topics import (
     CreatableReplicaAssignment,

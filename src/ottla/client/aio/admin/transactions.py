@@ -10,12 +10,12 @@ from ottla.client.admin_model import (
     TransactionListing,
     TransactionState,
 )
-from ottla.client.aio.admin.answers import Answers, unsupported
-from ottla.client.aio.admin.asking import Question, name_of
 from ottla.client.aio.admin.cluster import ClusterCalls
-from ottla.client.aio.admin.places import GivenNodes, Leaders, transaction_coordinators
+from ottla.client.aio.admin.requests import Question, name_of
+from ottla.client.aio.admin.results import Answers, unsupported
+from ottla.client.aio.admin.state_names import word_of
+from ottla.client.aio.admin.targets import GivenNodes, Leaders, transaction_coordinators
 from ottla.client.aio.admin.topics import named
-from ottla.client.aio.admin.words import word_of
 from ottla.errors import KafkaError, PartialFailureError
 from ottla.model import TopicPartition
 from ottla.wire.messages.describe_transactions import (

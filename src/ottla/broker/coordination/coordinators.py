@@ -1,0 +1,222 @@
+"""The coordinators of one kind that a node runs: one for each partition of their internal topic that it leads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+from ottla.broker.coordination.coordinator import Coordinator, Machine, Settings
+from ottla.broker.coordination.event_batches import EventCodec
+from ottla.broker.partitions.shard import Shard
+from ottla.core.catalog import NewTopic, Refused, Topic
+from ottla.core.turn import Turn
+from ottla.errors import ErrorCode
+from ottla.model import coordinator_partition
+from ottla.ports import monotonic_ms
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+M = TypeVar("M", bound=Machine)
+
+MIN_REPLICAS = "min.insync.replicas"
+# How long a partition is left alone whose log cannot be read or written.
+FIRST_REST_MS = 500
+LAST_REST_MS = 8000
+
+
+class Kind(NamedTuple, Generic[M]):
+    """What a sort of coordinator is made of; `shape` is the topic that its partitions belong to."""
+
+    shape: NewTopic
+    machine: Callable[[], M]
+    codec: EventCodec
+    read_bytes: int
+    write_timeout_ms: int
+
+
+class Rest(NamedTuple):
+    """Until when a partition is left alone."""
+
+    until_ms: int
+    wait_ms: int
+
+
+def _nothing(coordinator: Coordinator[Any], effect: Any) -> None:
+    raise AssertionError(f"nobody does {effect!r}")
+
+
+class Coordinators(Generic[M]):
+    """A coordinator is loaded when it is first needed, and gone when its partition is led elsewhere."""
+
+    def __init__(
+        self,
+        node: Node,
+        kind: Kind[M],
+        *,
+        perform: Callable[[Coordinator[M], Any], None] = _nothing,
+        prepare: Callable[[Coordinator[M]], None] = lambda coordinator: None,
+    ) -> None:
+        """`prepare` is given every coordinator before anybody asks it something."""
+        self._node = node
+        self._perform = perform
+        self._prepare = prepare
+        self._kind = kind
+        self._loaded: dict[int, Coordinator[M]] = {}
+        self._rests: dict[int, Rest] = {}
+        # Partitions whose log has something in it that cannot be replayed, and the epoch of the claim that found it.
+        self._failed: dict[int, int] = {}
+        self._to_load: deque[int] = deque()
+
+    @property
+    def topic_name(self) -> str:
+        return self._kind.shape.name
+
+    @property
+    def topic(self) -> Topic | None:
+        return self._node.cluster.catalog.topics.get(self.topic_name)
+
+    def make_topic(self) -> Topic | Refused:
+        """The internal topic, created if this is its first use."""
+        topic = self.topic
+        if topic is not None:
+            return topic
+        live = len(self._node.cluster.nodes)
+        shape = self._kind.shape
+        config = dict(shape.config)
+        if MIN_REPLICAS in config:
+            config[MIN_REPLICAS] = str(min(int(config[MIN_REPLICAS]), live))
+        replicas = min(shape.replication_factor, live)
+        fitting = shape._replace(replication_factor=replicas, config=config)
+        return self._node.create_topics([fitting])[0]
+
+    def find(self, key: str) -> Coordinator[M] | ErrorCode:
+        """The coordinator of a group or transactional id, or what to tell a client that asks the wrong node."""
+        topic = self.topic
+        if topic is None:
+            return ErrorCode.NOT_COORDINATOR
+        partition = coordinator_partition(key, topic.partition_count)
+        if self._lacks_replicas(topic, partition):
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return self._of_partition(partition)
+
+    def _lacks_replicas(self, topic: Topic, partition: int) -> bool:
+        """Whether fewer nodes are there than `min.insync.replicas` of the topic asks for."""
+        wanted = self._node.topic_config(topic).min_insync_replicas
+        return wanted > 1 and wanted > len(self._node.cluster.place(topic, partition).in_sync)
+
+    def _of_partition(self, partition: int) -> Coordinator[M] | ErrorCode:
+        found = self._loaded.get(partition)
+        return found if found is not None else self._load(partition)
+
+    def _load(self, partition: int) -> Coordinator[M] | ErrorCode:
+        rest = self._rests.get(partition)
+        if rest is not None and self._now_ms() < rest.until_ms:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        shard = self._node.shard(self.topic_name, partition)
+        if not isinstance(shard, Shard):
+            topic = self.topic
+            if topic is not None and self._node.is_replaying(topic, partition):
+                return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            offline = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            return offline if shard is ErrorCode.KAFKA_STORAGE_ERROR else ErrorCode.NOT_COORDINATOR
+        if self._failed.get(partition) == shard.partition.leader_epoch:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        settings = Settings(
+            self._kind.codec,
+            self._node.cluster.clock,
+            self._node.uptime,
+            self._kind.read_bytes,
+            self._kind.write_timeout_ms,
+            self._perform,
+            self._rest,
+            self._fail,
+        )
+        made = Coordinator(shard, self._kind.machine(), settings, self._discard)
+        if made.is_gone:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        self._loaded[partition] = made
+        self._prepare(made)
+        return made
+
+    def _rest(self, coordinator: Coordinator[M]) -> None:
+        """Leaves a partition alone for a while, longer if it was no better after the last time."""
+        partition = coordinator.shard.log.ref.partition
+        now_ms = self._now_ms()
+        last = self._rests.get(partition)
+        wait_ms = FIRST_REST_MS
+        if last is not None and now_ms < last.until_ms + LAST_REST_MS:
+            wait_ms = min(2 * last.wait_ms, LAST_REST_MS)
+        self._rests[partition] = Rest(now_ms + wait_ms, wait_ms)
+
+    def _fail(self, coordinator: Coordinator[M]) -> None:
+        """Leaves a partition alone until it is claimed anew, by a start or a move: the log stays what it is."""
+        self._failed[coordinator.shard.log.ref.partition] = coordinator.epoch
+
+    @property
+    def failed(self) -> list[int]:
+        """The partitions whose coordinator could not be loaded, and is not tried again."""
+        shards = {key: self._node.open_shard(self.topic_name, key) for key in self._failed}
+        return [
+            partition
+            for partition, shard in shards.items()
+            if shard is not None and shard.partition.leader_epoch == self._failed[partition]
+        ]
+
+    def _now_ms(self) -> int:
+        return monotonic_ms(self._node.cluster.clock)
+
+    def _discard(self, coordinator: Coordinator[M]) -> None:
+        partition = coordinator.shard.log.ref.partition
+        if self._loaded.get(partition) is coordinator:
+            del self._loaded[partition]
+
+    def loaded(self, partition: int) -> Coordinator[M] | None:
+        """The coordinator of a partition, if it is there already."""
+        return self._loaded.get(partition)
+
+    def machines(self) -> list[M]:
+        """What is loaded."""
+        return [loaded.machine for loaded in self._loaded.values() if loaded.is_loaded]
+
+    def load_soon(self) -> None:
+        """Loads what this node leads and nobody has asked for yet, one after the other between requests.
+
+        Whoever leads a partition has to: it is the one to notice that members are gone.
+        """
+        if not self._to_load:
+            self._to_load.extend(
+                partition for partition in self._led() if partition not in self._loaded
+            )
+            if self._to_load:
+                asyncio.get_running_loop().call_soon(self._load_next)
+
+    def _load_next(self) -> None:
+        partition = self._to_load.popleft()
+        if self._to_load:
+            asyncio.get_running_loop().call_soon(self._load_next)
+        if partition not in self._loaded:
+            self._load(partition)
+
+    def load_all(self) -> list[Coordinator[M] | ErrorCode]:
+        """Every coordinator here that has something to say, or why it cannot; their replays may not be over."""
+        return [self._of_partition(partition) for partition in self._led()]
+
+    def _led(self) -> list[int]:
+        topic = self.topic
+        if topic is None:
+            return []
+        return [
+            partition
+            for partition in range(topic.partition_count)
+            if partition in self._loaded or self._node.leads_records_of(topic, partition)
+        ]
+
+    def ask_all(self, decide: Callable[[M, Turn], Any]) -> list[asyncio.Future[Any] | ErrorCode]:
+        """Has every machine here decide; what comes of it is a result, or an ErrorCode, for each."""
+        return [
+            found if isinstance(found, ErrorCode) else found.ask_when_loaded(decide)
+            for found in self.load_all()
+        ]

@@ -1,0 +1,179 @@
+"""Transaction markers on their way from the coordinator to the leaders of a transaction's partitions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ottla.broker.coordination.coordinator import Coordinator
+from ottla.broker.coordination.peers import UnreachableError
+from ottla.broker.crashpoints import CrashPoint, reach
+from ottla.core.txn.machine import TransactionMachine
+from ottla.core.txn.requests import SendMarkers
+from ottla.core.txn.states import Result
+from ottla.errors import ErrorCode
+from ottla.events import EventLog
+from ottla.model import NO_LEADER, TopicPartition
+from ottla.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+logger = EventLog(__name__)
+
+VERSION: Final = 2
+# A partition whose leader cannot take its marker now is asked again; the others do not wait for it.
+FIRST_RETRY_SECONDS: Final = 0.02
+LAST_RETRY_SECONDS: Final = 1.0
+# Somebody else coordinates this transaction, or it is over: the markers are not ours to write any more.
+GIVE_UP: Final = (ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
+
+
+class Errand(NamedTuple):
+    """Some of a transaction's partitions that have to get their markers."""
+
+    coordinator: Coordinator[TransactionMachine]
+    wanted: SendMarkers
+    partitions: tuple[TopicPartition, ...]
+    wait_seconds: float
+
+
+class MarkerSender:
+    """Sends markers for the coordinators of a node, those for one destination together."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._leaving: list[Errand] = []
+
+    def send(self, coordinator: Coordinator[TransactionMachine], wanted: SendMarkers) -> None:
+        """Begins; the coordinator is told of every partition that is done."""
+        self._add(Errand(coordinator, wanted, wanted.partitions, FIRST_RETRY_SECONDS))
+
+    def _add(self, errand: Errand) -> None:
+        if not self._leaving:
+            asyncio.get_running_loop().call_soon(self._leave)
+        self._leaving.append(errand)
+
+    def _leave(self) -> None:
+        """Sends what has come together, to each leader what it leads."""
+        errands, self._leaving = self._leaving, []
+        by_leader: dict[int, list[Errand]] = {}
+        for errand in errands:
+            if errand.coordinator.is_gone:
+                continue  # whoever is the coordinator now begins again
+            for leader, partitions in self._leaders(errand).items():
+                part = errand._replace(partitions=tuple(partitions))
+                by_leader.setdefault(leader, []).append(part)
+        for leader, parts in by_leader.items():
+            if leader == NO_LEADER:
+                self._retry(parts)
+            else:
+                self._call(leader, parts)
+
+    def _leaders(self, errand: Errand) -> dict[int, list[TopicPartition]]:
+        catalog = self._node.cluster.catalog
+        found: dict[int, list[TopicPartition]] = {}
+        gone = []
+        for partition in errand.partitions:
+            topic = catalog.topics.get(partition.topic)
+            if topic is None or partition.partition >= topic.partition_count:
+                gone.append(partition)
+            else:
+                leader = self._node.cluster.leader_of(topic, partition.partition)
+                found.setdefault(leader, []).append(partition)
+        if gone:
+            # The topic was deleted, and what was open in it went with it.
+            self._done(errand, gone)
+        return found
+
+    def _call(self, leader: int, errands: list[Errand]) -> None:
+        request = WriteTxnMarkersRequest(markers=[_marker(errand) for errand in errands])
+        reach(CrashPoint.BEFORE_MARKERS_SENT)
+        answer = self._node.cluster.peers.call(self._node, leader, request, VERSION)
+        reach(CrashPoint.AFTER_MARKERS_SENT)
+        if isinstance(answer, asyncio.Future):
+            answer.add_done_callback(partial(self._answered_later, errands))
+        else:
+            self._answered(errands, answer)
+
+    def _answered_later(self, errands: list[Errand], answer: asyncio.Future[Any]) -> None:
+        failed = answer.cancelled() or answer.exception() is not None
+        self._answered(errands, UnreachableError() if failed else answer.result())
+
+    def _answered(
+        self, errands: list[Errand], answer: WriteTxnMarkersResponse | UnreachableError
+    ) -> None:
+        if isinstance(answer, UnreachableError):
+            self._retry(errands)
+            return
+        reach(CrashPoint.AFTER_MARKERS_ANSWERED)
+        for errand, result in zip(errands, answer.markers, strict=True):
+            errors = {
+                TopicPartition(topic.name, partition.partition_index): partition.error_code
+                for topic in result.topics
+                for partition in topic.partitions
+            }
+            self._sort_out(errand, errors)
+
+    def _sort_out(self, errand: Errand, errors: dict[TopicPartition, int]) -> None:
+        done, again = [], []
+        for partition in errand.partitions:
+            error = errors.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
+            if error == ErrorCode.NONE:
+                done.append(partition)
+            elif error in GIVE_UP:
+                logger.warning(
+                    "marker_refused",
+                    "the marker of transactional id %(transactional_id)s for partition "
+                    "%(topic)s-%(partition)d was refused with %(error)s",
+                    transactional_id=errand.wanted.transactional_id,
+                    topic=partition.topic,
+                    partition=partition.partition,
+                    error=ErrorCode(error).name,
+                )
+            else:
+                again.append(partition)
+        if done:
+            self._done(errand, done)
+        if again:
+            self._retry([errand._replace(partitions=tuple(again))])
+
+    def _done(self, errand: Errand, partitions: Sequence[TopicPartition]) -> None:
+        wanted = errand.wanted
+        if not errand.coordinator.is_gone:
+            errand.coordinator.ask_when_loaded(
+                lambda machine, turn: machine.marked(
+                    turn, wanted.transactional_id, wanted.producer, partitions
+                )
+            )
+
+    def _retry(self, errands: list[Errand]) -> None:
+        loop = asyncio.get_running_loop()
+        for errand in errands:
+            longer = min(2 * errand.wait_seconds, LAST_RETRY_SECONDS)
+            loop.call_later(errand.wait_seconds, self._add, errand._replace(wait_seconds=longer))
+
+
+def _marker(errand: Errand) -> WritableTxnMarker:
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in errand.partitions:
+        by_topic.setdefault(topic, []).append(partition)
+    wanted = errand.wanted
+    return WritableTxnMarker(
+        producer_id=wanted.producer.producer_id,
+        producer_epoch=wanted.producer.producer_epoch,
+        transaction_result=wanted.result is Result.COMMIT,
+        topics=[
+            WritableTxnMarkerTopic(name=topic, partition_indexes=partitions)
+            for topic, partitions in by_topic.items()
+        ],
+        coordinator_epoch=errand.coordinator.epoch,
+        transaction_version=wanted.version,
+    )

@@ -1,0 +1,256 @@
+"""What a broker tells of itself to Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import resource
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from ottla.broker.cluster import Cluster
+from ottla.broker.loop.loop_monitor import LoopMonitor
+from ottla.broker.metrics.exposition import Metric, Page
+from ottla.broker.network.server import Server
+from ottla.broker.node import Node
+from ottla.core.catalog import Topic
+from ottla.core.group.classic import State as GroupState
+from ottla.core.txn.states import State as TransactionState
+from ottla.errors import ErrorCode
+from ottla.ports import PartitionRef, StorageError
+from ottla.records import kernel
+from ottla.version import VERSION
+
+# Topics that have series of their own; the others have theirs together, under a name that no topic can have.
+MAX_TOPICS: Final = 5000
+OTHERS: Final = "(others)"
+# How many partitions are looked at before requests have their turn.
+SLICE: Final = 200
+
+_STARTED_SECONDS: Final = time.time()
+
+BUILD = Metric("ottla_build_info", "gauge", "The version that runs, as labels; always 1.")
+REQUESTS = Metric("ottla_requests_total", "counter", "Requests that were received, by API.")
+ERRORS = Metric(
+    "ottla_request_errors_total",
+    "counter",
+    "Errors in responses, by API and error; one response may have an error for each partition.",
+)
+IN_FLIGHT = Metric(
+    "ottla_requests_in_flight",
+    "gauge",
+    "Requests without an answer yet, by API: fetches that wait for records, members that wait for others.",
+)
+DURATION = Metric(
+    "ottla_request_duration_seconds",
+    "histogram",
+    "From a request to its answer, by API; what a fetch or a join waits is part of it.",
+)
+RECEIVED = Metric("ottla_received_bytes_total", "counter", "Bytes that clients sent.")
+SENT = Metric("ottla_sent_bytes_total", "counter", "Bytes that were sent to clients.")
+CONNECTIONS = Metric("ottla_connections", "gauge", "Connections that are open.")
+ACCEPTED = Metric("ottla_connections_accepted_total", "counter", "Connections that were accepted.")
+REFUSED = Metric(
+    "ottla_connections_refused_total", "counter", "Connections that a limit did not allow."
+)
+FAULTED = Metric(
+    "ottla_connections_faulted_total",
+    "counter",
+    "Connections that were closed for what the client sent.",
+)
+PARTITIONS = Metric("ottla_partitions", "gauge", "Partitions that the node leads.")
+OFFLINE = Metric(
+    "ottla_offline_partitions", "gauge", "Partitions that the node leads and cannot open."
+)
+UNCLEANABLE = Metric(
+    "ottla_uncleanable_partitions",
+    "gauge",
+    "Partitions that the node leads and does not compact, because they are damaged.",
+)
+FAILED_COORDINATORS = Metric(
+    "ottla_failed_coordinators",
+    "gauge",
+    "Partitions of internal topics whose groups or transactions cannot be loaded, by topic.",
+)
+GROUPS = Metric("ottla_groups", "gauge", "Consumer groups that the node coordinates, by state.")
+TRANSACTIONS = Metric(
+    "ottla_transactional_ids",
+    "gauge",
+    "Transactional ids that the node coordinates, by the state of their last transaction.",
+)
+SYNCS = Metric(
+    "ottla_log_sync_duration_seconds",
+    "histogram",
+    "How long it took to bring appended records to the disk (fdatasync), each time.",
+)
+LOOP_HELD = Metric(
+    "ottla_loop_held_seconds_max",
+    "gauge",
+    "The longest that callbacks held the event loop, so that all clients waited, in the last one to two minutes.",
+)
+TOPICS = Metric("ottla_topics", "gauge", "Topics, those of the broker itself included.")
+TOPIC_PARTITIONS = Metric("ottla_topic_partitions", "gauge", "Partitions of a topic.")
+TOPIC_BYTES = Metric("ottla_topic_size_bytes", "gauge", "Size of the segments of a topic.")
+TOPIC_STARTS = Metric(
+    "ottla_topic_start_offsets", "gauge", "Start offsets of a topic's partitions, added up."
+)
+TOPIC_ENDS = Metric(
+    "ottla_topic_end_offsets",
+    "gauge",
+    "End offsets of a topic's partitions, added up: how much it grows is how much was written to it.",
+)
+CPU = Metric("process_cpu_seconds_total", "counter", "Processor time, of user and system.")
+MEMORY = Metric("process_resident_memory_bytes", "gauge", "Resident memory.")
+FILES = Metric("process_open_fds", "gauge", "Open file descriptors.")
+MAX_FILES = Metric("process_max_fds", "gauge", "How many file descriptors may be open.")
+STARTED = Metric("process_start_time_seconds", "gauge", "When the process began, as Unix time.")
+
+
+class Extent(NamedTuple):
+    """What there is of a topic."""
+
+    partitions: int
+    size_bytes: int
+    start_offsets: int
+    end_offsets: int
+
+
+async def page_of(
+    cluster: Cluster, servers: Mapping[int, Server], loop_monitor: LoopMonitor
+) -> Page:
+    """Looks at everything once; requests have their turn in between."""
+    page = Page()
+    kind = "compiled" if kernel.COMPILED else "pure"
+    page.add(BUILD, 1, version=VERSION, python=platform.python_version(), kernel=kind)
+    for server in list(servers.values()):
+        _add_requests(page, server)
+        _add_node(page, server)
+    page.add(SYNCS, cluster.store.syncs)
+    page.add(LOOP_HELD, loop_monitor.held_seconds_max)
+    page.add(TOPICS, len(cluster.catalog.topics))
+    await _add_topics(page, cluster)
+    _add_process(page)
+    return page
+
+
+def _add_requests(page: Page, server: Server) -> None:
+    node = str(server.node.node_id)
+    # An API that nobody has used has no series: there are forty, and clients use ten.
+    for counts in server.api_counts:
+        if counts.received:
+            page.add(REQUESTS, counts.received, node=node, api=counts.name)
+            page.add(IN_FLIGHT, counts.waiting, node=node, api=counts.name)
+            page.add(DURATION, counts.seconds, node=node, api=counts.name)
+            for code, count in sorted(counts.errors.items()):
+                page.add(ERRORS, count, node=node, api=counts.name, error=ErrorCode(code).name)
+
+
+def _add_node(page: Page, server: Server) -> None:
+    node, traffic = server.node, server.traffic
+    label = str(node.node_id)
+    page.add(RECEIVED, traffic.received_bytes, node=label)
+    page.add(SENT, traffic.sent_bytes, node=label)
+    page.add(CONNECTIONS, server.connection_count, node=label)
+    page.add(ACCEPTED, traffic.accepted, node=label)
+    page.add(REFUSED, traffic.refused, node=label)
+    page.add(FAULTED, traffic.faulted, node=label)
+    page.add(PARTITIONS, _led_count(node), node=label)
+    page.add(OFFLINE, len(node.offline_partitions()), node=label)
+    page.add(UNCLEANABLE, len(node.uncleanable), node=label)
+    for coordinators in (node.groups, node.transactions):
+        failed = len(coordinators.failed)
+        page.add(FAILED_COORDINATORS, failed, node=label, topic=coordinators.topic_name)
+    groups = Counter[GroupState]()
+    for group_machine in node.groups.machines():
+        groups.update(group_machine.count_states())
+    for group_state in GroupState:
+        if group_state is not GroupState.DEAD:
+            page.add(GROUPS, groups[group_state], node=label, state=group_state.value)
+    transactions = Counter[TransactionState]()
+    for machine in node.transactions.machines():
+        transactions.update(machine.count_states())
+    for state in TransactionState:
+        if state not in (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE):
+            page.add(TRANSACTIONS, transactions[state], node=label, state=state.title)
+
+
+def _led_count(node: Node) -> int:
+    cluster = node.cluster
+    topics = cluster.catalog.topics.values()
+    if len(cluster.nodes) == 1:
+        return sum(topic.partition_count for topic in topics)
+    return sum(
+        cluster.leader_of(topic, partition) == node.node_id
+        for topic in topics
+        for partition in range(topic.partition_count)
+    )
+
+
+async def _add_topics(page: Page, cluster: Cluster) -> None:
+    topics = sorted(cluster.catalog.topics.values(), key=lambda topic: topic.name)
+    looked_at = 0
+    others = Extent(0, 0, 0, 0)
+    for number, topic in enumerate(topics):
+        found = _extent_of(cluster, topic)
+        looked_at += found.partitions
+        if looked_at >= SLICE:
+            looked_at = 0
+            await asyncio.sleep(0)
+        if number < MAX_TOPICS:
+            _add_topic(page, topic.name, found)
+        else:
+            others = Extent(*(a + b for a, b in zip(others, found, strict=True)))
+    if others.partitions:
+        _add_topic(page, OTHERS, others)
+
+
+def _add_topic(page: Page, name: str, found: Extent) -> None:
+    page.add(TOPIC_PARTITIONS, found.partitions, topic=name)
+    page.add(TOPIC_BYTES, found.size_bytes, topic=name)
+    page.add(TOPIC_STARTS, found.start_offsets, topic=name)
+    page.add(TOPIC_ENDS, found.end_offsets, topic=name)
+
+
+def _extent_of(cluster: Cluster, topic: Topic) -> Extent:
+    """What is known without claiming anything; what cannot be read now counts as nothing."""
+    size_bytes = start_offsets = end_offsets = 0
+    for partition in range(topic.partition_count):
+        node = cluster.nodes.get(cluster.leader_of(topic, partition))
+        shard = None if node is None else node.open_shard(topic.name, partition)
+        if shard is not None:
+            size_bytes += shard.log.size_bytes
+            start_offsets += shard.log.start_offset
+            end_offsets += shard.partition.high_watermark
+            continue
+        try:
+            idle = cluster.store.idle_log(PartitionRef(topic.name, partition, topic.topic_id))
+        except StorageError:
+            continue
+        if idle is not None:
+            size_bytes += idle.size_bytes
+            start_offsets += idle.start_offset
+            end_offsets += idle.end_offset
+    return Extent(topic.partition_count, size_bytes, start_offsets, end_offsets)
+
+
+def _add_process(page: Page) -> None:
+    used = os.times()
+    page.add(CPU, used.user + used.system)
+    page.add(STARTED, _STARTED_SECONDS)
+    page.add(MAX_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            pages = int(file.read().split()[1])
+        page.add(MEMORY, pages * resource.getpagesize())
+        page.add(FILES, len(os.listdir("/proc/self/fd")))
+    except OSError:
+        # Elsewhere than on Linux: the most that there was, in bytes on macOS.
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        page.add(MEMORY, most if sys.platform == "darwin" else most * 1024)
+
+
+ALL: Final = tuple(value for value in list(globals().values()) if isinstance(value, Metric))

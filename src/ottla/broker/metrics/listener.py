@@ -1,0 +1,168 @@
+"""A tiny HTTP server for Prometheus and for health checks; it knows GET and HEAD and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from http import HTTPStatus
+from typing import Final, NamedTuple
+
+from ottla.broker.metrics.exposition import CONTENT_TYPE, Page
+from ottla.broker.network.listen_error import ListenError
+from ottla.events import EventLog
+from ottla.model import Endpoint
+
+logger = EventLog(__name__)
+
+MAX_CONNECTIONS: Final = 16
+MAX_HEAD_BYTES: Final = 8192
+HEAD_SECONDS: Final = 5.0
+SEND_SECONDS: Final = 10.0
+# However many ask: making a page for thousands of topics takes tens of milliseconds.
+KEEP_SECONDS: Final = 1.0
+HEALTHY: Final = "ok"
+PLAIN: Final = "text/plain; charset=utf-8"
+
+
+class Reply(NamedTuple):
+    """What is sent."""
+
+    status: HTTPStatus
+    content_type: str
+    body: bytes
+
+
+class MetricsListener:
+    """Answers `GET /metrics` with what `collect` finds then, and `GET /healthz` as long as the broker serves."""
+
+    def __init__(self, listen: Endpoint, collect: Callable[[], Awaitable[Page]]) -> None:
+        self.endpoint = listen
+        self._collect = collect
+        self._collecting = asyncio.Lock()
+        self._server: asyncio.Server | None = None
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._silent: dict[
+            asyncio.Task[None], None
+        ] = {}  # have sent no whole head yet; oldest first
+        self._kept: bytes | None = None
+        self._state = "starting"
+
+    async def start(self) -> None:
+        """Listens; `endpoint` then has the port that was picked."""
+        host, port = self.endpoint
+        try:
+            self._server = await asyncio.start_server(
+                self._accept, host, port, limit=MAX_HEAD_BYTES
+            )
+        except OSError as error:
+            raise ListenError(self.endpoint, error, " for metrics") from error
+        self.endpoint = Endpoint(host, int(self._server.sockets[0].getsockname()[1]))
+
+    def serving(self) -> None:
+        """From now on the broker is healthy."""
+        self._state = HEALTHY
+
+    def stopping(self) -> None:
+        """From now on it is not: it takes no more requests."""
+        self._state = "stopping"
+
+    async def stop(self) -> None:
+        """Closes everything."""
+        if self._server is not None:
+            self._server.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._server is None or not self._has_room():
+            writer.transport.abort()
+            return
+        task = asyncio.get_running_loop().create_task(self._talk(reader, writer))
+        self._tasks[task] = self._silent[task] = None
+        task.add_done_callback(self._forget)
+
+    def _has_room(self) -> bool:
+        """Whoever has said nothing for longest makes room: health checks must not fail for the sake of idlers."""
+        if len(self._tasks) < MAX_CONNECTIONS:
+            return True
+        oldest = next(iter(self._silent), None)
+        if oldest is None:
+            return False
+        self._forget(oldest)
+        oldest.cancel()
+        return True
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(task, None)
+        self._silent.pop(task, None)
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(HEAD_SECONDS):
+                head = await reader.readuntil(b"\r\n\r\n")
+            task = asyncio.current_task()
+            assert task is not None
+            self._silent.pop(task, None)
+            is_head_only, reply = await self._reply(head)
+            async with asyncio.timeout(SEND_SECONDS):
+                writer.write(_framed(reply, is_head_only))
+                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
+        except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError):
+            pass  # it is the other side's fault, and its loss
+        except Exception as error:
+            logger.bug("metrics_failed", "a scrape failed: this is a bug", error)
+        finally:
+            # What a slow reader has not taken would be kept for it for ever.
+            with suppress(Exception):
+                writer.transport.abort()
+
+    async def _reply(self, head: bytes) -> tuple[bool, Reply]:
+        line = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+        if len(line) != 3 or not line[2].startswith("HTTP/1."):
+            return False, _text(HTTPStatus.BAD_REQUEST, "this is no HTTP request")
+        method, target, _ = line
+        if method not in ("GET", "HEAD"):
+            return False, _text(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD")
+        return method == "HEAD", await self._found(target.partition("?")[0])
+
+    async def _found(self, path: str) -> Reply:
+        if path == "/metrics":
+            return Reply(HTTPStatus.OK, CONTENT_TYPE, await self._page())
+        if path == "/healthz":
+            is_healthy = self._state == HEALTHY
+            status = HTTPStatus.OK if is_healthy else HTTPStatus.SERVICE_UNAVAILABLE
+            return _text(status, self._state)
+        return _text(HTTPStatus.NOT_FOUND, "there are /metrics and /healthz")
+
+    async def _page(self) -> bytes:
+        # One at a time: several who ask at once do not make the broker slower than one does.
+        async with self._collecting:
+            if self._kept is None:
+                pieces = []
+                for piece in (await self._collect()).pieces():
+                    pieces.append(piece)
+                    await asyncio.sleep(0)  # others have their turn
+                self._kept = b"".join(pieces)
+                asyncio.get_running_loop().call_later(KEEP_SECONDS, self._let_go)
+            return self._kept
+
+    def _let_go(self) -> None:
+        self._kept = None
+
+
+def _text(status: HTTPStatus, text: str) -> Reply:
+    return Reply(status, PLAIN, f"{text}\n".encode())
+
+
+def _framed(reply: Reply, is_head_only: bool) -> bytes:
+    allow = "Allow: GET, HEAD\r\n" if reply.status is HTTPStatus.METHOD_NOT_ALLOWED else ""
+    head = (
+        f"HTTP/1.1 {reply.status.value} {reply.status.phrase}\r\n"
+        f"Content-Type: {reply.content_type}\r\n"
+        f"Content-Length: {len(reply.body)}\r\n{allow}Connection: close\r\n\r\n"
+    )
+    return head.encode("ascii") + (b"" if is_head_only else reply.body)

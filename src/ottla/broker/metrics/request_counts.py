@@ -1,0 +1,161 @@
+"""Counting requests: how many of each API, how long they took, with which errors.
+
+It is done around the handlers, so that a broker whose requests nobody counts has nothing in their way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Mapping
+from time import perf_counter
+from types import CoroutineType
+from typing import Any
+
+from ottla.broker.node import Node
+from ottla.broker.requests.request import Answer, Api, Handler, RequestContext
+from ottla.broker.requests.response_errors import (
+    ErrorCounter,
+    error_counter_of,
+    pausing_error_counter_of,
+)
+from ottla.events import EventLog
+from ottla.histogram import Histogram
+
+logger = EventLog(__name__)
+
+
+class ApiCounts:
+    """What there was of one API; errors are by code, and a response may have several."""
+
+    __slots__ = ("errors", "failed", "name", "seconds", "waiting")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.waiting = 0  # for an answer
+        self.failed = 0  # or were given up: there was no answer
+        self.errors: dict[int, int] = {}
+        self.seconds = Histogram()  # of those that were answered
+
+    @property
+    def received(self) -> int:
+        """How many requests there were."""
+        return self.seconds.count + self.waiting + self.failed
+
+
+def observed(apis: Mapping[int, Api]) -> tuple[dict[int, Api], list[ApiCounts]]:
+    """The same APIs with handlers that count, and what they count in."""
+    counts = {key: ApiCounts(api.name) for key, api in apis.items()}
+    made = {key: _observed(api, counts[key]) for key, api in apis.items()}
+    return made, list(counts.values())
+
+
+def _observed(api: Api, counts: ApiCounts) -> Api:
+    large = api.handle_large
+    return api._replace(
+        handle=_observing(api, api.handle, counts),
+        handle_large=None if large is None else _observing(api, large, counts),
+    )
+
+
+def _observing(api: Api, handle: Handler, counts: ApiCounts) -> Handler:
+    if logger.shows_debug:
+        handle = _logging(api, handle)
+    # This is done for every request: what is here as a name need not be looked for.
+    errors, histogram, now = counts.errors, counts.seconds, perf_counter
+    bounds, buckets = histogram.bounds, histogram.counts
+    counters: dict[type, ErrorCounter] = {type(None): lambda response, errors: None}
+
+    def observing(node: Node, request: Any, context: RequestContext) -> Answer:
+        began = now()
+        try:
+            answer = handle(node, request, context)
+        except BaseException:
+            counts.failed += 1
+            raise
+        kind = type(answer)
+        count_errors = counters.get(kind)
+        if count_errors is None:
+            if isinstance(answer, asyncio.Future):
+                return _later(answer, counts, began)
+            if isinstance(answer, CoroutineType):
+                return _run(node, answer, counts, began)
+            count_errors = counters[kind] = error_counter_of(kind)
+        seconds = now() - began
+        buckets[bisect_left(bounds, seconds)] += 1
+        histogram.total += seconds
+        count_errors(answer, errors)
+        return answer
+
+    return observing
+
+
+def _later(answer: asyncio.Future[Any], counts: ApiCounts, began: float) -> asyncio.Future[Any]:
+    """As the answer; a response that is made when it is sent is looked at then."""
+    outer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    counts.waiting += 1
+
+    def forward(done: asyncio.Future[Any]) -> None:
+        counts.waiting -= 1
+        error = None if done.cancelled() else done.exception()
+        if outer.done() or done.cancelled():
+            counts.failed += 1
+            outer.cancel()
+        elif error is not None:
+            counts.failed += 1
+            outer.set_exception(error)
+        else:
+            counts.seconds.observe(perf_counter() - began)
+            outer.set_result(_with_errors_counted(done.result(), counts))
+
+    if answer.done():
+        forward(answer)
+    else:
+        answer.add_done_callback(forward)
+        outer.add_done_callback(lambda done: answer.cancel() if done.cancelled() else None)
+    return outer
+
+
+def _with_errors_counted(answer: Any, counts: ApiCounts) -> Any:
+    """The answer, whose errors count now, or when it is made if that is later (see `Answer`)."""
+    if not callable(answer):
+        if answer is not None:
+            error_counter_of(type(answer))(answer, counts.errors)
+        return answer
+    return lambda: _with_errors_counted(answer(), counts)
+
+
+async def _run(
+    node: Node, coroutine: CoroutineType[Any, Any, Any], counts: ApiCounts, began: float
+) -> Any:
+    counts.waiting += 1
+    try:
+        response = await coroutine
+    except BaseException:
+        counts.failed += 1
+        raise
+    finally:
+        counts.waiting -= 1
+    if isinstance(response, CoroutineType):
+        return _run(node, response, counts, began)
+    counts.seconds.observe(perf_counter() - began)
+    if response is not None:
+        count_errors = pausing_error_counter_of(type(response))
+        await node.cluster.share.run(count_errors(response, counts.errors))
+    return response
+
+
+def _logging(api: Api, handle: Handler) -> Handler:
+    def logging(node: Node, request: Any, context: RequestContext) -> Answer:
+        logger.debug(
+            "request",
+            "%(api)s v%(version)d of client %(client_id)s at %(peer)s",
+            api=api.name,
+            version=context.version,
+            client_id=context.client_id,
+            peer=str(context.peer),
+            node=node.node_id,
+        )
+        return handle(node, request, context)
+
+    return logging

@@ -1,0 +1,643 @@
+"""A client's connection: frames in, answers out in the order of the requests, memory bounded on both sides.
+
+All connections of a loop receive into one shared buffer, because every frame that is complete is handled before the
+next receive. Only what cannot be handled yet is kept by the connection: the rest of an incomplete frame, in a buffer of
+the frame's size, and frames whose connection has had its turn. A request with many elements is answered in slices
+(`large_request.py`), during which its connection takes no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import Coroutine, Mapping
+from typing import Any, Protocol
+
+from ottla.broker.loop.loop_share import LoopShare
+from ottla.broker.network.piecewise_transport import PiecewiseTransport, without_copies
+from ottla.broker.network.receive_buffers import LARGE_BYTES, Buffers, Kept
+from ottla.broker.network.traffic import Traffic
+from ottla.broker.network.unfinished_frames import UNCOUNTED_BYTES, UnfinishedFrames
+from ottla.broker.node import Node
+from ottla.broker.requests.large_request import (
+    DIVIDED_FRAME_BYTES,
+    SLICED_FRAME_BYTES,
+    Framed,
+    answer_large,
+    frame_in_slices,
+)
+from ottla.broker.requests.request import Api, CloseConnectionError, RequestContext
+from ottla.events import EventLog
+from ottla.model import Endpoint
+from ottla.ports import Buffer
+from ottla.wire.compile import decode_in_slices, decode_message
+from ottla.wire.framing import (
+    API_VERSIONS_KEY,
+    SIZE_BYTES,
+    frame_response,
+    read_request_header,
+    read_request_start,
+    read_size,
+)
+from ottla.wire.types import MalformedMessageError
+
+logger = EventLog(__name__)
+
+SMALLEST_FRAME_BYTES = 8
+KEPT_BUFFER_BYTES = UNCOUNTED_BYTES
+KEPT_GROWTH = 4
+NO_BUFFER = bytearray()
+MAX_UNANSWERED = 1024
+MAX_UNSENT_BYTES = 1 << 20
+SCARCE_RECEIVE_BYTES = 16 << 10
+# Of frames that are handled together, so much counts as one that is answered at once: the clock is not read in between.
+BYTES_PER_CHECK = DIVIDED_FRAME_BYTES
+SHARED_BUFFER_BYTES = 16 << 10
+_FOREIGN_PROTOCOLS = (
+    (b"\x16\x03", "a TLS handshake (this port speaks plaintext: set security.protocol=PLAINTEXT)"),
+    (b"GET ", "an HTTP request"),
+    (b"POST", "an HTTP request"),
+    (b"PUT ", "an HTTP request"),
+    (b"HEAD", "an HTTP request"),
+    (b"OPTI", "an HTTP request"),
+    (b"SSH-", "an SSH client"),
+)
+
+
+class Host(Protocol):
+    """What a connection needs from its server."""
+
+    @property
+    def node(self) -> Node: ...
+
+    @property
+    def apis(self) -> Mapping[int, Api]: ...
+
+    @property
+    def receive_buffer(self) -> memoryview: ...
+
+    @property
+    def buffers(self) -> Buffers: ...
+
+    @property
+    def share(self) -> LoopShare: ...
+
+    @property
+    def unfinished(self) -> UnfinishedFrames: ...
+
+    @property
+    def traffic(self) -> Traffic: ...
+
+    @property
+    def max_frame_bytes(self) -> int: ...
+
+    def admit(self, connection: Connection) -> str | None:
+        """Why the connection may not stay; None if it may."""
+        ...
+
+    def forget(self, connection: Connection) -> None: ...
+
+    def now(self) -> float: ...
+
+
+class _Pending:
+    """The place of an answer in the order of answers."""
+
+    __slots__ = ("answer", "correlation_id", "future", "parts", "version")
+
+    def __init__(
+        self, version: int, correlation_id: int, future: asyncio.Future[Any] | None
+    ) -> None:
+        self.version = version
+        self.correlation_id = correlation_id
+        self.future = future  # until it is done
+        self.answer: Any = None
+        self.parts: list[Buffer] | None = None
+
+    def framed(self) -> list[Buffer]:
+        """The answer's bytes; an answer that is a function is made only now (see `Answer`)."""
+        if self.parts is not None:
+            return self.parts
+        answer = self.answer() if callable(self.answer) else self.answer
+        if answer is None:
+            return []  # the client asked for no answer
+        if isinstance(answer, Framed):
+            return answer.parts
+        return frame_response(answer, self.version, self.correlation_id)
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One client."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._share = host.share
+        self._traffic = host.traffic
+        self._transport: asyncio.Transport | None = None
+        self.peer = Endpoint("", 0)
+        self._local = Endpoint("", 0)
+        self._kept: Kept = NO_BUFFER
+        self._kept_start = 0  # what lies before it has been handled
+        self._kept_filled = 0
+        self._kept_room = 0  # how much of the buffer is to be filled
+        self._is_lent = False  # a large request has the buffer's bytes
+        self._lacks_room = False  # for the rest of a frame, until other connections need less
+        self._in_line = False  # frames are here that have to wait for their turn
+        self._unsent: list[Buffer] = []
+        self._unsent_bytes = 0
+        self._unanswered: deque[_Pending] = deque()
+        self._waiting_bytes = 0  # of answers that are ready, but not next
+        self._write_paused = False
+        self._busy = False  # a coroutine handler is at work, and the next request waits for it
+        self._reading_paused = False
+        self._draining = False
+        self._batching = False
+        self.last_active = 0.0
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = without_copies(transport)
+        self.peer = _endpoint(transport.get_extra_info("peername"))
+        self._local = _endpoint(transport.get_extra_info("sockname"))
+        self.last_active = self._host.now()
+        refusal = self._host.admit(self)
+        if refusal is not None:
+            self._traffic.refused += 1
+            logger.warning(
+                "connection_refused",
+                "connection from %(peer)s refused: %(reason)s",
+                peer=str(self.peer),
+                reason=refusal,
+            )
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._kept_filled and not self._draining:
+            logger.info(
+                "connection_broken",
+                "connection from %(peer)s ended in the middle of a request, after %(bytes)d bytes of it",
+                peer=str(self.peer),
+                bytes=self._kept_filled,
+            )
+        self._transport = None
+        self._give_up()
+        self._unsent.clear()
+        self._kept = NO_BUFFER
+        self._kept_filled = 0
+        self._host.unfinished.release(self)
+        self._host.forget(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._kept_filled:
+            return memoryview(self._kept)[self._kept_filled : self._kept_room]
+        if self._host.unfinished.is_short:
+            return self._host.receive_buffer[:SCARCE_RECEIVE_BYTES]
+        return self._host.receive_buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.last_active = self._host.now()
+        self._traffic.received_bytes += nbytes
+        if self._kept_filled:
+            self._kept_filled += nbytes
+            self._handle_kept()
+            return
+        received = self._host.receive_buffer[:nbytes]
+        done = self._handle_frames(received)
+        if done < nbytes:
+            self._keep(received[done:])
+        else:
+            self._regulate_reading()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+
+    def resume_writing(self) -> None:
+        if isinstance(self._transport, PiecewiseTransport) and not self._transport.go_on():
+            return
+        self._write_paused = False
+        self.last_active = self._host.now()
+        self._release()
+        self._continue()
+
+    # Frames in.
+
+    @property
+    def _may_handle(self) -> bool:
+        return not (
+            self._busy
+            or self._write_paused
+            or self._draining
+            or self._lacks_room
+            or self._in_line
+            or self._transport is None
+            or len(self._unanswered) >= MAX_UNANSWERED
+            or self._waiting_bytes > MAX_UNSENT_BYTES
+        )
+
+    def _handle_frames(self, received: memoryview) -> int:
+        """Handles complete frames as far as the limits allow; says how many bytes are done with."""
+        position, end = 0, len(received)
+        next_check = 1  # the first frame is always handled
+        self._batching = True
+        while end - position >= SIZE_BYTES and self._may_handle:
+            (size,) = read_size(received, position)
+            if not SMALLEST_FRAME_BYTES <= size <= self._host.max_frame_bytes:
+                self._refuse_frame(bytes(received[position : position + SIZE_BYTES]), size)
+                break
+            start = position + SIZE_BYTES
+            if end - start < size:
+                break
+            if position >= next_check:
+                if self._share.frames_had_their_time():
+                    self._in_line = True
+                    self._share.call_next(self._take_turn)
+                    break
+                next_check = position + BYTES_PER_CHECK
+            self._handle_frame(received[start : start + size])
+            position = start + size
+            if self._unsent_bytes > MAX_UNSENT_BYTES:
+                self._send()
+        self._batching = False
+        self._send()
+        return position
+
+    def _take_turn(self) -> None:
+        """Goes on with frames that had to wait, since others had theirs."""
+        self._in_line = False
+        self._continue()
+
+    def _keep(self, rest: memoryview) -> None:
+        """Keeps bytes that could not be handled yet, with room for more of their frame.
+
+        The room grows with what has arrived: a size that somebody claims costs no memory.
+        """
+        old, was_lent = self._kept, self._is_lent
+        self._is_lent = False
+        self._kept_start = 0
+        if not rest or self._transport is None or self._is_closing:
+            self._kept_filled = 0
+            self._kept = NO_BUFFER
+            self._host.unfinished.release(self)
+        else:
+            room = max(KEPT_BUFFER_BYTES, KEPT_GROWTH * len(rest))
+            kept, whole = None, 0
+            if len(rest) >= SIZE_BYTES:
+                whole = max(SIZE_BYTES + int(read_size(rest)[0]), len(rest) + SIZE_BYTES)
+                if whole > room:
+                    kept = self._host.buffers.take_spare(whole)
+                if kept is not None or whole < room:
+                    room = whole
+            room = capacity = max(room, len(rest) + SIZE_BYTES)
+            if not self._host.unfinished.claim(self, room):
+                # What has arrived is here; the client keeps the rest for now.
+                self._lacks_room = True
+                room = capacity = len(rest) + SIZE_BYTES
+            elif room >= LARGE_BYTES and whole > room:
+                # Its memory is taken only as it is filled, and nothing has to be copied when it grows.
+                capacity = whole
+            self._kept_room = room
+            if kept is None:
+                kept = self._host.buffers.take(capacity)
+            kept[: len(rest)] = rest
+            self._kept, self._kept_filled = kept, len(rest)
+        if old and not was_lent:
+            self._host.buffers.give_back(old)
+        self._regulate_reading()
+
+    def _handle_kept(self) -> None:
+        kept, filled = self._kept, self._kept_filled
+        done = self._handle_frames(memoryview(kept)[self._kept_start : filled])
+        self._kept_start += done
+        if done:
+            self._host.unfinished.release(self)
+        if self._kept_start < filled and not self._may_handle and not self._is_lent:
+            # Whole frames, whose time will come: they stay where they are.
+            self._regulate_reading()
+        elif not done and filled == self._kept_room < len(kept):
+            self._grow()
+        elif done or filled == self._kept_room:
+            self._keep(memoryview(kept)[self._kept_start : filled])
+        else:
+            self._regulate_reading()
+
+    def _grow(self) -> None:
+        """Takes more of a frame into the buffer that has room for all of it."""
+        room = min(len(self._kept), KEPT_GROWTH * self._kept_filled)
+        if self._host.unfinished.claim(self, room):
+            self._kept_room = room
+        else:
+            self._lacks_room = True
+        self._regulate_reading()
+
+    @property
+    def received_bytes(self) -> int:
+        """How much is here of what cannot be handled yet."""
+        return self._kept_filled
+
+    @property
+    def waits_for_broker(self) -> bool:
+        return self._busy or self._in_line
+
+    def go_on_receiving(self) -> None:
+        """There is room for more of an unfinished frame."""
+        self._lacks_room = False
+        if self._kept_room < len(self._kept):
+            self._kept_room = min(len(self._kept), KEPT_GROWTH * self._kept_filled)
+        elif self._kept_filled:
+            self._keep(memoryview(self._kept)[self._kept_start : self._kept_filled])
+        self._continue()
+
+    def give_up_receiving(self, reason: str) -> None:
+        self._close(reason)
+
+    def _regulate_reading(self) -> None:
+        """Stops reading while nothing more may be handled: the client's requests then wait on its side."""
+        if self._transport is None:
+            return
+        if self._may_handle == self._reading_paused:
+            if self._reading_paused:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+            self._reading_paused = not self._reading_paused
+
+    def _continue(self) -> None:
+        """Goes on after something that held requests back has gone."""
+        if self._kept_filled and self._may_handle and not self._batching:
+            self._handle_kept()
+        else:
+            self._regulate_reading()
+
+    def _refuse_frame(self, start: bytes, size: int) -> None:
+        for prefix, name in _FOREIGN_PROTOCOLS:
+            if start.startswith(prefix):
+                self._close(f"it sent {name}, not Kafka's protocol")
+                return
+        self._close(
+            f"a frame of {size} bytes is outside of {SMALLEST_FRAME_BYTES}..{self._host.max_frame_bytes}"
+        )
+
+    def _handle_frame(self, frame: memoryview) -> None:
+        try:
+            api_key, version, correlation_id = read_request_start(frame)
+            api = self._host.apis.get(api_key)
+            if api is None:
+                raise CloseConnectionError(f"API {api_key} is not served")
+            if not api.first_version <= version <= api.last_version:
+                if api_key != API_VERSIONS_KEY:
+                    raise CloseConnectionError(f"{api.name} v{version} is not served")
+                # The client learns from a version 0 answer what it may ask (KIP-511).
+                context = RequestContext(version, None, self.peer, self._local)
+                self._answer(api.handle(self._host.node, None, context), 0, correlation_id)
+                return
+            header = read_request_header(frame, version >= api.flexible_since)
+            context = RequestContext(version, header.client_id, self.peer, self._local)
+            if len(frame) <= DIVIDED_FRAME_BYTES:
+                request = decode_message(api.request, version, frame, header.body_position)
+            else:
+                position = header.body_position
+                request = self._decode_unless_large(api, version, frame, position)
+                if request is None:
+                    self._answer_large(api, frame, position, context, correlation_id)
+                    return
+            answer = api.handle(self._host.node, request, context)
+            if answer is not None:
+                self._answer(answer, version, correlation_id)
+        except (MalformedMessageError, CloseConnectionError) as error:
+            self._close(str(error))
+        except Exception as error:
+            self._tell_bug(error)
+            self._close("an internal error")
+
+    def _decode_unless_large(
+        self, api: Api, version: int, frame: memoryview, position: int
+    ) -> Any | None:
+        """The request of a frame, if it has so few elements that it can be answered in one go."""
+        if len(frame) <= SLICED_FRAME_BYTES:
+            request = decode_message(api.request, version, frame, position)
+        else:
+            steps = decode_in_slices(api.request, version, frame, position, api.max_elements)
+            try:
+                next(steps)
+            except StopIteration as done:
+                request = done.value
+            else:
+                return None
+        is_large = api.divisions is not None and api.divisions.of(request) is not None
+        return None if is_large else request
+
+    def _answer_large(
+        self,
+        api: Api,
+        frame: memoryview,
+        position: int,
+        context: RequestContext,
+        correlation_id: int,
+    ) -> None:
+        """Answers a request in slices; meanwhile its bytes have to stay."""
+        if self._kept_filled:
+            self._is_lent = True
+        else:
+            frame = memoryview(bytearray(frame))
+        large = answer_large(
+            self._share,
+            self._host.unfinished,
+            api,
+            self._host.node,
+            frame,
+            position,
+            context,
+            correlation_id,
+        )
+        self._run(large, context.version, correlation_id)
+
+    # Answers out.
+
+    def _answer(self, answer: Any, version: int, correlation_id: int) -> None:
+        if isinstance(answer, asyncio.Future):
+            pending = _Pending(version, correlation_id, answer)
+            self._unanswered.append(pending)
+            answer.add_done_callback(lambda done: self._complete(pending, done))
+        elif inspect.iscoroutine(answer):
+            framed = frame_in_slices(self._share, answer, version, correlation_id)
+            # Given up before it began, nobody would have waited for it.
+            self._run(framed, version, correlation_id).add_done_callback(lambda _: answer.close())
+        else:
+            parts = frame_response(answer, version, correlation_id)
+            if self._unanswered:
+                pending = _Pending(version, correlation_id, None)
+                pending.parts = parts
+                self._waiting_bytes += sum(map(len, parts))
+                self._unanswered.append(pending)
+            else:
+                self._queue(parts)
+
+    def _run(
+        self, coroutine: Coroutine[Any, Any, Any], version: int, correlation_id: int
+    ) -> asyncio.Future[Any]:
+        self._busy = True
+        task = asyncio.ensure_future(coroutine)
+        pending = _Pending(version, correlation_id, task)
+        self._unanswered.append(pending)
+
+        def finish(done: asyncio.Future[Any]) -> None:
+            self._busy = False
+            self._complete(pending, done)
+            self._continue()
+
+        task.add_done_callback(finish)
+        return task
+
+    def _complete(self, pending: _Pending, done: asyncio.Future[Any]) -> None:
+        """Puts a late answer into its place and sends whatever is next in order."""
+        if self._transport is None or self._is_closing or done.cancelled():
+            return
+        error = done.exception()
+        if error is not None:
+            if not isinstance(error, CloseConnectionError | MalformedMessageError):
+                self._tell_bug(error)
+            self._close(str(error) or "an internal error")
+            return
+        pending.future, pending.answer = None, done.result()
+        self.last_active = self._host.now()
+        was_held_back = not self._may_handle
+        self._release()
+        if was_held_back:
+            self._continue()
+
+    def _release(self) -> None:
+        """Queues the answers whose turn has come, as long as the client takes them."""
+        try:
+            while (
+                self._unanswered and self._unanswered[0].future is None and not self._write_paused
+            ):
+                pending = self._unanswered.popleft()
+                if pending.parts is not None:
+                    self._waiting_bytes -= sum(map(len, pending.parts))
+                self._queue(pending.framed())
+                if self._unsent_bytes > MAX_UNSENT_BYTES:
+                    self._send()
+        except Exception as error:
+            self._tell_bug(error)
+            self._close("an internal error")
+        if not self._batching and not self._more_is_ready:
+            self._send()
+
+    @property
+    def _more_is_ready(self) -> bool:
+        """Whether the next answer is there, too: its callback is on its way and sends both at once."""
+        following = self._unanswered[0].future if self._unanswered else None
+        return following is not None and following.done() and not self._is_closing
+
+    def _queue(self, parts: list[Buffer]) -> None:
+        """Adds an answer to what is sent next; small ones share a buffer."""
+        unsent = self._unsent
+        if len(parts) == 1 and unsent:
+            last, part = unsent[-1], parts[0]
+            if isinstance(last, bytearray) and len(last) < SHARED_BUFFER_BYTES:
+                last += part
+                self._unsent_bytes += len(part)
+                return
+        unsent += parts
+        for part in parts:
+            self._unsent_bytes += len(part)
+
+    def _send(self) -> None:
+        if self._unsent and self._transport is not None:
+            unsent = self._unsent
+            self._traffic.sent_bytes += self._unsent_bytes
+            self._unsent, self._unsent_bytes = [], 0
+            if len(unsent) == 1:
+                self._transport.write(unsent[0])
+            elif not self._transport.is_closing():
+                # asyncio's `write` looks by itself, `writelines` does not.
+                self._transport.writelines(unsent)
+
+    # The end.
+
+    @property
+    def silent_socket(self) -> int | None:
+        """The descriptor of a socket that is not read from, so that its end has to be looked for; None for others.
+
+        While requests are here that wait for their turn, the client's end is none: they are still to be handled.
+        """
+        if not self._reading_paused or self._kept_filled or self._is_closing:
+            return None
+        assert self._transport is not None
+        connected = self._transport.get_extra_info("socket")
+        return None if connected is None else int(connected.fileno())
+
+    @property
+    def _is_closing(self) -> bool:
+        return self._transport is None or self._transport.is_closing()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the client waits for nothing."""
+        return not self._unanswered and not self._unsent
+
+    def drain(self) -> None:
+        """Takes no more requests; what was taken is still answered."""
+        self._draining = True
+        self._regulate_reading()
+
+    def close(self) -> None:
+        """Closes after what was queued has been sent."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def expire(self) -> None:
+        """Ends an idle connection; one that is closing already, to a client that does not read, at once."""
+        if self._is_closing:
+            self.abort()
+        else:
+            self.close()
+
+    def _tell_bug(self, error: BaseException) -> None:
+        logger.bug(
+            "request_failed",
+            "a request from %(peer)s failed: this is a bug",
+            error,
+            peer=str(self.peer),
+        )
+
+    def _close(self, reason: str) -> None:
+        self._traffic.faulted += 1
+        logger.warning(
+            "connection_closed",
+            "connection from %(peer)s closed: %(reason)s",
+            peer=str(self.peer),
+            reason=reason,
+        )
+        self._draining = True
+        self._give_up()
+        self._send()
+        self.close()
+        if not self._batching:
+            self._keep(
+                memoryview(b"")
+            )  # a client that does not read keeps no more than its answers
+
+    def _give_up(self) -> None:
+        """Nobody waits for the answers any more."""
+        unanswered, self._unanswered, self._waiting_bytes = self._unanswered, deque(), 0
+        for pending in unanswered:
+            if pending.future is not None:
+                pending.future.cancel()
+
+
+def _endpoint(address: Any) -> Endpoint:
+    """The address of a socket; an IPv4 client of an IPv6 socket is shown as what it is."""
+    if not isinstance(address, tuple):
+        return Endpoint(str(address or "unknown"), 0)
+    host = str(address[0]).removeprefix("::ffff:")
+    return Endpoint(host, int(address[1]))

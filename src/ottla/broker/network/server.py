@@ -1,0 +1,342 @@
+"""A node's listening socket, its connections, and its periodic work."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import errno
+import fcntl
+import select
+import socket
+import struct
+import termios
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Final
+
+from ottla.broker.loop.loop_share import LoopShare
+from ottla.broker.metrics.request_counts import ApiCounts, observed
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.listen_error import ListenError
+from ottla.broker.network.receive_buffers import Buffers
+from ottla.broker.network.traffic import Traffic
+from ottla.broker.network.unfinished_frames import UnfinishedFrames
+from ottla.broker.node import Node
+from ottla.broker.partitions.compactor import Compactor
+from ottla.broker.requests.apis import SERVED
+from ottla.broker.requests.request import Api
+from ottla.event_loop import addresses_of
+from ottla.events import EventLog
+from ottla.model import Endpoint
+from ottla.ports import monotonic_ms
+
+logger = EventLog(__name__)
+
+RECEIVE_BUFFER_BYTES = 1 << 20
+BACKLOG = 1024
+DRAIN_SECONDS = 3.0
+# After this time a stop says which clients it waits for.
+TELL_SECONDS = 0.3
+PEERS_TOLD = 5
+TRIM_SECONDS = 1.0
+# Where the system can tell it: a client has closed its side. Looked for among those that are not read from.
+DEPARTED: Final = getattr(select, "POLLRDHUP", 0)
+DEPARTED_CHECK_MS: Final = 1000
+# How many turns of the loop lie between a socket that was accepted and its connection.
+ACCEPT_TURNS = 8
+
+
+class Server:
+    """Listens for one node."""
+
+    def __init__(self, node: Node, listen: Endpoint) -> None:
+        self.node = node
+        self.apis: Mapping[int, Api] = SERVED
+        self.api_counts: list[ApiCounts] = []
+        self.traffic = Traffic()
+        self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+        self.buffers = Buffers()
+        self.unfinished = UnfinishedFrames(node.config.socket_request_max_bytes)
+        self.endpoint = listen
+        self._listen = listen
+        self._connections: dict[Connection, None] = {}
+        self._per_host: dict[str, int] = {}
+        self._listeners: list[asyncio.Server] = []
+        self._silent: set[Connection] = set()  # not read from when they were last looked at
+        self._trims_soon = False
+        self._is_over = False
+        self._tasks: list[asyncio.Task[None]] = []
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def share(self) -> LoopShare:
+        return self.node.cluster.share
+
+    @property
+    def max_frame_bytes(self) -> int:
+        return self.node.config.socket_request_max_bytes
+
+    def now(self) -> float:
+        return self._loop.time()
+
+    def observe_requests(self) -> None:
+        """Counts requests from now on; to be called before there are any."""
+        self.apis, self.api_counts = observed(SERVED)
+
+    async def bind(self) -> None:
+        """Takes its port; `endpoint` then has the one that was picked, and the node knows it."""
+        try:
+            await self._open_listeners()
+        except OSError as error:
+            await self._stop_listening()
+            raise ListenError(self._listen, error) from error
+        self.node.endpoint = self.endpoint
+
+    async def serve(self) -> None:
+        """Takes connections, and begins its periodic work."""
+        try:
+            for listener in self._listeners:
+                await listener.start_serving()
+        except OSError as error:
+            await self._stop_listening()
+            raise ListenError(self._listen, error) from error
+        self.node.uptime.watch()
+        # What was interrupted goes on: members have their sessions, prepared transactions their markers.
+        self._loop.call_soon(self.node.tick)
+        config = self.node.config
+        self._every(config.log_retention_check_interval_ms, self.node.apply_retention)
+        self._every(config.producer_id_expiration_check_interval_ms, self._expire_producers)
+        self._every(min(config.log_flush_scheduler_interval_ms, 1000), self._tick_store)
+        if config.log_cleaner_enable:
+            self._tasks.append(self._loop.create_task(Compactor(self.node).run()))
+        if DEPARTED:
+            self._every(DEPARTED_CHECK_MS, self._notice_departed)
+        if config.connections_max_idle_ms >= 0:
+            self._every(max(10, min(config.connections_max_idle_ms // 4, 10_000)), self._close_idle)
+
+    async def _open_listeners(self) -> None:
+        """Listens on every address that the host name has, on one port; `::` is every interface of either family."""
+        host, port = self._listen
+        addresses = await addresses_of(host, port)
+        if host == "::":
+            addresses.append("0.0.0.0")
+        missing: OSError | None = None
+        for address in addresses:
+            try:
+                listener = await self._loop.create_server(
+                    lambda: Connection(self),
+                    sock=bound_socket(address, port),
+                    backlog=BACKLOG,
+                    start_serving=False,
+                )
+            except OSError as error:
+                # A name may have an address of a family that this machine does not use.
+                if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                    raise
+                missing = error
+                continue
+            self._listeners.append(listener)
+            port = int(listener.sockets[0].getsockname()[1])
+        if missing is not None and not self._listeners:
+            raise missing
+        self.endpoint = Endpoint(host, port)
+
+    def _every(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
+        self._tasks.append(self._loop.create_task(self._repeat(interval_ms / 1000, work)))
+
+    async def _repeat(self, interval_seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(interval_seconds)
+            try:
+                await work()
+            except Exception as error:
+                logger.bug("work_failed", "periodic work failed: this is a bug", error)
+
+    async def _expire_producers(self) -> None:
+        self.node.expire_producers()
+
+    async def _tick_store(self) -> None:
+        cluster = self.node.cluster
+        self.node.tick()
+        if cluster.controller_id == self.node.node_id:  # there is one store for all nodes
+            cluster.store.tick(monotonic_ms(cluster.clock))
+            cluster.finish_deletions()
+
+    async def _notice_departed(self) -> None:
+        """Ends what is done for clients that have gone while nothing was read from them.
+
+        A request that waits, such as a fetch of very many partitions, keeps its connection from being read.
+        """
+        before, self._silent = self._silent, set()
+        poll = select.poll()
+        silent = {}
+        for connection in self._connections:
+            descriptor = connection.silent_socket
+            if descriptor is None:
+                continue
+            self._silent.add(connection)
+            if connection in before:
+                silent[descriptor] = connection
+                poll.register(descriptor, DEPARTED)
+        if silent:
+            for descriptor, _ in poll.poll(0):
+                if not has_unread_bytes(descriptor):
+                    silent[descriptor].abort()
+
+    async def _close_idle(self) -> None:
+        idle_ms = self.node.config.connections_max_idle_ms
+        oldest = self.now() - idle_ms / 1000
+        for connection in list(self._connections):
+            if connection.last_active < oldest and connection.is_idle:
+                logger.info(
+                    "connection_idle",
+                    "connection from %(peer)s closed: idle for connections.max.idle.ms=%(idle_ms)d",
+                    peer=str(connection.peer),
+                    idle_ms=idle_ms,
+                )
+                connection.expire()
+
+    def admit(self, connection: Connection) -> str | None:
+        config = self.node.config
+        host = connection.peer.host
+        here = self._per_host.get(host, 0)
+        if self._is_over:
+            return "the node was killed"
+        if len(self._connections) >= config.max_connections:
+            return f"max.connections={config.max_connections} is reached"
+        if here >= config.max_connections_per_ip:
+            return f"max.connections.per.ip={config.max_connections_per_ip} is reached"
+        self._connections[connection] = None
+        self._per_host[host] = here + 1
+        self.traffic.accepted += 1
+        return None
+
+    def forget(self, connection: Connection) -> None:
+        if connection not in self._connections:
+            return
+        del self._connections[connection]
+        self.node.sessions.end_of(connection.peer)
+        if not self._trims_soon:
+            self._trims_soon = True
+            self._loop.call_later(TRIM_SECONDS, self._trim)
+        left = self._per_host[connection.peer.host] - 1
+        if left:
+            self._per_host[connection.peer.host] = left
+        else:
+            del self._per_host[connection.peer.host]
+
+    def _trim(self) -> None:
+        """Gives memory back to the system.
+
+        Answers that a slow reader did not take are tens of megabytes; when it has gone, glibc would keep them as holes
+        between smaller blocks.
+        """
+        self._trims_soon = False
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).malloc_trim(0)
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    async def _stop_listening(self) -> None:
+        """Accepts no more; sockets that were accepted get their connections first.
+
+        The standard loop would forget them: neither connected nor closed, their clients wait for ever.
+        """
+        for listener in self._listeners:
+            for listening in listener.sockets:
+                self._loop.remove_reader(listening)
+        for _ in range(ACCEPT_TURNS):
+            await asyncio.sleep(0)
+        for listener in self._listeners:
+            listener.close()
+
+    async def stop(self) -> None:
+        """Answers what was taken, then closes: at most `DRAIN_SECONDS` for clients that do not read."""
+        await self._stop_listening()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for connection in list(self._connections):
+            connection.drain()
+        self.node.release_waiters()
+        deadline = self.now() + DRAIN_SECONDS
+        telling = self._loop.call_later(TELL_SECONDS, self._tell_who_is_slow)
+        while (
+            any(not connection.is_idle for connection in self._connections)
+            and self.now() < deadline
+        ):
+            await asyncio.sleep(0.01)
+        for connection in list(self._connections):
+            connection.close()
+        while self._connections and self.now() < deadline:
+            await asyncio.sleep(0.01)
+        telling.cancel()
+        for connection in list(self._connections):
+            connection.abort()
+
+    def _tell_who_is_slow(self) -> None:
+        """Says what a stop waits for."""
+        peers = [str(connection.peer) for connection in self._connections]
+        logger.info(
+            "stop_waits",
+            "waiting %(seconds).0f s at most for %(clients)d client(s) to take their answers: %(peers)s",
+            clients=len(peers),
+            peers=", ".join(peers[:PEERS_TOLD]) + (" …" if len(peers) > PEERS_TOLD else ""),
+            seconds=DRAIN_SECONDS,
+        )
+
+    def kill(self) -> None:
+        """Cuts every connection and ends all work in the middle of it; `stop_killed` does the rest."""
+        self._is_over = True
+        for task in self._tasks:
+            task.cancel()
+        for connection in list(self._connections):
+            connection.abort()
+
+    async def stop_killed(self) -> list[socket.socket]:
+        """Closes what was killed; answers sockets that keep its port from being taken by somebody else."""
+        addresses = [
+            (listening.family, listening.getsockname())
+            for listener in self._listeners
+            for listening in listener.sockets
+        ]
+        await self._stop_listening()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for listener in self._listeners:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(listener.wait_closed(), DRAIN_SECONDS)
+        return [_reserve(*address) for address in addresses]
+
+
+def has_unread_bytes(descriptor: int) -> bool:
+    """Whether a socket has received something that has not been read."""
+    waiting = fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4))
+    return struct.unpack("i", waiting) != (0,)
+
+
+def _reserve(family: int, address: tuple[str, int]) -> socket.socket:
+    """Binds a socket that does not listen: whoever connects is refused, as by a machine without the broker."""
+    reserved = socket.socket(family, socket.SOCK_STREAM)
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if family == socket.AF_INET6:
+        reserved.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    with suppress(OSError):
+        reserved.bind(address[:2])
+    return reserved
+
+
+def bound_socket(address: str, port: int) -> socket.socket:
+    """A socket for one address; each family has its own, as every system's default is another."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind((address, port))
+    except OSError:
+        bound.close()
+        raise
+    return bound

@@ -1,0 +1,377 @@
+"""Log compaction at work: one log at a time, the dirtiest first, in slices between which requests are served."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
+
+from ottla.broker.node import Node
+from ottla.broker.partitions.shard import Shard
+from ottla.core.compaction import (
+    Aborted,
+    Cleanable,
+    Cleaning,
+    Kept,
+    LastOffsets,
+    LastOfProducer,
+    cleanable,
+    first_dirty_offset,
+    group_segments,
+    is_overdue,
+    last_of_producers,
+)
+from ottla.events import EventLog
+from ottla.ports import (
+    Buffer,
+    Clock,
+    DamagedError,
+    Extent,
+    FencedError,
+    PartitionLog,
+    PartitionRef,
+    SegmentInfo,
+    StorageError,
+)
+from ottla.records.batch import (
+    DEFAULT_LIMIT_BYTES,
+    RECORDS_AT_ONCE,
+    BatchHeader,
+    crc_matches,
+    read_header,
+    split_batches,
+)
+from ottla.records.errors import CorruptRecordsError, TooLargeError
+
+logger = EventLog(__name__)
+
+REST_SECONDS: Final = 15.0
+
+READ_BYTES: Final = 128 * 1024
+# How long requests may have to wait for a slice; one batch is never divided.
+SLICE_SECONDS: Final = 0.001
+# A batch that is larger, or grows to more, is cleaned on a thread.
+CLEANED_AT_ONCE_BYTES: Final = 1 << 20
+
+T = TypeVar("T")
+
+
+class DirtyLog(NamedTuple):
+    shard: Shard
+    cleanable: Cleanable
+
+
+class Pace:
+    """Shares the loop with requests, and obeys log.cleaner.io.max.bytes.per.second."""
+
+    def __init__(self, max_bytes_per_second: float, clock: Clock) -> None:
+        self._max_bytes_per_second = max_bytes_per_second
+        self._clock = clock
+        self._began = clock.monotonic_seconds()
+        self._slice_began = self._began
+        self._bytes = 0
+
+    def moved(self, size_bytes: int) -> None:
+        """Takes note of bytes that were read or written."""
+        self._bytes += size_bytes
+
+    async def rest(self) -> None:
+        """Lets others work if the slice is over, or waits if too much was done in too little time."""
+        now = self._clock.monotonic_seconds()
+        ahead_seconds = self._bytes / self._max_bytes_per_second - (now - self._began)
+        if ahead_seconds <= 0 and now - self._slice_began < SLICE_SECONDS:
+            return
+        await asyncio.sleep(max(ahead_seconds, 0))
+        self._slice_began = self._clock.monotonic_seconds()
+
+
+class Compactor:
+    """Cleans the compacted logs that a node leads."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._clock = node.cluster.clock
+        self._resting: dict[PartitionRef, float] = {}  # until when, after storage trouble
+
+    async def run(self) -> None:
+        """Cleans for ever, and pauses when nothing is dirty enough."""
+        while True:
+            await asyncio.sleep(max(self._node.config.log_cleaner_backoff_ms, 1) / 1000)
+            try:
+                while await self.clean_dirtiest():
+                    pass
+            except Exception as error:
+                logger.bug("compaction_failed", "compaction failed: this is a bug", error)
+
+    async def clean_dirtiest(self) -> bool:
+        """Cleans the log with the largest dirty share; False if there was none to clean."""
+        dirtiest: DirtyLog | None = None
+        for shard in self._compacted_shards():
+            try:
+                found = self._look_at(shard)
+            except (StorageError, CorruptRecordsError) as error:
+                self._leave_alone(shard, error)
+                continue
+            if found is not None and (
+                dirtiest is None or found.dirty_ratio > dirtiest.cleanable.dirty_ratio
+            ):
+                dirtiest = DirtyLog(shard, found)
+            await asyncio.sleep(0)
+        if dirtiest is None:
+            return False
+        ref = dirtiest.shard.log.ref
+        try:
+            return await self._clean(dirtiest)
+        except FencedError:
+            # It is led elsewhere now, or was claimed anew: then it is another shard that is looked at next.
+            logger.info(
+                "compaction_given_up",
+                "partition %(topic)s-%(partition)d: the compaction was given up",
+                topic=ref.topic,
+                partition=ref.partition,
+            )
+            assert self._node.shard(ref.topic, ref.partition) is not dirtiest.shard
+        except (StorageError, CorruptRecordsError) as error:
+            self._leave_alone(dirtiest.shard, error)
+        except Exception as error:
+            # It would be the dirtiest again and again, and no other log would ever be cleaned.
+            logger.bug(
+                "compaction_impossible",
+                "partition %(topic)s-%(partition)d cannot be compacted",
+                error,
+                topic=ref.topic,
+                partition=ref.partition,
+            )
+            self._node.uncleanable[ref] = dirtiest.shard.log.epoch
+        # There may be others, which it must not hold up.
+        return True
+
+    def _leave_alone(self, shard: Shard, error: StorageError | CorruptRecordsError) -> None:
+        """Cleans a log later, or not at all; clients go on using it, because what they need of it may be sound."""
+        log = shard.log
+        if not log.is_open:
+            shard.fail(error)
+            self._rest(log.ref)
+        elif isinstance(error, DamagedError | CorruptRecordsError):
+            logger.error(
+                "partition_uncleanable",
+                "partition %(topic)s-%(partition)d is not compacted any more, because it is damaged: %(reason)s",
+                topic=log.ref.topic,
+                partition=log.ref.partition,
+                reason=str(error),
+            )
+            self._node.uncleanable[log.ref] = log.epoch
+        else:
+            logger.warning(
+                "compaction_postponed",
+                "partition %(topic)s-%(partition)d is not compacted now: %(reason)s",
+                topic=log.ref.topic,
+                partition=log.ref.partition,
+                reason=str(error),
+            )
+            self._rest(log.ref)
+
+    def _rest(self, ref: PartitionRef) -> None:
+        self._resting[ref] = self._clock.monotonic_seconds() + REST_SECONDS
+
+    def _compacted_shards(self) -> Iterator[Shard]:
+        for topic in list(self._node.cluster.catalog.topics.values()):
+            if not self._node.topic_config(topic).compacts:
+                continue
+            for partition in range(topic.partition_count):
+                # Most of the fifty partitions of an internal topic are never used: they stay unclaimed.
+                if not self._node.leads_records_of(topic, partition):
+                    continue
+                shard = self._node.shard(topic.name, partition)
+                if isinstance(shard, Shard) and self._may_clean(shard.log):
+                    yield shard
+
+    def _may_clean(self, log: PartitionLog) -> bool:
+        return self._node.uncleanable.get(
+            log.ref
+        ) != log.epoch and self._clock.monotonic_seconds() >= self._resting.get(log.ref, 0.0)
+
+    def _look_at(self, shard: Shard) -> Cleanable | None:
+        """What of a log may be cleaned, None if it is not worth it yet."""
+        log, config = shard.log, shard.config
+        now_ms = self._node.cluster.clock.now_ms()
+        dirty_offset = first_dirty_offset(log.cleaned_offset, log.start_offset, log.end_offset)
+        segments = log.segments()
+        found = cleanable(
+            segments,
+            dirty_offset,
+            shard.partition.last_stable_offset,
+            now_ms,
+            config.min_compaction_lag_ms,
+        )
+        overdue = config.max_compaction_lag_ms <= now_ms and is_overdue(
+            _first_timestamps_ms(shard, segments[:-1], dirty_offset),
+            now_ms,
+            config.max_compaction_lag_ms,
+        )
+        return found if found.is_due(config.min_cleanable_dirty_ratio, overdue) else None
+
+    async def _clean(self, dirty: DirtyLog) -> bool:
+        """Cleans one log; False if somebody else changed it meanwhile."""
+        shard, extent = dirty
+        log, config = shard.log, shard.config
+        now_ms = self._node.cluster.clock.now_ms()
+        pace = Pace(self._node.config.log_cleaner_io_max_bytes_per_second, self._clock)
+        began, size_bytes = self._clock.monotonic_seconds(), log.size_bytes
+        aborted = await self._find_aborted(shard, extent, pace)
+        offsets = await self._map_keys(shard, extent, aborted, pace)
+        cleaning = Cleaning(offsets, aborted, extent.end_offset, now_ms, config.delete_retention_ms)
+        groups = group_segments(
+            [segment for segment in log.segments() if segment.base_offset < offsets.end_offset],
+            config.segment_bytes,
+            config.segment_index_bytes,
+            config.index_interval_bytes,
+        )
+        for group in groups:
+            if not await self._rewrite(shard, group, cleaning, pace):
+                return False
+        log.keep_cleaned_offset(offsets.end_offset)
+        logger.info(
+            "partition_compacted",
+            "partition %(topic)s-%(partition)d: compacted up to %(offset)d in %(seconds).3f s, "
+            "%(keys)d keys were dirty, %(bytes_before)d bytes are now %(bytes)d",
+            topic=log.ref.topic,
+            partition=log.ref.partition,
+            offset=offsets.end_offset,
+            seconds=round(self._clock.monotonic_seconds() - began, 3),
+            keys=len(offsets.by_key),
+            bytes_before=size_bytes,
+            bytes=log.size_bytes,
+        )
+        return True
+
+    async def _find_aborted(self, shard: Shard, extent: Cleanable, pace: Pace) -> Aborted:
+        aborted = Aborted()
+        offset = shard.log.start_offset
+        # A transaction that began below the last stable offset has its marker below the high watermark.
+        while offset < extent.end_offset or aborted.has_open:
+            chunk = shard.log.peek(offset, READ_BYTES, shard.partition.high_watermark)
+            if not chunk:
+                break
+            offset = aborted.see(chunk)
+            await pace.rest()
+        return aborted
+
+    async def _map_keys(
+        self, shard: Shard, extent: Cleanable, aborted: Aborted, pace: Pace
+    ) -> LastOffsets:
+        limit_bytes = self._node.config.log_cleaner_dedupe_buffer_size
+        offsets = LastOffsets(limit_bytes, extent.first_dirty_offset)
+        offset = extent.first_dirty_offset
+        while offset < extent.end_offset:
+            chunk = shard.log.peek(offset, READ_BYTES, extent.end_offset)
+            if not chunk:
+                break
+            for position, header in split_batches(chunk):
+                add = partial(_add, offsets, chunk, position, header, aborted)
+                if not await self._read_batch(header, add):
+                    return offsets
+                offset = header.last_offset + 1
+                await pace.rest()
+            pace.moved(len(chunk))
+            await pace.rest()
+        offsets.seen_up_to(extent.end_offset)
+        return offsets
+
+    async def _rewrite(
+        self, shard: Shard, group: Sequence[SegmentInfo], cleaning: Cleaning, pace: Pace
+    ) -> bool:
+        """Replaces neighbouring segments by one with what stays of them."""
+        producers = last_of_producers(shard.partition.producers)
+        replacement = shard.log.begin_replacement([segment.base_offset for segment in group])
+        try:
+            offset, end_offset = group[0].base_offset, group[-1].end_offset
+            while offset < end_offset:
+                chunk = memoryview(shard.log.peek(offset, READ_BYTES, end_offset))
+                if not chunk:
+                    break
+                kept: list[Kept] = []
+                kept_bytes = 0
+                for position, header in split_batches(chunk):
+                    keep = partial(_keep, cleaning, chunk, position, header, producers)
+                    batch = await self._read_batch(header, keep)
+                    if batch is not None:
+                        kept.append(batch)
+                        kept_bytes += len(batch.data)
+                    offset = header.last_offset + 1
+                    await pace.rest()
+                pace.moved(len(chunk) + kept_bytes)
+                await pace.rest()
+                if kept:
+                    replacement.append(b"".join(batch.data for batch in kept), _extents(kept))
+            settled = replacement.flush()
+            if settled is not None:
+                await settled
+            return replacement.commit()
+        finally:
+            replacement.abandon()
+
+    async def _read_batch(self, header: BatchHeader, read: Callable[[int], T]) -> T:
+        """What a function returns that reads a batch; it is given how much that may decompress to.
+
+        It runs on a thread if it takes long: nobody but the cleaner has to do with what it works on.
+        """
+        if (
+            header.size_bytes <= CLEANED_AT_ONCE_BYTES
+            and header.record_count <= 2 * RECORDS_AT_ONCE
+        ):
+            try:
+                return read(CLEANED_AT_ONCE_BYTES)
+            except TooLargeError:
+                pass
+        return await self._node.cluster.share.elsewhere(read, DEFAULT_LIMIT_BYTES)
+
+
+def _add(
+    offsets: LastOffsets,
+    chunk: Buffer,
+    position: int,
+    header: BatchHeader,
+    aborted: Aborted,
+    limit_bytes: int,
+) -> bool:
+    # A key that is not what was written would let the last record of another key go.
+    _check(chunk, position, header)
+    return offsets.add(chunk, position, header, aborted, limit_bytes)
+
+
+def _keep(
+    cleaning: Cleaning,
+    chunk: memoryview,
+    position: int,
+    header: BatchHeader,
+    producers: Mapping[int, LastOfProducer],
+    limit_bytes: int,
+) -> Kept | None:
+    # What is written anew gets a checksum of its own: damage must not be hidden by it.
+    _check(chunk, position, header)
+    return cleaning.keep(chunk, position, header, producers, limit_bytes)
+
+
+def _check(chunk: Buffer, position: int, header: BatchHeader) -> None:
+    if not crc_matches(chunk, position, header):
+        raise DamagedError(f"the batch at offset {header.base_offset} is damaged")
+
+
+def _extents(kept: Sequence[Kept]) -> list[Extent]:
+    return [
+        Extent(batch.base_offset, batch.last_offset, batch.max_timestamp_ms, len(batch.data))
+        for batch in kept
+    ]
+
+
+def _first_timestamps_ms(
+    shard: Shard, segments: Sequence[SegmentInfo], dirty_offset: int
+) -> Iterator[int]:
+    """The timestamp of the first batch of every segment that is dirty."""
+    for segment in segments:
+        if segment.end_offset > dirty_offset and segment.size_bytes:
+            batch = shard.log.peek(segment.base_offset, 0, segment.end_offset)
+            if batch:
+                yield read_header(batch, 0).max_timestamp

@@ -1,0 +1,173 @@
+"""Topics as Metadata and DescribeTopicPartitions describe them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from ottla.client.admin_model import AclOperation, TopicDescription, TopicPartitionInfo
+from ottla.client.aio.admin.results import Answers, K
+from ottla.client.model import Node
+from ottla.errors import ErrorCode
+from ottla.model import NO_TOPIC_ID
+from ottla.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+    TopicRequest,
+)
+from ottla.wire.messages.metadata import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from ottla.wire.types import OPERATIONS_OMITTED
+
+Nodes = Mapping[int, Node]
+
+
+def topic_id_of(topic_id: UUID) -> UUID | None:
+    """The id, unless the broker told none."""
+    return None if topic_id == NO_TOPIC_ID else topic_id
+
+
+def operations(bits: int) -> frozenset[AclOperation] | None:
+    """The operations that a bit field names; None if they were not asked for."""
+    if bits == OPERATIONS_OMITTED:
+        return None
+    return frozenset(operation for operation in AclOperation if bits >> operation & 1)
+
+
+def nodes_of(brokers: Iterable[Any]) -> dict[int, Node]:
+    """The brokers of a Metadata response, by id."""
+    return {b.node_id: Node(b.node_id, b.host, b.port, b.rack or None) for b in brokers}
+
+
+def _resolved(ids: Iterable[int], nodes: Nodes) -> tuple[Node, ...]:
+    return tuple(_node(each, nodes) for each in ids)
+
+
+def _node(node_id: int, nodes: Nodes) -> Node:
+    # A replica on a broker that is gone has an id and no address.
+    return nodes.get(node_id) or Node(node_id, "", -1)
+
+
+def partition_info(
+    partition: MetadataResponsePartition | DescribeTopicPartitionsResponsePartition, nodes: Nodes
+) -> TopicPartitionInfo:
+    """A partition as either API has it."""
+    eligible: Sequence[int] | None = getattr(partition, "eligible_leader_replicas", None)
+    last_known: Sequence[int] | None = getattr(partition, "last_known_elr", None)
+    return TopicPartitionInfo(
+        partition.partition_index,
+        None if partition.leader_id < 0 else _node(partition.leader_id, nodes),
+        _resolved(partition.replica_nodes, nodes),
+        _resolved(partition.isr_nodes, nodes),
+        _resolved(partition.offline_replicas, nodes),
+        None if partition.leader_epoch < 0 else partition.leader_epoch,
+        None if eligible is None else _resolved(eligible, nodes),
+        None if last_known is None else _resolved(last_known, nodes),
+    )
+
+
+def _description(
+    topic: MetadataResponseTopic | DescribeTopicPartitionsResponseTopic,
+    partitions: Iterable[MetadataResponsePartition | DescribeTopicPartitionsResponsePartition],
+    nodes: Nodes,
+) -> TopicDescription:
+    infos = [partition_info(partition, nodes) for partition in partitions]
+    return TopicDescription(
+        topic.name or "",
+        topic_id_of(topic.topic_id),
+        topic.is_internal,
+        tuple(sorted(infos, key=lambda info: info.partition)),
+        operations(topic.topic_authorized_operations),
+    )
+
+
+def described_by_metadata(
+    response: MetadataResponse, keys: Iterable[K], answers: Answers[K, TopicDescription]
+) -> None:
+    """Topics that were asked for by name or id, from a Metadata response."""
+    nodes = nodes_of(response.brokers)
+    found: dict[object, MetadataResponseTopic] = {}
+    for topic in response.topics:
+        found[topic.topic_id] = topic
+        found[topic.name] = topic
+    for key in keys:
+        topic_found = found.get(key)
+        if topic_found is None:
+            unknown_id = isinstance(key, UUID)
+            answers.refuse(
+                key,
+                ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            )
+        elif topic_found.error_code:
+            answers.refuse(key, topic_found.error_code)
+        else:
+            answers.give(key, _description(topic_found, topic_found.partitions, nodes))
+
+
+class TopicPages:
+    """Describes topics a page of partitions at a time (KIP-966)."""
+
+    def __init__(self, names: Sequence[str], partitions_per_response: int) -> None:
+        # The broker answers in the order of the names, whatever the order of the request.
+        self._left = sorted(names)
+        self._limit = partitions_per_response
+        self._cursor: Cursor | None = None
+        self._topics: dict[str, DescribeTopicPartitionsResponseTopic] = {}
+        self._partitions: dict[str, dict[int, DescribeTopicPartitionsResponsePartition]] = {}
+
+    def next_request(self) -> DescribeTopicPartitionsRequest | None:
+        """What to ask next; None when everything is here."""
+        if not self._left:
+            return None
+        return DescribeTopicPartitionsRequest(
+            topics=[TopicRequest(name=name) for name in self._left],
+            response_partition_limit=self._limit,
+            cursor=self._cursor,
+        )
+
+    def add(self, response: DescribeTopicPartitionsResponse) -> None:
+        """Takes a page in; a page that brings nothing new ends it, so that no broker can keep us for ever."""
+        before = self._progress()
+        for topic in response.topics:
+            if topic.name is None:
+                continue
+            # The newest word counts: the topic may be deleted between two pages.
+            self._topics[topic.name] = topic
+            partitions = self._partitions.setdefault(topic.name, {})
+            partitions.update((each.partition_index, each) for each in topic.partitions)
+        cursor = self._cursor = response.next_cursor
+        if cursor is None:
+            self._left = []
+            return
+        self._left = [name for name in self._left if name >= cursor.topic_name]
+        if self._progress() == before:
+            # What is incomplete is not given at all, so that who asked hears of it.
+            for name in self._left:
+                self._topics.pop(name, None)
+            self._left = []
+
+    def _progress(self) -> tuple[int, int]:
+        return len(self._left), sum(map(len, self._partitions.values()))
+
+    def finish(
+        self,
+        answers: Answers[Any, TopicDescription],
+        nodes: Nodes,
+        include_authorized_operations: bool,
+    ) -> None:
+        """Gives what the pages said; a topic that they leave out is reported by who asked."""
+        for name, topic in self._topics.items():
+            if topic.error_code:
+                answers.refuse(name, topic.error_code)
+                continue
+            if not include_authorized_operations:
+                # This API has no way to leave them out.
+                topic.topic_authorized_operations = OPERATIONS_OMITTED
+            answers.give(name, _description(topic, self._partitions[name].values(), nodes))

@@ -1,0 +1,1 @@
+"""A consumer as a member of a group, or of none: joining, heartbeats, commits, and the coordinator."""

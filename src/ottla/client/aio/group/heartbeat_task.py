@@ -1,0 +1,201 @@
+"""The task that keeps a member in its group, whatever the user's code does in the meantime."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Callable
+from typing import Any
+
+from ottla.client.aio.group.commits import no_static_members
+from ottla.client.aio.group.coordinator import CoordinatorLink
+from ottla.client.state.backoff import Backoff
+from ottla.client.state.heartbeats import Heartbeats, Pulse
+from ottla.client.state.membership import Generation, Membership, Next
+from ottla.config.consumer import ConsumerConfig
+from ottla.errors import ErrorCode, KafkaError, RetriableError, exception_for
+from ottla.wire.messages.heartbeat import HeartbeatRequest
+
+log = logging.getLogger("ottla.client.group")
+
+_LAST_CALL_MS = 10
+
+
+class HeartbeatTask:
+    """Sends heartbeats while the member's state asks for them, and watches how long ago the user polled."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        retry: Backoff,
+        link: CoordinatorLink,
+        membership: Membership,
+        on_rare_polls: Callable[[], None],
+        wake: Callable[[], None],
+    ) -> None:
+        assert config.group_id is not None
+        self._group_id = config.group_id
+        self._retry = retry
+        self._link = link
+        self._membership = membership
+        self._on_rare_polls = on_rare_polls
+        self._wake = wake
+        self._loop = asyncio.get_running_loop()
+        self._max_poll_interval_ms = config.max_poll_interval_ms
+        self._beats = Heartbeats(
+            interval_ms=config.heartbeat_interval_ms,
+            session_timeout_ms=config.session_timeout_ms,
+            max_poll_interval_ms=config.max_poll_interval_ms,
+            retry=retry,
+            now_ms=self._now_ms(),
+        )
+        self._failure: Exception | None = None
+        self._is_last_call = False
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        link.on_found = self._coordinator_found
+
+    @property
+    def last_answered_ms(self) -> float | None:
+        """When the coordinator last answered."""
+        return self._beats.last_answered_ms
+
+    def begin(self) -> None:
+        """The member has joined: heartbeats are expected from now on."""
+        self._beats.restart(self._now_ms())
+        self._changed.set()
+        if self._task is None:
+            self._task = self._loop.create_task(self._run())
+
+    @property
+    def fencing(self) -> KafkaError | None:
+        """Why heartbeats have ended for good: another has taken this member's place."""
+        failure = self._failure
+        if isinstance(failure, KafkaError) and failure.code is ErrorCode.FENCED_INSTANCE_ID:
+            return failure
+        return None
+
+    def polled(self) -> None:
+        """The user polls; raises what a heartbeat failed with: fencing every time, the rest once."""
+        self._beats.polled(self._now_ms())
+        failure = self._failure
+        if failure is not None:
+            if self.fencing is None:
+                self._failure = None
+                self._changed.set()
+            raise failure
+
+    async def close(self) -> None:
+        """No more heartbeats."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                self._changed.clear()
+                await self._wait(self._step())
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            log.exception("group %s: heartbeats have ended", self._group_id)
+            self._failure = error
+            self._task = None
+            self._wake()
+
+    def _step(self) -> float | None:
+        """Do what is due; how long to wait afterwards, None for a change."""
+        if not self._membership.heartbeats or self._failure is not None:
+            return None
+        if not self._link.is_known:
+            # Without a coordinator nobody can say that the session is over: the next one will.
+            self._link.look_up()
+            return self._retry.initial_ms
+        now_ms = self._now_ms()
+        match self._beats.due(now_ms):
+            case Pulse.SESSION_EXPIRED:
+                self._link.forget("no heartbeat was answered for session.timeout.ms")
+                return 0
+            case Pulse.POLL_EXPIRED if self._is_last_call:
+                self._is_last_call = False
+                self._on_rare_polls()
+                return 0
+            case Pulse.POLL_EXPIRED:
+                # If this process stood still, a user may be waiting in poll and had no chance to say so.
+                self._is_last_call = True
+                self._wake()
+                return _LAST_CALL_MS
+            case Pulse.SEND:
+                self._beats.sent(now_ms)
+                self._send()
+        self._is_last_call = False
+        # A user who waits in poll is there, however long it takes: the poll is woken to say so.
+        self._wake()
+        return min(self._beats.next_ms() - now_ms, self._max_poll_interval_ms / 3)
+
+    async def _wait(self, delay_ms: float | None) -> None:
+        timeout = None if delay_ms is None else max(delay_ms, 0) / 1000
+        # Not wait_for: in Python 3.11 it loses a cancellation that comes together with the event.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self._changed.wait()
+
+    def _send(self) -> None:
+        membership = self._membership
+        sent = membership.generation
+
+        def build(version: int) -> HeartbeatRequest:
+            if membership.group_instance_id is not None and version < 3:
+                raise no_static_members("Heartbeat")
+            return HeartbeatRequest(
+                group_id=self._group_id,
+                generation_id=sent.generation_id,
+                member_id=sent.member_id,
+                group_instance_id=membership.group_instance_id,
+            )
+
+        def answered(answer: asyncio.Future[Any]) -> None:
+            if not answer.cancelled():
+                self._answered(answer, sent)
+                self._changed.set()
+                self._wake()
+
+        self._link.send(HeartbeatRequest, build).add_done_callback(answered)
+
+    def _answered(self, answer: asyncio.Future[Any], sent: Generation) -> None:
+        now_ms = self._now_ms()
+        error = answer.exception()
+        if error is not None:
+            log.debug("group %s: a heartbeat failed: %s", self._group_id, error)
+            self._beats.failed(now_ms, random.random())
+            if not isinstance(error, RetriableError):
+                self._failure = error if isinstance(error, KafkaError) else RuntimeError(str(error))
+            return
+        code = ErrorCode(answer.result().error_code)
+        if code is ErrorCode.NONE:
+            self._beats.answered(now_ms)
+            return
+        log.info("group %s: a heartbeat was answered with %s", self._group_id, code.name)
+        match self._membership.heartbeat_failed(code, sent):
+            # While the group waits for all to join, heartbeats keep the member in it.
+            case Next.JOIN_AGAIN | Next.IGNORE:
+                self._beats.answered(now_ms)
+            case Next.FIND_COORDINATOR:
+                self._beats.failed(now_ms, random.random())
+                self._link.forget(f"Heartbeat was answered with {code.name}")
+            case Next.TELL:
+                self._failure = exception_for(
+                    code, None, api="Heartbeat", group=self._group_id, broker=self._link.broker
+                )
+            case _:
+                self._beats.failed(now_ms, random.random())
+
+    def _coordinator_found(self) -> None:
+        self._beats.restart_session(self._now_ms())
+        self._changed.set()
+
+    def _now_ms(self) -> float:
+        return self._loop.time() * 1000

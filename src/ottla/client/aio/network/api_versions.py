@@ -1,0 +1,63 @@
+"""Which API versions a broker speaks: the first question on every connection (KIP-35, KIP-511)."""
+
+from __future__ import annotations
+
+import struct
+
+from ottla.client.aio.network.connection import Connection, VersionRange, decoder_of
+from ottla.errors import ErrorCode, exception_for
+from ottla.version import VERSION
+from ottla.wire.declare import info_of
+from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+SOFTWARE_NAME = "ottla"
+_ERROR_CODE = struct.Struct(">h")
+_ERROR_CODE_AT = 4
+
+
+async def ask_versions(connection: Connection) -> ApiVersionsResponse:
+    """Learn what the broker speaks; one that does not know our version says which it knows."""
+    version = info_of(ApiVersionsRequest).versions.last
+    request = ApiVersionsRequest(
+        client_software_name=SOFTWARE_NAME, client_software_version=VERSION
+    )
+    response = await _ask(connection, request, version)
+    if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+        # Brokers before Kafka 2.4 do not say which versions they know.
+        spoken = _ranges(response).get(info_of(ApiVersionsRequest).api_key, VersionRange(0, 0))
+        response = await _ask(connection, request, max(0, min(spoken.highest, version - 1)))
+    return _learn(connection, response)
+
+
+async def ask_versions_before_sasl(connection: Connection) -> ApiVersionsResponse:
+    """As `ask_versions`, while the broker could take an unknown version for a step of Kerberos."""
+    return _learn(connection, await _ask(connection, ApiVersionsRequest(), 0))
+
+
+def _learn(connection: Connection, response: ApiVersionsResponse) -> ApiVersionsResponse:
+    if response.error_code:
+        raise exception_for(
+            response.error_code, None, api="ApiVersions", broker=str(connection.endpoint)
+        )
+    connection.versions = _ranges(response)
+    return response
+
+
+async def _ask(
+    connection: Connection, request: ApiVersionsRequest, version: int
+) -> ApiVersionsResponse:
+    def decode(frame: memoryview) -> ApiVersionsResponse:
+        (error_code,) = _ERROR_CODE.unpack_from(frame, _ERROR_CODE_AT)
+        # A refusal has the layout of version 0 whatever was asked.
+        spoken = 0 if error_code == ErrorCode.UNSUPPORTED_VERSION else version
+        response: ApiVersionsResponse = decoder_of(ApiVersionsRequest, spoken)(frame)
+        return response
+
+    response: ApiVersionsResponse = await connection.send_decoding(request, version, decode)
+    return response
+
+
+def _ranges(response: ApiVersionsResponse) -> dict[int, VersionRange]:
+    return {
+        each.api_key: VersionRange(each.min_version, each.max_version) for each in response.api_keys
+    }

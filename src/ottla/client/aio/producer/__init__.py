@@ -1,0 +1,1 @@
+"""The producer on asyncio: sending batches, and its conversation with transaction coordinators."""

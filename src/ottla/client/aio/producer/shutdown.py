@@ -1,0 +1,100 @@
+"""The end of a producer: what is done before, and what is told of the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from ottla.client.aio.producer.sender import Sender
+from ottla.client.aio.producer.transactor import Transactor
+from ottla.client.state.accumulator import Accumulator
+from ottla.client.state.transactions import Transactions
+from ottla.config.producer import ProducerConfig
+from ottla.errors import IllegalStateError, KafkaError
+
+log = logging.getLogger("ottla.client")
+
+# How often close looks whether the operating system took what nobody will answer.
+_UNSENT_PAUSE_SECONDS: Final = 0.001
+
+
+def limit_seconds(config: ProducerConfig) -> float:
+    """How long a close without a timeout takes at most: every record has ended by then, and one request more."""
+    return (config.delivery_timeout_ms + config.request_timeout_ms) / 1000
+
+
+async def send_rest(sender: Sender) -> None:
+    """Wait until everything has ended."""
+    sender.wake()
+    await sender.idle()
+    while sender.has_unsent_bytes:
+        await asyncio.sleep(_UNSENT_PAUSE_SECONDS)
+
+
+async def abort_open(
+    transactions: Transactions, transactor: Transactor, config: ProducerConfig
+) -> None:
+    """Abort the transaction that is open, if there is one; a failure is told, and ends nothing."""
+    if not transactions.has_open:
+        return
+    log.info("%s: an open transaction is aborted", config.client_id)
+    try:
+        # After this time the coordinator aborts by itself: nobody has to wait longer for one that is not there.
+        async with asyncio.timeout(config.transaction_timeout_ms / 1000):
+            if transactions.is_ending:
+                await transactor.finished()
+            else:
+                operation, is_new = transactions.begin_abort()
+                if is_new:
+                    transactor.start(operation)
+                await operation.wait_async()
+                if operation.error is not None:
+                    log.warning("%s: the abort failed: %s", config.client_id, operation.error)
+    except (KafkaError, IllegalStateError) as error:
+        log.warning("%s: the abort failed: %s", config.client_id, error)
+    except TimeoutError:
+        pass  # what is left is told when everything has been tried
+
+
+def tell_lost(accumulator: Accumulator, config: ProducerConfig) -> None:
+    """Say which records were not written, or may not have been, as far as the program has not asked for them."""
+    parts, count = [], 0
+    failed = accumulator.failed_records.by_topic() if accumulator.failed_records is not None else {}
+    for topic, (failed_count, error) in failed.items():
+        parts.append(f"{failed_count} for {topic} ({error})")
+        count += failed_count
+    for topic, unsent_count in accumulator.count_incomplete().items():
+        parts.append(f"{unsent_count} for {topic} (the producer was closed before)")
+        count += unsent_count
+    if not parts:
+        return
+    advice = "; result() of what send() returns, or on_delivery, would have told" if failed else ""
+    log.warning(
+        "%s lost %d records that were not acknowledged: %s%s",
+        config.client_id,
+        count,
+        ", ".join(parts),
+        advice,
+    )
+
+
+def tell_unended(
+    transactions: Transactions, transactor: Transactor, config: ProducerConfig
+) -> None:
+    """Say which transaction has not been ended, and what becomes of it."""
+    if not transactions.has_open:
+        return
+    what = "was not aborted"
+    if transactions.is_committing:
+        what = "is committed only if the coordinator was reached: there was no answer"
+    trouble = "" if transactor.trouble is None else f" The last error: {transactor.trouble}"
+    log.warning(
+        "%s: the transaction of %s %s; if it is open, the coordinator aborts it after "
+        "transaction.timeout.ms = %d.%s",
+        config.client_id,
+        config.transactional_id,
+        what,
+        config.transaction_timeout_ms,
+        trouble,
+    )

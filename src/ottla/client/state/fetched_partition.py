@@ -1,0 +1,359 @@
+"""What a broker answered for a partition, and the records in it that the user is to see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.client.model import ConsumerRecord, Headers
+from ottla.client.state.control_records import MarkedRecord
+from ottla.errors import AbortableError, DeserializationError, ErrorCode
+from ottla.model import TopicPartition
+from ottla.records.batch import (
+    DEFAULT_LIMIT_BYTES,
+    HEADER_BYTES,
+    MAGIC,
+    MAGIC_AT,
+    NO_PRODUCER_ID,
+    BatchHeader,
+    TimestampType,
+    crc_matches,
+    payload,
+    read_batch,
+    read_header,
+)
+from ottla.records.client_kernel import RecordsReader
+from ottla.records.control import MarkerType, parse_marker_type
+from ottla.records.errors import CorruptRecordsError, UnsupportedMagicError
+from ottla.records.legacy import upgraded
+from ottla.records.record import Buffer
+from ottla.wire.messages.fetch import PartitionData
+
+if TYPE_CHECKING:
+    from ottla.records.arrow import RecordColumns
+
+Deserialize = Callable[[str, Headers, bytes], object]
+"""From a topic, headers and bytes to a key or value; it is not called where there are no bytes."""
+
+
+class ReadSettings(NamedTuple):
+    """How records are read: check.crcs, isolation.level, what makes objects of bytes, and what tools see besides."""
+
+    check_crcs: bool = True
+    read_committed: bool = False
+    key_of: Deserialize | None = None
+    value_of: Deserialize | None = None
+    shows_control: bool = False
+    shows_aborted: bool = False
+
+
+class Fetched:
+    """The answer for one partition; records are taken out of it slice by slice.
+
+    `next_offset` is where reading goes on after what was taken.
+    """
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        fetch_offset: int,
+        data: PartitionData,
+        settings: ReadSettings,
+    ) -> None:
+        self.partition = partition
+        self.fetch_offset = fetch_offset
+        self.next_offset = fetch_offset
+        self.last_epoch = -1
+        self.data = data
+        self.is_consumed = False
+        self.record_count = 0
+        self.size_bytes = 0 if data.records is None else len(data.records)
+        self._settings = settings
+        self._batches, self._broken = _split(partition, fetch_offset, data)
+        self._index = 0
+        self._reader: RecordsReader[ConsumerRecord] | None = None
+        self._is_marked = False
+        self._deserializes = settings.key_of is not None or settings.value_of is not None
+        # Read, and not deserialized yet.
+        self._raw: list[ConsumerRecord] = []
+        self._aborted_ids: set[int] = set()
+        self._aborted = sorted(
+            ((txn.first_offset, txn.producer_id) for txn in data.aborted_transactions or ()),
+            reverse=True,
+        )
+
+    @property
+    def error(self) -> ErrorCode:
+        """What the broker had to say instead of records."""
+        return ErrorCode(self.data.error_code)
+
+    @property
+    def end_offset(self) -> int | None:
+        """Where the next fetch goes on; None if something in here has to be dealt with first."""
+        if self.data.error_code or self._broken is not None:
+            return None
+        if not self._batches:
+            return self.fetch_offset
+        return max(self._batches[-1][1].last_offset + 1, self.fetch_offset)
+
+    def drop(self) -> None:
+        """Nobody wants the rest."""
+        self.is_consumed = True
+        self._reader = None
+        self._batches = []
+        self._raw = []
+
+    def take(self, max_records: int) -> list[ConsumerRecord]:
+        """The next records; fewer than asked for when there are no more.
+
+        What cannot be read raises when it is the first in line, every time until the user seeks past it.
+        """
+        records: list[ConsumerRecord] = []
+        try:
+            while len(records) < max_records:
+                part = self._next_part(max_records - len(records))
+                if part is None:
+                    break
+                records = part if not records else records + part
+        except (CorruptRecordsError, DeserializationError, AbortableError) as error:
+            # Those before it go first.
+            if not records:
+                if isinstance(error, CorruptRecordsError):
+                    raise corrupt_error(self.partition, self.next_offset, str(error)) from error
+                raise
+        self.record_count += len(records)
+        if self._index >= len(self._batches) and self._broken is None:
+            self.is_consumed = True
+        return records
+
+    def take_columns(self, columns: RecordColumns, end_offset: int) -> int:
+        """Add the records before `end_offset` to columns: how many there were.
+
+        What cannot be read raises as with `take`.
+        """
+        self._reader = None
+        before = columns.row_count
+        start_offset = self.next_offset
+        try:
+            while self._index < len(self._batches) and self.next_offset < end_offset:
+                self._take_batch(columns, end_offset)
+            if self._index >= len(self._batches) and self._broken is not None:
+                raise self._broken
+        except (CorruptRecordsError, AbortableError) as error:
+            if self.next_offset == start_offset:
+                if isinstance(error, CorruptRecordsError):
+                    raise corrupt_error(self.partition, self.next_offset, str(error)) from error
+                raise
+        taken = columns.row_count - before
+        self.record_count += taken
+        if self._index >= len(self._batches) and self._broken is None:
+            self.is_consumed = True
+        return taken
+
+    def _take_batch(self, columns: RecordColumns, end_offset: int) -> None:
+        """Move past the next batch, or up to the end."""
+        position, header = self._batches[self._index]
+        if header.base_offset < end_offset:
+            self._check(position, header)
+            self.last_epoch = header.partition_leader_epoch
+            if not self._is_aborted(position, header) and not header.is_control:
+                assert self.data.records is not None
+                columns.append(
+                    self.data.records,
+                    position,
+                    header,
+                    *self.partition,
+                    start_offset=self.next_offset,
+                    end_offset=end_offset,
+                )
+        if header.last_offset < end_offset:
+            self._finish_batch()
+        else:
+            # The rest of it is behind the end.
+            self.next_offset = end_offset
+
+    def _next_part(self, max_records: int) -> list[ConsumerRecord] | None:
+        """Some of the records of one batch, perhaps none of them; None behind the last batch."""
+        if self._raw:
+            return self._deserialized(max_records)
+        reader = self._reader or self._next_reader()
+        if reader is None:
+            return None
+        part = reader.read(max_records)
+        if self._is_marked:
+            header = self._batches[self._index][1]
+            part = [MarkedRecord.of(record, header) for record in part]
+        elif part and self._deserializes:
+            self._raw = part
+            if reader.done:
+                self._reader = None
+            return self._deserialized(max_records)
+        if part:
+            self.next_offset = part[-1].offset + 1
+        if reader.done:
+            self._finish_batch()
+        return part
+
+    def _deserialized(self, max_records: int) -> list[ConsumerRecord]:
+        """Records whose keys and values are what the deserializers make of them."""
+        records: list[ConsumerRecord] = []
+        key_of, value_of = self._settings.key_of, self._settings.value_of
+        topic = self.partition.topic
+        try:
+            for raw in self._raw[:max_records]:
+                key, value = raw.key, raw.value
+                if key_of is not None and key is not None:
+                    key = key_of(topic, raw.headers, key)
+                if value_of is not None and value is not None:
+                    value = value_of(topic, raw.headers, value)
+                records.append(tuple.__new__(ConsumerRecord, (*raw[:5], key, value, *raw[7:])))
+        except Exception as error:
+            if not records:
+                raise self._undeserializable(self._raw[0], error) from error
+        self._raw = self._raw[len(records) :]
+        self.next_offset = records[-1].offset + 1
+        if not self._raw and self._reader is None:
+            self._finish_batch()
+        return records
+
+    def _undeserializable(self, raw: ConsumerRecord, error: Exception) -> DeserializationError:
+        what, data = "value", raw.value
+        key_of = self._settings.key_of
+        if key_of is not None and raw.key is not None:
+            try:
+                key_of(raw.topic, raw.headers, raw.key)
+            except Exception:
+                what, data = "key", raw.key
+        return DeserializationError(
+            f"The {what} of a record cannot be deserialized: {error}. "
+            "Seek past the record to go on without it.",
+            self.partition,
+            raw.offset,
+            data,
+        )
+
+    def _finish_batch(self) -> None:
+        # The last offset of a batch stays when compaction removes its last record: to go on behind it
+        # avoids fetching the same batch for ever.
+        header = self._batches[self._index][1]
+        self.next_offset = max(self.next_offset, header.last_offset + 1)
+        self._index += 1
+        self._reader = None
+
+    def _next_reader(self) -> RecordsReader[ConsumerRecord] | None:
+        """The reader of the next batch that the user is to see; None if there is none."""
+        while self._index < len(self._batches):
+            position, header = self._batches[self._index]
+            self._check(position, header)
+            self.last_epoch = header.partition_leader_epoch
+            # Whether it is aborted is asked of markers too: they are what ends the transaction.
+            self._is_marked = self._is_aborted(position, header) or header.is_control
+            if self._is_marked and not self._shows(header):
+                self._finish_batch()
+                continue
+            self._reader = self._read(position, header)
+            return self._reader
+        if self._broken is not None:
+            raise self._broken
+        return None
+
+    def _shows(self, header: BatchHeader) -> bool:
+        """Whether somebody wants to see a batch that consumers do not get."""
+        settings = self._settings
+        return settings.shows_control if header.is_control else settings.shows_aborted
+
+    def _check(self, position: int, header: BatchHeader) -> None:
+        assert self.data.records is not None
+        if self._settings.check_crcs and not crc_matches(self.data.records, position, header):
+            raise CorruptRecordsError(
+                f"the checksum of the batch at offset {header.base_offset} is wrong"
+            )
+
+    def _is_aborted(self, position: int, header: BatchHeader) -> bool:
+        """Keeps track of which producers' transactions will have been aborted, as offsets go by."""
+        if not self._settings.read_committed or header.producer_id == NO_PRODUCER_ID:
+            return False
+        while self._aborted and self._aborted[-1][0] <= header.last_offset:
+            self._aborted_ids.add(self._aborted.pop()[1])
+        if header.is_control:
+            if self._marker_type(position) is MarkerType.ABORT:
+                self._aborted_ids.discard(header.producer_id)
+            return False
+        return header.is_transactional and header.producer_id in self._aborted_ids
+
+    def _marker_type(self, position: int) -> MarkerType | None:
+        assert self.data.records is not None
+        records = read_batch(self.data.records, position)
+        return parse_marker_type(records[0].key) if records else None
+
+    def _read(self, position: int, header: BatchHeader) -> RecordsReader[ConsumerRecord]:
+        assert self.data.records is not None
+        is_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
+        epoch = header.partition_leader_epoch
+        return RecordsReader(
+            ConsumerRecord,
+            payload(self.data.records, position, header, DEFAULT_LIMIT_BYTES),
+            header.record_count,
+            header.base_offset,
+            header.base_timestamp,
+            header.max_timestamp if is_append_time else None,
+            self.partition.topic,
+            self.partition.partition,
+            epoch if epoch >= 0 else None,
+            self.next_offset,
+        )
+
+
+def corrupt_error(partition: TopicPartition, offset: int, why: str) -> AbortableError:
+    """Records that cannot be read; asking again will not help."""
+    return AbortableError(
+        ErrorCode.CORRUPT_MESSAGE,
+        f"The records cannot be read: {why}. Seek past them to go on without them.",
+        {"api": "Fetch", "partition": partition, "offset": offset},
+    )
+
+
+def _split(
+    partition: TopicPartition, fetch_offset: int, data: PartitionData
+) -> tuple[list[tuple[int, BatchHeader]], AbortableError | None]:
+    """The complete batches, and what is wrong with what follows them."""
+    records = data.records
+    batches: list[tuple[int, BatchHeader]] = []
+    if not records or data.error_code:
+        return batches, None
+    position, end = 0, len(records)
+    try:
+        # Brokers may cut the last batch where the answer is full.
+        while end - position >= HEADER_BYTES or _is_legacy(records, position):
+            header = read_header(records, position)
+            if header.size_bytes > end - position:
+                break
+            batches.append((position, header))
+            position += header.size_bytes
+    except UnsupportedMagicError:
+        return _split_upgraded(partition, fetch_offset, data)
+    except CorruptRecordsError as error:
+        at = batches[-1][1].last_offset + 1 if batches else fetch_offset
+        return batches, corrupt_error(partition, at, str(error))
+    if not batches:
+        return batches, corrupt_error(
+            partition, fetch_offset, f"the broker sent {end} bytes without a complete batch"
+        )
+    return batches, None
+
+
+def _is_legacy(records: Buffer, position: int) -> bool:
+    """Whether a message follows; it may be smaller than the header of a batch."""
+    return len(records) - position > MAGIC_AT and records[position + MAGIC_AT] < MAGIC
+
+
+def _split_upgraded(
+    partition: TopicPartition, fetch_offset: int, data: PartitionData
+) -> tuple[list[tuple[int, BatchHeader]], AbortableError | None]:
+    """As `_split`, of records in formats from before Kafka 0.11."""
+    assert data.records is not None
+    try:
+        data.records = memoryview(upgraded(data.records))
+    except CorruptRecordsError as error:
+        return [], corrupt_error(partition, fetch_offset, str(error))
+    return _split(partition, fetch_offset, data)

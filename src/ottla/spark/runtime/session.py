@@ -1,0 +1,236 @@
+"""A Spark session with the settings that streaming on one machine wants; whatever the user set wins."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping, MutableMapping
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from ottla.config import properties
+from ottla.errors import ConfigError
+from ottla.spark.runtime.java import find_java
+from ottla.spark.runtime.requirement import require_spark
+from ottla.spark.runtime.sockets import SWITCH, socket_settings
+from ottla.worker_python import choose_this_python, withdraw_choice
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEFAULT_MASTER: Final = "local[*]"
+
+# Only for checkpoints on local files: elsewhere Spark's own choice renames atomically.
+FAST_LOCAL_CHECKPOINTS: Final = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+FILES_SETTING: Final = "spark.hadoop.fs.file.impl"
+# Bars between the lines of whoever tells the progress.
+NO_BARS: Final = {"spark.ui.showConsoleProgress": "false"}
+QUIET: Final = {"spark.ui.enabled": "false"}
+# A shuffle of a small stream in Spark's 200 partitions is 200 tasks and 200 state stores on two cores.
+LOCAL: Final = {"spark.sql.shuffle.partitions": "{cores}"}
+
+
+def is_local(master: str) -> bool:
+    """Whether driver and executors are one process on this machine."""
+    return master == "local" or master.startswith("local[")
+
+
+def is_on_this_machine(master: str) -> bool:
+    """Whether everybody sees the same files."""
+    return is_local(master) or master.startswith("local-cluster[")
+
+
+def is_local_path(location: str) -> bool:
+    """Whether a checkpoint is on files of this machine."""
+    return urlsplit(location).scheme in ("", "file")
+
+
+def defaults(
+    name: str, master: str, checkpoint: str | None, cores: int | None = None
+) -> dict[str, str]:
+    """The settings of a session, as far as nobody says otherwise."""
+    found = {"spark.app.name": name, "spark.master": master, **NO_BARS}
+    if is_local(master):
+        count = cores or os.cpu_count() or 1
+        found |= {key: value.format(cores=count) for key, value in LOCAL.items()}
+    if is_on_this_machine(master):
+        found |= QUIET
+        if checkpoint is None or is_local_path(checkpoint):
+            found |= FAST_LOCAL_CHECKPOINTS
+    return found
+
+
+def settings_elsewhere(environment: Mapping[str, str], spark_home: Path) -> dict[str, str]:
+    """What the user has set for every program: spark-defaults.conf and PYSPARK_SUBMIT_ARGS."""
+    folder = Path(environment.get("SPARK_CONF_DIR") or spark_home / "conf")
+    file = folder / "spark-defaults.conf"
+    found = properties.load(file) if file.is_file() else {}
+    return found | _submitted(environment.get("PYSPARK_SUBMIT_ARGS", ""))
+
+
+def _submitted(arguments: str) -> dict[str, str]:
+    """The settings in arguments of spark-submit."""
+    found = {}
+    words = shlex.split(arguments)
+    for word, value in pairwise(words):
+        if word == "--master":
+            found["spark.master"] = value
+        if word in ("--conf", "-c") and "=" in value:
+            key, _, text = value.partition("=")
+            found[key] = text
+    return found
+
+
+def set_python(environment: MutableMapping[str, str], settings: Mapping[str, str]) -> None:
+    """Make workers run this Python: otherwise they take another one of the PATH, without our packages.
+
+    With an environment that is shipped to the executors, its Python is the user's to name. Only spark-submit looks at
+    the setting spark.pyspark.python; whoever starts Spark from Python has to use the variable.
+    """
+    environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if "spark.pyspark.python" in settings:
+        environment["PYSPARK_PYTHON"] = settings["spark.pyspark.python"]
+    elif "spark.archives" in settings:
+        withdraw_choice(environment)
+    else:
+        choose_this_python(environment)
+
+
+def start_session(
+    name: str,
+    *,
+    master: str | None = None,
+    checkpoint: str | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A session for streams; the one that is active if there is one.
+
+    `master` and `settings` win over spark-defaults.conf and what spark-submit was told, and those over our defaults.
+    """
+    require_spark()
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    given = dict(settings or {})
+    refuse_connect(given)
+    if master is not None:
+        given["spark.master"] = master
+    if SparkContext._active_spark_context is not None:
+        return _active(SparkSession.builder.getOrCreate(), given)
+    known = _known_to_spark() | given
+    chosen = defaults(name, known.get("spark.master", DEFAULT_MASTER), checkpoint) | known
+    set_python(os.environ, chosen)
+    if is_on_this_machine(chosen["spark.master"]) and SWITCH not in chosen:
+        chosen = socket_settings() | chosen
+    require_java()
+    builder = SparkSession.builder
+    for key, value in chosen.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    if is_on_this_machine(chosen["spark.master"]) and FILES_SETTING not in chosen:
+        _write_no_checksums(session)
+    if "spark.log.level" not in chosen:
+        session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def master_with(settings: Mapping[str, str]) -> str:
+    """Where `start_session` would run Spark with these settings."""
+    from pyspark import SparkContext
+
+    if "spark.master" in settings:
+        return settings["spark.master"]
+    if (active := SparkContext._active_spark_context) is not None:
+        return str(active.master)
+    return _known_to_spark().get("spark.master", DEFAULT_MASTER)
+
+
+def refuse_connect(settings: Mapping[str, str]) -> None:
+    """Fail where Spark would make a session of Spark Connect: there the driver is another process, without our code."""
+    from pyspark import SparkContext
+    from pyspark.util import default_api_mode, is_remote_only
+
+    if not is_remote_only() and SparkContext._active_spark_context is not None:
+        return
+    mode = settings.get("spark.api.mode", os.environ.get("SPARK_API_MODE", "")).lower()
+    if mode not in ("classic", "connect"):
+        mode = default_api_mode()
+    signs = {
+        "the package pyspark-client": is_remote_only(),
+        "the setting spark.remote": "spark.remote" in settings,
+        "the variable SPARK_REMOTE": "SPARK_REMOTE" in os.environ,
+        "an earlier session of Spark Connect": "SPARK_CONNECT_MODE_ENABLED" in os.environ,
+        "the API mode connect": mode == "connect",
+    }
+    for sign, is_there in signs.items():
+        if is_there:
+            raise _needs_own_driver(sign)
+
+
+def refuse_connect_session(spark: SparkSession) -> None:
+    """Fail for a session of Spark Connect."""
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        raise _needs_own_driver("the session that was given")
+
+
+def _needs_own_driver(sign: str) -> ConfigError:
+    return ConfigError(
+        f"a Pipeline runs in the process of Spark's driver, and {sign} means Spark Connect, where that is another one: "
+        "run it without, as in ottla pipeline run --master spark://HOST:7077"
+    )
+
+
+def require_java() -> None:
+    """Fail with advice if Spark needs a Java and there is none."""
+    if not _java_runs():
+        find_java().set_in(os.environ)
+
+
+def _active(session: SparkSession, given: Mapping[str, str]) -> SparkSession:
+    """The session that runs, with what can still be set."""
+    for name, value in given.items():
+        found = session.conf.get(name, None)
+        if found == value:
+            continue
+        if not session.conf.isModifiable(name):
+            raise ConfigError(
+                f"Spark runs already, with {name}={found}, so it cannot be {value}: stop that session first, or leave "
+                "it out"
+            )
+        session.conf.set(name, value)
+    return session
+
+
+def _write_no_checksums(session: SparkSession) -> None:
+    """Local files without a second one for the checksum: with it, a small micro-batch takes twice as long.
+
+    Not by another class for local files, which has none: S3A and others insist on Hadoop's own.
+    """
+    gateway, context = session.sparkContext._gateway, session.sparkContext._jsc
+    assert gateway is not None
+    local = gateway.jvm.org.apache.hadoop.fs.FileSystem.getLocal(context.hadoopConfiguration())
+    local.setWriteChecksum(False)
+
+
+def _java_runs() -> bool:
+    """Whether Spark's Java is running already: it has been used before, or spark-submit started us."""
+    from pyspark import SparkContext
+
+    return SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _known_to_spark() -> dict[str, str]:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.find_spark_home import _find_spark_home
+
+    if _java_runs():
+        SparkContext._ensure_initialized()
+        return dict(SparkConf().getAll())
+    return settings_elsewhere(os.environ, Path(_find_spark_home()))

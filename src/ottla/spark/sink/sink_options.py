@@ -1,0 +1,208 @@
+"""What the options of the sink say, and what its columns have to be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    NullType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from ottla.config.producer import ProducerConfig
+from ottla.errors import ConfigError
+from ottla.records.compression import Codec
+from ottla.spark.options import Use, admin_options, kafka_options, values
+from ottla.spark.sink.query_checkpoint import read_storage_options
+
+EXACTLY_ONCE: Final = "exactly-once"
+AT_LEAST_ONCE: Final = "at-least-once"
+MOST_BATCH_BYTES: Final = 1024 * 1024
+# As Spark writes it, which lowers the names of options on their way to us.
+_ASYNC_PROGRESS: Final = "asyncProgressTracking"
+
+
+@dataclass(frozen=True)
+class SinkSettings:
+    """Everything that tasks and the driver have to know; it travels to the tasks."""
+
+    # Both may have passwords in them.
+    kafka: Mapping[str, str] = field(repr=False)
+    topic: str | None
+    delivery: str
+    pipeline: str | None = None
+    marker_topic: str | None = None
+    location: str | None = None
+    query_name: str | None = None
+    storage: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    commits_source_offsets: bool = True
+    fails_on_unknown: bool = True
+    pinned_topics: tuple[str, ...] = ()
+    """Topics that rows may name, besides."""
+
+    @property
+    def admin(self) -> dict[str, str]:
+        """The options of an admin client."""
+        return admin_options(self.kafka)
+
+    @property
+    def config(self) -> ProducerConfig:
+        """The options of the producer, read."""
+        return ProducerConfig.read(dict(self.kafka))
+
+    @property
+    def codec(self) -> Codec:
+        """How tasks compress."""
+        return Codec[self.config.compression_type.upper()]
+
+    @property
+    def level(self) -> int | None:
+        """How hard tasks compress; None as the codec likes."""
+        config = self.config
+        levels = {
+            Codec.GZIP: config.compression_gzip_level,
+            Codec.LZ4: config.compression_lz4_level,
+            Codec.ZSTD: config.compression_zstd_level,
+        }
+        return levels.get(self.codec)
+
+    @property
+    def batch_size_bytes(self) -> int:
+        """How large a record batch of a task may be: as batch.size says, or large, since none waits to be filled."""
+        config = self.config
+        most = config.batch_size if "batch.size" in self.kafka else MOST_BATCH_BYTES
+        return max(1, min(most, config.max_request_size))
+
+
+def read_stream_settings(given: Mapping[str, str], schema: StructType) -> SinkSettings:
+    """The settings of a streaming sink that gets these columns."""
+    settings = _stream_settings(given)
+    check_columns(schema, settings.topic)
+    _check_delivery(settings)
+    return settings
+
+
+def stream_settings(given: Mapping[str, str]) -> SinkSettings:
+    """The settings of a streaming sink whose columns are not known yet."""
+    settings = _stream_settings(given)
+    _check_delivery(settings)
+    return settings
+
+
+def _stream_settings(given: Mapping[str, str]) -> SinkSettings:
+    _refuse_async_progress(given)
+    found = values(given, Use.STREAM_WRITE)
+    return SinkSettings(
+        kafka_options(given, Use.STREAM_WRITE),
+        found["topic"],
+        found["delivery"] or EXACTLY_ONCE,
+        found["pipeline"],
+        found["markerTopic"] or found["topic"],
+        found["checkpointLocation"],
+        found["queryName"],
+        read_storage_options(found["checkpointStorageOptions"]),
+        found["commitSourceOffsets"],
+        found["failOnUnknownProgress"],
+        found["pinnedTopics"] or (),
+    )
+
+
+def _check_delivery(settings: SinkSettings) -> None:
+    _check_acks(settings)
+    if settings.delivery == EXACTLY_ONCE and settings.marker_topic is None:
+        raise ConfigError(
+            "markerTopic is missing: where rows name their topics, an exactly-once sink needs one topic of the "
+            "cluster, always the same, under which it keeps its progress; or set topic, or delivery=at-least-once"
+        )
+
+
+def read_batch_settings(
+    given: Mapping[str, str], schema: StructType, overwrite: bool
+) -> SinkSettings:
+    """The settings of a batch sink."""
+    if overwrite:
+        raise ConfigError("a topic cannot be overwritten: use mode('append')")
+    found = values(given, Use.BATCH_WRITE)
+    settings = SinkSettings(
+        kafka_options(given, Use.BATCH_WRITE),
+        found["topic"],
+        # A batch may be larger than the driver's memory, through which an exactly-once one goes.
+        found["delivery"] or AT_LEAST_ONCE,
+        pinned_topics=found["pinnedTopics"] or (),
+    )
+    check_columns(schema, settings.topic)
+    _check_acks(settings)
+    return settings
+
+
+def _refuse_async_progress(given: Mapping[str, str]) -> None:
+    for name, value in given.items():
+        key = name.lower()
+        if key.startswith(_ASYNC_PROGRESS.lower()) and value.strip().lower() != "false":
+            raise ConfigError(
+                f"{_ASYNC_PROGRESS}… is refused: with it Spark starts a micro-batch before the one before is noted as "
+                "done, and would repeat several after a failure; remove it"
+            )
+
+
+def _check_acks(settings: SinkSettings) -> None:
+    if settings.delivery == EXACTLY_ONCE:
+        # Conflicts of options show now, and not in the first commit.
+        ProducerConfig.read({**settings.kafka, "transactional.id": "check"})
+
+
+def _is_bytes(kind: DataType) -> bool:
+    return isinstance(kind, StringType | BinaryType | NullType)
+
+
+def _is_headers(kind: DataType) -> bool:
+    if not isinstance(kind, ArrayType) or not isinstance(kind.elementType, StructType):
+        return False
+    entry = kind.elementType
+    return (
+        entry.fieldNames() == ["key", "value"]
+        and isinstance(entry["key"].dataType, StringType)
+        and isinstance(entry["value"].dataType, BinaryType | StringType)
+    )
+
+
+_COLUMNS: Final[Mapping[str, tuple[Callable[[DataType], bool], str]]] = {
+    "key": (_is_bytes, "string or binary"),
+    "value": (_is_bytes, "string or binary"),
+    "headers": (_is_headers, "array<struct<key:string,value:binary>>"),
+    "topic": (lambda kind: isinstance(kind, StringType), "string"),
+    "partition": (lambda kind: isinstance(kind, IntegerType | LongType), "int"),
+    "timestamp": (
+        lambda kind: isinstance(kind, TimestampType | TimestampNTZType | LongType),
+        "timestamp, or bigint in milliseconds",
+    ),
+}
+
+
+def check_columns(schema: StructType, topic: str | None) -> None:
+    """Refuse columns that cannot be written."""
+    names = schema.fieldNames()
+    if "value" not in names:
+        raise ConfigError(f"the sink needs a column 'value', and there are only {names}")
+    if topic is None and "topic" not in names:
+        raise ConfigError("the sink needs the option topic, or a column 'topic'")
+    if unknown := [name for name in names if name not in _COLUMNS]:
+        raise ConfigError(
+            f"the sink has no use for the columns {unknown}: drop them; it writes {', '.join(_COLUMNS)}"
+        )
+    for name in names:
+        fits, wanted = _COLUMNS[name]
+        if not fits(schema[name].dataType):
+            raise ConfigError(
+                f"column {name!r} has to be {wanted}, not {schema[name].dataType.simpleString()}"
+            )

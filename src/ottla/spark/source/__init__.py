@@ -1,0 +1,1 @@
+"""Reading topics: the batch and streaming readers, their options, offsets and limits."""

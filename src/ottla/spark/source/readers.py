@@ -1,0 +1,402 @@
+"""The source: batch and streaming readers."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from ottla.errors import ConfigError, RetriableError
+from ottla.model import TopicPartition
+from ottla.records.arrow import SCHEMA, SCHEMA_WITHOUT_HEADERS
+from ottla.spark.runtime.worker_memory import freeze_what_is_loaded
+from ottla.spark.sink.plan_witness import Notes
+from ottla.spark.sink.progress_renewal import Renewal
+from ottla.spark.sink.query_checkpoint import range_of
+from ottla.spark.sink.task_messages import own_folder
+from ottla.spark.source.cluster import SourceCluster
+from ottla.spark.source.limits import EARLIEST, LATEST, AtOffsets
+from ottla.spark.source.offset_ranges import OffsetRange, tasks
+from ottla.spark.source.range_reader import read_ranges, report_gap, report_loss
+from ottla.spark.source.source_options import (
+    SourceOptions,
+    includes_headers,
+    read_batch_options,
+    read_stream_options,
+)
+from ottla.spark.source.stream_offsets import (
+    Available,
+    Found,
+    Pacing,
+    SourceOffset,
+    available,
+    continued,
+    gone,
+    is_same,
+    limited,
+    new_partitions,
+    offset_count,
+    ranges,
+    remade_topics,
+    shrunk,
+    up_to,
+)
+
+log = logging.getLogger("ottla.spark")
+
+# New partitions and topics are found this late at most.
+DISCOVERY_SECONDS: Final = 1.0
+# Between two attempts to commit the same offsets for the lag.
+PAUSE_SECONDS: Final = 10.0
+
+_HEADER: Final = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+_COLUMNS: Final = StructType(
+    [
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("timestampType", IntegerType()),
+    ]
+)
+
+
+def source_schema(given: Mapping[str, str]) -> StructType:
+    """The columns of Spark's own Kafka source."""
+    if includes_headers(given):
+        return StructType([*_COLUMNS.fields, StructField("headers", ArrayType(_HEADER))])
+    return _COLUMNS
+
+
+def _check_schema(given: Mapping[str, str], schema: StructType) -> None:
+    if schema != source_schema(given):
+        raise ConfigError(
+            "The source has columns of its own, a schema cannot be given: remove schema(…), and use "
+            "functions of DataFrames"
+        )
+
+
+class RangePartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, wanted: Sequence[OffsetRange], topic_ids: Mapping[str, str]) -> None:
+        # Plain tuples: Spark sends them to the task, and a micro-batch may have many.
+        ranges = tuple((*each.partition, *each[1:]) for each in wanted)
+        topics = dict.fromkeys(each.partition.topic for each in wanted)
+        super().__init__((ranges, {name: topic_ids[name] for name in topics if name in topic_ids}))
+
+    @property
+    def wanted(self) -> list[OffsetRange]:
+        """Ranges of offsets, each of another partition."""
+        return [
+            OffsetRange(TopicPartition(topic, number), start_offset, end_offset)
+            for topic, number, start_offset, end_offset in self.value[0]
+        ]
+
+    @property
+    def topic_ids(self) -> dict[str, str]:
+        """Which topics are meant, where brokers have ids."""
+        found: dict[str, str] = self.value[1]
+        return found
+
+
+def _planned(
+    found: list[OffsetRange], topic_ids: Mapping[str, str], options: SourceOptions
+) -> list[InputPartition]:
+    return [RangePartition(each, topic_ids) for each in tasks(found, options.task_sizes)]
+
+
+def _read(partition: InputPartition, options: SourceOptions) -> Iterator[Any]:
+    # Where there is nothing to read, Spark makes one partition of its own.
+    if isinstance(partition, RangePartition):
+        schema = SCHEMA if options.include_headers else SCHEMA_WITHOUT_HEADERS
+        yield from read_ranges(partition.wanted, partition.topic_ids, options, schema)
+    freeze_what_is_loaded()
+
+
+class BatchReader(DataSourceReader):
+    """Reads what is between two positions, once."""
+
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        _check_schema(given, schema)
+        self._options = read_batch_options(given)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The tasks; where they begin and end is decided here."""
+        cluster = SourceCluster(self._options)
+        try:
+            found = cluster.found_at_first()
+            return _planned(self._ranges(cluster, found), found.topic_ids, self._options)
+        finally:
+            cluster.close()
+
+    def _ranges(self, cluster: SourceCluster, found: Found) -> list[OffsetRange]:
+        options = self._options
+        starts = cluster.starts(options.start, found)
+        stops = cluster.stops(options.end, found)
+        # What an option says may be gone already, or not be there yet.
+        named_starts = options.start.offsets if isinstance(options.start, AtOffsets) else {}
+        named_stops = options.end.offsets if isinstance(options.end, AtOffsets) else {}
+        first = cluster.ends(named_starts, EARLIEST)
+        last = cluster.ends(named_stops, LATEST)
+        for each in sorted(first):
+            if starts[each] < first[each]:
+                report_loss(options, f"{each} begins at {first[each]}, not at {starts[each]}")
+                starts[each] = first[each]
+        for each in sorted(last):
+            if stops[each] > last[each]:
+                report_gap(options, f"{each} ends at {last[each]}, not at {stops[each]}")
+                stops[each] = last[each]
+        return [OffsetRange(each, starts[each], stops[each]) for each in found.partitions]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The records of one task."""
+        return _read(partition, self._options)
+
+
+class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Of a query whose options are wrong: says so when it is asked.
+
+    Spark asks a reader to stop even if there is none, and what it tells of an error before that is the consequence.
+    """
+
+    def __init__(self, error: ConfigError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Refused."""
+        raise self._error
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Refused."""
+        raise self._error
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Refused."""
+        raise self._error
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Refused."""
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Refused."""
+        raise self._error
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads on from position to position; Spark keeps the positions in its checkpoint."""
+
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        _check_schema(given, schema)
+        self._options = read_stream_options(given)
+        self._cluster = SourceCluster(self._options)
+        self._begin: SourceOffset | None = None
+        self._found: Found | None = None
+        self._found_at = 0.0
+        self._batch_at: float | None = None
+        self._latest: SourceOffset | None = None
+        self._ends_when_done = False
+        self._target: SourceOffset | None = None
+        self._told: tuple[str, ...] = ()
+        self._tried_for_lag: Mapping[TopicPartition, int] | None = None
+        self._try_again_at = 0.0
+        self._notes = Notes(own_folder(), self._options.pipeline)
+        self._renewal = self._new_renewal()
+
+    def _new_renewal(self) -> Renewal | None:
+        options = self._options
+        if options.pipeline is None:
+            return None
+        return Renewal(options.pipeline, options.renewal, lambda: self._cluster.admin)
+
+    # Where it begins
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Where a query begins that has no checkpoint."""
+        # Spark asks when it plans the first micro-batch and again when it runs it: it is one begin.
+        if self._begin is None:
+            self._begin = self._looked_up_begin()
+        return self._begin.to_json()
+
+    def _looked_up_begin(self) -> SourceOffset:
+        found = self._cluster.found_at_first()
+        offsets = self._continued(found) or self._cluster.starts(self._options.start, found)
+        return SourceOffset(
+            offsets, found.topic_ids, found.cluster, self._options.pipeline, begin=offsets
+        )
+
+    def _continued(self, found: Found) -> dict[TopicPartition, int] | None:
+        """Where the pipeline was when its checkpoint was lost; None if it has not run before."""
+        pipeline = self._options.pipeline
+        if pipeline is None or not found.partitions:
+            return None
+        # A driver that is dead to Spark may still commit. Fence first, then look.
+        self._cluster.fence(pipeline)
+        committed = self._cluster.committed(pipeline, found.partitions)
+        missing = [each for each, offset in committed.items() if offset is None]
+        if len(missing) == len(committed):
+            return None
+        offsets = continued(committed, self._cluster.ends(missing, EARLIEST))
+        log.warning(
+            "pipeline %s has no checkpoint, and goes on from the offsets that it committed",
+            pipeline,
+        )
+        return offsets
+
+    # How far it may read
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """What the options say; Spark passes it on to `latestOffset` unless the trigger wants everything."""
+        if self._options.max_offsets is not None:
+            return ReadMaxRows(self._options.max_offsets)
+        if self._options.min_offsets is not None:
+            return ReadMinRows(self._options.min_offsets)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """What is there at the first look is what the query reads; then it ends."""
+        self._ends_when_done = True
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Where the next micro-batch ends; the start again if there is nothing to read yet."""
+        begin = SourceOffset.from_json(start)
+        # Spark asks for the next micro-batch when the one before is done, and calls `commit` only with the next one.
+        if not begin.is_initial:
+            self._tell_group(begin)
+        end = self._available(begin)
+        if is_same(begin, end) or not self._is_due(offset_count(begin, end), limit):
+            if self._renewal is not None:
+                self._renewal.nothing_to_read()
+            return start
+        self._batch_at = time.monotonic()
+        if isinstance(limit, ReadMaxRows):
+            end = limited(begin, end, limit.max_rows)
+        elif isinstance(limit, ReadMinRows) and self._options.max_offsets is not None:
+            end = limited(begin, end, self._options.max_offsets)
+        return end.to_json()
+
+    def _is_due(self, count: int, limit: ReadLimit) -> bool:
+        """Whether minOffsetsPerTrigger is reached; a query that ends takes what there is."""
+        least = self._options.min_offsets
+        if least is None or isinstance(limit, ReadAllAvailable) or self._ends_when_done:
+            return True
+        # The first micro-batch waits for nothing, as with Spark's own source.
+        if self._batch_at is None:
+            return True
+        waited_ms = (time.monotonic() - self._batch_at) * 1000
+        return Pacing(least, self._options.max_delay_ms).is_due(count, waited_ms)
+
+    def _available(self, start: SourceOffset) -> SourceOffset:
+        if self._target is not None:
+            return up_to(start, self._target)
+        end, losses = self._looked_up(start)
+        # What is gone stays so; to say it once is enough.
+        for each in losses:
+            if each not in self._told:
+                report_loss(self._options, each)
+        self._told = losses
+        end = replace(end, group=self._options.pipeline)
+        self._latest = end
+        if self._ends_when_done:
+            self._target = end
+        return end
+
+    def _looked_up(self, start: SourceOffset) -> Available:
+        """The end of everything; asked for again if a leader seems to be behind, or a topic is not there."""
+        attempt = 1
+        while True:
+            is_last = attempt >= self._options.lookup_attempts
+            found = self._discovered()
+            try:
+                latest = self._cluster.ends(found.partitions, LATEST)
+                earliest = self._cluster.ends(new_partitions(start, found), EARLIEST)
+                if is_last or not (gone(start, found) or shrunk(start, found, latest)):
+                    return available(start, found, latest, earliest)
+            except RetriableError:
+                if is_last:
+                    raise
+            attempt += 1
+            self._found = None
+            self._cluster.pause()
+
+    def _discovered(self) -> Found:
+        now = time.monotonic()
+        if self._found is None or now - self._found_at >= DISCOVERY_SECONDS:
+            self._found = self._cluster.found()
+            self._found_at = now
+        return self._found
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """The end of everything at the last look: what is between it and the end of a batch is the lag."""
+        return None if self._latest is None else self._latest.to_json()
+
+    # What is read
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The tasks of one micro-batch."""
+        begin, stop = SourceOffset.from_json(start), SourceOffset.from_json(end)
+        # The first one begins where its end says: the start is asked for anew if it is repeated.
+        self._notes.leave(range_of(None if stop.begin else begin, stop))
+        todo = ranges(begin, stop)
+        return _planned(self._still_there(todo, stop), stop.topic_ids, self._options)
+
+    def _still_there(self, todo: list[OffsetRange], stop: SourceOffset) -> list[OffsetRange]:
+        """What was planned for topics that have been made again since has other records now.
+
+        A micro-batch that is repeated after a restart may have been planned long ago.
+        """
+        again = remade_topics(stop, self._discovered().topic_ids)
+        for each in sorted({each.partition.topic for each in todo} & again):
+            report_loss(
+                self._options,
+                f"topic {each} was deleted and made again after a micro-batch was planned",
+            )
+        return [each for each in todo if each.partition.topic not in again]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The records of one task."""
+        return _read(partition, self._options)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """A micro-batch was processed up to here; with commitOffsets the group is told."""
+        self._tell_group(SourceOffset.from_json(end))
+
+    def _tell_group(self, processed: SourceOffset) -> None:
+        """Commit how far micro-batches were processed: once, and after a refusal again, but not at once."""
+        group, now = self._options.commit_group, time.monotonic()
+        if group is None:
+            return
+        if processed.offsets == self._tried_for_lag and now < self._try_again_at:
+            return
+        self._tried_for_lag = processed.offsets
+        is_told = self._cluster.commit(group, processed.offsets)
+        self._try_again_at = math.inf if is_told else now + PAUSE_SECONDS
+
+    def stop(self) -> None:
+        """The query has ended."""
+        self._cluster.close()

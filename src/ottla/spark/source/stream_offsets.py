@@ -1,0 +1,301 @@
+"""How far a streaming query has read, and how far it may read next: decisions without IO."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple
+
+from ottla.errors import OttlaError
+from ottla.model import TopicPartition
+from ottla.spark.partition_maps import flat, nested
+from ottla.spark.source.offset_ranges import OffsetRange
+
+VERSION: Final = 1
+
+
+class OffsetFormatError(OttlaError):
+    """The checkpoint has an offset that this source did not write."""
+
+
+class DataLossError(OttlaError):
+    """Records that the query has not seen are gone."""
+
+
+@dataclass(frozen=True)
+class SourceOffset:
+    """A position in each partition, as Spark's checkpoint keeps it."""
+
+    offsets: Mapping[TopicPartition, int]
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """By name; a topic that was deleted and made again has another id, and other records."""
+    cluster: str | None = None
+    group: str | None = None
+    """The group of the pipeline, if it is one."""
+    new: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Where partitions begin that the position before did not have, or had in a former topic."""
+    begin: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Where the first micro-batch of a query begins; others begin at the position before.
+
+    Spark keeps where a micro-batch ends only. If the first one is run again, it asks for the begin again, and `latest`
+    would have moved.
+    """
+
+    @property
+    def is_initial(self) -> bool:
+        """Whether nothing has been read up to here."""
+        return bool(self.offsets) and dict(self.begin) == dict(self.offsets)
+
+    def to_json(self) -> dict[str, Any]:
+        """What Spark writes to its offset log; equal positions have equal texts."""
+        found: dict[str, Any] = {"version": VERSION, "topics": nested(self.offsets)}
+        if self.topic_ids:
+            found["ids"] = {name: self.topic_ids[name] for name in sorted(self.topic_ids)}
+        if self.new:
+            found["new"] = nested(self.new)
+        if self.begin:
+            found["begin"] = nested(self.begin)
+        if self.cluster is not None:
+            found["cluster"] = self.cluster
+        if self.group is not None:
+            found["group"] = self.group
+        return found
+
+    @classmethod
+    def from_spark(cls, found: object) -> SourceOffset:
+        """As `from_json`, for what Spark reports, where an offset is an object or its text."""
+        if isinstance(found, str):
+            try:
+                found = json.loads(found)
+            except ValueError:
+                found = None
+        return cls.from_json(found)
+
+    @classmethod
+    def from_json(cls, found: object) -> SourceOffset:
+        """What `to_json` wrote; the plain offsets of Spark's own Kafka source are understood too."""
+        try:
+            if not isinstance(found, dict):
+                raise ValueError("it is no object")
+            # A topic may be called `version`, but then it has partitions.
+            if isinstance(found.get("version", {}), dict):
+                return cls(flat(found))
+            if found["version"] != VERSION:
+                raise ValueError(f"version {found['version']} is not known: use a newer Ottla")
+            return cls(
+                flat(found.get("topics")),
+                _texts(found.get("ids", {})),
+                _text(found.get("cluster")),
+                _text(found.get("group")),
+                flat(found.get("new", {})),
+                flat(found.get("begin", {})),
+            )
+        except ValueError as error:
+            raise OffsetFormatError(
+                f"The checkpoint has an offset that is not of this source: {found!r} ({error})"
+            ) from error
+
+
+def _texts(found: object) -> dict[str, str]:
+    if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
+        raise ValueError("ids are no texts")
+    return dict(found)
+
+
+def _text(found: object) -> str | None:
+    if found is not None and not isinstance(found, str):
+        raise ValueError(f"{found!r} is no text")
+    return found
+
+
+class Found(NamedTuple):
+    """What is read at the moment: partitions, the ids of their topics and the cluster, where brokers have ids."""
+
+    partitions: tuple[TopicPartition, ...]
+    topic_ids: Mapping[str, str]
+    cluster: str | None = None
+
+
+class Available(NamedTuple):
+    """How far the query could read, and what it should know about that."""
+
+    end: SourceOffset
+    losses: tuple[str, ...]
+
+
+def new_partitions(start: SourceOffset, found: Found) -> list[TopicPartition]:
+    """Partitions that begin at their first record: new ones, and those of topics that were made again."""
+    again = remade_topics(start, found.topic_ids)
+    return [each for each in found.partitions if each not in start.offsets or each.topic in again]
+
+
+def remade_topics(start: SourceOffset, topic_ids: Mapping[str, str]) -> set[str]:
+    """Topics that were deleted and made again since."""
+    return {
+        topic
+        for topic, topic_id in topic_ids.items()
+        if start.topic_ids.get(topic, topic_id) != topic_id
+    }
+
+
+def gone(start: SourceOffset, found: Found) -> list[TopicPartition]:
+    """Partitions that were read and are not there: of a topic that was deleted, or that a broker does not know yet."""
+    again = remade_topics(start, found.topic_ids)
+    there = set(found.partitions)
+    return [each for each in sorted(start.offsets) if each not in there and each.topic not in again]
+
+
+def available(
+    start: SourceOffset,
+    found: Found,
+    latest: Mapping[TopicPartition, int],
+    earliest: Mapping[TopicPartition, int],
+) -> Available:
+    """The end of everything that can be read now.
+
+    `latest` has the end of each partition, `earliest` the begin of each new one.
+    """
+    fresh = new_partitions(start, found)
+    again = remade_topics(start, found.topic_ids)
+    missing = gone(start, found)
+    losses = []
+    if None not in (start.cluster, found.cluster) and start.cluster != found.cluster:
+        losses.append(
+            f"the checkpoint is of cluster {start.cluster}, and this is cluster {found.cluster}"
+        )
+    losses += [f"{each} is gone" for each in missing]
+    losses += [f"topic {each} was deleted and made again" for each in sorted(again)]
+    losses += [
+        f"{each} is new and begins at {earliest[each]} instead of 0"
+        for each in fresh
+        if earliest[each] > 0 and each.topic not in again
+    ]
+    # A query that begins has read nothing.
+    before = "startingOffsets say" if start.is_initial else "it was read up to"
+    losses += [
+        f"{each} ends at {latest[each]}, and {before} {start.offsets[each]}"
+        for each in shrunk(start, found, latest)
+    ]
+    end = replace(
+        start,
+        # What is gone may come back: then it is read on from where it was.
+        offsets={each: start.offsets[each] for each in missing}
+        | {each: latest[each] for each in found.partitions},
+        topic_ids={
+            each.topic: start.topic_ids[each.topic]
+            for each in missing
+            if each.topic in start.topic_ids
+        }
+        | dict(found.topic_ids),
+        cluster=found.cluster,
+        new={each: earliest[each] for each in fresh},
+        begin=_begin_after(start),
+    )
+    return Available(end, tuple(losses))
+
+
+def shrunk(
+    start: SourceOffset, found: Found, latest: Mapping[TopicPartition, int]
+) -> list[TopicPartition]:
+    """Partitions that end before what was read: of a leader that is behind, or that lost records."""
+    fresh = set(new_partitions(start, found))
+    return [
+        each
+        for each in found.partitions
+        if each not in fresh and latest[each] < start.offsets[each]
+    ]
+
+
+def begin_of(start: SourceOffset, end: SourceOffset, partition: TopicPartition) -> int:
+    """Where a partition is read from; without a word about it, at 0."""
+    known = end.begin if partition in end.begin else start.offsets
+    return end.new.get(partition, known.get(partition, 0))
+
+
+def _begin_after(start: SourceOffset) -> Mapping[TopicPartition, int]:
+    """What the end of a micro-batch says of its begin: only that of the first one has to."""
+    return start.begin if start.is_initial else {}
+
+
+def ranges(start: SourceOffset, end: SourceOffset) -> list[OffsetRange]:
+    """What is read between two positions; a partition that shrank is left out."""
+    found = [
+        OffsetRange(each, begin_of(start, end, each), end.offsets[each])
+        for each in sorted(end.offsets)
+    ]
+    return [each for each in found if each.size > 0]
+
+
+def offset_count(start: SourceOffset, end: SourceOffset) -> int:
+    """How many offsets are between two positions; records may be fewer."""
+    return sum(each.size for each in ranges(start, end))
+
+
+def is_same(start: SourceOffset, end: SourceOffset) -> bool:
+    """Whether nothing has to be read or remembered between two positions."""
+    return not end.new and dict(start.offsets) == dict(end.offsets)
+
+
+def limited(start: SourceOffset, end: SourceOffset, max_offsets: int) -> SourceOffset:
+    """An end with at most `max_offsets` to read, in proportion to what partitions have.
+
+    Each partition with records has at least one, so that none starves behind larger ones: where there are more
+    of them than `max_offsets`, that is how many are read.
+    """
+    todo = ranges(start, end)
+    total = sum(each.size for each in todo)
+    if total <= max(max_offsets, len(todo)):
+        return end
+    spare, room = max(max_offsets - len(todo), 0), total - len(todo)
+    # Of what is left when each has one; what rounding leaves over goes to the largest remainders.
+    shares = [1 + spare * (each.size - 1) // room for each in todo]
+    left = max(max_offsets, len(todo)) - sum(shares)
+    by_remainder = sorted(range(len(todo)), key=lambda at: -(spare * (todo[at].size - 1) % room))
+    for at in by_remainder[:left]:
+        shares[at] += 1
+    read = {
+        each.partition: each.start_offset + share for each, share in zip(todo, shares, strict=True)
+    }
+    return replace(end, offsets={**end.offsets, **read})
+
+
+def up_to(start: SourceOffset, target: SourceOffset) -> SourceOffset:
+    """The target of a query that ends there, seen from a later start: what is new is so only once."""
+    new = {each: at for each, at in target.new.items() if each not in start.offsets}
+    # Of a topic that was made again, the former offsets say nothing.
+    again = remade_topics(start, target.topic_ids)
+    new |= {each: at for each, at in target.new.items() if each.topic in again}
+    return replace(target, new=new, begin=_begin_after(start))
+
+
+class Pacing(NamedTuple):
+    """How long a query waits for more: minOffsetsPerTrigger and maxTriggerDelay."""
+
+    min_offsets: int
+    max_delay_ms: float
+
+    def is_due(self, offset_count: int, waited_ms: float) -> bool:
+        """Whether so many offsets are enough after this time since the last micro-batch."""
+        return offset_count >= self.min_offsets or waited_ms >= self.max_delay_ms
+
+
+def continued(
+    committed: Mapping[TopicPartition, int | None], earliest: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Where a pipeline goes on that lost its checkpoint.
+
+    A partition without a committed offset is one that came later, which begins at its first record.
+    """
+    return {
+        each: earliest[each] if offset is None else offset
+        for each, offset in sorted(committed.items())
+    }
+
+
+def lag(end: SourceOffset, latest: SourceOffset) -> dict[TopicPartition, int]:
+    """How many offsets are behind each position."""
+    return {
+        each: max(offset - end.offsets.get(each, latest.new.get(each, 0)), 0)
+        for each, offset in sorted(latest.offsets.items())
+    }

@@ -1,0 +1,637 @@
+"""A claimed partition of the local engine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from itertools import pairwise
+
+from ottla.config.topic import LONG_MAX, TopicConfig
+from ottla.core.aborted import AbortedSpan
+from ottla.events import EventLog
+from ottla.ports import (
+    Buffer,
+    DamagedError,
+    EpochStart,
+    Extent,
+    FencedError,
+    PartitionRef,
+    SegmentInfo,
+    Snapshot,
+    StorageError,
+    StorageFullError,
+    monotonic_ms,
+)
+from ottla.storage.local.folder import checkpoint_files, layout
+from ottla.storage.local.log import segment_swap, timestamp_lookup
+from ottla.storage.local.log.index import SegmentIndex, empty_index
+from ottla.storage.local.log.leader_epochs import LeaderEpochs
+from ottla.storage.local.log.replacement import LocalReplacement
+from ottla.storage.local.log.segment import BrokenSegmentError, IndexLostError, Segment
+from ottla.storage.local.log.snapshots import SnapshotFiles, UnsyncedError, write_draft
+from ottla.storage.local.log.transaction_index import AbortedSpans
+from ottla.storage.local.recovery import log_messages
+from ottla.storage.local.recovery.disk_trouble import refusal
+from ottla.storage.local.recovery.folder_recovery import (
+    Folder,
+    UntrustworthyError,
+    check_txn_indexes,
+    load_active,
+)
+from ottla.storage.local.recovery.scan import build_index
+from ottla.storage.local.store_context import Surroundings
+from ottla.storage.local.sync.durability import Durability
+
+logger = EventLog(__name__)
+
+
+class LocalLog:
+    """Implements PartitionLog over segment files; not thread-safe."""
+
+    __slots__ = (
+        "_aborted",
+        "_active",
+        "_bases",
+        "_config",
+        "_epoch",
+        "_epoch_is_new",
+        "_epochs",
+        "_flush_is_timed",
+        "_flush_messages",
+        "_folder",
+        "_interval_bytes",
+        "_last_snapshot",
+        "_ref",
+        "_refusal",
+        "_sealed_bytes",
+        "_segments",
+        "_shared",
+        "_snapshot_is_drafted",
+        "_snapshots",
+        "_start_offset",
+        "damage",
+        "durability",
+        "sync_has_failed",
+        "was_closed",
+        "was_fenced",
+    )
+
+    def __init__(
+        self,
+        ref: PartitionRef,
+        epoch: int,
+        folder: Folder,
+        config: TopicConfig,
+        shared: Surroundings,
+    ) -> None:
+        self._ref = ref
+        self._epoch = epoch
+        self._folder = folder.path
+        self._shared = shared
+        self._refusal: StorageError | None = None
+        self._last_snapshot: Snapshot | None = None  # of this claim, not written yet
+        self.damage: DamagedError | None = None
+        self.sync_has_failed = False
+        self.was_closed = False
+        self.was_fenced = False
+        self._segments: list[Segment] = []
+        self._bases: list[int] = []
+        self._sealed_bytes = 0
+        self._start_offset = 0
+        self._snapshots = SnapshotFiles(folder.path, folder.snapshots)
+        self._snapshot_is_drafted = False
+        self._aborted = AbortedSpans(folder.path, folder.txn_indexes)
+        self._epochs = LeaderEpochs(folder.path)
+        self.durability = Durability(
+            folder.path, self._epochs, shared.executor, shared.syncs, self.sync_failed
+        )
+        self.configure(config)
+
+    @property
+    def ref(self) -> PartitionRef:
+        return self._ref
+
+    @property
+    def epoch(self) -> int:
+        return self._epoch
+
+    @property
+    def start_offset(self) -> int:
+        return self._start_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self._active.end_offset
+
+    @property
+    def size_bytes(self) -> int:
+        return self._sealed_bytes + self._active.size_bytes
+
+    @property
+    def epochs(self) -> Sequence[EpochStart]:
+        return tuple(self._epochs.entries)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the claim lasts."""
+        return self._refusal is None
+
+    # -- opening
+
+    def load(self, folder: Folder, start_offset: int, recovery_point: int) -> None:
+        """Takes over a folder that is in order."""
+        bases = list(folder.sizes)
+        for base_offset, next_base in pairwise(bases):
+            segment = self._segment(base_offset, next_base, folder.sizes[base_offset])
+            self._sealed_bytes += segment.size_bytes
+            self._segments.append(segment)
+        if bases:
+            index, end_offset = load_active(folder, bases[-1], self._interval_bytes)
+            if end_offset < max(start_offset, recovery_point):
+                raise UntrustworthyError(
+                    f"{folder.path} ends at {end_offset}, below {max(start_offset, recovery_point)}"
+                )
+            check_txn_indexes(folder, end_offset)
+            active = self._segment(bases[-1], end_offset, folder.sizes[bases[-1]])
+            active.index = index
+        elif start_offset < recovery_point:
+            raise UntrustworthyError(f"{folder.path} has no segment")
+        else:
+            bases = [start_offset]
+            active = self._new_segment_file(start_offset)
+        self._bases = bases
+        self._segments.append(active)
+        self._activate(active)
+        self._start_offset = max(start_offset, bases[0])
+        self._epochs.cut_start(self._start_offset)
+        self._epochs.cut_end(active.end_offset, self._start_offset)
+        self._epoch_is_new = self._epochs.latest != self._epoch
+        self.durability.begin(self._segments, recovery_point)
+
+    def _segment(self, base_offset: int, end_offset: int, size_bytes: int) -> Segment:
+        return Segment(
+            self._folder, base_offset, end_offset, size_bytes, self._shared.files, self._build_index
+        )
+
+    def _build_index(self, path: str, base_offset: int) -> SegmentIndex:
+        return build_index(path, base_offset, self._interval_bytes)
+
+    def _new_segment_file(self, base_offset: int) -> Segment:
+        segment = self._segment(base_offset, base_offset, 0)
+        fd = os.open(segment.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        os.close(fd)
+        segment.index = empty_index(base_offset)
+        self.durability.also_sync(self._folder)
+        return segment
+
+    def _activate(self, segment: Segment) -> None:
+        segment.sealed = False
+        segment.created_ms = monotonic_ms(self._shared.clock)
+        config = self._config
+        if config.segment_jitter_ms:
+            bound_ms = min(config.segment_jitter_ms, config.segment_ms)
+            segment.jitter_ms = self._shared.random.randrange(bound_ms)
+        self._active = segment
+
+    def configure(self, config: TopicConfig) -> None:
+        self._config = config
+        self._interval_bytes = config.index_interval_bytes
+        self._flush_messages = config.flush_messages
+        self._flush_is_timed = config.flush_ms < LONG_MAX
+
+    # -- writing
+
+    def append(
+        self, data: Buffer, extents: Sequence[Extent], expected_end_offset: int
+    ) -> asyncio.Future[None] | None:
+        segment = self._active
+        if self._refusal is not None:
+            raise self._refused()
+        if (
+            extents[0].base_offset < expected_end_offset
+            or expected_end_offset != segment.end_offset
+        ):
+            raise ValueError(
+                f"append at {extents[0].base_offset}, expecting {expected_end_offset}, "
+                f"to {self._folder}, which ends at {segment.end_offset}"
+            )
+        if (
+            extents[-1].last_offset - segment.base_offset > layout.MAX_RELATIVE_OFFSET
+            or segment.size_bytes + len(data) > layout.MAX_SEGMENT_BYTES
+        ):
+            raise ValueError(f"the last segment of {self._folder} has to be rolled first")
+        try:
+            if self._epoch_is_new:
+                self._epochs.assign(self._epoch, extents[0].base_offset)
+                self._epoch_is_new = False
+            segment.append(data, extents, self._interval_bytes)
+        except BrokenSegmentError as error:
+            self._end(error)
+            raise
+        except OSError as error:
+            raise refusal(f"cannot append to {segment.path}", error) from error
+        if segment.end_offset - self.durability.synced_offset >= self._flush_messages:
+            return self.flush()
+        if self._flush_is_timed and self not in self._shared.timed_flushes:
+            self._shared.timed_flushes[self] = monotonic_ms(self._shared.clock)
+        return None
+
+    def roll_is_due(self, size_bytes: int, extent: Extent) -> bool:
+        segment = self._active
+        config = self._config
+        if segment.size_bytes > config.segment_bytes - size_bytes:
+            return segment.size_bytes > 0
+        assert segment.index is not None
+        if not segment.size_bytes:
+            return extent.last_offset - segment.base_offset > layout.MAX_RELATIVE_OFFSET
+        first_ms = segment.first_time_ms()
+        age_ms = (
+            extent.max_timestamp_ms - first_ms
+            if first_ms >= 0
+            else monotonic_ms(self._shared.clock) - segment.created_ms
+        )
+        return (
+            age_ms > config.max_segment_ms - segment.jitter_ms
+            or segment.index.is_full(config.segment_index_bytes)
+            or extent.last_offset - segment.base_offset > layout.MAX_RELATIVE_OFFSET
+        )
+
+    def roll(self) -> None:
+        self.check_open()
+        old = self._active
+        if not old.size_bytes:
+            return
+        try:
+            old.complete_index()
+            new = self._new_segment_file(old.end_offset)
+        except OSError as error:
+            raise refusal(f"cannot begin a new segment in {self._folder}", error) from error
+        old.seal()
+        self._sealed_bytes += old.size_bytes
+        self._bases.append(new.base_offset)
+        self._segments.append(new)
+        self._activate(new)
+        self.durability.rolled(new)
+        self.durability.also_sync(old.stem + layout.INDEX_SUFFIX)
+        self.durability.also_sync(old.stem + layout.TIME_INDEX_SUFFIX)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return  # the next flush syncs it
+        self._shared.background.sync_soon(self)
+
+    # -- reading
+
+    def read(self, offset: int, max_bytes: int, end_offset: int) -> Buffer:
+        try:
+            return self.peek(offset, max_bytes, end_offset)
+        except DamagedError as error:
+            if self._refusal is None:
+                self._end_damaged(error)
+            raise
+
+    def peek(self, offset: int, max_bytes: int, end_offset: int) -> Buffer:
+        if self._refusal is not None:
+            raise self._refused()
+        if offset < self._start_offset:
+            offset = self._start_offset
+        if offset >= end_offset or offset >= self._active.end_offset:
+            return b""
+        bases = self._bases
+        number = bisect_right(bases, offset) - 1
+        try:
+            while True:
+                data = self._segments[number].read(offset, max_bytes, end_offset)
+                number += 1
+                if data or number == len(bases) or bases[number] >= end_offset:
+                    return data
+        except OSError as error:
+            raise StorageError(f"cannot read {self._folder} at {offset}: {error}") from error
+        except IndexLostError as error:
+            self._end(error)
+            raise
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StorageError(f"cannot read {self._folder}: {error}") from error
+        except DamagedError as error:
+            self._end_damaged(error)
+            raise
+        except IndexLostError as error:
+            if self._refusal is None:
+                self._end(error)
+            raise
+
+    def batch_at_timestamp(self, timestamp_ms: int, offset: int) -> Buffer | None:
+        self.check_open()
+        offset = max(offset, self._start_offset)
+        first = max(bisect_right(self._bases, offset) - 1, 0)
+        with self._reading():
+            return timestamp_lookup.first_at(self._segments[first:], timestamp_ms, offset)
+
+    def batch_of_max_timestamp(self) -> Buffer | None:
+        self.check_open()
+        with self._reading():
+            return timestamp_lookup.latest(self._segments, self._start_offset)
+
+    def segments(self) -> Sequence[SegmentInfo]:
+        with self._reading():
+            return [
+                SegmentInfo(
+                    segment.base_offset,
+                    segment.end_offset,
+                    segment.size_bytes,
+                    segment.age_time_ms(),
+                )
+                for segment in self._segments
+            ]
+
+    # -- forgetting
+
+    def trim(self, start_offset: int) -> None:
+        self.check_open()
+        if start_offset > self.end_offset:
+            raise ValueError(f"{self._folder} ends at {self.end_offset}, below {start_offset}")
+        # A segment that was kept because it was the last one may go now.
+        start_offset = max(start_offset, self._start_offset)
+        kept = bisect_right(self._bases, start_offset) - 1
+        if not kept and start_offset == self._start_offset:
+            return
+        try:
+            together = self._shared.trims_together()
+            if start_offset > self._start_offset and (
+                together or self._bases[kept] != start_offset
+            ):
+                self._shared.keep_log_start(self._ref, start_offset)
+                self._start_offset = start_offset
+            if kept:
+                self._drop_segments(kept)
+                if (
+                    together
+                ):  # the start is noted: segments that are back after a power loss go again
+                    self.durability.also_sync(self._folder)
+                else:
+                    checkpoint_files.sync_path(self._folder)
+            self._start_offset = start_offset
+            self._epochs.cut_start(start_offset)
+            self._snapshots.prune(self._bases)
+        except OSError as error:
+            raise StorageError(f"cannot trim {self._folder}: {error}") from error
+
+    def _drop_segments(self, count: int) -> None:
+        """Removes segments from the front, oldest first, so that a crash leaves no hole."""
+        due_ms = monotonic_ms(self._shared.clock) + self._config.file_delete_delay_ms
+        for _ in range(count):
+            segment = self._segments[0]
+            paths = segment_swap.retire(segment.stem)
+            del self._segments[0], self._bases[0]
+            self._sealed_bytes -= segment.size_bytes
+            self.durability.dropped(segment)
+            self._aborted.drop(segment.base_offset)
+            self._start_offset = max(self._start_offset, self._bases[0])
+            segment.close()
+            self._shared.remove_later(paths, due_ms)
+
+    # -- replacing
+
+    @property
+    def cleaned_offset(self) -> int | None:
+        return self._shared.cleaned_offsets.get(self._ref)
+
+    def keep_cleaned_offset(self, offset: int) -> None:
+        self.check_open()
+        try:
+            self._shared.cleaned_offsets.keep(self._ref, offset)
+        except OSError as error:
+            raise StorageError(f"cannot note what of {self._folder} is clean: {error}") from error
+
+    def begin_replacement(self, base_offsets: Sequence[int]) -> LocalReplacement:
+        self.check_open()
+        first = bisect_right(self._bases, base_offsets[0]) - 1
+        stop = first + len(base_offsets)
+        if self._bases[first:stop] != list(base_offsets) or stop >= len(self._bases):
+            raise ValueError(f"{base_offsets} are no neighbouring sealed segments")
+        try:
+            return LocalReplacement(
+                self, self._segments[first:stop], self._interval_bytes, self._shared.unawaited
+            )
+        except OSError as error:
+            raise StorageFullError(f"cannot write in {self._folder}: {error}") from error
+
+    def holds(self, segments: Sequence[Segment]) -> bool:
+        return segments[0] in self._segments  # they go from the front
+
+    def put_in_place(self, segments: Sequence[Segment], size_bytes: int) -> None:
+        """Replaces segments by one whose files are complete; a failure ends the claim."""
+        first = self._segments.index(segments[0])
+        due_ms = monotonic_ms(self._shared.clock) + self._config.file_delete_delay_ms
+        new = self._segment(segments[0].base_offset, segments[-1].end_offset, size_bytes)
+        try:
+            retired = segment_swap.replace(new.stem, [segment.stem for segment in segments])
+        except OSError as error:
+            told = StorageError(f"cannot replace {new.stem}: {error}")
+            self._end(told)
+            raise told from error
+        self._shared.remove_later(retired, due_ms)
+        self._segments[first : first + len(segments)] = [new]
+        self._bases[first : first + len(segments)] = [new.base_offset]
+        for segment in segments:
+            self._sealed_bytes -= segment.size_bytes
+            self.durability.dropped(segment)
+            # The records of aborted transactions went with the cleaning: nobody has to be told of them.
+            self._aborted.drop(segment.base_offset)
+            segment.close()
+        self._sealed_bytes += size_bytes
+        self.durability.also_sync(self._folder)
+        self._snapshots.prune(self._bases)
+
+    # -- snapshots
+
+    def save_snapshot(self, snapshot: Snapshot) -> None:
+        self.check_open()
+        try:
+            # No replay looks behind a snapshot: what it would find there has to be on disk first.
+            self._aborted.sync()
+            self.durability.also_sync(self._snapshots.save(snapshot))
+            self._snapshots.prune(self._bases)
+        except OSError as error:
+            raise refusal(f"cannot save a snapshot in {self._folder}", error) from error
+
+    def save_at_close(self, snapshot: Snapshot) -> None:
+        self.check_open()
+        self._last_snapshot = snapshot
+
+    def save_snapshot_soon(self, snapshot: Snapshot) -> None:
+        self.check_open()
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self.save_snapshot(snapshot)
+            return
+        if self._snapshot_is_drafted:
+            return
+        self._snapshot_is_drafted = True
+        path = self._snapshots.draft_path(snapshot.offset, self._epoch)
+        writing = self._shared.unawaited.submit(
+            write_draft, path, snapshot.data, self._aborted.begin_sync()
+        )
+
+        def hand_back(done: Future[None]) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop may be closed
+                loop.call_soon_threadsafe(self._take_draft, snapshot.offset, done)
+
+        writing.add_done_callback(hand_back)
+
+    def _take_draft(self, offset: int, done: Future[None]) -> None:
+        self._snapshot_is_drafted = False
+        self._aborted.end_sync()
+        if self._refusal is not None:
+            # Whoever has the folder now may have cut the log: then this is none of its snapshots.
+            self._snapshots.drop_draft(offset, self._epoch)
+            return
+        try:
+            done.result()
+            self.durability.also_sync(self._snapshots.take_draft(offset, self._epoch))
+            self._snapshots.prune(self._bases)
+        except UnsyncedError as error:
+            self.sync_failed(error)
+        except OSError as error:
+            self._snapshots.drop_draft(offset, self._epoch)
+            text = "partition %(topic)s-%(partition)d: cannot save a snapshot: %(reason)s"
+            topic, partition, reason = self._ref.topic, self._ref.partition, str(error)
+            fields = {"topic": topic, "partition": partition, "reason": reason}
+            logger.warning("snapshot_not_saved", text, **fields)
+
+    def snapshots(self) -> Iterator[Snapshot]:
+        return self._snapshots.read(self.end_offset)
+
+    # -- aborted transactions
+
+    def note_aborted(self, span: AbortedSpan) -> None:
+        self.check_open()
+        try:
+            for path in self._aborted.note(span, self._base_of(span.last_offset)):
+                self.durability.also_sync(path)
+        except OSError as error:
+            raise StorageError(f"cannot note {span} in {self._folder}: {error}") from error
+
+    def _base_of(self, offset: int) -> int:
+        return self._bases[max(bisect_right(self._bases, offset) - 1, 0)]
+
+    def aborted(self, offset: int) -> Iterator[AbortedSpan]:
+        self.check_open()
+        return iter(()) if self._aborted.is_empty else self._aborted_from(offset)
+
+    def _aborted_from(self, offset: int) -> Iterator[AbortedSpan]:
+        with self._reading():
+            yield from self._aborted.spans(self._base_of(offset), offset)
+
+    # -- durability
+
+    def flush(self) -> asyncio.Future[None] | None:
+        self.check_open()
+        return self.durability.flush()
+
+    def sync_failed(self, error: OSError) -> StorageError:
+        """Ends the claim: after a failed sync nobody knows what is on the disk."""
+        told = StorageError(f"cannot sync {self._folder}: {error}")
+        if self._refusal is None:
+            logger.error(
+                "sync_failed",
+                "%(reason)s; the partition has to be claimed anew",
+                topic=self._ref.topic,
+                partition=self._ref.partition,
+                reason=str(told),
+            )
+            self.sync_has_failed = True
+            self._end(told)
+        else:
+            self._shared.sync_failed_late(self._ref, error)
+        return told
+
+    def tick(self, now_ms: int) -> None:
+        """Starts a flush if the oldest append that waits for one is too old."""
+        since_ms = self._shared.timed_flushes.get(self)
+        if since_ms is not None and now_ms - since_ms >= self._config.flush_ms:
+            # The next append sets the time anew.
+            del self._shared.timed_flushes[self]
+            self._shared.background.sync_soon(self)
+
+    @property
+    def wants_checkpoint(self) -> bool:
+        """Whether a checkpoint would find anything to sync or to write."""
+        assert self._active.index is not None
+        return self.durability.is_dirty() or not self._active.index.is_in_files
+
+    def write_index(self) -> None:
+        """Brings the index files of the active segment up to date, which shortens a recovery."""
+        self._active.write_index()
+
+    # -- the end of the claim
+
+    def check_open(self) -> None:
+        if self._refusal is not None:
+            raise self._refused()
+
+    def _refused(self) -> StorageError:
+        """A fresh exception, as raising one twice would chain their tracebacks."""
+        assert self._refusal is not None
+        return type(self._refusal)(*self._refusal.args)
+
+    def _end_damaged(self, error: DamagedError) -> None:
+        self.damage = error
+        self._end(error)
+
+    def _end(self, told: StorageError) -> None:
+        self._refusal = told
+        self._shared.timed_flushes.pop(self, None)
+        for segment in self._segments:
+            segment.close()
+        self._shared.ended(self)
+
+    def fence(self) -> None:
+        """Ends the claim in favour of another; everything is in its files afterwards."""
+        if self._refusal is None:
+            told = FencedError(f"{self._folder} was claimed anew, epoch {self._epoch} is over")
+            try:
+                self._active.complete_index()
+            except OSError as error:
+                self._tell_index_trouble(error)
+            self.was_fenced = True
+            self._end(told)
+            self.durability.abandon(told)
+        else:
+            self._refusal = FencedError(f"{self._folder} was claimed anew")
+
+    def write_last(self) -> None:
+        """Writes what only the end of the claim leaves; in another thread, if the caller waits for it."""
+        if self._last_snapshot is not None:
+            try:
+                self.save_snapshot(self._last_snapshot)
+            except StorageError as error:
+                log_messages.tell_not_saved(self._ref, error)
+            self._last_snapshot = None
+        try:
+            self._active.complete_index()
+        except OSError as error:
+            self._tell_index_trouble(error)
+
+    def close(self) -> None:
+        if self._refusal is not None:
+            self.durability.abandon(self._refused())
+            return
+        self.write_last()
+        self.durability.flush_now()
+        self.was_closed = True
+        self._end(StorageError(f"{self._folder} was closed"))
+
+    def _tell_index_trouble(self, error: OSError) -> None:
+        text = "cannot write the indexes of %(path)s: %(reason)s"
+        logger.warning("index_not_written", text, path=self._active.path, reason=str(error))

@@ -1,0 +1,147 @@
+"""The transaction index of a partition: a .txnindex file beside each segment in which transactions were aborted.
+
+An entry has 34 bytes: a version, then producer id, first, last and last stable offset, big-endian.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from bisect import insort
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from ottla.core.aborted import AbortedSpan
+from ottla.storage.local.folder import checkpoint_files, layout
+
+VERSION: Final = 0
+_ENTRY: Final = struct.Struct(">hqqqq")
+ENTRY_BYTES: Final = _ENTRY.size
+_FILES_LOADED: Final = 16
+
+
+def sound_bytes(data: bytes, base_offset: int, end_offset: int) -> int:
+    """How much of a file's content can be right for a segment of these offsets."""
+    last_marker = base_offset - 1
+    position = 0
+    while position + ENTRY_BYTES <= len(data):
+        version, _, first_offset, last_offset, _ = _ENTRY.unpack_from(data, position)
+        if version != VERSION or not last_marker < last_offset < end_offset:
+            break
+        if not 0 <= first_offset < last_offset:
+            break
+        last_marker = last_offset
+        position += ENTRY_BYTES
+    return position
+
+
+def read_entry(data: bytes, position: int) -> tuple[int, AbortedSpan]:
+    """The version of the entry at a position, and what it says."""
+    version, *span = _ENTRY.unpack_from(data, position)
+    return version, AbortedSpan(*span)
+
+
+class AbortedSpans:
+    """The index files of a partition, read when they are needed."""
+
+    __slots__ = ("_being_synced", "_folder", "_loaded", "_on_disk", "_unsynced")
+
+    def __init__(self, folder: str, bases: Sequence[int]) -> None:
+        self._folder = folder
+        self._on_disk = sorted(bases)
+        self._loaded: dict[int, bytearray] = {}
+        self._unsynced: dict[str, None] = {}
+        self._being_synced: dict[str, None] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._on_disk
+
+    def path(self, base_offset: int) -> str:
+        return os.path.join(
+            self._folder, layout.offset_file_name(base_offset, layout.TXN_INDEX_SUFFIX)
+        )
+
+    def note(self, span: AbortedSpan, base_offset: int) -> list[str]:
+        """Adds a span to the file of a segment unless it is there; answers what has to be synced."""
+        entries = self._load(base_offset)
+        if entries and span.last_offset <= _last_offset(entries, len(entries) - ENTRY_BYTES):
+            return []
+        entry = _ENTRY.pack(VERSION, *span)
+        path = self.path(base_offset)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            # What a failed write left behind is written over.
+            os.ftruncate(fd, len(entries))
+            os.lseek(fd, len(entries), os.SEEK_SET)
+            checkpoint_files.write_all(fd, entry)
+        finally:
+            os.close(fd)
+        entries += entry
+        touched = [path]
+        if base_offset not in self._on_disk:
+            insort(self._on_disk, base_offset)
+            touched.append(self._folder)
+        self._unsynced.update(dict.fromkeys(touched))
+        return touched
+
+    def spans(self, base_offset: int, offset: int) -> Iterator[AbortedSpan]:
+        """The spans of a segment and of those behind it whose last offset is not below an offset."""
+        for found in [base for base in self._on_disk if base >= base_offset]:
+            entries = self._load(found)
+            position = _position_of(entries, offset)
+            # By position: an entry may be added while somebody is reading.
+            while position < len(entries):
+                yield AbortedSpan(*_ENTRY.unpack_from(entries, position)[1:])
+                position += ENTRY_BYTES
+
+    def _load(self, base_offset: int) -> bytearray:
+        entries = self._loaded.get(base_offset)
+        if entries is None:
+            data = b""
+            if base_offset in self._on_disk:
+                data = checkpoint_files.read_small_file(self.path(base_offset)) or b""
+            entries = bytearray(data[: len(data) // ENTRY_BYTES * ENTRY_BYTES])
+            if len(self._loaded) >= _FILES_LOADED:
+                del self._loaded[next(iter(self._loaded))]
+            self._loaded[base_offset] = entries
+        return entries
+
+    def sync(self) -> None:
+        """Makes every span durable: a snapshot behind which no replay looks is about to be written."""
+        for path in {**self._being_synced, **self._unsynced}:
+            checkpoint_files.sync_path(path)
+        self._unsynced.clear()
+
+    def begin_sync(self) -> list[str]:
+        """What somebody else syncs instead, one at a time, until `end_sync`."""
+        self._being_synced, self._unsynced = self._unsynced, {}
+        return list(self._being_synced)
+
+    def end_sync(self) -> None:
+        self._being_synced = {}
+
+    def drop(self, base_offset: int) -> None:
+        """Forgets the file of a segment that is deleted."""
+        self._loaded.pop(base_offset, None)
+        self._unsynced.pop(self.path(base_offset), None)
+        self._being_synced.pop(self.path(base_offset), None)
+        if base_offset in self._on_disk:
+            self._on_disk.remove(base_offset)
+
+
+def _last_offset(entries: bytearray, position: int) -> int:
+    last_offset: int = _ENTRY.unpack_from(entries, position)[3]
+    return last_offset
+
+
+def _position_of(entries: bytearray, offset: int) -> int:
+    """Where the first entry lies whose last offset is not below an offset."""
+    low, high = 0, len(entries) // ENTRY_BYTES
+    while low < high:
+        middle = (low + high) // 2
+        if _last_offset(entries, middle * ENTRY_BYTES) < offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low * ENTRY_BYTES

@@ -1,0 +1,254 @@
+"""Checking a partition's folder before it is trusted: at a start, or on a thread while the broker serves others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from ottla.config.topic import TopicConfig
+from ottla.ports import BeingCheckedError, DamagedError, StorageError
+from ottla.storage.local.folder import layout
+from ottla.storage.local.recovery import folder_recovery
+from ottla.storage.local.recovery.folder_recovery import Suspicion
+from ottla.storage.local.recovery.scan import Pause, build_index, never_pause
+from ottla.storage.local.sync.disk_threads import StorageThreads
+
+Key = tuple[str, int]
+
+# How long the check holds the interpreter before it lets the event loop have it, and for how long.
+_WORK_SECONDS: Final = 0.001
+_REST_SECONDS: Final = 0.0003
+_LOOK_BYTES: Final = 32 * 1024
+_READ_BYTES: Final = 1024 * 1024
+
+
+class CheckStoppedError(Exception):
+    """The store closes before the check is over; the next start begins it anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class FolderCheck:
+    """What is to be done with a folder."""
+
+    path: str
+    suspicion: Suspicion
+    recovery_point: int
+    log_start: int
+    cut: folder_recovery.Cut
+
+    def run(self, pause: Pause = never_pause) -> int:
+        """Checks the folder and mends it; answers the log's end. DamagedError if that cannot be mended."""
+        trust = self.suspicion.trust(self.recovery_point, self.log_start)
+        interval_bytes = TopicConfig().index_interval_bytes
+        fingerprint = fingerprint_of(self.path)
+        try:
+            end_offset = folder_recovery.recover(self.path, trust, interval_bytes, self.cut, pause)
+        except DamagedError as error:
+            error.fingerprint = fingerprint
+            raise
+        if self.suspicion.sync_has_failed:
+            folder_recovery.rewrite(self.path, self.recovery_point)
+        return end_offset
+
+
+@dataclass(frozen=True, slots=True)
+class IndexBuild:
+    """The indexes that are to be made for segments of a folder which is in order otherwise."""
+
+    path: str
+    bases: Sequence[int]
+    interval_bytes: int
+
+    def run(self, pause: Pause = never_pause) -> int:
+        """Writes them; answers how many segments that were."""
+        for base_offset in self.bases:
+            stem = os.path.join(self.path, layout.offset_file_name(base_offset, ""))
+            segment = stem + layout.LOG_SUFFIX
+            build_index(segment, base_offset, self.interval_bytes, pause).write(stem)
+        return len(self.bases)
+
+
+class BackgroundCheck:
+    """A check that runs on a thread; its outcome is for the event loop to take."""
+
+    def __init__(
+        self,
+        check: FolderCheck | IndexBuild,
+        loop: asyncio.AbstractEventLoop,
+        ended: Callable[[int], None],
+    ) -> None:
+        """`ended` is called with what the check answers, on the loop, if the folder is in order."""
+        self.check = check
+        self.done: asyncio.Future[None] = loop.create_future()
+        self.error: Exception | None = None
+        self._loop = loop
+        self._ended = ended
+        self._is_stopped = False
+        self._rested_at = 0.0
+        self._read_up_to = 0
+        self._path = ""
+
+    def start(self, executor: Executor) -> None:
+        executor.submit(self.check.run, self._pause).add_done_callback(self._tell)
+
+    def stop(self) -> None:
+        """Lets the thread give up soon."""
+        self._is_stopped = True
+
+    def _pause(self, path: str, fd: int, position: int) -> int:
+        """Gives the interpreter back now and then; reads ahead, because who waits for a mapping's pages keeps it."""
+        if self._is_stopped:
+            raise CheckStoppedError
+        if path != self._path:
+            self._path, self._read_up_to = path, position
+        if position + _LOOK_BYTES > self._read_up_to:
+            self._read_up_to = max(position, self._read_up_to)
+            self._read_up_to += len(os.pread(fd, _READ_BYTES, self._read_up_to)) or _READ_BYTES
+        if time.monotonic() - self._rested_at >= _WORK_SECONDS:
+            time.sleep(_REST_SECONDS)
+            self._rested_at = time.monotonic()
+        return position + _LOOK_BYTES
+
+    def _tell(self, finished: Future[int]) -> None:
+        # The loop may have been closed with the store.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._finish, finished)
+
+    def _finish(self, finished: Future[int]) -> None:
+        try:
+            self._ended(finished.result())
+        except Exception as error:
+            self.error = error
+        if not self.done.done():
+            self.done.set_result(None)
+
+
+class Suspects:
+    """The partitions whose files are not to be trusted until they are checked."""
+
+    def __init__(
+        self,
+        recovery_points: dict[Key, int],
+        log_starts: Mapping[Key, int],
+        recovered: Callable[[Key, int], None],
+    ) -> None:
+        """`recovered` is told which partition is in order, and where it ends."""
+        self._recovery_points = recovery_points
+        self._log_starts = log_starts
+        self._recovered = recovered
+        self._suspicions: dict[Key, Suspicion] = {}
+        self._checks: dict[Key, BackgroundCheck] = {}
+        # Of their own: checks may take minutes, and syncs must not wait for them.
+        self._threads: StorageThreads | None = None
+
+    def __len__(self) -> int:
+        return len(self._suspicions)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._suspicions
+
+    def add(self, key: Key, suspicion: Suspicion) -> None:
+        self._suspicions[key] = suspicion
+
+    def drop(self, key: Key) -> None:
+        """Forgets a partition whose data is gone."""
+        self._suspicions.pop(key, None)
+
+    def check_now(self, key: Key, path: str, cut: folder_recovery.Cut) -> None:
+        """Checks a folder and mends it; DamagedError if that cannot be."""
+        check = self._check_of(key, path, cut)
+        self._believe(key, check, check.run())
+
+    def check_before_use(self, key: Key, path: str) -> None:
+        """As `check_now`, on a thread if there is a loop: BeingCheckedError then."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self.check_now(key, path, folder_recovery.cut_by_copy)
+            return
+        check = self._check_of(key, path, folder_recovery.cut_by_copy)
+        self._begin(key, BackgroundCheck(check, loop, partial(self._believe, key, check)))
+
+    def build_before_use(self, key: Key, build: IndexBuild) -> None:
+        """Makes indexes on a thread if there is a loop: BeingCheckedError then. Else the first use of each makes it."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        self._begin(key, BackgroundCheck(build, loop, lambda _: None))
+
+    def _begin(self, key: Key, check: BackgroundCheck) -> None:
+        if self._threads is None:
+            self._threads = StorageThreads(1, thread_name_prefix="ottla-check")
+        self._checks[key] = check
+        check.start(self._threads)
+        self.take_check(key)
+
+    def take_check(self, key: Key) -> bool:
+        """Whether a check has just found a partition in order; raises that it goes on, or what it has found."""
+        check = self._checks.get(key)
+        if check is None:
+            return False
+        if not check.done.done():
+            raise BeingCheckedError(f"{check.check.path} is being checked", check.done)
+        del self._checks[key]
+        if isinstance(check.check, IndexBuild):
+            if check.error is not None:
+                raise check.error
+            return False
+        # What was found out about a folder that is gone says nothing of another one.
+        if check.error is not None and self._suspicions.get(key) is check.check.suspicion:
+            raise check.error
+        return key not in self._suspicions
+
+    def _check_of(self, key: Key, path: str, cut: folder_recovery.Cut) -> FolderCheck:
+        return FolderCheck(
+            path,
+            self._suspicions[key],
+            self._recovery_points.get(key, 0),
+            self._log_starts.get(key, 0),
+            cut,
+        )
+
+    def _believe(self, key: Key, check: FolderCheck, end_offset: int) -> None:
+        """Trusts a folder that was checked, unless it is another's now or something else was wrong since."""
+        if self._suspicions.get(key) is check.suspicion:
+            del self._suspicions[key]
+            self._recovery_points[key] = min(check.recovery_point, end_offset)
+            self._recovered(key, end_offset)
+
+    def close(self) -> None:
+        """Ends the checks that go on; the next start begins with them."""
+        for check in self._checks.values():
+            check.stop()
+        if self._threads is not None:
+            self._threads.shutdown(wait=True, cancel_futures=True)
+
+
+def as_storage_error(error: OSError | DamagedError) -> StorageError:
+    return StorageError(str(error)) if isinstance(error, OSError) else error
+
+
+def damaged(path: str, error: Exception) -> DamagedError:
+    """What a folder is that a check does not put in order."""
+    told = DamagedError(str(error))
+    told.fingerprint = fingerprint_of(path)
+    return told
+
+
+def fingerprint_of(path: str) -> Hashable:
+    """What changes when somebody puts another file in the place of a segment, or writes to one."""
+    found = []
+    with os.scandir(path) as entries:
+        for entry in entries:
+            if entry.name.endswith(layout.LOG_SUFFIX):
+                status = entry.stat()
+                found.append((entry.name, status.st_size, status.st_mtime_ns, status.st_ino))
+    return tuple(sorted(found))
