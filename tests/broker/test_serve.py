@@ -122,7 +122,7 @@ def test_a_port_in_use_is_a_clear_error(serve_process: ServeProcess) -> None:
         (["--listen", "9092"], "HOST:PORT"),
         (["--listen", "127.0.0.1:99999"], "port"),
         (["--advertise", "nowhere"], "HOST:PORT"),
-        (["--ephemeral", "--data", "x"], "not allowed with"),
+        (["--ephemeral", "--data", "x"], "exclude each other"),
         (["--no-such-option"], "--no-such-option"),
         (["--set", "log.retention.ms=0"], "log.retention.ms"),
     ],

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.clock import SystemClock, SystemIds
 from ottla.broker.cluster import Cluster
+from ottla.broker.loop.garbage import FullCollections
 from ottla.broker.loop.loop_monitor import LoopMonitor
 from ottla.broker.metrics import request_counts
 from ottla.broker.network.listen_error import ListenError
@@ -102,6 +103,7 @@ class RunningBroker:
         self._changing = asyncio.Lock()  # one node at a time comes or goes
         self._metrics: MetricsListener | None = None
         self._loop_monitor = LoopMonitor(self._received_bytes)
+        self._full_collections = FullCollections(self._received_bytes)
 
     def _received_bytes(self) -> int:
         return sum(server.traffic.received_bytes for server in self.servers.values())
@@ -145,6 +147,8 @@ class RunningBroker:
             self._metrics.serving()
         if self._metrics is not None or self._settings.has_own_process:
             self._loop_monitor.start()
+        if self._settings.has_own_process:
+            self._full_collections.begin()
 
     async def _start_metrics(self) -> None:
         if self._settings.metrics is not None:
@@ -219,6 +223,7 @@ class RunningBroker:
         """Answers what was taken, and takes no more."""
         await asyncio.gather(*(server.stop() for server in self.servers.values()))
         self._loop_monitor.stop()
+        self._full_collections.end()
         if self._metrics is not None:
             await self._metrics.stop()
 
