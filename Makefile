@@ -1,5 +1,5 @@
 # `make run` shows Ottla at work; `make test` runs all that CI runs; `make campaign` runs what takes longer.
-# `make wheel` makes what is published. All of them set up .venv first.
+# `make docs` builds the documentation site, `make wheel` makes what is published. All of them set up .venv first.
 # PYTHON=/path/to/python chooses the interpreter; pip's own settings choose where packages come from.
 
 SHELL := /bin/sh
@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # What decides whether an installed environment is up to date.
 SOURCES_OF_INSTALL := pyproject.toml setup.py $(wildcard src/ottla/records/*.pyx src/ottla/records/*.pxi)
 
-.PHONY: run test bench campaign wheel manylinux clean
+.PHONY: run test bench campaign docs wheel manylinux clean
 
 run: $(VENV)/installed
 	$(BIN)/ottla demo
@@ -42,6 +42,11 @@ bench: $(VENV)/installed-dev
 campaign: $(VENV)/installed-dev
 	$(BIN)/python -m tests.fuzz.campaign
 
+# The site of docs/ and the API reference in site; a warning is an error.
+docs: $(VENV)/installed-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "the documentation is in site/index.html"
+
 # An sdist and a wheel in dist, the wheel built from the sdist; on Linux it becomes a manylinux wheel.
 wheel: $(VENV)/installed-dev
 	rm -rf dist
@@ -58,7 +63,7 @@ manylinux:
 	@ls dist
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	rm -f src/ottla/records/_*kernel.c src/ottla/records/_*kernel*.so
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -44,8 +44,10 @@ ABANDON_SECONDS: Final = 1.0
 class Producer(BlockingFace[AsyncProducer]):
     """Sends records to a Kafka cluster. Threads may share it.
 
-    with ottla.Producer(bootstrap_servers="127.0.0.1:9092") as producer:
-        producer.send("orders", value=b"tea", key=b"table 4")
+        with ottla.Producer(bootstrap_servers="127.0.0.1:9092") as producer:
+            producer.send("orders", value=b"tea", key=b"table 4")
+
+    Options have Kafka's names: keywords with underscores, or a dict with dots.
     """
 
     def __init__(self, config: Mapping[str, object] | None = None, /, **options: Any) -> None:

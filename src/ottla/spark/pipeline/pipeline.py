@@ -53,7 +53,7 @@ _OUTPUT: Final = ("key", "value", "headers")
 class Pipeline:
     """A stream from `source` through `transform` into the topic `sink`, each record exactly once.
 
-    Pipeline("fraud", source="payments", sink="alerts", transform=lambda df: df.where("…")).run()
+        Pipeline("fraud", source="payments", sink="alerts", transform=lambda df: df.where("…")).run()
 
     `name` is the pipeline's identity: in its transactional id, its consumer group, its checkpoint's folder. Give each
     pipeline its own, and keep it.

@@ -35,8 +35,10 @@ class QueryLag(NamedTuple):
 class LagListener(StreamingQueryListener):
     """Calls a function with the lag of each query after each of its micro-batches, and knows the newest of each.
 
-    listener = LagListener(lambda lag: print(lag.name, lag.total))
-    spark.streams.addListener(listener)
+        listener = LagListener(lambda lag: print(lag.name, lag.total))
+        spark.streams.addListener(listener)
+
+    Spark calls the function on a thread of its own.
     """
 
     def __init__(self, on_lag: Callable[[QueryLag], object] | None = None) -> None:

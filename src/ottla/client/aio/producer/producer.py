@@ -57,9 +57,11 @@ HANDOVER_BYTES: Final = 256 * 1024
 class Producer(ClosedByBlock):
     """Sends records to a Kafka cluster; made on a running loop.
 
-    async with ottla.aio.Producer(bootstrap_servers="127.0.0.1:9092") as producer:
-        future = await producer.send("orders", value=b"tea")
-        print((await future).offset)
+        async with ottla.aio.Producer(bootstrap_servers="127.0.0.1:9092") as producer:
+            future = await producer.send("orders", value=b"tea")
+            print((await future).offset)
+
+    Options have Kafka's names: keywords with underscores, or a dict with dots.
     """
 
     def __init__(self, config: Mapping[str, object] | None = None, /, **options: Any) -> None:
