@@ -1,4 +1,4 @@
-"""The programs in the guides run as they stand."""
+"""The programs in README and the guides run as they stand."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ import pytest
 
 import ottla.aio
 
-GUIDES = Path(__file__).parents[2] / "docs" / "guides"
-BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+ROOT = Path(__file__).parents[2]
+GUIDES = ROOT / "docs" / "guides"
+FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+# `text` is for what cannot run; tests/guides/test_command_line.py types what is in a `console`.
+FENCES = {"python", "console", "text", "diff", "mermaid"}
 
-# Pages whose blocks are pieces of programs: of those in examples/, and of what tests/spark runs in Spark.
+# Pages whose blocks need names of a test: of the one below, and of tests/spark/test_source_in_spark.py.
 PIECES = {"delivery-guarantees.md", "spark-source.md"}
 
 
-def program_of(page: Path) -> str:
-    return "\n".join(BLOCK.findall(page.read_text(encoding="utf-8")))
+def blocks_of(page: Path) -> list[str]:
+    """The python blocks of a page."""
+    found = FENCE.findall(page.read_text(encoding="utf-8"))
+    return [block for language, block in found if language == "python"]
 
 
-PAGES = sorted(
-    page.name for page in GUIDES.glob("*.md") if page.name not in PIECES and program_of(page)
-)
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_the_programs_of_a_guide_run(name: str) -> None:
+def run(arguments: list[str], folder: Path) -> None:
     result = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program_of(GUIDES / name)],
+        [sys.executable, "-W", "error", *arguments],
         capture_output=True,
         text=True,
+        cwd=folder,
         timeout=100,
         check=False,
     )
@@ -41,11 +41,69 @@ def test_the_programs_of_a_guide_run(name: str) -> None:
     assert "Traceback" not in result.stderr
 
 
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [page for page in DOCUMENTS if page.name not in PIECES and blocks_of(page)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_programs_of_a_page_run(page: Path, tmp_path: Path) -> None:
+    tests = [block for block in blocks_of(page) if "def test_" in block]
+    program = "\n".join(block for block in blocks_of(page) if block not in tests)
+    run(["-c", program], tmp_path)
+    for number, block in enumerate(tests):
+        path = tmp_path / f"test_{number}.py"
+        path.write_text(block, encoding="utf-8")
+        run(["-m", "pytest", "-q", "-p", "no:cacheprovider", str(path)], tmp_path)
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: page.name)
+def test_blocks_say_what_they_are(page: Path) -> None:
+    languages = {language for language, _ in FENCE.findall(page.read_text(encoding="utf-8"))}
+    assert languages <= FENCES
+
+
+class EnoughError(Exception):
+    """Ends a loop that would go on for ever."""
+
+
+def test_the_loops_of_delivery_guarantees_run() -> None:
+    """Each handles all records in order, up to the one at which its handler raises."""
+    values = [b"%d" % number for number in range(10)]
+    loops = blocks_of(GUIDES / "delivery-guarantees.md")
+    assert len(loops) == 3
+    with (
+        ottla.Broker() as broker,
+        ottla.Producer(
+            bootstrap_servers=broker.bootstrap_servers, transactional_id="loops"
+        ) as producer,
+    ):
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send_many("orders", values)
+        options = {"bootstrap_servers": broker.bootstrap_servers, "auto_offset_reset": "earliest"}
+        for number, loop in enumerate(loops):
+            handled: list[bytes] = []
+
+            def handle(value: bytes, handled: list[bytes] = handled) -> bytes:
+                handled.append(value)
+                if len(handled) == len(values):
+                    raise EnoughError
+                return value
+
+            with ottla.Consumer(options, group_id=f"loop-{number}") as consumer:
+                consumer.subscribe(["orders"])
+                names = {"consumer": consumer, "producer": producer}
+                with pytest.raises(EnoughError):
+                    exec(loop, {**names, "handle": handle, "transform": handle})
+            assert handled == values
+
+
 def test_the_guides_have_programs() -> None:
-    assert {"producing.md", "consuming.md", "transactions.md"} <= set(PAGES)
+    names = {page.name for page in PAGES}
+    assert {"README.md", "producing.md", "consuming.md", "transactions.md"} <= names
 
 
-@pytest.mark.parametrize("page", sorted(GUIDES.glob("*.md")), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), target
