@@ -126,6 +126,9 @@ class Nodes:
         cluster = Cluster(self.store, self.clock, self.ids)
         cluster.peers = SimulatedPeers(cluster, self.network, self.rng)
         # What the cluster has begun goes on when the node dies that asked for it.
+        share = cluster.share
+        share._serve_soon = at_home(NOBODY, share._serve_soon)  # type: ignore[method-assign]
+        share._end_of_new_work = at_home(NOBODY, share._end_of_new_work)  # type: ignore[method-assign]
         forget = at_home(NOBODY, cluster.finish_deletions)
         cluster.finish_deletions = forget  # type: ignore[method-assign]
         cluster.finish_deletions()
