@@ -71,7 +71,7 @@ def test_an_id_that_nobody_uses_and_nobody_waits_for_is_not_worth_a_line() -> No
 
 
 @pytest.mark.parametrize(
-    "names, line",
+    ("names", "line"),
     [
         (["a"], "group g: a did not sync in time"),
         (["a", "b", "c"], "group g: 3 members did not sync in time, a among them"),

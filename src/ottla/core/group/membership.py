@@ -12,8 +12,8 @@ from typing import Literal
 from ottla.core.deadlines import Deadlines
 from ottla.core.group.classic import ClassicGroup, Member, State
 from ottla.core.group.notes import (
-    note_empty,
     note_all_expired,
+    note_empty,
     note_expired,
     note_forming,
     note_left,
