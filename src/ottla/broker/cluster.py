@@ -90,7 +90,7 @@ class Cluster:
         return self._remove_deleted()
 
     def forget_offsets_early(self, topics: Iterable[Topic]) -> None:
-        """Has groups forget topics whose data is still being removed: the next of the same name may come before that."""
+        """Has groups forget topics whose data is still being removed: the next of that name may come sooner."""
         for topic in topics:
             deleted = self.catalog.deleting.get(topic.topic_id)
             if deleted is not None:

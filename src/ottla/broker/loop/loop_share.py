@@ -107,22 +107,24 @@ class LoopShare:
                 following -= 1
 
     async def run(self, steps: Generator[None, None, T]) -> T:
-        """What a generator returns; it goes on for a slice at a time."""
+        """What a generator returns; it goes on for a slice at a time, and is closed if nobody waits any more."""
         now = self._now
-        end = self._end_of_new_work()
-        if end is None:
-            await self.pause()
-            end = now() + SLICE_SECONDS
-        while True:
-            try:
+        try:
+            end = self._end_of_new_work()
+            if end is None:
+                await self.pause()
+                end = now() + SLICE_SECONDS
+            while True:
                 next(steps)
                 while now() < end:
                     next(steps)
-            except StopIteration as done:
-                result: T = done.value
-                return result
-            await self.pause()
-            end = now() + SLICE_SECONDS
+                await self.pause()
+                end = now() + SLICE_SECONDS
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        finally:
+            steps.close()
 
     def _end_of_new_work(self) -> float | None:
         """Until when work that is new may go on in this turn of the loop; None if others have had all of that time."""
