@@ -6,7 +6,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
-from ottla.broker.loop.loop_share import TURN_SECONDS, LoopShare
+from ottla.broker.loop.loop_share import TURN_SECONDS, UNTIMED_FRAMES, LoopShare
 from ottla.broker.network.connection import BYTES_PER_CHECK, Connection, Host
 from ottla.broker.network.receive_buffers import Buffers
 from ottla.broker.network.traffic import Traffic
@@ -43,7 +43,7 @@ class Silent(asyncio.Transport):
 class Server:
     """A host whose requests take as long as they are told to, and have no answer."""
 
-    def __init__(self, seconds_per_frame: float) -> None:
+    def __init__(self, seconds_per_frame: float, connection_count: int = 1) -> None:
         self.now = 0.0
         self.clock_reads = 0
         self.handled = 0
@@ -71,8 +71,9 @@ class Server:
             forget=lambda connection: None,
             now=lambda: self.now,
         )
-        self._connection = Connection(cast(Host, host))
-        self._connection.connection_made(Silent())
+        self._connections = [Connection(cast(Host, host)) for _ in range(connection_count)]
+        for connection in self._connections:
+            connection.connection_made(Silent())
 
     def _read_clock(self) -> float:
         self.clock_reads += 1
@@ -83,8 +84,10 @@ class Server:
         self.now += self._seconds_per_frame
 
     def receive(self, data: bytes) -> None:
-        self._connection.get_buffer(-1)[: len(data)] = data
-        self._connection.buffer_updated(len(data))
+        """Has every connection receive the same."""
+        for connection in self._connections:
+            connection.get_buffer(-1)[: len(data)] = data
+            connection.buffer_updated(len(data))
 
 
 def test_small_frames_share_a_look_at_the_clock() -> None:
@@ -107,5 +110,36 @@ def test_frames_that_take_long_leave_the_loop_to_others() -> None:
             handled = server.handled
             while server.handled == handled:
                 await asyncio.sleep(0)
+
+    asyncio.run(asyncio.wait_for(serve(), 10))
+
+
+def test_a_connection_that_is_alone_has_the_clock_not_read() -> None:
+    async def serve() -> None:
+        server = Server(seconds_per_frame=0.0)
+        for _ in range(5 * UNTIMED_FRAMES):
+            server.receive(FRAME)
+            await asyncio.sleep(0)
+        assert server.handled == 5 * UNTIMED_FRAMES
+        assert server.clock_reads == 0
+
+    asyncio.run(serve())
+
+
+def test_first_frames_of_many_connections_leave_the_loop_to_others() -> None:
+    connection_count = 20 * UNTIMED_FRAMES
+
+    async def serve() -> None:
+        server = Server(TURN_SECONDS, connection_count)
+        server.receive(FRAME)
+        handled = server.handled
+        assert handled <= UNTIMED_FRAMES + 2
+        while server.handled < connection_count:
+            await asyncio.sleep(0)
+            assert server.handled <= handled + 2
+            handled = server.handled
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert server.handled == connection_count
 
     asyncio.run(asyncio.wait_for(serve(), 10))

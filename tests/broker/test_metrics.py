@@ -17,16 +17,24 @@ import pytest
 from tests.broker.conftest import Starter
 from tests.broker.exposition_reader import Family, read, value
 from tests.broker.requests import eventually
+from tests.storage.batches import SteppingClock
 
 import ottla
+from ottla.broker.clock import SystemIds
+from ottla.broker.cluster import Cluster
+from ottla.broker.loop.loop_monitor import LoopMonitor
 from ottla.broker.metrics import broker_metrics as metrics
 from ottla.broker.metrics import listener as metrics_listener
 from ottla.broker.metrics.exposition import Metric, Page
 from ottla.broker.metrics.request_counts import ApiCounts, _observing
+from ottla.broker.node import Node
 from ottla.broker.requests.request import Api, RequestContext
 from ottla.broker.requests.response_errors import error_counter_of
+from ottla.config.broker import BrokerConfig
+from ottla.core.catalog import NewTopic
 from ottla.histogram import Histogram
 from ottla.model import Endpoint
+from ottla.storage.memory import MemoryStore
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -159,6 +167,27 @@ def test_the_number_of_topics_with_series_is_limited(
     names = [dict(labels)["topic"] for _, labels in samples]
     assert len(names) == 2
     assert names[1] == "(others)"
+
+
+def test_requests_have_their_turn_while_a_wide_topic_is_looked_at() -> None:
+    partitions = 10 * metrics.SLICE + 1
+
+    async def collect() -> None:
+        clock = SteppingClock()
+        cluster = Cluster(MemoryStore(clock=clock), clock, SystemIds())
+        node = Node(cluster, BrokerConfig())
+        cluster.join(node)
+        node.create_topics([NewTopic("wide", partitions, 1, {}, {})])
+        turns = 0
+        page = asyncio.ensure_future(metrics.page_of(cluster, {}, LoopMonitor(lambda: 0)))
+        while not page.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns >= partitions / metrics.SLICE
+        families = read(page.result().render().decode())
+        assert total(families, "ottla_topic_partitions", topic="wide") == partitions
+
+    asyncio.run(collect())
 
 
 def test_the_page_lists_every_metric() -> None:

@@ -14,6 +14,7 @@ from tests.storage.conftest import Opener, crash_copy
 
 from ottla.broker.clock import SystemIds
 from ottla.broker.cluster import Cluster
+from ottla.broker.loop.loop_share import at_once
 from ottla.broker.node import Node
 from ottla.broker.partitions import replay
 from ottla.broker.partitions import shard as shards
@@ -181,7 +182,9 @@ def end_of_replay(change: Callable[[Node], None]) -> Node:
 
 
 def test_a_topic_that_is_deleted_during_its_replay_is_gone() -> None:
-    node = end_of_replay(lambda node: node.delete_topics([node.cluster.catalog.topics[TOPIC]]))
+    node = end_of_replay(
+        lambda node: at_once(node.delete_topics([node.cluster.catalog.topics[TOPIC]]))
+    )
     assert node.open_shards() == []
     assert node.offline_partitions() == []
 

@@ -20,6 +20,7 @@ from tests.sim.loop import Owner, VirtualLoop
 from tests.sim.trace import Trace
 from tests.sim.weather import CALM
 
+from ottla.broker.loop.loop_share import LoopShare
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.receive_buffers import Buffers
 from ottla.broker.network.traffic import Traffic
@@ -80,7 +81,8 @@ class Host:
         self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self.buffers = Buffers()
         self.traffic = Traffic()
-        self.share = node.cluster.share
+        # One of its own: what the share has begun ends with the node.
+        self.share = LoopShare(node.cluster.clock.monotonic_seconds)
         self.unfinished = UnfinishedFrames(self.max_frame_bytes)
         self._loop = loop
         self.ends: dict[_ServerEnd, None] = {}

@@ -126,9 +126,12 @@ class Nodes:
         cluster = Cluster(self.store, self.clock, self.ids)
         cluster.peers = SimulatedPeers(cluster, self.network, self.rng)
         # What the cluster has begun goes on when the node dies that asked for it.
-        forget = at_home(NOBODY, cluster.finish_deletions)
-        cluster.finish_deletions = forget  # type: ignore[method-assign]
-        cluster.finish_deletions()
+        share = cluster.share
+        share._serve_soon = at_home(NOBODY, share._serve_soon)  # type: ignore[method-assign]
+        share._end_of_new_work = at_home(NOBODY, share._end_of_new_work)  # type: ignore[method-assign]
+        forget = at_home(NOBODY, cluster._forget_offsets)
+        cluster._forget_offsets = forget  # type: ignore[method-assign]
+        cluster.finish_deletions_at_once()
         return cluster
 
     def start_all(self) -> None:
@@ -171,7 +174,7 @@ class Nodes:
         while True:
             await asyncio.sleep(TICK_SECONDS)
             if self.cluster.controller_id == node.node_id:
-                self.cluster.finish_deletions()
+                await self.cluster.finish_deletions()
             node.tick()
 
     def crash(self, node_id: int) -> None:

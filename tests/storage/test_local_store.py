@@ -24,6 +24,7 @@ from tests.storage.conftest import Opener, crash_copy
 from ottla.config.topic import TopicConfig
 from ottla.ports import Extent, Snapshot, StorageError
 from ottla.storage.local import LocalStoreOptions, open_local_store
+from ottla.storage.local.folder import layout
 
 CONFIG = TopicConfig()
 END = 2**62
@@ -332,3 +333,14 @@ def test_a_thousand_partitions_fit_into_two_hundred_open_files(tmp_path: Path) -
         env={**os.environ, "PYTHONPATH": os.pathsep.join(["src", ".", *sys.path])},
     )
     assert done.stdout == "done\n", done.stderr
+
+
+def test_nothing_is_written_to_a_partition_that_is_deleted(
+    open_store: Opener, tmp_path: Path
+) -> None:
+    store = open_store(tmp_path)
+    fill(store.claim(ref_of(number=1), CONFIG), 500)
+    store.delete(ref_of(number=1))
+    (retired,) = tmp_path.glob(f"*{layout.DELETED_FOLDER_SUFFIX}")
+    assert (retired / "00000000000000000000.log").stat().st_size > 0
+    assert [path for path in retired.glob("*index") if path.stat().st_size] == []

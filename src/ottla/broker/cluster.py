@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.coordination.peers import LocalPeers, Peers
-from ottla.broker.loop.loop_share import LoopShare
+from ottla.broker.loop.loop_share import LoopShare, at_once
 from ottla.broker.requests.gather_responses import together
 from ottla.core.catalog import Catalog, Changes, Deleted, Topic
 from ottla.core.leadership import Leadership
@@ -59,6 +60,8 @@ class Cluster:
         self.peers: Peers = LocalPeers(self)
         # Deleted topics that groups are being made to forget; a dict for its order.
         self._forgetting: dict[uuid.UUID, None] = {}
+        # Deleted topics whose data is being removed.
+        self._removing: set[uuid.UUID] = set()
 
     @property
     def cluster_id(self) -> str:
@@ -70,8 +73,11 @@ class Cluster:
         store.commit(changes, store.revision)
         self.catalog.apply(changes)
 
-    def delete_topics(self, topics: Sequence[Topic]) -> None:
-        """Deletes topics in one step; after a crash in the middle `finish_deletions` does the rest."""
+    def delete_topics(self, topics: Sequence[Topic]) -> Generator[None, None, None]:
+        """Deletes topics in one step; what is returned removes their data, in many steps if there is much.
+
+        After a crash in the middle `finish_deletions` does the rest.
+        """
         now_ms = self.clock.now_ms()
         together: Changes = {}
         for topic in topics:
@@ -81,26 +87,52 @@ class Cluster:
         self.commit(together)
         for topic in topics:
             self._leadership.forget(topic.topic_id)
-        self.finish_deletions()
+        return self._remove_deleted()
 
-    def finish_deletions(self) -> None:
+    def forget_offsets_early(self, topics: Iterable[Topic]) -> None:
+        """Has groups forget topics whose data is still being removed: the next of that name may come sooner."""
+        for topic in topics:
+            deleted = self.catalog.deleting.get(topic.topic_id)
+            if deleted is not None:
+                for node in self.nodes.values():
+                    node.groups.ask_all(partial(_forget_topic, deleted=deleted))
+
+    async def finish_deletions(self) -> None:
         """Removes what is left of topics that are no longer in the catalog; what cannot go yet is tried again."""
+        if self.catalog.deleting:
+            await self.share.run(self._remove_deleted())
+
+    def finish_deletions_at_once(self) -> None:
+        """As `finish_deletions`, before anybody is served."""
+        at_once(self._remove_deleted())
+
+    def _remove_deleted(self) -> Generator[None, None, None]:
+        found = {
+            topic_id: deleted
+            for topic_id, deleted in self.catalog.deleting.items()
+            if topic_id not in self._removing
+        }
         gone: dict[uuid.UUID, Deleted] = {}
-        for topic_id, deleted in list(self.catalog.deleting.items()):
-            try:
-                for partition in range(deleted.partition_count):
-                    self.store.delete(PartitionRef(deleted.name, partition, topic_id))
-            except StorageError as error:
-                logger.error(
-                    "topic_data_not_deleted",
-                    "the data of the deleted topic %(topic)s is still there: %(reason)s",
-                    topic=deleted.name,
-                    reason=str(error),
-                )
-                continue
-            # Before the nodes have joined, nobody knows what groups have committed.
-            if self.nodes and topic_id not in self._forgetting:
-                gone[topic_id] = deleted
+        self._removing.update(found)
+        try:
+            for topic_id, deleted in found.items():
+                try:
+                    for partition in range(deleted.partition_count):
+                        self.store.delete(PartitionRef(deleted.name, partition, topic_id))
+                        yield
+                except StorageError as error:
+                    logger.error(
+                        "topic_data_not_deleted",
+                        "the data of the deleted topic %(topic)s is still there: %(reason)s",
+                        topic=deleted.name,
+                        reason=str(error),
+                    )
+                    continue
+                # Before the nodes have joined, nobody knows what groups have committed.
+                if self.nodes and topic_id not in self._forgetting:
+                    gone[topic_id] = deleted
+        finally:
+            self._removing.difference_update(found)
         if gone:
             self._forget_offsets(gone)
 
@@ -112,8 +144,7 @@ class Cluster:
             return [
                 topic_id
                 for topic_id, deleted in gone.items()
-                if groups.forget_topic(turn, deleted.name, deleted.deleted_at_ms)
-                is not ErrorCode.NONE
+                if _forget_topic(groups, turn, deleted) is not ErrorCode.NONE
             ]
 
         def forgotten(results: list[list[uuid.UUID] | ErrorCode]) -> None:
@@ -324,3 +355,7 @@ class Cluster:
 
     def _has_old_epoch(self, led: Led) -> bool:
         return self.leader_epoch(led.topic, led.partition) <= led.epoch
+
+
+def _forget_topic(groups: GroupMachine, turn: Turn, deleted: Deleted) -> ErrorCode:
+    return groups.forget_topic(turn, deleted.name, deleted.deleted_at_ms)

@@ -230,10 +230,12 @@ class Node:
         unknown = Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
         return check_name(name) or unknown
 
-    def delete_topics(self, topics: Sequence[Topic]) -> None:
-        self.cluster.delete_topics(topics)
+    def delete_topics(self, topics: Sequence[Topic]) -> Generator[None, None, None]:
+        """Deletes topics; what is returned removes their data."""
+        removal = self.cluster.delete_topics(topics)
         for topic in topics:
             logger.info("topic_deleted", "topic %(topic)s deleted", topic=topic.name)
+        return removal
 
     def forget_topic(self, topic: Topic) -> None:
         """Lets go of everything of a topic that is about to be deleted."""

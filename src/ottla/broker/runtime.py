@@ -257,7 +257,7 @@ async def start_broker(settings: BrokerSettings) -> RunningBroker:
     broker = None
     try:
         cluster = Cluster(store, clock, SystemIds())
-        cluster.finish_deletions()
+        cluster.finish_deletions_at_once()
         cluster.adopt_topics()
         broker = RunningBroker(settings, cluster)
         await broker.start_all()

@@ -292,6 +292,9 @@ class Groups:
     def expire(self) -> None:
         self._do(self.machine.expire)
 
+    def committed_partitions(self, group: str) -> list[tuple[str, int]]:
+        return [(kept.topic, kept.partition) for kept in self.machine.committed(group)]
+
     def fetched(self, topic: str, partition: int = 0, group: str = "g") -> int:
         return self.machine.fetch(group, topic, partition).offset
 

@@ -45,10 +45,10 @@ def test_offsets_of_a_consumer_without_a_group_age_from_their_commit_on() -> Non
     groups.commit(offset("orders", 1))
     groups.pass_ms(RETENTION_MS - DAY_MS - 1)
     groups.expire()
-    assert groups.machine.committed_partitions("g") == [("orders", 0), ("orders", 1)]
+    assert groups.committed_partitions("g") == [("orders", 0), ("orders", 1)]
     groups.pass_ms(1)
     groups.expire()
-    assert groups.machine.committed_partitions("g") == [("orders", 1)]
+    assert groups.committed_partitions("g") == [("orders", 1)]
     assert groups.events[-1] == OffsetDeleted("g", "orders", 0)
 
 
@@ -99,10 +99,10 @@ def test_in_a_stable_group_only_topics_that_it_no_longer_reads_age() -> None:
     groups.commit(offset("orders"), offset("given up"), generation=1, member_id="a")
     stay_alive(groups, RETENTION_MS - 1)
     groups.expire()
-    assert len(groups.machine.committed_partitions("g")) == 2
+    assert len(groups.committed_partitions("g")) == 2
     groups.pass_ms(1)
     groups.expire()
-    assert groups.machine.committed_partitions("g") == [("orders", 0)]
+    assert groups.committed_partitions("g") == [("orders", 0)]
     assert groups.state() is State.STABLE
 
 
@@ -141,7 +141,7 @@ def test_a_group_of_the_oldest_format_does_not_say_since_when_it_is_empty() -> N
     with groups.one_turn() as turn:
         groups.machine.start(turn)
     groups.expire()
-    assert groups.machine.committed_partitions("g") == [("orders", 1)]
+    assert groups.committed_partitions("g") == [("orders", 1)]
 
 
 def test_a_retention_time_that_the_client_named_counts_instead() -> None:
@@ -187,10 +187,10 @@ def test_an_offset_with_one_pending_is_kept_until_the_transaction_ends() -> None
     groups.commit_in_transaction(7, offset("orders", 0, 9))
     groups.pass_ms(RETENTION_MS)
     groups.expire()
-    assert groups.machine.committed_partitions("g") == [("orders", 0)]
+    assert groups.committed_partitions("g") == [("orders", 0)]
     groups.end_transaction("abort", 7)
     groups.expire()
-    assert groups.machine.committed_partitions("g") == []
+    assert groups.committed_partitions("g") == []
 
 
 def test_a_group_with_only_pending_offsets_is_kept() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.core.group.groups import REBALANCE_MS, SESSION_MS, Groups, subscription
 
 OTHER = {"range": subscription("other")}
@@ -67,3 +68,28 @@ def test_an_id_that_nobody_uses_and_nobody_waits_for_is_not_worth_a_line() -> No
     groups.heartbeat("a")
     groups.pass_ms(1)
     assert groups.notes == []
+
+
+@pytest.mark.parametrize(
+    ("names", "line"),
+    [
+        (["a"], "group g: a did not sync in time"),
+        (["a", "b", "c"], "group g: 3 members did not sync in time, a among them"),
+    ],
+)
+def test_members_that_do_not_sync_in_time_make_one_line(names: list[str], line: str) -> None:
+    groups = Groups()
+    groups.form(*names, session_ms=10 * REBALANCE_MS)
+    groups.notes.clear()
+    groups.pass_ms(REBALANCE_MS)
+    assert groups.member_ids() == []
+    assert said(groups, "member_expired", "members_expired") == [line]
+
+
+def test_members_that_do_not_join_in_time_make_one_line() -> None:
+    groups = stable("a", "b", "c", session_ms=10 * REBALANCE_MS)
+    groups.join("c", protocols=OTHER)
+    groups.pass_ms(REBALANCE_MS)
+    assert said(groups, "member_expired", "members_expired") == [
+        "group g: 2 members did not join in time, a among them"
+    ]

@@ -153,7 +153,7 @@ def test_the_last_commit_counts() -> None:
     assert groups.fetched("orders") == 3
     groups.commit(offset(value=1))
     assert groups.fetched("orders") == 1
-    assert groups.machine.committed_partitions("g") == [("orders", 0)]
+    assert groups.committed_partitions("g") == [("orders", 0)]
 
 
 def test_the_leader_epoch_of_a_commit_is_kept() -> None:
@@ -174,7 +174,7 @@ def test_offsets_that_nobody_committed_are_none() -> None:
     groups = Groups()
     assert groups.machine.fetch("g", "orders", 0) == FetchedOffset(NONE, -1, -1, "")
     assert groups.machine.fetch_stable("g", "orders", 0) == FetchedOffset(NONE, -1, -1, "")
-    assert groups.machine.committed_partitions("g") == []
+    assert groups.committed_partitions("g") == []
 
 
 def test_offsets_survive_members_rebalances_and_restarts() -> None:
@@ -196,9 +196,9 @@ def test_offsets_of_a_group_without_members_can_be_deleted() -> None:
     groups.commit(offset("orders", 0), offset("orders", 1), offset("other", 0))
     assert groups.delete_offsets(("orders", 0), ("other", 0), ("nothing", 9)) == [NONE] * 3
     assert groups.events[3:] == [OffsetDeleted("g", "orders", 0), OffsetDeleted("g", "other", 0)]
-    assert groups.machine.committed_partitions("g") == [("orders", 1)]
+    assert groups.committed_partitions("g") == [("orders", 1)]
     groups.restart()
-    assert groups.machine.committed_partitions("g") == [("orders", 1)]
+    assert groups.committed_partitions("g") == [("orders", 1)]
 
 
 def test_offsets_of_topics_that_the_group_reads_are_not_deleted() -> None:
@@ -209,7 +209,7 @@ def test_offsets_of_topics_that_the_group_reads_are_not_deleted() -> None:
         ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
         NONE,
     ]
-    assert groups.machine.committed_partitions("g") == [("orders", 0)]
+    assert groups.committed_partitions("g") == [("orders", 0)]
     groups.leave("a")
     assert groups.delete_offsets(("orders", 0)) == [NONE]
 
@@ -258,10 +258,10 @@ def test_the_offsets_of_a_deleted_topic_go_in_every_group_pending_ones_too() -> 
     groups.commit_in_transaction(7, offset("orders", 0), group="two")
     groups.commit_in_transaction(7, offset("orders", 5), group="three")
     groups.forget_topic("orders", START_MS)
-    assert groups.machine.committed_partitions("one") == [("other", 0)]
+    assert groups.committed_partitions("one") == [("other", 0)]
     groups.end_transaction("commit", 7)
-    assert groups.machine.committed_partitions("two") == []
-    assert groups.machine.committed_partitions("three") == []
+    assert groups.committed_partitions("two") == []
+    assert groups.committed_partitions("three") == []
     deleted = [event for event in groups.events if isinstance(event, OffsetDeleted)]
     assert len(deleted) == len(set(deleted)) == 4
     groups.restart()
@@ -283,7 +283,7 @@ def test_only_offsets_of_the_topic_that_is_gone_are_forgotten_whatever_the_time(
     groups.commit(offset("orders", 1, 7, topic_id=NEW_ID))
     for deleted_at_ms in (0, START_MS, LAST_TIMESTAMP):
         assert groups.forget_topic("orders", deleted_at_ms) is NONE
-        assert groups.machine.committed_partitions("g") == [("orders", 1)]
+        assert groups.committed_partitions("g") == [("orders", 1)]
         assert groups.fetched("orders", 1) == 7
         groups.restart()
 
@@ -342,5 +342,5 @@ def test_records_that_do_not_name_their_topic_go_by_their_time() -> None:
     groups.pass_ms(1000)
     groups.commit(offset("orders", 1), offset("orders", 3, retention_ms=DAY_MS, topic_id=NEW_ID))
     groups.forget_topic("orders", START_MS + 999)
-    assert groups.machine.committed_partitions("g") == [("orders", 1), ("orders", 3)]
+    assert groups.committed_partitions("g") == [("orders", 1), ("orders", 3)]
     groups.restart()

@@ -40,7 +40,7 @@ def test_offsets_of_an_aborted_transaction_never_count() -> None:
     groups.end_transaction("abort", 7)
     assert groups.fetched("orders") == 1
     assert groups.machine.fetch_stable("g", "orders", 0).offset == 1
-    assert groups.machine.committed_partitions("g") == [("orders", 0)]
+    assert groups.committed_partitions("g") == [("orders", 0)]
     groups.restart()
 
 
@@ -185,4 +185,4 @@ def test_metadata_that_is_too_large_costs_only_its_partition() -> None:
     errors = groups.commit_in_transaction(7, offset(metadata="xyz"), offset("other", 0, 2, "xy"))
     assert errors == [ErrorCode.OFFSET_METADATA_TOO_LARGE, NONE]
     groups.end_transaction("commit", 7)
-    assert groups.machine.committed_partitions("g") == [("other", 0)]
+    assert groups.committed_partitions("g") == [("other", 0)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -32,6 +33,8 @@ VERSION: Final = 2
 # A partition whose leader cannot take its marker now is asked again; the others do not wait for it.
 FIRST_RETRY_SECONDS: Final = 0.02
 LAST_RETRY_SECONDS: Final = 1.0
+# So many markers leave in a turn of the loop: where the leader is this node, to leave is to be appended.
+MARKERS_PER_TURN: Final = 16
 # Somebody else coordinates this transaction, or it is over: the markers are not ours to write any more.
 GIVE_UP: Final = (ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
 
@@ -50,32 +53,55 @@ class MarkerSender:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._leaving: list[Errand] = []
+        self._leaving: deque[Errand] = deque()
+        self._leaves_soon = False
 
     def send(self, coordinator: Coordinator[TransactionMachine], wanted: SendMarkers) -> None:
         """Begins; the coordinator is told of every partition that is done."""
         self._add(Errand(coordinator, wanted, wanted.partitions, FIRST_RETRY_SECONDS))
 
     def _add(self, errand: Errand) -> None:
-        if not self._leaving:
+        partitions = errand.partitions
+        if len(partitions) <= MARKERS_PER_TURN:
+            self._leaving.append(errand)
+        else:
+            for first in range(0, len(partitions), MARKERS_PER_TURN):
+                piece = partitions[first : first + MARKERS_PER_TURN]
+                self._leaving.append(errand._replace(partitions=piece))
+        self._leave_soon()
+
+    def _leave_soon(self) -> None:
+        if not self._leaves_soon:
+            self._leaves_soon = True
             asyncio.get_running_loop().call_soon(self._leave)
-        self._leaving.append(errand)
 
     def _leave(self) -> None:
-        """Sends what has come together, to each leader what it leads."""
-        errands, self._leaving = self._leaving, []
+        """Sends what has come together, to each leader what it leads; what is much in several turns of the loop."""
+        self._leaves_soon = False
         by_leader: dict[int, list[Errand]] = {}
-        for errand in errands:
+        for errand in self._next_errands():
             if errand.coordinator.is_gone:
                 continue  # whoever is the coordinator now begins again
             for leader, partitions in self._leaders(errand).items():
                 part = errand._replace(partitions=tuple(partitions))
                 by_leader.setdefault(leader, []).append(part)
+        if self._leaving:
+            self._leave_soon()
         for leader, parts in by_leader.items():
             if leader == NO_LEADER:
                 self._retry(parts)
             else:
                 self._call(leader, parts)
+
+    def _next_errands(self) -> list[Errand]:
+        errands: list[Errand] = []
+        marker_count = 0
+        while self._leaving:
+            marker_count += len(self._leaving[0].partitions)
+            if errands and marker_count > MARKERS_PER_TURN:
+                break
+            errands.append(self._leaving.popleft())
+        return errands
 
     def _leaders(self, errand: Errand) -> dict[int, list[TopicPartition]]:
         catalog = self._node.cluster.catalog

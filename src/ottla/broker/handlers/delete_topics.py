@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
+from collections.abc import Generator
 
 from ottla.broker.node import Node
-from ottla.broker.requests.request import RequestContext
+from ottla.broker.requests.request import Answer, RequestContext
 from ottla.broker.requests.request_pieces import Division, Divisions, Repeated
 from ottla.core.catalog import Topic
 from ottla.errors import ErrorCode
@@ -34,9 +35,7 @@ DIVISIONS = Divisions(
 FIRST_VERSION_WITH_DELETION_DISABLED = 3
 
 
-def handle(
-    node: Node, request: DeleteTopicsRequest, context: RequestContext
-) -> DeleteTopicsResponse:
+def handle(node: Node, request: DeleteTopicsRequest, context: RequestContext) -> Answer:
     wanted = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     times = Counter((asked.name, asked.topic_id) for asked in wanted)
     found: list[Topic | ErrorCode] = []
@@ -50,21 +49,31 @@ def handle(
             else:
                 topics[topic.topic_id] = topic
         found.append(topic)
-    failure = _delete(node, list(topics.values()))
-    return DeleteTopicsResponse(
+    failure: StorageError | None = None
+    removal: Generator[None, None, None] | None = None
+    try:
+        if topics:
+            removal = node.delete_topics(list(topics.values()))
+    except StorageError as error:
+        failure = error
+    response = DeleteTopicsResponse(
         responses=[
             _result(asked, topic, failure) for asked, topic in zip(wanted, found, strict=True)
         ]
     )
+    if removal is None:
+        return response
+    answer = node.cluster.share.answer(_after(removal, response))
+    if answer is not response:
+        node.cluster.forget_offsets_early(topics.values())
+    return answer
 
 
-def _delete(node: Node, topics: list[Topic]) -> StorageError | None:
-    try:
-        if topics:
-            node.delete_topics(topics)
-    except StorageError as error:
-        return error
-    return None
+def _after(
+    removal: Generator[None, None, None], response: DeleteTopicsResponse
+) -> Generator[None, None, DeleteTopicsResponse]:
+    yield from removal
+    return response
 
 
 def _result(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
+from ottla.broker.loop.loop_share import at_once
 from ottla.broker.node import Node
-from ottla.broker.requests.gather_responses import together
+from ottla.broker.requests.gather_responses import gathered, together
 from ottla.broker.requests.request import Answer, RequestContext
 from ottla.broker.requests.request_pieces import Division, Divisions, Repeated
+from ottla.core.group.events import OffsetCommitted
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import FetchedOffset
 from ottla.errors import ErrorCode
@@ -47,11 +49,13 @@ DIVISIONS = Divisions(
         ),
     )
 )
+OFFSETS_PER_STEP = 64
 FIRST_VERSION_WITH_TOP_LEVEL_ERROR = 2
 FIRST_BATCHED_VERSION = 8
 FIRST_VERSION_WITH_TOPIC_IDS = 10
 
 
+P = TypeVar("P", OffsetFetchResponsePartition, OffsetFetchResponsePartitions)
 # How one offset is looked up: as it is, or as it is if no transaction may still change it.
 FetchOne = Callable[[GroupMachine, str, str, int], FetchedOffset]
 
@@ -71,6 +75,13 @@ class Found(NamedTuple):
     offsets: list[tuple[int, FetchedOffset]]
 
 
+class AllOffsets(NamedTuple):
+    """What a group has committed, and the partitions for which a transaction may still change it."""
+
+    commits: list[OffsetCommitted]
+    unstable: frozenset[tuple[str, int]]
+
+
 def handle(node: Node, request: OffsetFetchRequest, context: RequestContext) -> Answer:
     if context.version >= FIRST_BATCHED_VERSION:
         return _handle_batch(node, request, context.version)
@@ -79,8 +90,12 @@ def handle(node: Node, request: OffsetFetchRequest, context: RequestContext) -> 
         if request.topics is None
         else [Wanted(topic.name, ZERO_UUID, topic.partition_indexes) for topic in request.topics]
     )
-    found = _find(node, request.group_id, wanted, _fetch_of(request))
-    return together([found], lambda parts: _response(parts[0], wanted or [], context.version))
+    found = _find(node, request.group_id, wanted, request.require_stable)
+    if wanted is None:
+        return _respond_in_slices(
+            node, [found], lambda parts: _response(parts[0], [], context.version)
+        )
+    return together([found], lambda parts: at_once(_response(parts[0], wanted, context.version)))
 
 
 def _handle_batch(node: Node, request: OffsetFetchRequest, version: int) -> Answer:
@@ -91,16 +106,20 @@ def _handle_batch(node: Node, request: OffsetFetchRequest, version: int) -> Answ
             if group.topics is None
             else [_wanted(node, topic, version) for topic in group.topics]
         )
-        answers.append(_find(node, group.group_id, wanted, _fetch_of(request)))
+        answers.append(_find(node, group.group_id, wanted, request.require_stable))
     names = [group.group_id for group in request.groups]
-    return together(
-        answers,
-        lambda parts: OffsetFetchResponse(
-            groups=[
-                _response_group(node, name, part) for name, part in zip(names, parts, strict=True)
-            ]
-        ),
-    )
+    if any(group.topics is None for group in request.groups):
+        return _respond_in_slices(node, answers, lambda parts: _batch_response(node, names, parts))
+    return together(answers, lambda parts: at_once(_batch_response(node, names, parts)))
+
+
+async def _respond_in_slices(
+    node: Node,
+    answers: Sequence[Any],
+    respond: Callable[[list[Any]], Generator[None, None, OffsetFetchResponse]],
+) -> OffsetFetchResponse:
+    """The response to a request for all offsets of a group, which may be very many."""
+    return await node.cluster.share.run(respond(await gathered(answers)))
 
 
 def _wanted(node: Node, topic: OffsetFetchRequestTopics, version: int) -> Wanted:
@@ -110,28 +129,29 @@ def _wanted(node: Node, topic: OffsetFetchRequestTopics, version: int) -> Wanted
     return Wanted(known.name if known else None, topic.topic_id, topic.partition_indexes)
 
 
-def _fetch_of(request: OffsetFetchRequest) -> FetchOne:
-    return GroupMachine.fetch_stable if request.require_stable else GroupMachine.fetch
-
-
-def _find(node: Node, group_id: str, wanted: list[Wanted] | None, fetch_one: FetchOne) -> Answer:
+def _find(node: Node, group_id: str, wanted: list[Wanted] | None, stable: bool) -> Answer:
     """What the group has committed for the wanted topics, or for all of them; or an error."""
     coordinator = node.groups.find(group_id)
     if isinstance(coordinator, ErrorCode):
         return coordinator
+    if wanted is None:
+        return coordinator.ask(
+            lambda groups, turn: _all_offsets(groups, group_id, stable), lambda result: result
+        )
+    fetch_one = GroupMachine.fetch_stable if stable else GroupMachine.fetch
     return coordinator.ask(
         lambda groups, turn: _fetch(groups, group_id, wanted, fetch_one), lambda result: result
     )
 
 
+def _all_offsets(groups: GroupMachine, group_id: str, stable: bool) -> AllOffsets:
+    unstable = groups.unstable_partitions(group_id) if stable else frozenset()
+    return AllOffsets(groups.committed(group_id), unstable)
+
+
 def _fetch(
-    groups: GroupMachine, group_id: str, wanted: list[Wanted] | None, fetch_one: FetchOne
+    groups: GroupMachine, group_id: str, wanted: list[Wanted], fetch_one: FetchOne
 ) -> list[Found]:
-    if wanted is None:
-        by_topic: dict[str, list[int]] = {}
-        for topic, partition in groups.committed_partitions(group_id):
-            by_topic.setdefault(topic, []).append(partition)
-        wanted = [Wanted(topic, ZERO_UUID, found) for topic, found in by_topic.items()]
     unknown = FetchedOffset(ErrorCode.UNKNOWN_TOPIC_ID)
     return [
         Found(
@@ -150,9 +170,23 @@ def _fetch(
     ]
 
 
+def _by_topic(found: AllOffsets) -> Generator[None, None, list[Found]]:
+    by_topic: dict[str, list[tuple[int, FetchedOffset]]] = {}
+    unstable = FetchedOffset(ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    for number, kept in enumerate(found.commits):
+        if not number % OFFSETS_PER_STEP:
+            yield
+        if (kept.topic, kept.partition) in found.unstable:
+            one = unstable
+        else:
+            one = FetchedOffset(ErrorCode.NONE, kept.offset, kept.leader_epoch, kept.metadata)
+        by_topic.setdefault(kept.topic, []).append((kept.partition, one))
+    return [Found(Wanted(topic, ZERO_UUID, ()), offsets) for topic, offsets in by_topic.items()]
+
+
 def _response(
-    found: list[Found] | ErrorCode, wanted: list[Wanted], version: int
-) -> OffsetFetchResponse:
+    found: list[Found] | AllOffsets | ErrorCode, wanted: list[Wanted], version: int
+) -> Generator[None, None, OffsetFetchResponse]:
     error = ErrorCode.NONE
     if isinstance(found, ErrorCode):
         error = found
@@ -163,52 +197,59 @@ def _response(
             Found(topic, [(partition, failed) for partition in topic.partitions])
             for topic in per_partition
         ]
-    return OffsetFetchResponse(
-        error_code=error,
-        topics=[
-            OffsetFetchResponseTopic(
-                name=topic.name or "",
-                partitions=[
-                    OffsetFetchResponsePartition(
-                        partition_index=partition,
-                        committed_offset=one.offset,
-                        committed_leader_epoch=one.leader_epoch,
-                        metadata=one.metadata,
-                        error_code=one.error,
-                    )
-                    for partition, one in offsets
-                ],
-            )
-            for topic, offsets in found
-        ],
-    )
+    elif isinstance(found, AllOffsets):
+        found = yield from _by_topic(found)
+    topics = []
+    for topic, offsets in found:
+        partitions = yield from _partitions(OffsetFetchResponsePartition, offsets)
+        topics.append(OffsetFetchResponseTopic(name=topic.name or "", partitions=partitions))
+    return OffsetFetchResponse(error_code=error, topics=topics)
+
+
+def _batch_response(
+    node: Node, names: list[str], parts: list[list[Found] | AllOffsets | ErrorCode]
+) -> Generator[None, None, OffsetFetchResponse]:
+    groups = []
+    for name, part in zip(names, parts, strict=True):
+        groups.append((yield from _response_group(node, name, part)))
+    return OffsetFetchResponse(groups=groups)
 
 
 def _response_group(
-    node: Node, group_id: str, found: list[Found] | ErrorCode
-) -> OffsetFetchResponseGroup:
+    node: Node, group_id: str, found: list[Found] | AllOffsets | ErrorCode
+) -> Generator[None, None, OffsetFetchResponseGroup]:
     if isinstance(found, ErrorCode):
         return OffsetFetchResponseGroup(group_id=group_id, topics=[], error_code=found)
-    return OffsetFetchResponseGroup(
-        group_id=group_id,
-        topics=[
+    if isinstance(found, AllOffsets):
+        found = yield from _by_topic(found)
+    topics = []
+    for topic, offsets in found:
+        partitions = yield from _partitions(OffsetFetchResponsePartitions, offsets)
+        topics.append(
             OffsetFetchResponseTopics(
-                name=topic.name or "",
-                topic_id=_topic_id(node, topic),
-                partitions=[
-                    OffsetFetchResponsePartitions(
-                        partition_index=partition,
-                        committed_offset=one.offset,
-                        committed_leader_epoch=one.leader_epoch,
-                        metadata=one.metadata,
-                        error_code=one.error,
-                    )
-                    for partition, one in offsets
-                ],
+                name=topic.name or "", topic_id=_topic_id(node, topic), partitions=partitions
             )
-            for topic, offsets in found
-        ],
-    )
+        )
+    return OffsetFetchResponseGroup(group_id=group_id, topics=topics)
+
+
+def _partitions(
+    kind: type[P], offsets: list[tuple[int, FetchedOffset]]
+) -> Generator[None, None, list[P]]:
+    made = []
+    for number, (partition, one) in enumerate(offsets):
+        if not number % OFFSETS_PER_STEP:
+            yield
+        made.append(
+            kind(
+                partition_index=partition,
+                committed_offset=one.offset,
+                committed_leader_epoch=one.leader_epoch,
+                metadata=one.metadata,
+                error_code=one.error,
+            )
+        )
+    return made
 
 
 def _topic_id(node: Node, topic: Wanted) -> UUID:

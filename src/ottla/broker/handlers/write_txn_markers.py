@@ -29,6 +29,7 @@ DIVISIONS = Divisions(
         Division(
             "markers",
             "markers",
+            piece_elements=16,
             inner=Division(
                 "topics",
                 "topics",

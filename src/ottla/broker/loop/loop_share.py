@@ -1,7 +1,9 @@
 """The event loop's time, shared out: long work goes on in slices of a few milliseconds.
 
 One slice is done in a turn of the loop, whoever it belongs to; in between the loop serves everybody else. Work that
-waits for its next slice waits in line, so that no client gets more of the loop by asking for more at once.
+waits for its next slice waits in line, so that no client gets more of the loop by asking for more at once. What is
+short has time of its own in each turn, so that it does not wait behind what is long: work that begins in this turn, and
+frames that did not fit into the turn in which they arrived, which have a line of their own.
 """
 
 from __future__ import annotations
@@ -16,11 +18,19 @@ T = TypeVar("T")
 
 # How long work goes on before others have their turn.
 SLICE_SECONDS: Final = 0.005
-# So many steps of a generator are taken at once, before it is known whether it will be long.
+# So many steps of a generator are taken at once, before it is known whether it will be long: a few of them whatever
+# they take, the others for so long at most.
 FIRST_STEPS: Final = 64
-# How long the frames that arrived in one turn of the loop are handled, all connections together; then each connection
-# gets one more frame handled and waits in line with the rest.
+UNTIMED_STEPS: Final = 4
+FIRST_SECONDS: Final = 0.001
+# As well, while frames wait in line: they are to be through soon.
+CROWDED_SECONDS: Final = 0.00025
+# How long the frames that arrived in one turn of the loop are handled, all connections together, and as long those that
+# wait in line: there each connection has one frame handled, and waits again with the rest.
 TURN_SECONDS: Final = 0.01
+# Of so many connections one frame each is handled before their time is taken: a connection that is alone, or one of a
+# few, does not have the clock read.
+UNTIMED_FRAMES: Final = 8
 # So many large requests are in memory as objects at a time; more wait in line as the bytes that they came in.
 LARGE_REQUESTS: Final = 4
 
@@ -40,56 +50,108 @@ class LoopShare:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now  # in seconds
-        self._line: deque[Callable[[], None]] = deque()
+        self._short_calls: deque[Callable[[], None]] = deque()
+        self._pauses: deque[asyncio.Future[None]] = deque()  # work that waits for its next slice
+        self._serves_soon = False
         self._thread = asyncio.Lock()
-        self._frames_end = 0.0
+        self._new_work_end = 0.0  # in this turn of the loop; 0 before there was any
+        self._frames_end = 0.0  # as well
+        self._frames_are_timed = False  # in this turn of the loop
+        self._untimed_frames = 0
         self._large_requests = 0
         self._waiting_requests: deque[asyncio.Future[None]] = deque()
 
     # Slices.
 
     def call_next(self, work: Callable[[], None]) -> None:
-        """Calls a function in a later turn of the loop, after those that were in line before it."""
-        self._line.append(work)
-        if len(self._line) == 1:
-            asyncio.get_running_loop().call_soon(self._call_first)
-
-    def _call_first(self) -> None:
-        work = self._line[0]
-        try:
-            work()
-        finally:
-            self._line.popleft()
-            if self._line:
-                asyncio.get_running_loop().call_soon(self._call_first)
+        """Calls a short function in a later turn of the loop, after those that were in line before it."""
+        self._short_calls.append(work)
+        self._serve_soon()
 
     async def pause(self) -> None:
         """Lets others have their turn."""
         mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.call_next(lambda: None if mine.done() else mine.set_result(None))
+        self._pauses.append(mine)
+        self._serve_soon()
         await mine
 
+    def _serve_soon(self) -> None:
+        if not self._serves_soon:
+            self._serves_soon = True
+            asyncio.get_running_loop().call_soon(self._serve)
+
+    def _serve(self) -> None:
+        """Has the first in line go on: what is short for a while, and of the others one."""
+        self._serves_soon = False
+        try:
+            while self._pauses:
+                first = self._pauses.popleft()
+                if not first.done():
+                    first.set_result(None)
+                    break
+            if self._short_calls:
+                self._call_in_line()
+        finally:
+            if self._pauses or self._short_calls:
+                self._serve_soon()
+
+    def _call_in_line(self) -> None:
+        calls = self._short_calls
+        calls.popleft()()
+        # Those that are there now: what they add is for a later turn.
+        following = len(calls)
+        if following:
+            end = self._now() + TURN_SECONDS
+            while following and self._now() < end:
+                calls.popleft()()
+                following -= 1
+
     async def run(self, steps: Generator[None, None, T]) -> T:
-        """What a generator returns; it goes on for a slice at a time."""
+        """What a generator returns; it goes on for a slice at a time, and is closed if nobody waits any more."""
         now = self._now
-        while True:
-            end = now() + SLICE_SECONDS
-            try:
+        try:
+            end = self._end_of_new_work()
+            if end is None:
+                await self.pause()
+                end = now() + SLICE_SECONDS
+            while True:
                 next(steps)
                 while now() < end:
                     next(steps)
-            except StopIteration as done:
-                result: T = done.value
-                return result
-            await self.pause()
+                await self.pause()
+                end = now() + SLICE_SECONDS
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        finally:
+            steps.close()
+
+    def _end_of_new_work(self) -> float | None:
+        """Until when work that is new may go on in this turn of the loop; None if others have had all of that time."""
+        now = self._now()
+        if self._new_work_end == 0.0:
+            self._new_work_end = now + SLICE_SECONDS
+            asyncio.get_running_loop().call_soon(self._allow_new_work)
+        return self._new_work_end if now < self._new_work_end else None
+
+    def _allow_new_work(self) -> None:
+        self._new_work_end = 0.0
 
     def answer(
         self, steps: Generator[None, None, T], first_steps: int = FIRST_STEPS
     ) -> T | Coroutine[Any, Any, T]:
-        """What a generator returns, if it takes few steps; else a coroutine that goes on in slices."""
+        """What a generator returns, if it takes few steps and little time; else a coroutine that goes on in slices."""
         try:
-            for _ in range(first_steps):
+            untimed, seconds = min(first_steps, UNTIMED_STEPS), FIRST_SECONDS
+            if self._short_calls:
+                untimed, seconds = 0, CROWDED_SECONDS
+            for _ in range(untimed):
                 next(steps)
+            end = self._now() + seconds
+            for _ in range(first_steps - untimed):
+                next(steps)
+                if self._now() >= end:
+                    break
         except StopIteration as done:
             result: T = done.value
             return result
@@ -102,17 +164,37 @@ class LoopShare:
 
     # Frames.
 
+    def first_frame_waits(self) -> bool:
+        """Whether the first frame that a connection has in a turn of the loop has to wait for a later one.
+
+        The clock is not read before several connections had frames, be it in this turn or in earlier ones: to learn
+        of the end of every turn would cost more than it is worth.
+        """
+        if self._frames_are_timed:
+            return self.frames_had_their_time()
+        self._untimed_frames += 1
+        if self._untimed_frames >= UNTIMED_FRAMES:
+            self._time_frames()
+        return False
+
     def frames_had_their_time(self) -> bool:
         """Whether the frames of this turn of the loop have taken as long as they may."""
         now = self._now()
         if self._frames_end == 0.0:
             self._frames_end = now + TURN_SECONDS
-            asyncio.get_running_loop().call_soon(self._begin_turn)
+            if not self._frames_are_timed:
+                self._time_frames()
             return False
         return now >= self._frames_end
 
+    def _time_frames(self) -> None:
+        self._frames_are_timed = True
+        asyncio.get_running_loop().call_soon(self._begin_turn)
+
     def _begin_turn(self) -> None:
         self._frames_end = 0.0
+        self._frames_are_timed = False
+        self._untimed_frames = 0
 
     # Large requests.
 

@@ -195,17 +195,24 @@ async def _add_topics(page: Page, cluster: Cluster) -> None:
     looked_at = 0
     others = Extent(0, 0, 0, 0)
     for number, topic in enumerate(topics):
-        found = _extent_of(cluster, topic)
-        looked_at += found.partitions
-        if looked_at >= SLICE:
-            looked_at = 0
-            await asyncio.sleep(0)
+        found = Extent(0, 0, 0, 0)
+        for first in range(0, topic.partition_count, SLICE):
+            partitions = range(first, min(first + SLICE, topic.partition_count))
+            found = _sum(found, _extent_of(cluster, topic, partitions))
+            looked_at += len(partitions)
+            if looked_at >= SLICE:
+                looked_at = 0
+                await asyncio.sleep(0)
         if number < MAX_TOPICS:
             _add_topic(page, topic.name, found)
         else:
-            others = Extent(*(a + b for a, b in zip(others, found, strict=True)))
+            others = _sum(others, found)
     if others.partitions:
         _add_topic(page, OTHERS, others)
+
+
+def _sum(one: Extent, other: Extent) -> Extent:
+    return Extent(*(a + b for a, b in zip(one, other, strict=True)))
 
 
 def _add_topic(page: Page, name: str, found: Extent) -> None:
@@ -215,10 +222,10 @@ def _add_topic(page: Page, name: str, found: Extent) -> None:
     page.add(TOPIC_ENDS, found.end_offsets, topic=name)
 
 
-def _extent_of(cluster: Cluster, topic: Topic) -> Extent:
+def _extent_of(cluster: Cluster, topic: Topic, partitions: range) -> Extent:
     """What is known without claiming anything; what cannot be read now counts as nothing."""
     size_bytes = start_offsets = end_offsets = 0
-    for partition in range(topic.partition_count):
+    for partition in partitions:
         node = cluster.nodes.get(cluster.leader_of(topic, partition))
         shard = None if node is None else node.open_shard(topic.name, partition)
         if shard is not None:
@@ -234,7 +241,7 @@ def _extent_of(cluster: Cluster, topic: Topic) -> Extent:
             size_bytes += idle.size_bytes
             start_offsets += idle.start_offset
             end_offsets += idle.end_offset
-    return Extent(topic.partition_count, size_bytes, start_offsets, end_offsets)
+    return Extent(len(partitions), size_bytes, start_offsets, end_offsets)
 
 
 def _add_process(page: Page) -> None:

@@ -144,6 +144,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_lent = False  # a large request has the buffer's bytes
         self._lacks_room = False  # for the rest of a frame, until other connections need less
         self._in_line = False  # frames are here that have to wait for their turn
+        self._has_waited = False  # and this is it
         self._unsent: list[Buffer] = []
         self._unsent_bytes = 0
         self._unanswered: deque[_Pending] = deque()
@@ -242,7 +243,9 @@ class Connection(asyncio.BufferedProtocol):
     def _handle_frames(self, received: memoryview) -> int:
         """Handles complete frames as far as the limits allow; says how many bytes are done with."""
         position, end = 0, len(received)
-        next_check = 1  # the first frame is always handled
+        # A connection that has waited in line has its first frame handled, whatever others do.
+        next_check = 1 if self._has_waited else 0
+        self._has_waited = False
         self._batching = True
         while end - position >= SIZE_BYTES and self._may_handle:
             (size,) = read_size(received, position)
@@ -253,11 +256,12 @@ class Connection(asyncio.BufferedProtocol):
             if end - start < size:
                 break
             if position >= next_check:
-                if self._share.frames_had_their_time():
+                share = self._share
+                if share.frames_had_their_time() if position else share.first_frame_waits():
                     self._in_line = True
-                    self._share.call_next(self._take_turn)
+                    share.call_next(self._take_turn)
                     break
-                next_check = position + BYTES_PER_CHECK
+                next_check = position + BYTES_PER_CHECK if position else 1
             self._handle_frame(received[start : start + size])
             position = start + size
             if self._unsent_bytes > MAX_UNSENT_BYTES:
@@ -269,7 +273,9 @@ class Connection(asyncio.BufferedProtocol):
     def _take_turn(self) -> None:
         """Goes on with frames that had to wait, since others had theirs."""
         self._in_line = False
+        self._has_waited = True
         self._continue()
+        self._has_waited = False
 
     def _keep(self, rest: memoryview) -> None:
         """Keeps bytes that could not be handled yet, with room for more of their frame.

@@ -160,7 +160,7 @@ class Server:
         self.node.tick()
         if cluster.controller_id == self.node.node_id:  # there is one store for all nodes
             cluster.store.tick(monotonic_ms(cluster.clock))
-            cluster.finish_deletions()
+            await cluster.finish_deletions()
 
     async def _notice_departed(self) -> None:
         """Ends what is done for clients that have gone while nothing was read from them.

@@ -238,9 +238,14 @@ class GroupMachine:
             return FetchedOffset(ErrorCode.UNSTABLE_OFFSET_COMMIT)
         return self.fetch(group_id, topic, partition)
 
-    def committed_partitions(self, group_id: str) -> list[tuple[str, int]]:
-        """Every partition that the group has an offset for."""
-        return [(kept.topic, kept.partition) for kept in self.offsets.of_group(group_id)]
+    def committed(self, group_id: str) -> list[OffsetCommitted]:
+        """Every offset that the group has committed, whatever is pending."""
+        return self.offsets.of_group(group_id)
+
+    def unstable_partitions(self, group_id: str) -> frozenset[tuple[str, int]]:
+        """Partitions for which a transaction may still change the group's offset (KIP-447)."""
+        pending = self.offsets.pending_of_group(group_id)
+        return frozenset((kept.topic, kept.partition) for kept in pending)
 
     def delete_offsets(
         self, turn: Turn, group_id: str, partitions: Sequence[tuple[str, int]]

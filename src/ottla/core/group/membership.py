@@ -12,6 +12,7 @@ from typing import Literal
 from ottla.core.deadlines import Deadlines
 from ottla.core.group.classic import ClassicGroup, Member, State
 from ottla.core.group.notes import (
+    note_all_expired,
     note_empty,
     note_expired,
     note_forming,
@@ -303,10 +304,14 @@ class Membership:
     def _complete_join(self, turn: Turn, group: ClassicGroup) -> None:
         """Begins the next generation with those who have joined; static members are kept in any case."""
         self.deadlines.cancel(("join", group.group_id))
-        for member in list(group.members.values()):
-            if member.join_ticket is None and member.instance_id is None:
-                note_expired(turn, group, member.member_id, "did not join in time")
-                self._remove(turn, group, member.member_id)
+        late = [
+            member.member_id
+            for member in group.members.values()
+            if member.join_ticket is None and member.instance_id is None
+        ]
+        note_all_expired(turn, group, late, "did not join in time")
+        for member_id in late:
+            self._remove(turn, group, member_id)
         if group.members and not group.elect_joined_leader():
             # Only static members, and none has come back: their sessions will end it.
             retry_ms = max(group.rebalance_timeout_ms, MIN_JOIN_RETRY_MS)
@@ -376,8 +381,8 @@ class Membership:
         if group.state not in (State.COMPLETING_REBALANCE, State.STABLE):
             return
         late = list(group.pending_syncs)
+        note_all_expired(turn, group, late, "did not sync in time")
         for member_id in late:
-            note_expired(turn, group, member_id, "did not sync in time")
             self._remove(turn, group, member_id)
         if late:
             self._prepare(turn, group)

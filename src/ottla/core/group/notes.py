@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ottla.core.group.classic import ClassicGroup
 from ottla.core.group.requests import JoinRequest
 from ottla.core.turn import Turn
@@ -40,6 +42,23 @@ def note_expired(turn: Turn, group: ClassicGroup, member_id: str, reason: str) -
     """A member is taken for gone."""
     text = "group %(group)s: %(member)s %(reason)s"
     turn.note("member_expired", text, group=group.group_id, member=member_id, reason=reason)
+
+
+def note_all_expired(
+    turn: Turn, group: ClassicGroup, member_ids: Sequence[str], reason: str
+) -> None:
+    """Members are taken for gone, all for the same reason: one line, however many there are."""
+    if len(member_ids) == 1:
+        note_expired(turn, group, member_ids[0], reason)
+    elif member_ids:
+        turn.note(
+            "members_expired",
+            "group %(group)s: %(members)d members %(reason)s, %(member)s among them",
+            group=group.group_id,
+            members=len(member_ids),
+            member=member_ids[0],
+            reason=reason,
+        )
 
 
 def note_never_joined(turn: Turn, group: ClassicGroup, member_id: str) -> None:

@@ -33,7 +33,7 @@ from ottla.storage.local.folder.identity import (
 from ottla.storage.local.folder.idle_partition import read_idle_log
 from ottla.storage.local.folder.offsets_file import OffsetsFile
 from ottla.storage.local.folder.open_files import OpenFiles, default_open_segments
-from ottla.storage.local.folder.removal import remove_files, remove_tree
+from ottla.storage.local.folder.removal import remove_files, remove_tree, remove_trees
 from ottla.storage.local.log.partition_log import LocalLog
 from ottla.storage.local.recovery import folder_recovery, log_messages
 from ottla.storage.local.recovery.folder_check import (
@@ -358,7 +358,7 @@ class LocalStore:
         try:
             if log is not None and log.ref == ref:
                 del self._logs[key]
-                log.fence()
+                log.fence_deleted()
             elif log is not None or checkpoint_files.read_topic_id(path) != ref.topic_id:
                 return
             retired = self._file(
@@ -381,8 +381,7 @@ class LocalStore:
         except OSError as error:
             raise StorageError(f"cannot sync {self._path}: {error}") from error
         # Not before: what is deleted could be back after a power loss, without some of its files.
-        for path in self._retired:
-            self._unawaited.submit(remove_tree, path)
+        self._unawaited.submit(remove_trees, tuple(self._retired))
         self._retired.clear()
 
     def partitions(self) -> Sequence[PartitionRef]:

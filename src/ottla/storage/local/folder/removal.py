@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ottla.events import EventLog
 
@@ -28,6 +28,12 @@ def remove_tree(path: str) -> None:
         shutil.rmtree(path)
     except OSError as error:
         _tell(path, error)
+
+
+def remove_trees(paths: Iterable[str]) -> None:
+    """Deletes folders, one after the other."""
+    for path in paths:
+        remove_tree(path)
 
 
 def _tell(path: str, error: OSError) -> None:

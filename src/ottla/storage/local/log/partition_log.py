@@ -599,11 +599,16 @@ class LocalLog:
     def fence(self) -> None:
         """Ends the claim in favour of another; everything is in its files afterwards."""
         if self._refusal is None:
-            told = FencedError(f"{self._folder} was claimed anew, epoch {self._epoch} is over")
             try:
                 self._active.complete_index()
             except OSError as error:
                 self._tell_index_trouble(error)
+        self.fence_deleted()
+
+    def fence_deleted(self) -> None:
+        """Ends the claim of a log whose files are about to go: nothing is written to them."""
+        if self._refusal is None:
+            told = FencedError(f"{self._folder} was claimed anew, epoch {self._epoch} is over")
             self.was_fenced = True
             self._end(told)
             self.durability.abandon(told)
