@@ -34,7 +34,7 @@ VERSION: Final = 2
 FIRST_RETRY_SECONDS: Final = 0.02
 LAST_RETRY_SECONDS: Final = 1.0
 # So many markers leave in a turn of the loop: where the leader is this node, to leave is to be appended.
-MARKERS_PER_TURN: Final = 16
+MARKERS_PER_TURN: Final = 128
 # Somebody else coordinates this transaction, or it is over: the markers are not ours to write any more.
 GIVE_UP: Final = (ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
 
