@@ -170,7 +170,8 @@ def test_a_folder_of_any_version_opens_with_all_that_is_in_it(
         for till in kept_folders.TILLS:
             producer = transactional(address, till)
             producer.begin_transaction()
-            producer.produce("payments", value=f"paid at {till}")
+            # By the broker's clock: a record from its future is refused.
+            producer.produce("payments", value=f"paid at {till}", timestamp=folder.written_at_ms)
             producer.commit_transaction(SECONDS)
             seen.append(f"paid at {till}")
         assert values(address, "payments") == seen
@@ -192,18 +193,23 @@ def test_no_format_changes_without_a_new_version_and_a_folder_that_keeps_it(tmp_
 
 
 def test_each_version_that_changed_a_format_is_told_apart_by_its_folder(tmp_path: Path) -> None:
-    one, two = (
+    one, two, three = (
         formats_of(
             kept_folders.unpack(
                 kept_folders.archive_of(version, "stopped"), tmp_path / str(version)
             ).path
         )
-        for version in (1, 2)
+        for version in (1, 2, 3)
     )
     assert sorted(one - two) == ["__consumer_offsets: key 1, value 3"]
     assert sorted(two - one) == [
         "__consumer_offsets: key 1, value 4",
         "format.properties, version 2, with ottla.version",
+    ]
+    assert sorted(two - three) == ["format.properties, version 2, with ottla.version"]
+    assert sorted(three - two) == [
+        "format.properties, version 3, with ottla.version",
+        "transaction-index-checkpoint, version 0",
     ]
 
 

@@ -303,6 +303,7 @@ class LocalStore:
         self, ref: PartitionRef, config: TopicConfig, folder: folder_recovery.Folder
     ) -> LocalLog:
         key = (ref.topic, ref.partition)
+        folder_recovery.remove_damaged_txn_indexes(folder)
         log = LocalLog(ref, self._journal.epoch, folder, config, self._surroundings)
         log.load(folder, self._log_starts.get(key, 0), self._recovery_points.get(key, 0))
         return log

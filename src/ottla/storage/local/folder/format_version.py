@@ -16,6 +16,7 @@ from ottla.version import VERSION
 VERSIONS: Final = {
     1: "Kafka's formats and the catalog's journal; what Apache Kafka writes counts as this version too",
     2: "committed offsets carry their topic's id (OffsetCommitValue 4, ADR 0027); the folder states its version",
+    3: "the checksums of a partition's transaction indexes, in a file of their own (ADR 0037)",
 }
 UNSTATED_VERSION: Final = 1
 NEWEST_VERSION: Final = max(VERSIONS)
