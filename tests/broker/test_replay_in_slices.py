@@ -104,9 +104,9 @@ class Turns:
         self.counts = [0]
         real = Replay._apply
 
-        def apply(replay: Replay) -> None:
+        def apply(replay: Replay) -> int:
             self.counts[-1] += 1
-            real(replay)
+            return real(replay)
 
         patch.setattr(Replay, "_apply", apply)
         asyncio.get_running_loop().call_soon(self._next)

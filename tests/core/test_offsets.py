@@ -13,6 +13,7 @@ from ottla.core.offsets import (
 )
 from ottla.records.batch import TimestampType, build_batch
 from ottla.records.compression import Codec
+from ottla.records.errors import CorruptRecordsError
 from ottla.records.record import Record
 
 
@@ -79,3 +80,12 @@ def test_what_takes_long_is_not_looked_through_at_once(codec: Codec) -> None:
     large = build_batch([Record(0, 7, None, value)], leader_epoch=3, codec=codec)
     assert first_at_once(large, 7, 0) is None
     assert first_at(large, 7, 0) == FoundOffset(0, 7, 3)
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_no_record_is_found_in_a_damaged_batch(codec: Codec) -> None:
+    damaged = bytearray(batch(100, 200, codec=codec))
+    damaged[-3] ^= 1
+    for find in (first_at, first_at_once):
+        with pytest.raises(CorruptRecordsError, match="the checksum of the batch at 10 is wrong"):
+            find(damaged, 150, 0)

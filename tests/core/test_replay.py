@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import random
-from contextlib import suppress
 
 import pytest
 from tests.core.client_batches import NOW_MS, client_batch
 from tests.storage.batches import SteppingClock, ref_of
 
-from ottla.broker.partitions.replay import replay
+from ottla.broker.partitions.replay import CHECKED_BYTES_PER_BATCH, Replay, replay
 from ottla.broker.partitions.shard import Appended, Shard
 from ottla.config.topic import TopicConfig
 from ottla.core.append import Prepared, prepare
@@ -136,17 +135,45 @@ def test_retention_leaves_fresh_records_without_a_timestamp_alone() -> None:
 
 
 def test_a_damaged_marker_is_told_and_crashes_nothing() -> None:
-    """Nobody checks checksums of what was on disk; a replay reads markers, and has to say what is wrong."""
     log = Restarting()
     assert log.send(1, 1, 0) == 0
     log.shard.append_marker(MarkerType.ABORT, 1, 0, 0, 1, NOW_MS)
     segment = log.store._partitions["orders", 0].segments[0]
     marker = segment.batches[1]
     for position in range(61, len(marker)):
-        segment.batches[1] = marker[:position] + b"\xff" + marker[position + 1 :]
-        # Some bytes may be anything; whatever else is raised fails the test.
-        with suppress(DamagedError):
+        flipped = bytes([marker[position] ^ 1])
+        segment.batches[1] = marker[:position] + flipped + marker[position + 1 :]
+        with pytest.raises(DamagedError, match="the checksum is wrong"):
             log.restart()
     segment.batches[1] = marker[:16] + b"\x07" + marker[17:]
     with pytest.raises(DamagedError, match="magic 7"):
         log.restart()
+
+
+@pytest.mark.parametrize("position", [21, 43, 51, 53, 70])
+def test_a_damaged_batch_of_a_producer_is_told(position: int) -> None:
+    """Attributes, producer id, epoch, sequence, records: a retry or an open transaction would be taken for another."""
+    log = Restarting()
+    assert log.send(3, 1, 0) == 0
+    segment = log.store._partitions["orders", 0].segments[0]
+    batch = segment.batches[0]
+    flipped = bytes([batch[position] ^ 16])
+    segment.batches[0] = batch[:position] + flipped + batch[position + 1 :]
+    with pytest.raises(DamagedError, match="the checksum is wrong"):
+        log.restart()
+
+
+def test_large_batches_count_for_more_in_a_slice() -> None:
+    """Their checksums take as long as many small batches."""
+    log = Restarting()
+    value = bytes(9 * CHECKED_BYTES_PER_BATCH)
+    data = client_batch(1, producer_id=1, producer_epoch=0, first_sequence=0, value=value)
+    made = prepare(data, CONFIG, NOW_MS, 9)
+    assert isinstance(made, Prepared)
+    assert isinstance(log.shard.append(made, NOW_MS), Appended)
+    assert log.send(1, 1, 1) == 1
+    half = Replay(log.store.claim(ref_of(), CONFIG), NOW_MS)
+    assert half.advance(5) == 0
+    assert not half.is_over
+    assert half.advance(5) == 4
+    assert half.is_over

@@ -29,6 +29,7 @@ def foreign(open_store: Opener, folder: Path) -> bytes:
     content = read_all(log)
     store.close()
     (folder / "catalog.journal").unlink()
+    (folder / "format.properties").unlink()
     (folder / "meta.properties").write_text(META)
     kafkas = folder / "__cluster_metadata-0"
     kafkas.mkdir()

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -170,7 +171,8 @@ def test_a_folder_of_any_version_opens_with_all_that_is_in_it(
         for till in kept_folders.TILLS:
             producer = transactional(address, till)
             producer.begin_transaction()
-            producer.produce("payments", value=f"paid at {till}")
+            # By the broker's clock: a record from its future is refused.
+            producer.produce("payments", value=f"paid at {till}", timestamp=folder.written_at_ms)
             producer.commit_transaction(SECONDS)
             seen.append(f"paid at {till}")
         assert values(address, "payments") == seen
@@ -192,18 +194,23 @@ def test_no_format_changes_without_a_new_version_and_a_folder_that_keeps_it(tmp_
 
 
 def test_each_version_that_changed_a_format_is_told_apart_by_its_folder(tmp_path: Path) -> None:
-    one, two = (
+    one, two, three = (
         formats_of(
             kept_folders.unpack(
                 kept_folders.archive_of(version, "stopped"), tmp_path / str(version)
             ).path
         )
-        for version in (1, 2)
+        for version in (1, 2, 3)
     )
     assert sorted(one - two) == ["__consumer_offsets: key 1, value 3"]
     assert sorted(two - one) == [
         "__consumer_offsets: key 1, value 4",
         "format.properties, version 2, with ottla.version",
+    ]
+    assert sorted(two - three) == ["format.properties, version 2, with ottla.version"]
+    assert sorted(three - two) == [
+        "format.properties, version 3, with cluster.id, ottla.version",
+        "transaction-index-checkpoint, version 0",
     ]
 
 
@@ -260,13 +267,46 @@ def test_ottla_serve_says_in_one_line_that_a_folder_is_newer(newer: Path) -> Non
 def test_a_folder_that_became_newer_behind_the_first_look_is_refused(tmp_path: Path) -> None:
     state_version(tmp_path, f"version={NEWEST_VERSION + 1}\n")
     with pytest.raises(NewerFormatError, match="use a newer Ottla"):
-        raise_version(str(tmp_path))
+        raise_version(str(tmp_path), "mine")
 
 
 def test_a_new_folder_states_the_newest_version(open_store: Opener, tmp_path: Path) -> None:
-    open_store(tmp_path).close()
+    store = open_store(tmp_path)
     text = (tmp_path / VERSION_FILE).read_text()
-    assert text == f"version={NEWEST_VERSION}\nottla.version={ottla.__version__}\n"
+    stated = f"version={NEWEST_VERSION}\nottla.version={ottla.__version__}\n"
+    assert text == f"{stated}cluster.id={store.cluster_id}\n"
+
+
+def test_a_flipped_bit_in_meta_properties_does_not_change_the_cluster(
+    open_store: Opener, tmp_path: Path
+) -> None:
+    store = open_store(tmp_path)
+    cluster_id = store.cluster_id
+    store.close()
+    meta = tmp_path / "meta.properties"
+    good = meta.read_bytes()
+    for position in range(good.index(b"\n") + 1):
+        for bit in range(8):
+            data = bytearray(good)
+            data[position] ^= 1 << bit
+            meta.write_bytes(data)
+            with suppress(StorageError):
+                again = open_store(tmp_path)
+                assert again.cluster_id == cluster_id, data
+                again.close()
+    meta.write_bytes(good.replace(cluster_id.encode(), b"another"))
+    with pytest.raises(StorageError, match=rf"meta\.properties says cluster\.id=.*'{cluster_id}'"):
+        open_store(tmp_path)
+    meta.write_bytes(good)
+    assert open_store(tmp_path).cluster_id == cluster_id
+
+
+def test_a_folder_that_states_no_cluster_id_opens(open_store: Opener, tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    cluster_id = store.cluster_id
+    store.close()
+    state_version(tmp_path, f"version={NEWEST_VERSION}\n")
+    assert open_store(tmp_path).cluster_id == cluster_id
 
 
 def test_the_version_is_written_once(open_store: Opener, tmp_path: Path) -> None:

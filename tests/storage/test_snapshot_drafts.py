@@ -87,7 +87,9 @@ def test_a_claim_that_is_over_leaves_no_snapshot_to_the_next(
         real(path)
 
     async def scenario() -> None:
-        monkeypatch.setattr("ottla.storage.local.log.snapshots.checkpoint.sync_path", sync_path)
+        monkeypatch.setattr(
+            "ottla.storage.local.log.snapshots.checkpoint_files.sync_path", sync_path
+        )
         log.save_snapshot_soon(Snapshot(5, b"five"))
         again = store.claim(ref_of(), CONFIG)
         may_go_on.set()

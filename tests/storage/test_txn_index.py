@@ -115,6 +115,25 @@ def test_entries_behind_the_end_of_a_torn_log_are_cut(open_store: Opener, tmp_pa
     assert list(log.aborted(0)) == SPANS[:2]
 
 
+def test_damage_without_a_checksum_is_cut_and_takes_the_snapshots_behind_it(
+    open_store: Opener, tmp_path: Path
+) -> None:
+    store = open_store(tmp_path)
+    log = store.claim(ref_of(), CONFIG)
+    for span in SPANS:
+        fill(log, span.last_offset + 1 - log.end_offset)
+        log.note_aborted(span)
+        log.save_snapshot(Snapshot(log.end_offset, b"state"))
+    store.close()
+    (tmp_path / "orders-0" / "transaction-index-checkpoint").unlink()
+    data = bytearray(file_of(tmp_path).read_bytes())
+    data[ENTRY_BYTES] = 0xFF
+    file_of(tmp_path).write_bytes(data)
+    again = open_store(tmp_path).claim(ref_of(), CONFIG)
+    assert list(again.aborted(0)) == SPANS[:1]
+    assert list(again.snapshots()) == []
+
+
 @pytest.mark.parametrize("is_clean", [False, True])
 def test_damage_takes_the_snapshots_behind_which_a_replay_would_not_look(
     open_store: Opener, tmp_path: Path, is_clean: bool
@@ -134,7 +153,7 @@ def test_damage_takes_the_snapshots_behind_which_a_replay_would_not_look(
     data[ENTRY_BYTES] = 0xFF
     file_of(folder).write_bytes(data)
     again = open_store(folder).claim(ref_of(), CONFIG)
-    assert list(again.aborted(0)) == SPANS[:1]
+    assert list(again.aborted(0)) == [], "which of its entries are right is not known"
     assert list(again.snapshots()) == []
     for span in SPANS:
         again.note_aborted(span)

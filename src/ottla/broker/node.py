@@ -33,7 +33,13 @@ from ottla.core.retention import may_be_due
 from ottla.errors import ConfigError, ErrorCode
 from ottla.events import EventLog
 from ottla.model import Endpoint
-from ottla.ports import PartitionRef, StorageError, StorageFullError, monotonic_ms
+from ottla.ports import (
+    DamagedError,
+    PartitionRef,
+    StorageError,
+    StorageFullError,
+    monotonic_ms,
+)
 
 logger = EventLog(__name__)
 
@@ -304,6 +310,12 @@ class Node:
         if shard is not None:
             _save(shard, shard.save)
             shard.resign()
+
+    def take_offline(self, shard: Shard, error: DamagedError) -> None:
+        """Serves a partition no longer whose files are damaged, until they are others."""
+        self._discard(shard)
+        self._opener.take_offline(shard.log, error)
+        shard.resign()
 
     def end(self) -> None:
         """Leaves everything as a kill would: nothing is saved."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.records import batch as batches
-from ottla.records.compression import Codec
-from ottla.records.errors import TooLargeError
+from ottla.records.errors import CorruptRecordsError, TooLargeError
 from ottla.records.kernel import find_by_time
 
 Buffer = bytes | bytearray | memoryview
@@ -32,6 +31,8 @@ def first_at(
 ) -> FoundOffset:
     """The first record not below `start_offset` that is at least as late as the timestamp."""
     header = batches.read_header(batch, 0)
+    if not batches.crc_matches(batch, 0, header):
+        raise CorruptRecordsError(f"the checksum of the batch at {header.base_offset} is wrong")
     is_append_time = header.timestamp_type is batches.TimestampType.LOG_APPEND_TIME
     found = find_by_time(
         batches.payload(batch, 0, header, limit_bytes),
@@ -47,8 +48,7 @@ def first_at(
 
 def first_at_once(batch: Buffer, timestamp_ms: int, start_offset: int) -> FoundOffset | None:
     """As `first_at`; None if that would take long, because there is much to decompress or to look through."""
-    is_compressed = batches.read_header(batch, 0).codec is not Codec.NONE
-    if not is_compressed and len(batch) > SEARCHED_AT_ONCE_BYTES:
+    if len(batch) > SEARCHED_AT_ONCE_BYTES:
         return None
     try:
         return first_at(batch, timestamp_ms, start_offset, SEARCHED_AT_ONCE_BYTES)

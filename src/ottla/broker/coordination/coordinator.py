@@ -20,7 +20,7 @@ from ottla.core.turn import Producer, Ticket, Turn
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
 from ottla.ports import Clock, DamagedError, StorageError
-from ottla.records.batch import BatchHeader, read_batch, split_batches
+from ottla.records.batch import BatchHeader, crc_matches, read_batch, split_batches
 from ottla.records.control import MarkerType, parse_marker
 from ottla.records.errors import CorruptRecordsError
 from ottla.wire.types import MalformedMessageError
@@ -67,6 +67,12 @@ class Settings(NamedTuple):
     rest: Callable[[Coordinator[Any]], None] = lambda coordinator: None
     # Told when every try would fail: the log has something in it that is no record of this coordinator.
     give_up: Callable[[Coordinator[Any]], None] = lambda coordinator: None
+    # Told when the bytes of the log are not those that were written: nobody may build on them.
+    take_offline: Callable[[Coordinator[Any], DamagedError], None] = lambda coordinator, error: None
+
+
+class WrongChecksumError(DamagedError):
+    """A batch of the log is not what was written."""
 
 
 class Request:
@@ -383,6 +389,10 @@ class Coordinator(Generic[M]):
             self._settings.rest(self)
             self.shard.fail(error)
             return
+        if isinstance(error, WrongChecksumError):
+            self._give_up(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            self._settings.take_offline(self, error)
+            return
         ref = self.shard.log.ref
         if isinstance(error, StorageError) and not isinstance(error, DamagedError):
             logger.warning(
@@ -434,6 +444,12 @@ class Coordinator(Generic[M]):
             offset = header.last_offset + 1
 
     def _replay_batch(self, header: BatchHeader, batch: memoryview) -> None:
+        # No client looks at these records: a flipped bit would be taken for a committed offset.
+        if not crc_matches(batch, 0, header):
+            raise WrongChecksumError(
+                f"the batch at offset {header.base_offset} is damaged: the checksum is wrong. "
+                "Put the segment back from a copy"
+            )
         records = read_batch(batch, 0)
         if header.is_control:
             marker = parse_marker(records[0]) if records else None

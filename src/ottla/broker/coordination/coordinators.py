@@ -14,7 +14,7 @@ from ottla.core.catalog import NewTopic, Refused, Topic
 from ottla.core.turn import Turn
 from ottla.errors import ErrorCode
 from ottla.model import coordinator_partition
-from ottla.ports import monotonic_ms
+from ottla.ports import DamagedError, monotonic_ms
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
@@ -133,6 +133,7 @@ class Coordinators(Generic[M]):
             self._perform,
             self._rest,
             self._fail,
+            self._take_offline,
         )
         made = Coordinator(shard, self._kind.machine(), settings, self._discard)
         if made.is_gone:
@@ -154,6 +155,9 @@ class Coordinators(Generic[M]):
     def _fail(self, coordinator: Coordinator[M]) -> None:
         """Leaves a partition alone until it is claimed anew, by a start or a move: the log stays what it is."""
         self._failed[coordinator.shard.log.ref.partition] = coordinator.epoch
+
+    def _take_offline(self, coordinator: Coordinator[M], error: DamagedError) -> None:
+        self._node.take_offline(coordinator.shard, error)
 
     @property
     def failed(self) -> list[int]:

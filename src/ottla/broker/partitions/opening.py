@@ -11,7 +11,14 @@ from ottla.config.topic import TopicConfig
 from ottla.core.catalog import Topic
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
-from ottla.ports import BeingCheckedError, DamagedError, FencedError, PartitionRef, StorageError
+from ottla.ports import (
+    BeingCheckedError,
+    DamagedError,
+    FencedError,
+    PartitionLog,
+    PartitionRef,
+    StorageError,
+)
 from ottla.records.errors import CorruptRecordsError
 
 logger = EventLog(__name__)
@@ -87,7 +94,7 @@ class PartitionOpener:
             error.done.add_done_callback(lambda _: self._open_checked(ref))
             return ErrorCode.KAFKA_STORAGE_ERROR
         except (StorageError, CorruptRecordsError) as error:
-            self._take_offline(ref, error, replay)
+            self._take_offline(ref, error, None if replay is None else replay.log)
             return ErrorCode.KAFKA_STORAGE_ERROR
         if not replay.is_over:
             # What Kafka says while it makes itself the leader: clients ask again.
@@ -114,7 +121,7 @@ class PartitionOpener:
     def _replay_failed(self, replay: Replay, error: StorageError | CorruptRecordsError) -> None:
         # Another claim has it, or its topic is gone.
         if not isinstance(error, FencedError):
-            self._take_offline(replay.log.ref, error, replay)
+            self._take_offline(replay.log.ref, error, replay.log)
 
     # What cannot be opened.
 
@@ -122,8 +129,12 @@ class PartitionOpener:
         """Time for waits: the wall clock may be set back, and no partition should wait until it catches up."""
         return int(self._cluster.clock.monotonic_seconds() * 1000)
 
-    def _take_offline(self, ref: PartitionRef, error: Exception, replay: Replay | None) -> None:
-        if isinstance(error, DamagedError) and replay is not None and replay.log.is_open:
+    def take_offline(self, log: PartitionLog, error: DamagedError) -> None:
+        """Leaves a partition alone in which damage was found after it was opened, until its files are others."""
+        self._take_offline(log.ref, error, log)
+
+    def _take_offline(self, ref: PartitionRef, error: Exception, log: PartitionLog | None) -> None:
+        if isinstance(error, DamagedError) and log is not None and log.is_open:
             # For the engine it is in order: a claim would find it so again.
             error.fingerprint = self._cluster.store.fingerprint(ref)
         known = self._offline.get(ref)

@@ -17,7 +17,7 @@ from ottla.core.producer_state import (
 from ottla.events import EventLog
 from ottla.ports import DamagedError, PartitionLog, PartitionRef, StorageError
 from ottla.records import batch as batches
-from ottla.records.batch import TimestampType
+from ottla.records.batch import NO_PRODUCER_ID, TimestampType
 from ottla.records.errors import CorruptRecordsError
 
 logger = EventLog(__name__)
@@ -26,6 +26,8 @@ READ_BYTES: Final = 4 << 20
 # How much is replayed before others have their turn: one or two milliseconds. The first slice is part of the request
 # that caused it, and most partitions need no other.
 SLICE_BATCHES: Final = 500
+# So many bytes of a batch whose checksum is computed take as long as one more batch.
+CHECKED_BYTES_PER_BATCH: Final = 16 * 1024
 
 
 class Replay:
@@ -109,18 +111,19 @@ class Replay:
         offset = self._offset
         try:
             while self._position < len(self._chunk) and batch_count > 0:
-                self._apply()
-                batch_count -= 1
+                batch_count -= self._apply()
         except CorruptRecordsError as error:
             raise DamagedError(f"a batch behind offset {offset} is damaged: {error}") from error
         if self._offset <= offset:
             raise DamagedError(f"the batches at offset {offset} are out of order")
-        return batch_count
+        return max(batch_count, 0)
 
-    def _apply(self) -> None:
+    def _apply(self) -> int:
+        """Takes one batch into account; says as how many it counts, by the time that it takes."""
         partition, position = self.partition, self._position
         header = batches.read_header(self._chunk, position)
         end = position + header.size_bytes
+        cost = 1
         # A log may start inside a batch (DeleteRecords); its producer is remembered all the same.
         if header.last_offset >= partition.end_offset:
             # A client's timestamp may lie in the past: what counts is that the batch is in the log now.
@@ -129,6 +132,11 @@ class Replay:
                 if header.timestamp_type is TimestampType.LOG_APPEND_TIME
                 else self._now_ms
             )
+            # What changes the state of a producer has to be what was written; no client checks that.
+            if header.producer_id != NO_PRODUCER_ID:
+                cost += header.size_bytes // CHECKED_BYTES_PER_BATCH
+                if not batches.crc_matches(self._chunk, position, header):
+                    raise CorruptRecordsError("the checksum is wrong")
             batch = self._chunk[position:end]
             ended = partition.apply(header, header.base_offset, batch, written_ms)
             if ended is not None and ended.is_aborted:
@@ -136,6 +144,7 @@ class Replay:
         self._offset = header.last_offset + 1
         self._position = end
         self.batch_count += 1
+        return cost
 
     def _finish(self) -> None:
         self.partition.end_offset = self.log.end_offset

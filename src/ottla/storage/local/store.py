@@ -88,7 +88,7 @@ class LocalStore:
         self._retired: list[str] = []  # renamed folders whose rename is not durable yet
         self._next_checkpoint_ms = monotonic_ms(clock) + options.checkpoint_interval_ms
         self._cluster_id = open_identity(path, options.node_id, options.cluster_id)
-        raise_version(path)
+        raise_version(path, self._cluster_id)
         self._recovery_points = checkpoint_files.read_offsets(
             self._file(layout.RECOVERY_POINTS_FILE)
         )
@@ -303,6 +303,7 @@ class LocalStore:
         self, ref: PartitionRef, config: TopicConfig, folder: folder_recovery.Folder
     ) -> LocalLog:
         key = (ref.topic, ref.partition)
+        folder_recovery.remove_damaged_txn_indexes(folder)
         log = LocalLog(ref, self._journal.epoch, folder, config, self._surroundings)
         log.load(folder, self._log_starts.get(key, 0), self._recovery_points.get(key, 0))
         return log

@@ -6,10 +6,11 @@ import contextlib
 import os
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.events import EventLog
 from ottla.ports import EpochStart
+from ottla.records.crc import crc32c
 from ottla.storage.local.folder import layout
 
 logger = EventLog(__name__)
@@ -147,6 +148,36 @@ def decode_epochs(data: bytes) -> list[EpochStart]:
             raise ValueError(f"epoch {epoch} at {start_offset} is out of order")
         epochs.append(EpochStart(epoch, start_offset))
     return epochs
+
+
+class Checksum(NamedTuple):
+    """What a file began with when that was noted; it only ever grows behind that."""
+
+    size_bytes: int
+    crc: int
+
+    def fits(self, data: bytes) -> bool:
+        """Whether the content of a file begins so."""
+        return len(data) >= self.size_bytes and crc32c(data[: self.size_bytes]) == self.crc
+
+
+def write_checksums(path: str, checksums: Mapping[int, Checksum]) -> None:
+    """Writes a checkpoint of one checksum per offset, without making it durable."""
+    lines = [f"{offset} {size} {crc}" for offset, (size, crc) in sorted(checksums.items())]
+    write_file(path, encode_checkpoint(lines))
+
+
+def read_checksums(path: str) -> dict[int, Checksum]:
+    """A checkpoint of checksums; a missing or damaged one has none."""
+    data = read_small_file(path)
+    if data is None:
+        return {}
+    try:
+        numbers = [[int(word) for word in line.split()] for line in decode_checkpoint(data)]
+        return {offset: Checksum(size_bytes, crc) for offset, size_bytes, crc in numbers}
+    except ValueError as error:
+        _tell_damage(path, error)
+        return {}
 
 
 def encode_partition_metadata(topic_id: uuid.UUID) -> bytes:

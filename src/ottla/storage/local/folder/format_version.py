@@ -16,24 +16,22 @@ from ottla.version import VERSION
 VERSIONS: Final = {
     1: "Kafka's formats and the catalog's journal; what Apache Kafka writes counts as this version too",
     2: "committed offsets carry their topic's id (OffsetCommitValue 4, ADR 0027); the folder states its version",
+    3: "checksums of transaction indexes, in a file in each partition (ADR 0037); the cluster id beside the version",
 }
 UNSTATED_VERSION: Final = 1
 NEWEST_VERSION: Final = max(VERSIONS)
 
 _NUMBER: Final = "version"
 _RAISED_BY: Final = "ottla.version"  # the Ottla that wrote the number, for the message
+_CLUSTER_ID: Final = "cluster.id"  # as in meta.properties, where a flipped bit would make another cluster of this one
 
 
 def read_version(folder: str) -> int:
     """The version of a data folder, which is not changed; NewerFormatError if it is not known here."""
     path = os.path.join(folder, layout.FORMAT_VERSION_FILE)
-    try:
-        data = checkpoint_files.read_small_file(path)
-    except NotADirectoryError:
-        data = None  # the caller finds out when it opens the folder
-    if data is None:
+    properties = _read_properties(path)
+    if properties is None:
         return UNSTATED_VERSION
-    properties = checkpoint_files.decode_properties(data)
     text = properties.get(_NUMBER, "")
     # No number is longer, and int() takes digits of other scripts and refuses very long numbers.
     number = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
@@ -52,11 +50,28 @@ def read_version(folder: str) -> int:
     return number
 
 
-def raise_version(folder: str) -> None:
-    """Durably states the newest version, before anything is written in its formats."""
-    if read_version(folder) == NEWEST_VERSION:
-        return
-    properties = {_NUMBER: str(NEWEST_VERSION), _RAISED_BY: VERSION}
+def _read_properties(path: str) -> dict[str, str] | None:
+    try:
+        data = checkpoint_files.read_small_file(path)
+    except NotADirectoryError:
+        return None  # the caller finds out when it opens the folder
+    return None if data is None else checkpoint_files.decode_properties(data)
+
+
+def raise_version(folder: str, cluster_id: str) -> None:
+    """Durably states the newest version, before anything is written in its formats.
+
+    StorageError if the folder states another cluster id than its meta.properties.
+    """
     path = os.path.join(folder, layout.FORMAT_VERSION_FILE)
+    if read_version(folder) == NEWEST_VERSION:
+        stated = (_read_properties(path) or {}).get(_CLUSTER_ID, cluster_id)
+        if stated != cluster_id:
+            raise StorageError(
+                f"{os.path.join(folder, layout.META_PROPERTIES_FILE)} says cluster.id={cluster_id!r}, and "
+                f"{layout.FORMAT_VERSION_FILE} beside it {stated!r}: one of them is damaged; correct that line"
+            )
+        return
+    properties = {_NUMBER: str(NEWEST_VERSION), _RAISED_BY: VERSION, _CLUSTER_ID: cluster_id}
     checkpoint_files.replace_file(path, checkpoint_files.encode_properties(properties))
     checkpoint_files.sync_path(folder)

@@ -28,6 +28,7 @@ KAFKA_CATALOG_TOPIC: Final = "__cluster_metadata"  # its folder is none of ours
 
 LEADER_EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA_FILE: Final = "partition.metadata"
+TXN_CHECKSUMS_FILE: Final = "transaction-index-checkpoint"  # ours; Kafka has no such file
 RECOVERY_POINTS_FILE: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS_FILE: Final = "log-start-offset-checkpoint"
 CLEANED_OFFSETS_FILE: Final = "cleaner-offset-checkpoint"

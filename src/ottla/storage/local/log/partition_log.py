@@ -104,7 +104,7 @@ class LocalLog:
         self._start_offset = 0
         self._snapshots = SnapshotFiles(folder.path, folder.snapshots)
         self._snapshot_is_drafted = False
-        self._aborted = AbortedSpans(folder.path, folder.txn_indexes)
+        self._aborted = AbortedSpans(folder.path, folder.txn_indexes, folder.txn_checksums)
         self._epochs = LeaderEpochs(folder.path)
         self.durability = Durability(
             folder.path, self._epochs, shared.executor, shared.syncs, self.sync_failed
@@ -155,7 +155,7 @@ class LocalLog:
                 raise UntrustworthyError(
                     f"{folder.path} ends at {end_offset}, below {max(start_offset, recovery_point)}"
                 )
-            check_txn_indexes(folder, end_offset)
+            self._aborted.checksums = check_txn_indexes(folder, end_offset)
             active = self._segment(bases[-1], end_offset, folder.sizes[bases[-1]])
             active.index = index
         elif start_offset < recovery_point:
@@ -448,6 +448,9 @@ class LocalLog:
             # The records of aborted transactions went with the cleaning: nobody has to be told of them.
             self._aborted.drop(segment.base_offset)
             segment.close()
+        # Else the next claim takes the index for lost, and looks for its entries once more.
+        with contextlib.suppress(OSError):
+            self._note_checksums()
         self._sealed_bytes += size_bytes
         self.durability.also_sync(self._folder)
         self._snapshots.prune(self._bases)
@@ -459,6 +462,7 @@ class LocalLog:
         try:
             # No replay looks behind a snapshot: what it would find there has to be on disk first.
             self._aborted.sync()
+            self._note_checksums()
             self.durability.also_sync(self._snapshots.save(snapshot))
             self._snapshots.prune(self._bases)
         except OSError as error:
@@ -521,6 +525,10 @@ class LocalLog:
                 self.durability.also_sync(path)
         except OSError as error:
             raise StorageError(f"cannot note {span} in {self._folder}: {error}") from error
+
+    def _note_checksums(self) -> None:
+        for path in self._aborted.note_checksums():
+            self.durability.also_sync(path)
 
     def _base_of(self, offset: int) -> int:
         return self._bases[max(bisect_right(self._bases, offset) - 1, 0)]
@@ -625,6 +633,7 @@ class LocalLog:
             self._last_snapshot = None
         try:
             self._active.complete_index()
+            self._note_checksums()
         except OSError as error:
             self._tell_index_trouble(error)
 

@@ -1,6 +1,7 @@
 """The transaction index of a partition: a .txnindex file beside each segment in which transactions were aborted.
 
-An entry has 34 bytes: a version, then producer id, first, last and last stable offset, big-endian.
+An entry has 34 bytes: a version, then producer id, first, last and last stable offset, big-endian. Kafka's format has
+no checksum: those of all files of a partition are in a checkpoint of ours (ADR 0037).
 """
 
 from __future__ import annotations
@@ -8,11 +9,13 @@ from __future__ import annotations
 import os
 import struct
 from bisect import insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from ottla.core.aborted import AbortedSpan
+from ottla.records.crc import crc32c
 from ottla.storage.local.folder import checkpoint_files, layout
+from ottla.storage.local.folder.checkpoint_files import Checksum
 
 VERSION: Final = 0
 _ENTRY: Final = struct.Struct(">hqqqq")
@@ -44,9 +47,22 @@ def read_entry(data: bytes, position: int) -> tuple[int, AbortedSpan]:
 class AbortedSpans:
     """The index files of a partition, read when they are needed."""
 
-    __slots__ = ("_being_synced", "_folder", "_loaded", "_on_disk", "_unsynced")
+    __slots__ = (
+        "_being_synced",
+        "_folder",
+        "_loaded",
+        "_noted_checksums",
+        "_on_disk",
+        "_unsynced",
+        "checksums",
+    )
 
-    def __init__(self, folder: str, bases: Sequence[int]) -> None:
+    def __init__(
+        self, folder: str, bases: Sequence[int], noted_checksums: Mapping[int, Checksum]
+    ) -> None:
+        """`noted_checksums` is what the checkpoint holds."""
+        self.checksums: dict[int, Checksum] = {}  # of all files
+        self._noted_checksums = noted_checksums
         self._folder = folder
         self._on_disk = sorted(bases)
         self._loaded: dict[int, bytearray] = {}
@@ -78,6 +94,8 @@ class AbortedSpans:
         finally:
             os.close(fd)
         entries += entry
+        crc_before = self.checksums[base_offset].crc if base_offset in self.checksums else 0
+        self.checksums[base_offset] = Checksum(len(entries), crc32c(entry, crc_before))
         touched = [path]
         if base_offset not in self._on_disk:
             insort(self._on_disk, base_offset)
@@ -121,8 +139,18 @@ class AbortedSpans:
     def end_sync(self) -> None:
         self._being_synced = {}
 
+    def note_checksums(self) -> list[str]:
+        """Writes the checkpoint if it is out of date; answers what has to be synced."""
+        if self.checksums == self._noted_checksums:
+            return []
+        path = os.path.join(self._folder, layout.TXN_CHECKSUMS_FILE)
+        checkpoint_files.write_checksums(path, self.checksums)
+        self._noted_checksums = dict(self.checksums)
+        return [path]
+
     def drop(self, base_offset: int) -> None:
         """Forgets the file of a segment that is deleted."""
+        self.checksums.pop(base_offset, None)
         self._loaded.pop(base_offset, None)
         self._unsynced.pop(self.path(base_offset), None)
         self._being_synced.pop(self.path(base_offset), None)

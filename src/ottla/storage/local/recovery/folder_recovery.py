@@ -16,7 +16,9 @@ from typing import Final, NamedTuple
 
 from ottla.events import EventLog
 from ottla.ports import DamagedError
+from ottla.records.crc import crc32c
 from ottla.storage.local.folder import checkpoint_files, layout
+from ottla.storage.local.folder.checkpoint_files import Checksum
 from ottla.storage.local.log import segment_swap
 from ottla.storage.local.log.index import (
     DamagedIndexError,
@@ -48,7 +50,11 @@ logger = EventLog(__name__)
 _SCANNING: Final = "%(path)s: scanning it from the beginning: %(reason)s"
 _COPY_BYTES: Final = 1024 * 1024
 _INDEX_SUFFIXES: Final = (layout.INDEX_SUFFIX, layout.TIME_INDEX_SUFFIX)
-_OTHER_FILES: Final = (layout.LEADER_EPOCHS_FILE, layout.PARTITION_METADATA_FILE)
+_OTHER_FILES: Final = (
+    layout.LEADER_EPOCHS_FILE,
+    layout.PARTITION_METADATA_FILE,
+    layout.TXN_CHECKSUMS_FILE,
+)
 
 Cut = Callable[[str, int], None]
 
@@ -60,13 +66,23 @@ def _tell_foreign(path: str) -> None:
 class Folder:
     """The files of a partition, after a replacement of segments was completed or undone."""
 
-    __slots__ = ("_bases", "changed", "path", "sizes", "snapshots", "txn_indexes", "unindexed")
+    __slots__ = (
+        "_bases",
+        "changed",
+        "path",
+        "sizes",
+        "snapshots",
+        "txn_checksums",
+        "txn_indexes",
+        "unindexed",
+    )
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.changed = False  # files were removed
         self.sizes: dict[int, int] = {}  # of the .log files, by base offset, in order
         self.snapshots: list[int] = []
+        self.txn_checksums: dict[int, Checksum] = {}  # as they were noted
         sizes: dict[int, int] = {}
         indexes: list[tuple[int, str]] = []
         segment_swap.finish(path)
@@ -82,6 +98,8 @@ class Folder:
                 if parsed is None or not entry.is_file():
                     if entry.name not in _OTHER_FILES:
                         _tell_foreign(entry.path)
+                    elif entry.name == layout.TXN_CHECKSUMS_FILE:
+                        self.txn_checksums = checkpoint_files.read_checksums(entry.path)
                 elif parsed[1] == layout.LOG_SUFFIX:
                     sizes[parsed[0]] = entry.stat().st_size
                 elif parsed[1] == layout.SNAPSHOT_SUFFIX:
@@ -385,30 +403,75 @@ def _remove_from(folder: Folder, bases: Sequence[int], end_offset: int) -> None:
 
 def _mend_txn_indexes(folder: Folder, end_offset: int) -> None:
     """Cuts entries that cannot be right; the replay that finds them again has to look that far back."""
-    for base_offset, good_bytes in _flawed_txn_indexes(folder, end_offset):
+    noted = dict(folder.txn_checksums)
+    for base_offset, data in _txn_indexes(folder):
+        good_bytes = _sound_bytes(folder, base_offset, data, end_offset)
+        if good_bytes == len(data) or not noted.get(base_offset, Checksum(0, 0)).fits(data):
+            continue  # one that is not what was written is removed by the claim
         path = folder.stem(base_offset) + layout.TXN_INDEX_SUFFIX
         text = "%(path)s: cutting it to %(bytes)d bytes"
         logger.warning("index_cut", text, path=path, bytes=good_bytes)
-        cut_in_place(path, good_bytes)
+        noted.pop(base_offset, None)
         folder.remove_snapshots_above(base_offset)
+        cut_in_place(path, good_bytes)
+    if noted != folder.txn_checksums:
+        path = os.path.join(folder.path, layout.TXN_CHECKSUMS_FILE)
+        checkpoint_files.write_checksums(path, noted)
 
 
-def _flawed_txn_indexes(folder: Folder, end_offset: int) -> Iterator[tuple[int, int]]:
-    """The transaction indexes that do not fit their segments, and how many of their bytes do."""
+def _txn_indexes(folder: Folder) -> Iterator[tuple[int, bytes]]:
+    """The content of the transaction indexes, by base offset."""
     for base_offset in folder.txn_indexes:
-        path = folder.stem(base_offset) + layout.TXN_INDEX_SUFFIX
-        data = checkpoint_files.read_small_file(path) or b""
-        segment_end = folder.segment_end(base_offset, end_offset)
-        good_bytes = sound_bytes(data, base_offset, segment_end)
+        yield base_offset, _txn_index(folder, base_offset)
+
+
+def _txn_index(folder: Folder, base_offset: int) -> bytes:
+    path = folder.stem(base_offset) + layout.TXN_INDEX_SUFFIX
+    return checkpoint_files.read_small_file(path) or b""
+
+
+def _sound_bytes(folder: Folder, base_offset: int, data: bytes, end_offset: int) -> int:
+    return sound_bytes(data, base_offset, folder.segment_end(base_offset, end_offset))
+
+
+def check_txn_indexes(folder: Folder, end_offset: int) -> dict[int, Checksum]:
+    """The checksums of the transaction indexes; UntrustworthyError if one does not fit its segment."""
+    checksums = {}
+    for base_offset, data in _txn_indexes(folder):
+        good_bytes = _sound_bytes(folder, base_offset, data, end_offset)
         if good_bytes < len(data):
-            yield base_offset, good_bytes
+            path = folder.stem(base_offset) + layout.TXN_INDEX_SUFFIX
+            raise UntrustworthyError(f"{path} at {good_bytes}: no entry of this segment")
+        checksums[base_offset] = Checksum(len(data), crc32c(data))
+    return checksums
 
 
-def check_txn_indexes(folder: Folder, end_offset: int) -> None:
-    """UntrustworthyError if one does not fit its segment."""
-    for base_offset, good_bytes in _flawed_txn_indexes(folder, end_offset):
-        path = folder.stem(base_offset) + layout.TXN_INDEX_SUFFIX
-        raise UntrustworthyError(f"{path} at {good_bytes}: no entry of this segment")
+def remove_damaged_txn_indexes(folder: Folder) -> None:
+    """Removes transaction indexes that are not what was written; the replay of their segments makes them anew.
+
+    They are small, and in the memory of the system: `check_txn_indexes` reads them too.
+    """
+    damaged = [
+        base_offset
+        for base_offset, noted in folder.txn_checksums.items()
+        if base_offset in folder.sizes and not noted.fits(_txn_index(folder, base_offset))
+    ]
+    if not damaged:
+        return
+    logger.warning(
+        "transaction_index_damaged",
+        "%(path)s: %(segments)d transaction index(es) are missing or damaged: reading the log from offset "
+        "%(offset)d on to make them anew",
+        path=folder.path,
+        segments=len(damaged),
+        offset=min(damaged),
+    )
+    # First: a snapshot without the index on which it relies would be trusted after a crash.
+    folder.remove_snapshots_above(min(damaged))
+    for base_offset in damaged:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(folder.stem(base_offset) + layout.TXN_INDEX_SUFFIX)
+    folder.txn_indexes = [base for base in folder.txn_indexes if base not in damaged]
 
 
 class UntrustworthyError(Exception):
