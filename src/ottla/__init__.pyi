@@ -93,6 +93,12 @@ from ottla.client.serializers import (
 from ottla.client.state.metadata import (
     Cluster,
 )
+from ottla.config.option_types import (
+    AdminOptions,
+    BrokerOptions,
+    ConsumerOptions,
+    ProducerOptions,
+)
 from ottla.errors import (
     AbortableError,
     CommitFailedError,
@@ -124,10 +130,12 @@ __all__ = [
     "AbortableError",
     "AclOperation",
     "Admin",
+    "AdminOptions",
     "AlterConfig",
     "AlterConfigOperation",
     "ArrowRecords",
     "Broker",
+    "BrokerOptions",
     "Cluster",
     "ClusterDescription",
     "CommitFailedError",
@@ -141,6 +149,7 @@ __all__ = [
     "ConsumerGroupMetadata",
     "ConsumerHealth",
     "ConsumerInterceptor",
+    "ConsumerOptions",
     "ConsumerRecord",
     "ConsumerRecords",
     "CreatedTopic",
@@ -180,6 +189,7 @@ __all__ = [
     "Producer",
     "ProducerIdAndEpoch",
     "ProducerInterceptor",
+    "ProducerOptions",
     "ProducerRecord",
     "ProducerState",
     "RebalanceListener",

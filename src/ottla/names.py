@@ -23,6 +23,7 @@ NAMES = {
     "ottla.client.partitioners": "Partitioner",
     "ottla.client.serializers": "Deserializer Serializer",
     "ottla.client.state.metadata": "Cluster",
+    "ottla.config.option_types": "AdminOptions BrokerOptions ConsumerOptions ProducerOptions",
     "ottla.errors": """
         AbortableError CommitFailedError ConfigError DeserializationError ErrorCode FatalError IllegalStateError
         KafkaError LogTruncationError NoOffsetError OffsetOutOfRangeError OttlaError PartialFailureError RetriableError

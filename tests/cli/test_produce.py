@@ -21,6 +21,7 @@ from tests.cli.stalling import Pieces, Stalled
 from ottla import Admin, Broker, Consumer, NewTopic
 from ottla.cli.records.input import _no_prompt, _split
 from ottla.client.model import ConsumerRecord
+from ottla.config.option_types import IsolationLevelWord
 
 
 @pytest.fixture
@@ -34,7 +35,9 @@ def topic(cli_broker: Broker) -> str:
     return name
 
 
-def read(broker: Broker, topic: str, isolation: str = "read_committed") -> list[ConsumerRecord]:
+def read(
+    broker: Broker, topic: str, isolation: IsolationLevelWord = "read_committed"
+) -> list[ConsumerRecord]:
     """All records of a topic, partition after partition."""
     with Consumer(
         bootstrap_servers=broker.bootstrap_servers, isolation_level=isolation

@@ -17,6 +17,7 @@ from tests.client.apache_kafka.stage import Stage
 import ottla
 import ottla.aio
 from ottla.client.delivery import RecordFuture
+from ottla.config.option_types import ClientOptions
 from ottla.errors import AbortableError
 from ottla.model import TopicPartition
 
@@ -103,7 +104,7 @@ class Copying:
         self.thread.start()
 
     async def run(self) -> None:
-        options = {"bootstrap_servers": self.stage.address}
+        options: ClientOptions = {"bootstrap_servers": self.stage.address}
         async with (
             ottla.aio.Producer(
                 {"transactional.id": f"{self.name}-{id(self)}", "max.block.ms": LONG_MS}, **options

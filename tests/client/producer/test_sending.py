@@ -20,6 +20,7 @@ from tests.client.producer.reading import headers_of, records_of, values_of
 import ottla
 import ottla.aio
 from ottla.client.delivery import RecordFuture, accepted_before
+from ottla.config.option_types import CompressionTypeWord
 from ottla.errors import (
     AbortableError,
     ErrorCode,
@@ -126,7 +127,9 @@ def test_equal_keys_go_where_java_would_put_them(servers: str, topic: str) -> No
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_strangers_can_read_every_codec(servers: str, topic: str, codec: str) -> None:
+def test_strangers_can_read_every_codec(
+    servers: str, topic: str, codec: CompressionTypeWord
+) -> None:
     values = [b"value %d " % number * 10 for number in range(500)]
     with ottla.Producer(bootstrap_servers=servers, compression_type=codec) as producer:
         producer.send_many(topic, values, partition=0).result(10)

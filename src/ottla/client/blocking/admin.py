@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Unpack
 
 from ottla.client.aio.admin.client import Admin as AsyncAdmin
 from ottla.client.blocking.calls import waiting
 from ottla.client.blocking.face import BlockingFace
 from ottla.config.admin import AdminConfig
 from ottla.config.client import read_client_config
+
+if TYPE_CHECKING:
+    from ottla.config.option_types import AdminOptions
 
 
 class Admin(BlockingFace[AsyncAdmin]):
@@ -24,7 +27,9 @@ class Admin(BlockingFace[AsyncAdmin]):
     used by several threads.
     """
 
-    def __init__(self, config: Mapping[str, object] | None = None, **options: Any) -> None:
+    def __init__(
+        self, config: Mapping[str, object] | None = None, **options: Unpack[AdminOptions]
+    ) -> None:
         settings = read_client_config(AdminConfig, config, options)
         super().__init__(
             f"admin client {settings.client_id}", lambda: AsyncAdmin(settings), AsyncAdmin.close

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
 from ottla.client.aio.admin.configs import ConfigCalls
 from ottla.client.aio.admin.groups import GroupCalls
@@ -20,6 +20,9 @@ from ottla.client.aio.network.brokers import Network
 from ottla.config.admin import AdminConfig
 from ottla.config.client import read_client_config
 from ottla.errors import IllegalStateError
+
+if TYPE_CHECKING:
+    from ottla.config.option_types import AdminOptions
 
 
 class Admin(
@@ -44,7 +47,9 @@ class Admin(
     """
 
     def __init__(
-        self, config: Mapping[str, object] | AdminConfig | None = None, **options: Any
+        self,
+        config: Mapping[str, object] | AdminConfig | None = None,
+        **options: Unpack[AdminOptions],
     ) -> None:
         settings = (
             config
