@@ -74,6 +74,20 @@ ottla.Broker({"num.partitions": 3}, data_dir="data")
 ottla.Broker(num_partition=3)  # mistake
 ottla.Broker(num_partitions="three")  # mistake
 """,
+    "the_admin_model": """
+import ottla
+from ottla.admin import OffsetSpec
+
+
+def create(admin: ottla.Admin) -> None:
+    admin.create_topics([ottla.admin.NewTopic("orders", num_partitions=3)])
+    admin.list_offsets({("orders", 0): OffsetSpec.LATEST})
+    ottla.NewTopic("orders")  # mistake
+
+
+def partition(cluster: ottla.ClusterMetadata, topic: str) -> int:
+    return len(cluster.partitions_for(topic))
+""",
     "options_that_are_passed_on": """
 from typing import Unpack
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ottla import Admin, Broker, Consumer, NewTopic, Producer
+from ottla import Admin, Broker, Consumer, Producer
+from ottla.admin import NewTopic
 from ottla.config.option_types import CompressionTypeWord
 
 TOPIC = "orders"

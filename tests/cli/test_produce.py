@@ -18,7 +18,8 @@ from tests.cli.conftest import Ottla
 from tests.cli.running import running
 from tests.cli.stalling import Pieces, Stalled
 
-from ottla import Admin, Broker, Consumer, NewTopic
+from ottla import Admin, Broker, Consumer
+from ottla.admin import NewTopic
 from ottla.cli.records.input import _no_prompt, _split
 from ottla.client.model import ConsumerRecord
 from ottla.config.option_types import IsolationLevelWord

@@ -225,7 +225,7 @@ def test_a_pattern_finds_topics_that_come_later(stage: Stage) -> None:
         read(consumer, 1)
         assert consumer.subscription() == {topic}
         later = f"{topic}-later"
-        stage.admin.create_topics([ottla.NewTopic(later, 2, 1)])
+        stage.admin.create_topics([ottla.admin.NewTopic(later, 2, 1)])
         read_until([consumer], [], lambda: len(consumer.assignment()) == 3)
         assert consumer.subscription() == {topic, later}
 

@@ -196,7 +196,9 @@ def test_nothing_is_lost_or_doubled_while_brokers_restart(kafka_jars: Path, tmp_
         with ottla.Admin(bootstrap_servers=servers) as admin:
             stage = Stage(servers, admin)
             source, target = stage.new_name("source"), stage.new_name("target")
-            admin.create_topics([ottla.NewTopic(name, PARTITIONS, 3) for name in (source, target)])
+            admin.create_topics(
+                [ottla.admin.NewTopic(name, PARTITIONS, 3) for name in (source, target)]
+            )
             time.sleep(2)
             sending, reading = Sending(stage, source), Reading(stage, source)
             name = stage.new_name("copier")

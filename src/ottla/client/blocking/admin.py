@@ -19,7 +19,7 @@ class Admin(BlockingFace[AsyncAdmin]):
     """Looks after a cluster: topics, configs, groups, offsets, transactions, records.
 
         with ottla.Admin(bootstrap_servers="localhost:9092") as admin:
-            admin.create_topics([NewTopic("orders", num_partitions=3)])
+            admin.create_topics([ottla.admin.NewTopic("orders", num_partitions=3)])
 
     Calls about several things give a dict, one entry each. If any of them fails, the call raises
     PartialFailureError, which has the `results` and the `errors` by thing; if there is just one thing, it raises

@@ -39,7 +39,7 @@ class Admin(
     """Looks after a cluster: topics, configs, groups, offsets, transactions, records.
 
         async with ottla.aio.Admin(bootstrap_servers="localhost:9092") as admin:
-            await admin.create_topics([NewTopic("orders", num_partitions=3)])
+            await admin.create_topics([ottla.admin.NewTopic("orders", num_partitions=3)])
 
     Calls about several things give a dict, one entry each. If any of them fails, the call raises
     PartialFailureError, which has the `results` and the `errors` by thing; if there is just one thing, it raises
