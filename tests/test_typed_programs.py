@@ -83,6 +83,8 @@ def create(admin: ottla.Admin) -> None:
     admin.create_topics([ottla.admin.NewTopic("orders", num_partitions=3)])
     admin.list_offsets({("orders", 0): OffsetSpec.LATEST})
     ottla.NewTopic("orders")  # mistake
+    admin.list_topics(timeout=0.5)
+    admin.list_topics(timeout_ms=500)  # mistake
 
 
 def partition(cluster: ottla.ClusterMetadata, topic: str) -> int:

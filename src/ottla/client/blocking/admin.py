@@ -23,8 +23,8 @@ class Admin(BlockingFace[AsyncAdmin]):
 
     Calls about several things give a dict, one entry each. If any of them fails, the call raises
     PartialFailureError, which has the `results` and the `errors` by thing; if there is just one thing, it raises
-    that thing's own error. Calls are repeated until `default.api.timeout.ms`, or `timeout_ms`, is over. It may be
-    used by several threads.
+    that thing's own error. Calls are repeated until `default.api.timeout.ms`, or `timeout` seconds are over. It may
+    be used by several threads.
     """
 
     def __init__(
@@ -77,6 +77,6 @@ class Admin(BlockingFace[AsyncAdmin]):
         """Counts, rates and latencies of the requests to each API, as `request-total{api=Metadata}`."""
         return self._client.metrics()
 
-    def close(self, timeout_seconds: float | None = None) -> None:
+    def close(self, timeout: float | None = None) -> None:
         """Closes all connections; calls that are under way fail. A second close does nothing."""
-        self._thread.close(self._client.close, timeout_seconds)
+        self._thread.close(self._client.close, timeout)

@@ -43,7 +43,7 @@ class Admin(
 
     Calls about several things give a dict, one entry each. If any of them fails, the call raises
     PartialFailureError, which has the `results` and the `errors` by thing; if there is just one thing, it raises
-    that thing's own error. Calls are repeated until `default.api.timeout.ms`, or `timeout_ms`, is over.
+    that thing's own error. Calls are repeated until `default.api.timeout.ms`, or `timeout` seconds are over.
     """
 
     def __init__(
