@@ -90,6 +90,21 @@ def create(admin: ottla.Admin) -> None:
 def partition(cluster: ottla.ClusterMetadata, topic: str) -> int:
     return len(cluster.partitions_for(topic))
 """,
+    "records": """
+import ottla
+
+
+def show(record: ottla.ConsumerRecord, sent: ottla.RecordMetadata) -> int:
+    if record.timestamp_type is ottla.TimestampType.LOG_APPEND_TIME:
+        return record.timestamp_ms
+    return sent.timestamp_ms - sent.timestamp
+
+
+def send(producer: ottla.Producer) -> None:
+    producer.send("orders", b"tea", timestamp_ms=1)
+    producer.send("orders", b"tea", timestamp=1)  # mistake
+    producer.flush(timeout="1")  # mistake
+""",
     "options_that_are_passed_on": """
 from typing import Unpack
 

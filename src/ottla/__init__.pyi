@@ -83,6 +83,9 @@ from ottla.errors import (
 from ottla.model import (
     TopicPartition,
 )
+from ottla.records.record import (
+    TimestampType,
+)
 
 __version__: str
 
@@ -132,6 +135,7 @@ __all__ = [
     "SerializationError",
     "Serializer",
     "TimedOutError",
+    "TimestampType",
     "TlsError",
     "TopicPartition",
     "WakeupError",

@@ -22,6 +22,7 @@ NAMES = {
         KafkaError LogTruncationError NoOffsetError OffsetOutOfRangeError OttlaError PartialFailureError RetriableError
         SerializationError TimedOutError TlsError WakeupError""",
     "ottla.model": "TopicPartition",
+    "ottla.records.record": "TimestampType",
 }
 MODULES = ("admin", "aio", "assignors")
 

@@ -129,7 +129,7 @@ def test_what_consume_writes_as_json_produces_the_same_records(
     ]
     ottla("produce", topic, "--format", "json", stdin="\n".join(lines))
     first = read(cli_broker, topic)
-    assert [(r.partition, r.timestamp, r.key, r.value, r.headers) for r in first] == [
+    assert [(r.partition, r.timestamp_ms, r.key, r.value, r.headers) for r in first] == [
         (0, 6, b"\xff", None, ()),
         (0, 7, None, b'{"any":["thing"]}', ()),
         (1, 5, b"k", b"v", (("h", b"\xff"),)),

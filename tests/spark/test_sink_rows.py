@@ -55,7 +55,7 @@ def test_every_column_becomes_what_it_is_called(spark: Any, pipe: Pipe, delivery
     frame = spark.createDataFrame(ROWS, COLUMNS)
     frame.write.format("ottla").options(**options_of(pipe, delivery=delivery)).mode("append").save()
     found = {
-        (record.key, record.value): (record.partition, record.headers, record.timestamp)
+        (record.key, record.value): (record.partition, record.headers, record.timestamp_ms)
         for record in read(pipe, pipe.sink)
     }
     at_ms = round(AT.timestamp() * 1000)

@@ -43,7 +43,7 @@ def test_offsets_are_listed_by_position_and_by_time(stage: Stage) -> None:
     assert offset(stage, topic, now + 3000) == 1
     assert offset(stage, topic, now + 9000) == -1
     newest = stage.admin.list_offsets({(topic, 0): OffsetSpec.MAX_TIMESTAMP})[(topic, 0)]  # type: ignore[index]
-    assert (newest.offset, newest.timestamp) == (1, now + 5000)
+    assert (newest.offset, newest.timestamp_ms) == (1, now + 5000)
     assert newest.leader_epoch is not None
 
 

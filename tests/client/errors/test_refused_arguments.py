@@ -109,7 +109,7 @@ def test_a_timestamp_that_seems_to_be_in_seconds_is_told_once(
         assert "seconds" not in caplog.text
         for timestamp_ms in (1_794_871_643, 1_794_871_644):
             sent = producer.send("t", b"x", timestamp_ms=timestamp_ms).result(10)
-            assert sent.timestamp == timestamp_ms, "as in Kafka, it is sent as it is"
+            assert sent.timestamp_ms == timestamp_ms, "as in Kafka, it is sent as it is"
     assert [each for each in caplog.messages if "seconds" in each] == [
         "a record for t has timestamp_ms=1794871643, which is in 1970: "
         "if these are seconds since 1970, multiply them by 1000"

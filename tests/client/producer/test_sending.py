@@ -42,13 +42,13 @@ def test_send_tells_where_the_record_is(servers: str, topic: str) -> None:
         ).result(10)
         nulls = producer.send(topic, partition=1, timestamp_ms=12345).result(10)
     assert sent[:3] == (topic, 1, 0)
-    assert before <= sent.timestamp <= time.time() * 1000
+    assert before <= sent.timestamp_ms <= time.time() * 1000
     assert sent[4:] == (3, 5)
     assert nulls == (topic, 1, 1, 12345, -1, -1)
     first, second = records_of(servers, topic, 1)
     assert (first.key, first.value) == (b"key", b"value")
     assert first.headers == (("a", b"1"), ("b", None))
-    assert first.timestamp == sent.timestamp
+    assert first.timestamp == sent.timestamp_ms
     assert (second.key, second.value, second.timestamp) == (None, None, 12345)
 
 

@@ -95,7 +95,7 @@ class Reading:
                 Received(
                     record.partition,
                     record.offset,
-                    record.timestamp,
+                    record.timestamp_ms,
                     record.key,
                     record.value,
                     record.headers,
