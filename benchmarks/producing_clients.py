@@ -25,7 +25,7 @@ from benchmarks.client_task import (
 LINGER_MS = 5
 BATCH_BYTES = 65_536
 
-OTTLA_PRODUCER = {"acks": "all", "linger_ms": LINGER_MS, "batch_size": BATCH_BYTES}
+OTTLA_PRODUCER: dict[str, Any] = {"acks": "all", "linger_ms": LINGER_MS, "batch_size": BATCH_BYTES}
 CONFLUENT_PRODUCER = {
     "acks": "all",
     "enable.idempotence": True,

@@ -28,7 +28,7 @@ def consume(
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
     }
-    with ottla.Consumer(settings, **options) as consumer:
+    with ottla.Consumer({**settings, **options}) as consumer:
         consumer.subscribe([topic])
         while not is_done(consumer):
             records = consumer.poll(1.0)

@@ -32,7 +32,7 @@ class LargeCustomerFirst:
         key_bytes: bytes | None,
         value: Any,
         value_bytes: bytes | None,
-        cluster: ottla.Cluster,
+        cluster: ottla.ClusterMetadata,
     ) -> int:
         count = len(cluster.partitions_for(topic))
         if key == self.customer or count == 1:

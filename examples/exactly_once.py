@@ -31,7 +31,7 @@ def copy(
         "enable.auto.commit": False,  # the transaction commits the positions
     }
     writing = {"bootstrap.servers": bootstrap_servers, "transactional.id": name}
-    with ottla.Producer(writing) as producer, ottla.Consumer(reading, **options) as consumer:
+    with ottla.Producer(writing) as producer, ottla.Consumer({**reading, **options}) as consumer:
         producer.init_transactions()
         consumer.subscribe([source])
         while not is_done(consumer):

@@ -56,7 +56,7 @@ def consume(
         "enable.auto.commit": False,  # the positions are in Redis
         "isolation.level": "read_committed",
     }
-    with ottla.Consumer(settings, **options) as consumer:
+    with ottla.Consumer({**settings, **options}) as consumer:
 
         class SeekToRedis:
             def on_partitions_assigned(self, partitions: Sequence[ottla.TopicPartition]) -> None:

@@ -91,7 +91,7 @@ def consume(
         "enable.auto.commit": False,  # the positions are in the database
         "isolation.level": "read_committed",
     }
-    with ottla.Consumer(settings, **options) as consumer:
+    with ottla.Consumer({**settings, **options}) as consumer:
         consumer.subscribe([topic], listener=SeekToLedger(consumer, ledger))
         while not is_done(consumer):
             records = consumer.poll(1.0)

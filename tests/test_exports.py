@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import ottla
-from ottla.names import NAMES
+from ottla.names import ADMIN_NAMES, MOVED, NAMES
 
 HOMES = {name: home for home, names in NAMES.items() for name in names.split()}
 STUB = Path(ottla.__file__).with_suffix(".pyi")
@@ -44,7 +44,9 @@ def test_every_error_is_exported() -> None:
 
 
 def test_dir_and_help_show_what_there_is() -> None:
-    assert {"Producer", "Consumer", "Admin", "Broker", "aio", "assignors"} <= set(dir(ottla))
+    assert {"Producer", "Consumer", "Admin", "Broker", "admin", "aio", "assignors"} <= set(
+        dir(ottla)
+    )
     page = pydoc.render_doc(ottla, renderer=pydoc.plaintext)  # type: ignore[attr-defined]
     assert "class Producer" in page
     assert "class Consumer" in page
@@ -55,11 +57,33 @@ def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
         ottla.Produzer  # type: ignore[attr-defined]  # noqa: B018
 
 
+def test_the_admin_model_is_in_a_module_of_its_own() -> None:
+    assert sorted(ottla.admin.__all__) == sorted(ADMIN_NAMES.split())
+    assert all(hasattr(ottla.admin, name) for name in ottla.admin.__all__)
+    assert not set(MOVED) & set(dir(ottla))
+
+
+@pytest.mark.parametrize("name", sorted(MOVED))
+def test_a_name_that_has_moved_works_and_says_what_to_write(name: str) -> None:
+    with pytest.warns(DeprecationWarning, match=f"write {MOVED[name]}$") as seen:
+        value = getattr(ottla, name)
+    assert seen[0].filename == __file__
+    home, _, new_name = MOVED[name].rpartition(".")
+    assert value is getattr(import_module(home), new_name)
+
+
+def test_an_import_of_a_name_that_has_moved_warns_of_the_line_that_imports() -> None:
+    with pytest.warns(DeprecationWarning, match=r"write ottla\.admin\.NewTopic") as seen:
+        exec(compile("from ottla import NewTopic", "program.py", "exec"), {})
+    assert [warning.filename for warning in seen] == ["program.py"] * len(seen)
+
+
 @pytest.mark.parametrize(
     ("program", "absent"),
     [
         ("import ottla", ["asyncio", "ssl", "ottla.errors", "ottla.client", "ottla.broker"]),
         ("import ottla; ottla.Consumer", ["ottla.broker", "ottla.storage"]),
+        ("import ottla; ottla.admin.NewTopic", ["ottla.broker", "ottla.client.aio"]),
         ("import ottla; ottla.Broker", ["ottla.client.aio", "ottla.client.blocking"]),
     ],
 )

@@ -38,7 +38,7 @@ LAYERS = [
     ["testing"],
 ]
 # The package itself, what else it exports and `python -m ottla` stand above all layers.
-TOP = {"__init__", "__main__", "aio", "assignors"}
+TOP = {"__init__", "__main__", "admin", "aio", "assignors"}
 
 CORE_MAY_IMPORT = {
     *("errors", "model", "config", "wire", "records", "core"),

@@ -2,13 +2,6 @@
 
 NAMES = {
     "ottla.broker.embedded": "Broker",
-    "ottla.client.admin_model": """
-        AbortTransactionSpec AclOperation AlterConfig AlterConfigOperation ClusterDescription ConfigEntry
-        ConfigResource ConfigSource ConfigSynonym ConfigType CreatedTopic ElectionType EpochEnd FeatureMetadata
-        GroupDescription GroupListing GroupState GroupType IsolationLevel ListedOffset LogDirDescription
-        MemberDescription MemberToRemove NewPartitions NewTopic OffsetSpec PartitionReassignment ProducerIdAndEpoch
-        ProducerState ReplicaInfo ResourceType TopicDescription TopicListing TopicPartitionInfo TransactionDescription
-        TransactionListing TransactionState VersionRange""",
     "ottla.client.aio.group.group": "RebalanceListener",
     "ottla.client.arrow_records": "ArrowRecords",
     "ottla.client.blocking.admin": "Admin",
@@ -22,11 +15,25 @@ NAMES = {
         PartitionInfo ProducerRecord RecordMetadata""",
     "ottla.client.partitioners": "Partitioner",
     "ottla.client.serializers": "Deserializer Serializer",
-    "ottla.client.state.metadata": "Cluster",
+    "ottla.client.state.metadata": "ClusterMetadata",
+    "ottla.config.option_types": "AdminOptions BrokerOptions ConsumerOptions ProducerOptions",
     "ottla.errors": """
         AbortableError CommitFailedError ConfigError DeserializationError ErrorCode FatalError IllegalStateError
         KafkaError LogTruncationError NoOffsetError OffsetOutOfRangeError OttlaError PartialFailureError RetriableError
         SerializationError TimedOutError TlsError WakeupError""",
     "ottla.model": "TopicPartition",
+    "ottla.records.record": "TimestampType",
 }
-MODULES = ("aio", "assignors")
+MODULES = ("admin", "aio", "assignors")
+
+ADMIN_NAMES = """
+    AbortTransactionSpec AclOperation AlterConfig AlterConfigOperation ClusterDescription ConfigEntry
+    ConfigResource ConfigSource ConfigSynonym ConfigType CreatedTopic ElectionType EpochEnd FeatureMetadata
+    GroupDescription GroupListing GroupState GroupType IsolationLevel ListedOffset LogDirDescription
+    MemberDescription MemberToRemove NewPartitions NewTopic OffsetSpec PartitionReassignment ProducerIdAndEpoch
+    ProducerState ReplicaInfo ResourceType TopicDescription TopicListing TopicPartitionInfo TransactionDescription
+    TransactionListing TransactionState VersionRange"""
+# Names that `ottla` had itself once, and what to write instead.
+MOVED = {name: f"ottla.admin.{name}" for name in ADMIN_NAMES.split()} | {
+    "Cluster": "ottla.ClusterMetadata"
+}

@@ -79,7 +79,7 @@ def total(families: dict[str, Family], name: str, **labels: str) -> float:
 def test_what_clients_do_is_counted(measured: ottla.Broker) -> None:
     servers = measured.bootstrap_servers
     with ottla.Admin(bootstrap_servers=servers) as admin:
-        admin.create_topics([ottla.NewTopic("counted", num_partitions=4)])
+        admin.create_topics([ottla.admin.NewTopic("counted", num_partitions=4)])
     with ottla.Producer(bootstrap_servers=servers, transactional_id="till") as producer:
         producer.init_transactions()
         with producer.transaction():
@@ -119,7 +119,7 @@ def test_every_node_has_its_label(measured: ottla.Broker) -> None:
 
 def test_a_fetch_that_waits_is_in_flight(measured: ottla.Broker) -> None:
     with ottla.Admin(bootstrap_servers=measured.bootstrap_servers) as admin:
-        admin.create_topics([ottla.NewTopic("silent")])
+        admin.create_topics([ottla.admin.NewTopic("silent")])
     with ottla.Consumer(
         bootstrap_servers=measured.bootstrap_servers, fetch_max_wait_ms=20_000
     ) as consumer:
@@ -161,7 +161,7 @@ def test_the_number_of_topics_with_series_is_limited(
     measured: ottla.Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ottla.Admin(bootstrap_servers=measured.bootstrap_servers) as admin:
-        admin.create_topics([ottla.NewTopic("limited-1"), ottla.NewTopic("limited-2")])
+        admin.create_topics([ottla.admin.NewTopic("limited-1"), ottla.admin.NewTopic("limited-2")])
     monkeypatch.setattr(metrics, "MAX_TOPICS", 1)
     samples = scrape(measured)["ottla_topic_partitions"].samples
     names = [dict(labels)["topic"] for _, labels in samples]

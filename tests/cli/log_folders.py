@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ottla import Admin, Broker, Consumer, NewTopic, Producer
+from ottla import Admin, Broker, Consumer, Producer
+from ottla.admin import NewTopic
+from ottla.config.option_types import CompressionTypeWord
 
 TOPIC = "orders"
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+CODECS: tuple[CompressionTypeWord, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 def write_folder(data: Path) -> None:

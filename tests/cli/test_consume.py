@@ -16,7 +16,8 @@ from tests.broker.requests import eventually
 from tests.cli.conftest import Ottla
 from tests.cli.running import running
 
-from ottla import Admin, Broker, Consumer, NewTopic, Producer, TopicPartition
+from ottla import Admin, Broker, Consumer, Producer, TopicPartition
+from ottla.admin import NewTopic
 from ottla.cli.records.consume import Assigned, BrokerWatch, Printer, Subscribed, _read
 from ottla.cli.records.ranges import Range
 from ottla.client.health import ConsumerHealth

@@ -12,7 +12,8 @@ from tests.apache_kafka.conftest import kafka_address, kafka_jars
 from tests.broker.requests import eventually
 from tests.cli.conftest import Ottla, Result, soon
 
-from ottla import Admin, Broker, Consumer, NewTopic, Producer
+from ottla import Admin, Broker, Consumer, Producer
+from ottla.admin import NewTopic
 
 __all__ = ["kafka_address", "kafka_jars"]
 

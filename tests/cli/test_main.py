@@ -14,7 +14,8 @@ import pytest
 from tests.cli.conftest import Ottla
 from tests.cli.processor_time import assert_cheap
 
-from ottla import Admin, Broker, NewTopic
+from ottla import Admin, Broker
+from ottla.admin import NewTopic
 from ottla.cli import main as command
 from ottla.cli.commands.root import ROOT, parse
 from ottla.cli.commands.syntax import Arguments, Command

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Ottla
 
-from ottla import Admin, Broker, Consumer, NewTopic
+from ottla import Admin, Broker, Consumer
+from ottla.admin import NewTopic
 from ottla.cli.perf import transactions as perf_transactions
 from ottla.cli.perf.measures import Tally
 

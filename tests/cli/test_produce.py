@@ -18,9 +18,11 @@ from tests.cli.conftest import Ottla
 from tests.cli.running import running
 from tests.cli.stalling import Pieces, Stalled
 
-from ottla import Admin, Broker, Consumer, NewTopic
+from ottla import Admin, Broker, Consumer
+from ottla.admin import NewTopic
 from ottla.cli.records.input import _no_prompt, _split
 from ottla.client.model import ConsumerRecord
+from ottla.config.option_types import IsolationLevelWord
 
 
 @pytest.fixture
@@ -34,7 +36,9 @@ def topic(cli_broker: Broker) -> str:
     return name
 
 
-def read(broker: Broker, topic: str, isolation: str = "read_committed") -> list[ConsumerRecord]:
+def read(
+    broker: Broker, topic: str, isolation: IsolationLevelWord = "read_committed"
+) -> list[ConsumerRecord]:
     """All records of a topic, partition after partition."""
     with Consumer(
         bootstrap_servers=broker.bootstrap_servers, isolation_level=isolation
@@ -125,7 +129,7 @@ def test_what_consume_writes_as_json_produces_the_same_records(
     ]
     ottla("produce", topic, "--format", "json", stdin="\n".join(lines))
     first = read(cli_broker, topic)
-    assert [(r.partition, r.timestamp, r.key, r.value, r.headers) for r in first] == [
+    assert [(r.partition, r.timestamp_ms, r.key, r.value, r.headers) for r in first] == [
         (0, 6, b"\xff", None, ()),
         (0, 7, None, b'{"any":["thing"]}', ()),
         (1, 5, b"k", b"v", (("h", b"\xff"),)),

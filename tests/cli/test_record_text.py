@@ -15,6 +15,7 @@ from ottla.cli.records import json_lines as json_records
 from ottla.cli.records.json_lines import JsonLines, RecordToSend
 from ottla.cli.records.text import decoded, decoded_lines, opened_by, plain, written_by
 from ottla.client.model import ConsumerRecord
+from ottla.records.record import TimestampType
 
 
 def record_of(
@@ -23,7 +24,18 @@ def record_of(
     headers: tuple[tuple[str, bytes | None], ...] = (),
 ) -> ConsumerRecord:
     sizes = [-1 if data is None else len(data) for data in (key, value)]
-    return ConsumerRecord("orders", 3, 42, 1_700_000_000_000, 0, key, value, headers, 0, *sizes)
+    return ConsumerRecord(
+        "orders",
+        3,
+        42,
+        1_700_000_000_000,
+        TimestampType.CREATE_TIME,
+        key,
+        value,
+        headers,
+        0,
+        *sizes,
+    )
 
 
 @pytest.mark.parametrize(

@@ -118,10 +118,10 @@ def test_the_log_tells_the_story_of_a_broker(tmp_path: Path) -> None:
 
 def tell_topics(broker: Serving) -> None:
     with Admin(bootstrap_servers=broker.address) as admin:
-        admin.create_topics([ottla.NewTopic("orders", num_partitions=2)])
+        admin.create_topics([ottla.admin.NewTopic("orders", num_partitions=2)])
         admin.create_partitions({"orders": 3})
-        resource = ottla.ConfigResource.topic("orders")
-        admin.incremental_alter_configs({resource: [ottla.AlterConfig("retention.ms", "1")]})
+        resource = ottla.admin.ConfigResource.topic("orders")
+        admin.incremental_alter_configs({resource: [ottla.admin.AlterConfig("retention.ms", "1")]})
         with Producer(bootstrap_servers=broker.address) as producer:
             producer.send("orders", value=b"x" * 100, partition=0, timestamp_ms=1).result(10)
         broker.wait_for("topic_created", topic="orders", partitions=2)
@@ -130,11 +130,11 @@ def tell_topics(broker: Serving) -> None:
         deleted = broker.wait_for("retention_applied", topic="orders", partition=0)
         assert (deleted["segments"], deleted["start_offset"]) == (1, 1)
         assert deleted["bytes"] > 100
-        broker_resource = ottla.ConfigResource(ottla.ResourceType.BROKER, "")
-        change = ottla.AlterConfig("log.retention.ms", "900000")
+        broker_resource = ottla.admin.ConfigResource(ottla.admin.ResourceType.BROKER, "")
+        change = ottla.admin.AlterConfig("log.retention.ms", "900000")
         admin.incremental_alter_configs({broker_resource: [change]})
         broker.wait_for("broker_configured", broker="(all)", changes="log.retention.ms=900000")
-        admin.create_topics([ottla.NewTopic("short-lived")])
+        admin.create_topics([ottla.admin.NewTopic("short-lived")])
         admin.delete_topics(["short-lived"])
         broker.wait_for("topic_deleted", topic="short-lived")
 

@@ -10,7 +10,8 @@ import pytest
 from tests.cli.conftest import Ottla, soon
 from tests.cli.processor_time import assert_cheap
 
-from ottla import Admin, Broker, NewTopic
+from ottla import Admin, Broker
+from ottla.admin import NewTopic
 from ottla.cli.topics import overview as topics
 from ottla.cli.topics.overview import lines_of
 

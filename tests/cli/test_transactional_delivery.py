@@ -10,7 +10,8 @@ import pytest
 from tests.cli.conftest import Ottla
 from tests.cli.stalling import Pieces, Stalled
 
-from ottla import Admin, Broker, NewTopic, Producer
+from ottla import Admin, Broker, Producer
+from ottla.admin import NewTopic
 
 
 @pytest.fixture

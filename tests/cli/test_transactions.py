@@ -11,7 +11,8 @@ from tests.broker.requests import eventually, new_producer_id, session_with
 from tests.broker.test_read_committed import send
 from tests.cli.conftest import Ottla
 
-from ottla import Admin, Broker, NewTopic, Producer, TopicPartition
+from ottla import Admin, Broker, Producer, TopicPartition
+from ottla.admin import NewTopic
 
 TOPIC = "in-transactions"
 OPEN_ID, DONE_ID = "cli-open", "cli-done"

@@ -4,19 +4,57 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.client.model import ConsumerRecord, ConsumerRecords, OffsetAndMetadata
+from ottla.client.admin_model import ListedOffset, ProducerState
+from ottla.client.model import (
+    ConsumerRecord,
+    ConsumerRecords,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    RecordMetadata,
+)
 from ottla.model import TopicPartition
+from ottla.records.record import TimestampType
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
 
 def record(partition: TopicPartition, offset: int) -> ConsumerRecord:
-    return ConsumerRecord(*partition, offset, 0, 0, None, b"v", (), None, -1, 1)
+    return ConsumerRecord(
+        *partition, offset, 0, TimestampType.CREATE_TIME, None, b"v", (), None, -1, 1
+    )
 
 
 def records(*counts: tuple[TopicPartition, int]) -> ConsumerRecords:
     by_partition = {tp: [record(tp, offset) for offset in range(count)] for tp, count in counts}
     return ConsumerRecords(by_partition, {tp: OffsetAndMetadata(n) for tp, n in counts})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        RecordMetadata("t", 0, 1, 77, -1, 3),
+        ConsumerRecord("t", 0, 1, 77, TimestampType.CREATE_TIME, None, b"v", (), None, -1, 1),
+        OffsetAndTimestamp(1, 77),
+        ListedOffset(1, 77),
+    ],
+)
+def test_a_timestamp_has_its_unit_in_its_name_and_the_short_name_works_too(
+    value: RecordMetadata | ConsumerRecord | OffsetAndTimestamp | ListedOffset,
+) -> None:
+    assert value.timestamp_ms == 77
+    assert value.timestamp == 77
+    assert "timestamp_ms=77" in repr(value)
+
+
+def test_the_last_timestamp_of_a_producer_has_both_names_too() -> None:
+    state = ProducerState(1, 0, 5, 77, None, None)
+    assert (state.last_timestamp_ms, state.last_timestamp) == (77, 77)
+
+
+def test_a_type_of_timestamps_is_equal_to_its_number() -> None:
+    assert list(TimestampType) == [0, 1]
+    assert record(A0, 0).timestamp_type == 0
+    assert record(A0, 0).timestamp_type.name == "CREATE_TIME"
 
 
 def test_a_poll_without_records_is_false() -> None:

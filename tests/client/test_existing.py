@@ -26,7 +26,7 @@ class Refusing:
 
 def test_those_that_are_gone_are_left_out(ottla_broker: ottla.Broker, ottla_topic: str) -> None:
     with ottla.Admin(bootstrap_servers=ottla_broker.bootstrap_servers) as admin:
-        admin.create_topics([ottla.NewTopic(ottla_topic, 3)])
+        admin.create_topics([ottla.admin.NewTopic(ottla_topic, 3)])
         found = existing(admin, [ottla_topic, f"{ottla_topic}-gone"])
         assert [len(each.partitions) for each in found.values()] == [3]
         assert existing(admin, [f"{ottla_topic}-gone"]) == existing(admin, []) == {}
@@ -51,7 +51,7 @@ def test_commands_for_all_topics_do_without_those_that_go_meanwhile(
 ) -> None:
     servers = ottla_broker.bootstrap_servers
     with ottla.Admin(bootstrap_servers=servers) as admin:
-        admin.create_topics([ottla.NewTopic(ottla_topic)])
+        admin.create_topics([ottla.admin.NewTopic(ottla_topic)])
     real = ottla.Admin.list_topics
 
     def listed(self: ottla.Admin, **details: Any) -> set[str]:

@@ -17,6 +17,7 @@ from ottla.client.model import (
     RecordMetadata,
 )
 from ottla.model import TopicPartition
+from ottla.records.record import TimestampType
 
 RECORD = ProducerRecord("orders", value="tea", key="table 4")
 WRITTEN = RecordMetadata("orders", 1, 7, 0, -1, 3)
@@ -74,7 +75,9 @@ class Forgetful:
 
 
 def polled() -> ConsumerRecords:
-    record = ConsumerRecord("orders", 1, 7, 0, 0, None, "tea", (), None, -1, 3)
+    record = ConsumerRecord(
+        "orders", 1, 7, 0, TimestampType.CREATE_TIME, None, "tea", (), None, -1, 3
+    )
     return ConsumerRecords({PARTITION: [record]}, {PARTITION: OffsetAndMetadata(8)})
 
 

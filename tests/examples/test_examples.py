@@ -12,6 +12,7 @@ import pytest
 from tests.examples.small_redis import SmallRedis
 
 from ottla import Broker, Producer
+from ottla.records.record import TimestampType
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -120,7 +121,10 @@ def test_a_consumer_that_lost_its_partition_counts_nothing_twice(tmp_path: Path)
     from ottla import ConsumerRecord, TopicPartition
 
     partition = TopicPartition("t", 0)
-    records = [ConsumerRecord("t", 0, n, 0, 0, b"k", b"v", (), None, 1, 1) for n in range(5)]
+    records = [
+        ConsumerRecord("t", 0, n, 0, TimestampType.CREATE_TIME, b"k", b"v", (), None, 1, 1)
+        for n in range(5)
+    ]
     winner, loser = (Ledger(str(tmp_path / "ledger")) for _ in range(2))
     assert winner.position(partition) == loser.position(partition) == 0
     winner.count(partition, records, 5)

@@ -11,7 +11,7 @@ from tests.records.record_values import BASE_OFFSET, BASE_TIMESTAMP, record_list
 
 from ottla.records import _client_kernel_py, _kernel_py
 from ottla.records.errors import CorruptRecordsError
-from ottla.records.record import Record
+from ottla.records.record import Record, TimestampType
 
 
 class Row(NamedTuple):
@@ -96,6 +96,15 @@ def test_an_append_time_replaces_the_timestamps(kernel: Any) -> None:
         (77, 1, None),
         (77, 1, None),
     ]
+
+
+@both_kernels
+@pytest.mark.parametrize("append_time_ms", [None, 77])
+def test_the_type_of_a_timestamp_is_an_enum(kernel: Any, append_time_ms: int | None) -> None:
+    payload = _kernel_py.encode_records([Record(0, 5, b"", b"")], 0, 5)
+    source = kernel.RecordsReader(Row, payload, 1, 0, 5, append_time_ms, "t", 0, None)
+    kind = TimestampType.CREATE_TIME if append_time_ms is None else TimestampType.LOG_APPEND_TIME
+    assert source.read(1)[0].timestamp_type is kind
 
 
 def read_all(kernel: Any, payload: bytes, count: int, max_records: int) -> object:

@@ -39,7 +39,7 @@ class SourceStage:
 
     def create(self, partitions: int, topic: str | None = None) -> None:
         name = topic or self.topic
-        self.admin.create_topics([ottla.NewTopic(name, num_partitions=partitions)])
+        self.admin.create_topics([ottla.admin.NewTopic(name, num_partitions=partitions)])
         self._wait(name, partitions, lambda errors: errors == {ErrorCode.NONE})
 
     def delete(self, topic: str | None = None) -> None:

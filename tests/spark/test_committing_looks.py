@@ -44,7 +44,7 @@ def target(spark_broker: Broker, ottla_topic_name: Callable[[], str]) -> Iterato
     servers = {"bootstrap.servers": spark_broker.bootstrap_servers}
     made = Target(ottla_topic_name(), ottla_topic_name(), servers, servers)
     with ottla.Admin(servers) as admin:
-        admin.create_topics([ottla.NewTopic(made.marker_topic, 1)])
+        admin.create_topics([ottla.admin.NewTopic(made.marker_topic, 1)])
     yield made
     Committer(made).forget()
 
@@ -116,7 +116,7 @@ def test_of_two_sources_of_one_partition_the_group_has_the_one_behind(
     target: Target, admin: ottla.Admin
 ) -> None:
     source = TopicPartition(f"{target.pipeline}-in", 0)
-    admin.create_topics([ottla.NewTopic(source.topic, 1)])
+    admin.create_topics([ottla.admin.NewTopic(source.topic, 1)])
     cluster = admin.describe_cluster().cluster_id
     both = [SourceRange(cluster, {source: 0}, {source: end}) for end in (5, 10)]
     committer = Committer(target)
@@ -142,7 +142,7 @@ def test_offsets_of_topics_that_are_gone_are_left_out(
 ) -> None:
     monkeypatch.setattr(asking, "LOOK_PAUSE_SECONDS", 0.0)
     stays, goes = (TopicPartition(f"{target.pipeline}-{name}", 0) for name in ("stays", "goes"))
-    admin.create_topics([ottla.NewTopic(each.topic, 1) for each in (stays, goes)])
+    admin.create_topics([ottla.admin.NewTopic(each.topic, 1) for each in (stays, goes)])
     cluster = admin.describe_cluster().cluster_id
 
     def sources(start: int, end: int) -> list[SourceRange]:

@@ -53,7 +53,7 @@ class Stage:
         (folder / "metadata").write_text(json.dumps({"id": QUERY}))
         with ottla.Admin(bootstrap_servers=self.servers) as admin:
             admin.create_topics(
-                [ottla.NewTopic(self.source.topic, 1), ottla.NewTopic(self.output, 1)]
+                [ottla.admin.NewTopic(self.source.topic, 1), ottla.admin.NewTopic(self.output, 1)]
             )
             self.cluster = admin.describe_cluster().cluster_id
 
@@ -316,7 +316,7 @@ def test_tasks_agree_on_the_partitions_of_pinned_topics_that_only_rows_name(stag
         return {each.partition for each in sink.encoded(settings, counts, [batch], 0)}
 
     with ottla.Admin(bootstrap_servers=stage.servers) as admin:
-        admin.create_topics([ottla.NewTopic(dead, 1)])
+        admin.create_topics([ottla.admin.NewTopic(dead, 1)])
         planned = pinned_counts(stage.settings(pinnedtopics=f"{dead}, {stage.output}"))
         admin.create_partitions({dead: 3})
     assert placed(planned) == {0}

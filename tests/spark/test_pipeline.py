@@ -276,7 +276,7 @@ def test_topics_that_nobody_creates_are_missed_before_spark_starts(ottla_broker:
             pinned_counts(settings)
         assert time.monotonic() - began < 30, "far below max.block.ms"
         with ottla.Admin(bootstrap_servers=servers) as admin:
-            admin.create_topics([ottla.NewTopic(name, 1) for name in ("out", "dead")])
+            admin.create_topics([ottla.admin.NewTopic(name, 1) for name in ("out", "dead")])
         with pytest.raises(SparkStartedError):
             made.run()
         assert pinned_counts(settings) == {"out": 1, "dead": 1}

@@ -72,7 +72,9 @@ class Scene:
         self.target = Target(name, f"{name}-out", servers, servers)
         self.source = TopicPartition(f"{name}-in", 0)
         self.admin = ottla.Admin(servers)
-        self.admin.create_topics([ottla.NewTopic(f"{name}-{end}", 1) for end in ("in", "out")])
+        self.admin.create_topics(
+            [ottla.admin.NewTopic(f"{name}-{end}", 1) for end in ("in", "out")]
+        )
         self.cluster = self.admin.describe_cluster().cluster_id
         self.meddled = MeddledAdmin(self.admin)
         self.watch = Watch()

@@ -55,7 +55,7 @@ def test_every_column_becomes_what_it_is_called(spark: Any, pipe: Pipe, delivery
     frame = spark.createDataFrame(ROWS, COLUMNS)
     frame.write.format("ottla").options(**options_of(pipe, delivery=delivery)).mode("append").save()
     found = {
-        (record.key, record.value): (record.partition, record.headers, record.timestamp)
+        (record.key, record.value): (record.partition, record.headers, record.timestamp_ms)
         for record in read(pipe, pipe.sink)
     }
     at_ms = round(AT.timestamp() * 1000)
@@ -75,7 +75,7 @@ def test_every_column_becomes_what_it_is_called(spark: Any, pipe: Pipe, delivery
 def test_rows_name_their_topics(spark: Any, pipe: Pipe) -> None:
     other = f"{pipe.name}-other"
     with ottla.Admin(bootstrap_servers=pipe.servers) as admin:
-        admin.create_topics([ottla.NewTopic(other, 1)])
+        admin.create_topics([ottla.admin.NewTopic(other, 1)])
     rows = [("a", pipe.sink), ("b", other), ("c", pipe.sink)]
     frame = spark.createDataFrame(rows, "value string, topic string")
     servers = {"kafka.bootstrap.servers": pipe.servers, "delivery": "exactly-once"}

@@ -154,7 +154,8 @@ def test_records_of_any_age_stay_unless_options_say_how_long(
     passes(
         pytester,
         f"""
-        from ottla import Admin, Consumer, NewTopic, TopicPartition
+        from ottla import Admin, Consumer, TopicPartition
+        from ottla.admin import NewTopic
         from produce import produce
 
         def test_an_old_record(ottla_broker, ottla_topic_name):

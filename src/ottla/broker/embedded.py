@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from ottla.broker.runtime import BrokerSettings, RunningBroker, start_broker
 from ottla.config.broker import BrokerConfig
@@ -20,6 +20,9 @@ from ottla.config.options import dotted
 from ottla.errors import ConfigError, IllegalStateError
 from ottla.event_loop import new_event_loop
 from ottla.model import Endpoint
+
+if TYPE_CHECKING:
+    from ottla.config.option_types import BrokerOptions
 
 T = TypeVar("T")
 
@@ -72,7 +75,7 @@ class Broker:
         advertise: str | None = None,
         nodes: int = 1,
         metrics: str | None = None,
-        **keywords: Any,
+        **keywords: Unpack[BrokerOptions],
     ) -> None:
         if options is not None and not isinstance(options, Mapping):
             raise ConfigError(f"options are a dict by Kafka's names, not {options!r}")

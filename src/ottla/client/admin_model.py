@@ -371,8 +371,13 @@ class ListedOffset:
     """An offset that was asked for; -1 if there is no such record."""
 
     offset: int
-    timestamp: int
+    timestamp_ms: int
     leader_epoch: int | None = None
+
+    @property
+    def timestamp(self) -> int:
+        """The same as `timestamp_ms`, which is preferred: its name has the unit."""
+        return self.timestamp_ms
 
 
 @dataclass(frozen=True)
@@ -446,9 +451,14 @@ class ProducerState:
     producer_id: int
     producer_epoch: int
     last_sequence: int
-    last_timestamp: int
+    last_timestamp_ms: int
     coordinator_epoch: int | None
     current_transaction_start_offset: int | None
+
+    @property
+    def last_timestamp(self) -> int:
+        """The same as `last_timestamp_ms`, which is preferred: its name has the unit."""
+        return self.last_timestamp_ms
 
 
 # The cluster

@@ -6,15 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self, overload
 
 from ottla.model import TopicPartition
+from ottla.records.record import TimestampType
 
 Headers = tuple[tuple[str, bytes | None], ...]
 """Names with values, in order; a name may occur more than once."""
-
-CREATE_TIME = 0
-"""The timestamp type of a time that the producer set."""
-
-LOG_APPEND_TIME = 1
-"""The timestamp type of a time that the broker set."""
 
 NO_TIMESTAMP = -1
 NO_OFFSET = -1
@@ -57,9 +52,14 @@ class RecordMetadata(NamedTuple):
     topic: str
     partition: int
     offset: int
-    timestamp: int
+    timestamp_ms: int
     serialized_key_size: int
     serialized_value_size: int
+
+    @property
+    def timestamp(self) -> int:
+        """The same as `timestamp_ms`, which is preferred: its name has the unit."""
+        return self.timestamp_ms
 
 
 class ConsumerRecord(NamedTuple):
@@ -68,14 +68,20 @@ class ConsumerRecord(NamedTuple):
     topic: str
     partition: int
     offset: int
-    timestamp: int
-    timestamp_type: int
+    timestamp_ms: int
+    timestamp_type: TimestampType
+    """Whose clock `timestamp_ms` is from; it is equal to Kafka's number, 0 or 1."""
     key: Any
     value: Any
     headers: Headers
     leader_epoch: int | None
     serialized_key_size: int
     serialized_value_size: int
+
+    @property
+    def timestamp(self) -> int:
+        """The same as `timestamp_ms`, which is preferred: its name has the unit."""
+        return self.timestamp_ms
 
 
 def _check_offset(offset: object) -> None:
@@ -106,8 +112,13 @@ class OffsetAndTimestamp(NamedTuple):
     """The first record at or after a time that was asked for."""
 
     offset: int
-    timestamp: int
+    timestamp_ms: int
     leader_epoch: int | None = None
+
+    @property
+    def timestamp(self) -> int:
+        """The same as `timestamp_ms`, which is preferred: its name has the unit."""
+        return self.timestamp_ms
 
 
 class ConsumerGroupMetadata(NamedTuple):

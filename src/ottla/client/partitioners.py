@@ -7,7 +7,7 @@ from itertools import count
 from random import randrange
 from typing import Any, Final, Protocol
 
-from ottla.client.state.metadata import Cluster
+from ottla.client.state.metadata import ClusterMetadata
 from ottla.records.client_kernel import partition_of_key
 
 
@@ -26,7 +26,7 @@ class Partitioner(Protocol):
         key_bytes: bytes | None,
         value: Any,
         value_bytes: bytes | None,
-        cluster: Cluster,
+        cluster: ClusterMetadata,
     ) -> int | None:
         """The partition of a record; None: choose as for a record without a key."""
 
@@ -44,7 +44,7 @@ class DefaultPartitioner:
         key_bytes: bytes | None,
         value: Any,
         value_bytes: bytes | None,
-        cluster: Cluster,
+        cluster: ClusterMetadata,
     ) -> int | None:
         """The partition of the key, whether it has a leader or not; None without a key."""
         if key_bytes is None:
@@ -65,7 +65,7 @@ class StickyPartitioner:
         key_bytes: bytes | None,
         value: Any,
         value_bytes: bytes | None,
-        cluster: Cluster,
+        cluster: ClusterMetadata,
     ) -> int | None:
         """Always None."""
         return None
@@ -87,7 +87,7 @@ class RoundRobinPartitioner:
         key_bytes: bytes | None,
         value: Any,
         value_bytes: bytes | None,
-        cluster: Cluster,
+        cluster: ClusterMetadata,
     ) -> int:
         """The next partition of the topic."""
         counter = self._counters.get(topic)
@@ -110,7 +110,7 @@ class RandomPartitioner:
         key_bytes: bytes | None,
         value: Any,
         value_bytes: bytes | None,
-        cluster: Cluster,
+        cluster: ClusterMetadata,
     ) -> int:
         """A partition of the topic."""
         return _among(topic, cluster, randrange(1 << 31))
@@ -119,7 +119,7 @@ class RandomPartitioner:
         """Nothing has to be closed."""
 
 
-def _among(topic: str, cluster: Cluster, number: int) -> int:
+def _among(topic: str, cluster: ClusterMetadata, number: int) -> int:
     """The partition with that number, modulo how many have a leader; if none has, of all."""
     available = cluster.available(topic)
     if available:

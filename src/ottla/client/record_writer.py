@@ -20,7 +20,7 @@ from ottla.client.record_timestamps import SECONDS_END, SecondsWatch, current_ti
 from ottla.client.serializers import BytesSerializer, Serializer
 from ottla.client.state.accumulator import Accumulator
 from ottla.client.state.memory import Reservation
-from ottla.client.state.metadata import Cluster
+from ottla.client.state.metadata import ClusterMetadata
 from ottla.client.state.partition_queue import Many, PartitionQueue
 from ottla.client.state.producer_batch import OnDelivery, ProducerBatch
 from ottla.client.state.sticky import Sticky
@@ -82,7 +82,7 @@ class Writer:
         self._on_refused = on_refused
         self._wake_sender = wake_sender
         self._now_ms = now_ms
-        self._cluster = Cluster()
+        self._cluster = ClusterMetadata()
         self._seconds_watch = SecondsWatch()
         self._ignores_keys = isinstance(partitioner, StickyPartitioner)
         self._is_standard = isinstance(partitioner, DefaultPartitioner | StickyPartitioner)
@@ -94,7 +94,7 @@ class Writer:
         )
         """Whether bytes go into batches as they are."""
 
-    def update(self, cluster: Cluster) -> None:
+    def update(self, cluster: ClusterMetadata) -> None:
         """The cluster changed: topics came, went or grew."""
         self._cluster = cluster
         for name, topic in cluster.topics.items():

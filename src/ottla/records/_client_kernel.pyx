@@ -10,6 +10,11 @@ from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 include "_one_record.pxi"
 include "_murmur2.pxi"
 
+from ottla.records.record import TimestampType
+
+cdef object CREATE_TIME = TimestampType.CREATE_TIME
+cdef object LOG_APPEND_TIME = TimestampType.LOG_APPEND_TIME
+
 cdef extern from *:
     """
     /* Whether objects of the type are tuples and nothing else, as those of named tuples are. */
@@ -347,7 +352,7 @@ cdef class RecordsReader:
         self.appended = append_time_ms is not None
         self.last_timestamp = append_time_ms if self.appended else 0
         self.timestamp = PyLong_FromLongLong(self.last_timestamp)
-        self.timestamp_type = 1 if self.appended else 0
+        self.timestamp_type = LOG_APPEND_TIME if self.appended else CREATE_TIME
         PyObject_GetBuffer(payload, &self.view, PyBUF_SIMPLE)
         self.viewing = True
         check_count(count, self.view.len)

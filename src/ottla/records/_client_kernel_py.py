@@ -22,13 +22,22 @@ from ottla.records._kernel_py import (
     _trailing,
 )
 from ottla.records.errors import CorruptRecordsError
-from ottla.records.record import INT32_MAX, INT64_MAX, INT64_MIN, Buffer, Header
+from ottla.records.record import (
+    INT32_MAX,
+    INT64_MAX,
+    INT64_MIN,
+    Buffer,
+    Header,
+    TimestampType,
+)
 
 R = TypeVar("R", bound=tuple[Any, ...])
 S = TypeVar("S", bound="SentRecord")
 Deserialize: TypeAlias = Callable[[str, tuple[Header, ...], bytes], object]
 
 _NO_TIMESTAMP: Final = -1
+_CREATE_TIME: Final = TimestampType.CREATE_TIME
+_LOG_APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME
 # A batch has a length of 32 bits, which also counts 49 bytes of its header.
 _MOST_BYTES: Final = INT32_MAX - 49
 _DOES_NOT_FIT: Final = -1
@@ -325,7 +334,7 @@ class RecordsReader(Generic[R]):
                 self._partition,
                 offset,
                 timestamp,
-                0 if self._append_time_ms is None else 1,
+                _CREATE_TIME if self._append_time_ms is None else _LOG_APPEND_TIME,
                 key,
                 value,
                 headers,

@@ -2,7 +2,7 @@
 
 import struct
 from collections.abc import Iterator, Sequence
-from enum import IntEnum, IntFlag
+from enum import IntFlag
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -12,6 +12,7 @@ from ottla.records.crc import crc32c, crc32c_shifted
 from ottla.records.errors import CorruptRecordsError, UnsupportedMagicError
 from ottla.records.kernel import decode_records, encode_records, inspect_batch, records_end
 from ottla.records.record import INT32_MAX, Buffer, Record, Scan
+from ottla.records.record import TimestampType as TimestampType
 
 HEADER_BYTES: Final = 61
 # Base offset and length, which come before what the length counts.
@@ -48,13 +49,6 @@ _APPEND_TIME_BIT: Final = 0x08
 _FLAGS_MASK: Final = 0x70
 _CODECS: Final = tuple(Codec)
 _timestamp_of: Final = itemgetter(Record._fields.index("timestamp"))
-
-
-class TimestampType(IntEnum):
-    """Whose clock the timestamps of a batch are from: the producer's or the broker's."""
-
-    CREATE_TIME = 0
-    LOG_APPEND_TIME = 1
 
 
 class BatchFlag(IntFlag):

@@ -1,5 +1,6 @@
 """A record, and what a scan over records finds out."""
 
+from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -13,6 +14,13 @@ INT64_MAX: Final = 2**63 - 1
 MIN_RECORD_BYTES: Final = 7
 # The lengths of a header's key and value.
 MIN_HEADER_BYTES: Final = 2
+
+
+class TimestampType(IntEnum):
+    """Whose clock the timestamps of records are from: the producer's or the broker's."""
+
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
 
 
 class Record(NamedTuple):

@@ -95,11 +95,11 @@ def ask(
     script: Any,
     keys: Sequence[str] = ("a", "b"),
     place: Places | None = None,
-    timeout_ms: int = 5000,
+    timeout: float = 5.0,
     **options: object,
 ) -> Mapping[str, int]:
     there = place or Places(AT_COORDINATOR)
-    return asyncio.run(calls(**options).ask_by(keys, there, "Asked", script, timeout_ms))
+    return asyncio.run(calls(**options).ask_by(keys, there, "Asked", script, timeout))
 
 
 def test_things_are_asked_of_their_node_in_one_request() -> None:
@@ -191,7 +191,7 @@ def test_when_the_time_is_over_the_last_error_is_told_and_results_are_kept() -> 
         lambda node, key, times: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if key == "a" else NONE
     )
     with pytest.raises(PartialFailureError) as error:
-        ask(asked, timeout_ms=500)
+        ask(asked, timeout=0.5)
     assert error.value.results == {"b": 1}
     late = error.value.errors["a"]
     assert isinstance(late, TimedOutError)
@@ -211,7 +211,7 @@ def test_an_answer_tells_more_than_the_end_of_the_time() -> None:
         answers.refuse("a", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     with pytest.raises(TimedOutError, match="COORDINATOR_LOAD_IN_PROGRESS"):
-        ask(silent_at_last, ["a"], timeout_ms=500)
+        ask(silent_at_last, ["a"], timeout=0.5)
     assert times == 2
 
 
@@ -239,7 +239,7 @@ def test_a_node_that_does_not_answer_costs_only_its_own_things() -> None:
             answers.give(key, node)
 
     with pytest.raises(PartialFailureError) as error:
-        ask(silent, place=Apart(AT_COORDINATOR), timeout_ms=500)
+        ask(silent, place=Apart(AT_COORDINATOR), timeout=0.5)
     assert error.value.results == {"b": ord("b")}
     assert isinstance(error.value.errors["a"], TimedOutError)
 

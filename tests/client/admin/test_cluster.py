@@ -108,8 +108,8 @@ def test_a_closed_client_refuses_calls(ottla_broker: ottla.Broker) -> None:
 def test_where_nobody_listens_the_call_ends_in_time_and_says_so() -> None:
     with Admin(bootstrap_servers="127.0.0.1:1") as admin:
         with pytest.raises(TimedOutError) as error:
-            admin.list_topics(timeout_ms=300)
+            admin.list_topics(timeout=0.3)
         with pytest.raises(TimedOutError) as other:
-            admin.create_topics([NewTopic("a", 1)], timeout_ms=300)
+            admin.create_topics([NewTopic("a", 1)], timeout=0.3)
     assert "127.0.0.1:1" in str(error.value)
     assert "127.0.0.1:1" in str(other.value)

@@ -43,7 +43,7 @@ def test_offsets_are_listed_by_position_and_by_time(stage: Stage) -> None:
     assert offset(stage, topic, now + 3000) == 1
     assert offset(stage, topic, now + 9000) == -1
     newest = stage.admin.list_offsets({(topic, 0): OffsetSpec.MAX_TIMESTAMP})[(topic, 0)]  # type: ignore[index]
-    assert (newest.offset, newest.timestamp) == (1, now + 5000)
+    assert (newest.offset, newest.timestamp_ms) == (1, now + 5000)
     assert newest.leader_epoch is not None
 
 
@@ -66,7 +66,7 @@ def test_the_end_is_the_last_stable_offset_for_who_reads_committed(stage: Stage)
 def test_partitions_that_do_not_exist_fail_alone_and_soon(stage: Stage) -> None:
     topic, missing = stage.topic(), stage.new_name()
     with pytest.raises(PartialFailureError) as error:
-        stage.admin.list_offsets({(topic, 0): 0, (topic, 7): 0, (missing, 0): 0}, timeout_ms=9000)
+        stage.admin.list_offsets({(topic, 0): 0, (topic, 7): 0, (missing, 0): 0}, timeout=9)
     assert list(error.value.results) == [(topic, 0)]
     codes = {key: one.code for key, one in error.value.errors.items()}
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -173,7 +173,7 @@ def test_stable_offsets_wait_for_the_transaction(stage: Stage) -> None:
     list_offsets = stage.admin.list_consumer_group_offsets
     assert list_offsets(group)[group] == {(topic, 0): OffsetAndMetadata(1)}
     with pytest.raises(KafkaError, match="UNSTABLE_OFFSET_COMMIT"):
-        list_offsets(group, require_stable=True, timeout_ms=1500)
+        list_offsets(group, require_stable=True, timeout=1.5)
     timer = threading.Timer(0.2, lambda: stage.admin.fence_producers([transactional_id]))
     timer.start()
     assert list_offsets(group, require_stable=True)[group] == {(topic, 0): OffsetAndMetadata(1)}

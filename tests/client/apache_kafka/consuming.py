@@ -188,7 +188,7 @@ def test_a_consumer_goes_where_it_is_told(stage: Stage) -> None:
         assert consumer.end_offsets() == {partition: 10}
         found = consumer.offsets_for_times({partition: 1035})[partition]
         assert found is not None
-        assert (found.offset, found.timestamp) == (4, 1040)
+        assert (found.offset, found.timestamp_ms) == (4, 1040)
         assert consumer.offsets_for_times({partition: 5000}) == {partition: None}
         stage.admin.delete_records({partition: 6})
         consumer.seek(partition, 2)
@@ -225,7 +225,7 @@ def test_a_pattern_finds_topics_that_come_later(stage: Stage) -> None:
         read(consumer, 1)
         assert consumer.subscription() == {topic}
         later = f"{topic}-later"
-        stage.admin.create_topics([ottla.NewTopic(later, 2, 1)])
+        stage.admin.create_topics([ottla.admin.NewTopic(later, 2, 1)])
         read_until([consumer], [], lambda: len(consumer.assignment()) == 3)
         assert consumer.subscription() == {topic, later}
 

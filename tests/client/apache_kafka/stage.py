@@ -32,7 +32,7 @@ class Stage:
         # Records with times of long ago would go as soon as Kafka looks for old ones.
         options = {"retention.ms": "-1"}
         options |= {option.replace("_", "."): value for option, value in configs.items()}
-        self.admin.create_topics([ottla.NewTopic(name, partitions, 1, options)])
+        self.admin.create_topics([ottla.admin.NewTopic(name, partitions, 1, options)])
         self.admin.list_offsets({(name, number): OffsetSpec.LATEST for number in range(partitions)})
         return name
 

@@ -17,6 +17,7 @@ from tests.client.apache_kafka.stage import Stage
 import ottla
 import ottla.aio
 from ottla.client.delivery import RecordFuture
+from ottla.config.option_types import ClientOptions
 from ottla.errors import AbortableError
 from ottla.model import TopicPartition
 
@@ -103,7 +104,7 @@ class Copying:
         self.thread.start()
 
     async def run(self) -> None:
-        options = {"bootstrap_servers": self.stage.address}
+        options: ClientOptions = {"bootstrap_servers": self.stage.address}
         async with (
             ottla.aio.Producer(
                 {"transactional.id": f"{self.name}-{id(self)}", "max.block.ms": LONG_MS}, **options
@@ -195,7 +196,9 @@ def test_nothing_is_lost_or_doubled_while_brokers_restart(kafka_jars: Path, tmp_
         with ottla.Admin(bootstrap_servers=servers) as admin:
             stage = Stage(servers, admin)
             source, target = stage.new_name("source"), stage.new_name("target")
-            admin.create_topics([ottla.NewTopic(name, PARTITIONS, 3) for name in (source, target)])
+            admin.create_topics(
+                [ottla.admin.NewTopic(name, PARTITIONS, 3) for name in (source, target)]
+            )
             time.sleep(2)
             sending, reading = Sending(stage, source), Reading(stage, source)
             name = stage.new_name("copier")

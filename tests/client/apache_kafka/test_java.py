@@ -172,7 +172,7 @@ def test_each_reads_what_the_other_wrote_with_every_codec(stage: Stage, java_age
         call("assign", ours, 0, 0)
         read_by_java = [received[1:] for received in _read_with_java(call, count)]
     read_by_us = [
-        (record.offset, record.timestamp, record.key, record.value, record.headers)
+        (record.offset, record.timestamp_ms, record.key, record.value, record.headers)
         for record in stage.records(theirs)
     ]
     expected = [

@@ -77,7 +77,7 @@ def has_the_admin_basics(stage: Stage) -> None:
     admin, topic, group = stage.admin, stage.topic(2), stage.new_name("group")
     admin.create_partitions({topic: 3})
     assert len(admin.describe_topics([topic])[topic].partitions) == 3
-    resource = ottla.ConfigResource.topic(topic)
+    resource = ottla.admin.ConfigResource.topic(topic)
     admin.alter_configs({resource: {"retention.ms": "50000"}})
     assert admin.describe_configs([resource])[resource]["retention.ms"].value == "50000"
     admin.alter_consumer_group_offsets(group, {(topic, 0): 0, (topic, 1): 0})

@@ -321,7 +321,7 @@ def test_wakeup_ends_an_iteration_that_waits(make: Make, fill: Fill) -> None:
 def test_options_that_are_wrong_leave_no_thread_behind(broker: Broker) -> None:
     before = set(threading.enumerate())
     with pytest.raises(ConfigError):
-        Consumer(bootstrap_servers=broker.bootstrap_servers, isolation_level="none")
+        Consumer({"bootstrap.servers": broker.bootstrap_servers, "isolation.level": "none"})
     with pytest.raises(ConfigError):
         Consumer(bootstrap_servers=broker.bootstrap_servers, interceptor_classes=[object()])
     assert new_threads(before, "consumer ") == []

@@ -12,6 +12,7 @@ from tests.broker.requests import create, fill
 from tests.client.consumer.conftest import WAIT_SECONDS, run
 
 from ottla.client.aio.consumer.consumer import Consumer
+from ottla.config.option_types import ConsumerOptions
 from ottla.model import TopicPartition
 
 __all__ = ["start"]
@@ -34,8 +35,12 @@ def test_nothing_is_lost_or_doubled_while_leaders_move(start: Starter, ottla_top
             create(nodes.any, ottla_topic, PARTITIONS)
             partitions = [TopicPartition(ottla_topic, n) for n in range(PARTITIONS)]
             found: dict[int, list[int]] = {n: [] for n in range(PARTITIONS)}
-            options = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 50}
-            async with Consumer(bootstrap_servers=broker.bootstrap_servers, **options) as consumer:
+            options: ConsumerOptions = {
+                "bootstrap_servers": broker.bootstrap_servers,
+                "auto_offset_reset": "earliest",
+                "fetch_max_wait_ms": 50,
+            }
+            async with Consumer(**options) as consumer:
                 await consumer.assign(partitions)
                 written = itertools.count()
                 for step in range(8):
@@ -60,7 +65,8 @@ def test_a_broker_that_dies_hands_its_partitions_on(
         broker = start(nodes=3)
         with nodes_of(broker) as nodes:
             create(nodes.any, ottla_topic)
-            options = {
+            options: ConsumerOptions = {
+                "bootstrap_servers": broker.bootstrap_servers,
                 "auto_offset_reset": "earliest",
                 "reconnect_backoff_ms": 10,
                 "reconnect_backoff_max_ms": 50,
@@ -68,7 +74,7 @@ def test_a_broker_that_dies_hands_its_partitions_on(
                 # Either a fetch waits at the broker when it dies, or the broker is found gone.
                 "fetch_max_wait_ms": 5000 if waits else 10,
             }
-            async with Consumer(bootstrap_servers=broker.bootstrap_servers, **options) as consumer:
+            async with Consumer(**options) as consumer:
                 await consumer.assign([(ottla_topic, 0)])
                 found: dict[int, list[int]] = {0: []}
                 fill(nodes.leader(ottla_topic), ottla_topic, b"0")

@@ -267,7 +267,7 @@ def test_offsets_are_found_by_time(stage: Stage) -> None:
                 3001: None,
             }
             assert isinstance(found[1001], OffsetAndTimestamp)
-            assert found[1001].timestamp == 2000
+            assert found[1001].timestamp_ms == 2000
             with pytest.raises(ValueError, match="negative"):
                 await consumer.offsets_for_times({(stage.topic, 0): -1})
 

@@ -20,5 +20,7 @@ def _meddled() -> Iterator[tuple[Broker, Meddler]]:
     with meddled_broker(**options) as (broker, meddler):
         with ottla.Admin(bootstrap_servers=f"127.0.0.1:{meddler.port}") as admin:
             small = {"max.message.bytes": "1000"}
-            admin.create_topics([ottla.NewTopic("t", 1), ottla.NewTopic("small", 1, configs=small)])
+            admin.create_topics(
+                [ottla.admin.NewTopic("t", 1), ottla.admin.NewTopic("small", 1, configs=small)]
+            )
         yield broker, meddler

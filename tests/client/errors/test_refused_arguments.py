@@ -109,7 +109,7 @@ def test_a_timestamp_that_seems_to_be_in_seconds_is_told_once(
         assert "seconds" not in caplog.text
         for timestamp_ms in (1_794_871_643, 1_794_871_644):
             sent = producer.send("t", b"x", timestamp_ms=timestamp_ms).result(10)
-            assert sent.timestamp == timestamp_ms, "as in Kafka, it is sent as it is"
+            assert sent.timestamp_ms == timestamp_ms, "as in Kafka, it is sent as it is"
     assert [each for each in caplog.messages if "seconds" in each] == [
         "a record for t has timestamp_ms=1794871643, which is in 1970: "
         "if these are seconds since 1970, multiply them by 1000"
@@ -167,7 +167,7 @@ def test_a_producer_says_what_is_wrong_with_an_argument(
     [
         (lambda a: a.create_topics(["x"]), TypeError, r"'x' is no NewTopic: write NewTopic\("),
         (
-            lambda a: a.alter_configs({ottla.ConfigResource.topic("t"): {"retention.ms": 5}}),
+            lambda a: a.alter_configs({ottla.admin.ConfigResource.topic("t"): {"retention.ms": 5}}),
             TypeError,
             "the value of the config retention.ms is text: write '5'",
         ),
@@ -194,9 +194,9 @@ def test_an_admin_client_says_what_is_wrong_with_an_argument(
 def test_values_of_configs_are_text() -> None:
     value: Any = True
     with pytest.raises(TypeError, match=r"the value of the config a\.b is text: write 'true'"):
-        ottla.AlterConfig("a.b", value)
+        ottla.admin.AlterConfig("a.b", value)
     with pytest.raises(TypeError, match=r"the value of the config a\.b is text: write 'true'"):
-        ottla.NewTopic("t", configs={"a.b": value})
+        ottla.admin.NewTopic("t", configs={"a.b": value})
 
 
 def test_an_offset_is_a_number_from_0_on() -> None:

@@ -271,7 +271,9 @@ def test_brokers_that_cannot_be_reached_are_named_with_the_reason(
         bootstrap_servers=address, default_api_timeout_ms=600, request_timeout_ms=600
     ) as admin:
         error_of(TimedOutError, admin.list_topics, address)
-        error_of(TimedOutError, lambda: admin.create_topics([ottla.NewTopic("t", 1)]), address)
+        error_of(
+            TimedOutError, lambda: admin.create_topics([ottla.admin.NewTopic("t", 1)]), address
+        )
 
 
 def test_a_broker_that_dies_in_the_middle_is_named_with_the_reason(group: str) -> None:

@@ -68,7 +68,10 @@ def test_poll(play: Play) -> None:
             await consumer.poll(0)
         await consumer.assign([(stage.topic, 0)])
         records = await consumer.poll(10)
-        assert [(r.offset, r.value, r.timestamp) for r in records] == [(0, b"a", 1), (1, b"bb", 2)]
+        assert [(r.offset, r.value, r.timestamp_ms) for r in records] == [
+            (0, b"a", 1),
+            (1, b"bb", 2),
+        ]
         assert not await consumer.poll(0)
 
     play(test)
@@ -245,7 +248,7 @@ def test_offsets_of_partitions(play: Play) -> None:
         assert await consumer.beginning_offsets([zero, one]) == {zero: 0, one: 0}
         assert await consumer.end_offsets([zero, one], timeout=10) == {zero: 3, one: 0}
         found = await consumer.offsets_for_times({zero: 2, one: 2})
-        assert (found[zero].offset, found[zero].timestamp, found[one]) == (1, 2, None)
+        assert (found[zero].offset, found[zero].timestamp_ms, found[one]) == (1, 2, None)
         await consumer.assign([zero])
         assert await consumer.end_offsets() == {zero: 3}
         assert await consumer.beginning_offsets() == {zero: 0}

@@ -50,7 +50,7 @@ def test_send(play: Play) -> None:
         consumer = stage.consumer()
         await consumer.assign([(stage.topic, 0)])
         (record,) = await consumer.poll(10)
-        assert (record.key, record.value, record.timestamp) == (b"key", b"value", 77)
+        assert (record.key, record.value, record.timestamp_ms) == (b"key", b"value", 77)
         assert record.headers == (("h", b"1"),)
 
     play(test)

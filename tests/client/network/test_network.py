@@ -19,7 +19,7 @@ from tests.client.network.fake_broker import (
 )
 
 from ottla.client.aio.network.brokers import KEY_GROUP, KEY_TRANSACTION
-from ottla.client.state.metadata import Cluster
+from ottla.client.state.metadata import ClusterMetadata
 from ottla.errors import ErrorCode, RetriableError, TimedOutError
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -425,9 +425,9 @@ def test_a_callback_that_fails_does_not_stop_metadata(run: Run) -> None:
     async def main() -> None:
         broker = FakeBroker()
         async with running(broker), network_to(broker.address) as network:
-            told: list[Cluster] = []
+            told: list[ClusterMetadata] = []
 
-            def fail(cluster: Cluster) -> None:
+            def fail(cluster: ClusterMetadata) -> None:
                 raise ZeroDivisionError
 
             network.on_update += [fail, told.append]

@@ -44,7 +44,7 @@ def test_a_call_is_repeated_at_most_retries_times(
             ) as admin,
             pytest.raises(KafkaError, match=f"retries is {retries}"),
         ):
-            admin.create_topics([ottla.NewTopic(topic, 1)])
+            admin.create_topics([ottla.admin.NewTopic(topic, 1)])
         assert len(meddler.seen("CreateTopics")) == retries + 1
 
 

@@ -12,6 +12,7 @@ from tests.client.producer.meddler import Meddler, Request
 from tests.waiting import in_time
 
 import ottla
+from ottla.config.option_types import IsolationLevelWord
 from ottla.model import TopicPartition
 from ottla.wire.messages.heartbeat import HeartbeatResponse
 
@@ -204,7 +205,7 @@ def test_a_poll_returns_at_most_max_poll_records(servers: str, topic: str) -> No
             assert (len(sizes) >= 3) is (most == 7)
 
 
-@pytest.mark.parametrize("option", ["fetch_max_bytes", "max_partition_fetch_bytes"])
+@pytest.mark.parametrize("option", ["fetch.max.bytes", "max.partition.fetch.bytes"])
 def test_a_fetch_brings_at_most_so_many_bytes(
     meddler: Meddler, servers: str, topic: str, option: str
 ) -> None:
@@ -213,8 +214,12 @@ def test_a_fetch_brings_at_most_so_many_bytes(
     for limit_bytes in (2500, 50_000_000):
         meddler.calm()
         with ottla.Consumer(
-            {"bootstrap.servers": servers, "auto.offset.reset": "earliest"},
-            **{option: limit_bytes, "fetch_max_wait_ms": 2000},
+            {
+                "bootstrap.servers": servers,
+                "auto.offset.reset": "earliest",
+                "fetch.max.wait.ms": 2000,
+                option: limit_bytes,
+            }
         ) as consumer:
             consumer.assign([(topic, 0)])
             poll_until(consumer, lambda: consumer.position((topic, 0)) == 20)
@@ -246,7 +251,7 @@ def test_a_broker_gathers_fetch_min_bytes_for_fetch_max_wait_ms(servers: str, to
 
 @pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
 def test_aborted_records_are_seen_as_isolation_level_says(
-    servers: str, topic: str, level: str
+    servers: str, topic: str, level: IsolationLevelWord
 ) -> None:
     with ottla.Producer(bootstrap_servers=servers, transactional_id=topic) as producer:
         producer.init_transactions()

@@ -10,6 +10,7 @@ import pytest
 from tests.client.producer.reading import committed_of, records_of
 
 import ottla
+from ottla.config.option_types import CompressionTypeWord
 
 PARTITIONS = 3
 
@@ -53,7 +54,7 @@ class Moves:
 
 @pytest.mark.parametrize("compression", ["none", "lz4"])
 def test_moving_leaders_neither_lose_nor_double_nor_reorder(
-    cluster: ottla.Broker, ottla_topic: str, compression: str
+    cluster: ottla.Broker, ottla_topic: str, compression: CompressionTypeWord
 ) -> None:
     topic = ottla_topic
     with ottla.Producer(

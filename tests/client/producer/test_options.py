@@ -15,6 +15,7 @@ from tests.waiting import in_time
 
 import ottla
 from ottla.client.raw import RawConnection
+from ottla.config.option_types import AcksWord
 from ottla.errors import AbortableError, ErrorCode, TimedOutError
 from ottla.records.batch import read_header
 from ottla.wire.messages.create_partitions import (
@@ -197,7 +198,7 @@ def test_requests_in_flight_are_bounded(
 
 
 @pytest.mark.parametrize(("acks", "number"), [("0", 0), ("1", 1), ("all", -1), ("-1", -1)])
-def test_acks(meddler: Meddler, servers: str, topic: str, acks: str, number: int) -> None:
+def test_acks(meddler: Meddler, servers: str, topic: str, acks: AcksWord, number: int) -> None:
     with ottla.Producer(bootstrap_servers=servers, acks=acks, linger_ms=0) as producer:
         place = producer.send(topic, b"x", partition=0).result(10)
         assert place.offset == (-1 if number == 0 else 0)

@@ -21,7 +21,7 @@ from ottla.client.partitioners import (
     RoundRobinPartitioner,
     StickyPartitioner,
 )
-from ottla.client.state.metadata import Cluster, PartitionState, Topic
+from ottla.client.state.metadata import ClusterMetadata, PartitionState, Topic
 from ottla.model import NO_LEADER, NO_TOPIC_ID
 from ottla.records import _client_kernel_py
 from ottla.records.client_kernel import murmur2, partition_of_key, partitions_of_keys
@@ -41,13 +41,13 @@ def vectors() -> list[tuple[bytes, int, int, int]]:
     return rows
 
 
-def cluster(*leaders: int) -> Cluster:
+def cluster(*leaders: int) -> ClusterMetadata:
     """One topic whose partitions have these leaders."""
     states = tuple(PartitionState(i, node, 0, (), (), (), 0) for i, node in enumerate(leaders))
-    return Cluster(topics=MappingProxyType({"t": Topic("t", NO_TOPIC_ID, False, states)}))
+    return ClusterMetadata(topics=MappingProxyType({"t": Topic("t", NO_TOPIC_ID, False, states)}))
 
 
-def partition(partitioner: Any, key: bytes | None, known: Cluster) -> int | None:
+def partition(partitioner: Any, key: bytes | None, known: ClusterMetadata) -> int | None:
     found: int | None = partitioner.partition("t", key, key, b"v", b"v", known)
     return found
 
@@ -103,7 +103,7 @@ def test_round_robin_ignores_keys_and_partitions_without_leader() -> None:
 def test_round_robin_counts_each_topic_by_itself() -> None:
     partitioner = RoundRobinPartitioner()
     states = cluster(1, 1, 1).topics["t"]
-    known = Cluster(topics=MappingProxyType({"t": states, "u": states._replace(name="u")}))
+    known = ClusterMetadata(topics=MappingProxyType({"t": states, "u": states._replace(name="u")}))
     order = [partitioner.partition(name, None, None, None, None, known) for name in "tutut"]
     assert order == [0, 0, 1, 1, 2]
 

@@ -72,7 +72,7 @@ def test_id_epoch_and_sequence_are_stamped_when_the_batch_is_sent(
             first = producer.send_encoded(topic, 0, encoded)
             second = producer.send_encoded(topic, 0, encoded)
             assert second.result(10).offset == first.result(10).offset + 3
-            assert first.result(10).timestamp == NOW_MS
+            assert first.result(10).timestamp_ms == NOW_MS
     data = [batch for batch in headers_of(servers, topic) if not batch.header.is_control]
     assert all(batch.header.is_transactional for batch in data)
     assert all(batch.header.codec is Codec.GZIP for batch in data)

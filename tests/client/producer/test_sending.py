@@ -20,6 +20,7 @@ from tests.client.producer.reading import headers_of, records_of, values_of
 import ottla
 import ottla.aio
 from ottla.client.delivery import RecordFuture, accepted_before
+from ottla.config.option_types import CompressionTypeWord
 from ottla.errors import (
     AbortableError,
     ErrorCode,
@@ -41,13 +42,13 @@ def test_send_tells_where_the_record_is(servers: str, topic: str) -> None:
         ).result(10)
         nulls = producer.send(topic, partition=1, timestamp_ms=12345).result(10)
     assert sent[:3] == (topic, 1, 0)
-    assert before <= sent.timestamp <= time.time() * 1000
+    assert before <= sent.timestamp_ms <= time.time() * 1000
     assert sent[4:] == (3, 5)
     assert nulls == (topic, 1, 1, 12345, -1, -1)
     first, second = records_of(servers, topic, 1)
     assert (first.key, first.value) == (b"key", b"value")
     assert first.headers == (("a", b"1"), ("b", None))
-    assert first.timestamp == sent.timestamp
+    assert first.timestamp == sent.timestamp_ms
     assert (second.key, second.value, second.timestamp) == (None, None, 12345)
 
 
@@ -126,7 +127,9 @@ def test_equal_keys_go_where_java_would_put_them(servers: str, topic: str) -> No
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_strangers_can_read_every_codec(servers: str, topic: str, codec: str) -> None:
+def test_strangers_can_read_every_codec(
+    servers: str, topic: str, codec: CompressionTypeWord
+) -> None:
     values = [b"value %d " % number * 10 for number in range(500)]
     with ottla.Producer(bootstrap_servers=servers, compression_type=codec) as producer:
         producer.send_many(topic, values, partition=0).result(10)

@@ -13,7 +13,7 @@ from tests.client.state.producing import make_accumulator
 from ottla.client.delivery import RecordFuture
 from ottla.client.model import Node
 from ottla.client.state.accumulator import Accumulator
-from ottla.client.state.metadata import Cluster, PartitionState, Topic
+from ottla.client.state.metadata import ClusterMetadata, PartitionState, Topic
 from ottla.client.state.partition_queue import FOREVER, PartitionQueue
 from ottla.client.state.producer_batch import ProducerBatch, ProducerIdentity
 from ottla.errors import AbortableError, ErrorCode, IllegalStateError
@@ -32,13 +32,13 @@ from ottla.wire.types import pieces_of
 PARTITIONS = 3
 
 
-def cluster_of(leaders: list[int], epoch: int = 0) -> Cluster:
+def cluster_of(leaders: list[int], epoch: int = 0) -> ClusterMetadata:
     partitions = tuple(
         PartitionState(number, leader, epoch, (1, 2), (1, 2), (), 0)
         for number, leader in enumerate(leaders)
     )
     nodes = {number: Node(number, "h", 1, None) for number in (1, 2)}
-    return Cluster(
+    return ClusterMetadata(
         nodes=MappingProxyType(nodes),
         topics=MappingProxyType({"t": Topic("t", NO_TOPIC_ID, False, partitions)}),
     )

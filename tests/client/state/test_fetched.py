@@ -75,13 +75,27 @@ def test_a_record_has_everything_that_was_sent() -> None:
     sent = Record(5, 77, b"k", None, (("h", b"1"), ("h", None)))
     took = fetched(build_batch([sent], base_offset=5, leader_epoch=9), at=5).take(10)
     assert took == [
-        ConsumerRecord("t", 3, 5, 77, 0, b"k", None, (("h", b"1"), ("h", None)), 9, 1, -1)
+        ConsumerRecord(
+            "t",
+            3,
+            5,
+            77,
+            TimestampType.CREATE_TIME,
+            b"k",
+            None,
+            (("h", b"1"), ("h", None)),
+            9,
+            1,
+            -1,
+        )
     ]
 
 
 def test_append_times_are_the_brokers() -> None:
     data = batch(0, 2, timestamp_type=TimestampType.LOG_APPEND_TIME, append_time_ms=5)
-    assert [(r.timestamp, r.timestamp_type) for r in fetched(data).take(2)] == [(5, 1), (5, 1)]
+    took = fetched(data).take(2)
+    assert [(r.timestamp_ms, r.timestamp_type) for r in took] == [(5, 1), (5, 1)]
+    assert all(r.timestamp_type is TimestampType.LOG_APPEND_TIME for r in took)
 
 
 @pytest.mark.parametrize("codec", list(Codec))

@@ -16,7 +16,7 @@ from ottla.client.state.group_leader import (
     subscriptions_of,
     topics_to_watch,
 )
-from ottla.client.state.metadata import Cluster, PartitionState, Topic
+from ottla.client.state.metadata import ClusterMetadata, PartitionState, Topic
 from ottla.core.assignors.model import (
     Assignment,
     Assignor,
@@ -46,12 +46,12 @@ def assignors(*names: str) -> list[Assignor]:
     return [ASSIGNORS[name]() for name in names]
 
 
-def cluster(*replicas: tuple[int, ...]) -> Cluster:
+def cluster(*replicas: tuple[int, ...]) -> ClusterMetadata:
     partitions = tuple(
         PartitionState(number, nodes[0], 0, nodes, nodes, (), 0)
         for number, nodes in enumerate(replicas)
     )
-    return Cluster(
+    return ClusterMetadata(
         nodes={1: Node(1, "h", 1, "east"), 2: Node(2, "h", 2, "west"), 3: Node(3, "h", 3, None)},
         topics={"a": Topic("a", NO_TOPIC_ID, False, partitions)},
     )
@@ -91,7 +91,7 @@ def test_the_number_of_partitions_is_watched() -> None:
     before = snapshot(cluster((1,), (1,)), ["a", "missing"], None)
     assert before == snapshot(cluster((2,), (1,)), ["a", "missing"], None)
     assert before != snapshot(cluster((1,), (1,), (1,)), ["a", "missing"], None)
-    assert before != snapshot(Cluster(), ["a", "missing"], None), "a topic that is gone"
+    assert before != snapshot(ClusterMetadata(), ["a", "missing"], None), "a topic that is gone"
 
 
 def test_racks_are_watched_by_a_consumer_that_has_one() -> None:

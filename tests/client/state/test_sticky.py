@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.client.state.metadata import Cluster, PartitionState, Topic
+from ottla.client.state.metadata import ClusterMetadata, PartitionState, Topic
 from ottla.client.state.sticky import Sticky
 from ottla.model import NO_LEADER, NO_TOPIC_ID
 
 BATCH = 1000
 
 
-def cluster(*leaders: int) -> Cluster:
+def cluster(*leaders: int) -> ClusterMetadata:
     """One topic whose partitions have these leaders."""
     states = tuple(PartitionState(i, node, 0, (), (), (), 0) for i, node in enumerate(leaders))
-    return Cluster(topics=MappingProxyType({"t": Topic("t", NO_TOPIC_ID, False, states)}))
+    return ClusterMetadata(topics=MappingProxyType({"t": Topic("t", NO_TOPIC_ID, False, states)}))
 
 
 def in_turn(*numbers: int) -> Callable[[int], int]:
@@ -214,7 +214,7 @@ def test_the_first_choice_knows_the_loads_too() -> None:
 
 def test_topics_stick_by_themselves() -> None:
     states = cluster(1, 1).topics["t"]
-    known = Cluster(topics=MappingProxyType({"t": states, "u": states._replace(name="u")}))
+    known = ClusterMetadata(topics=MappingProxyType({"t": states, "u": states._replace(name="u")}))
     chosen = sticky(in_turn(0, 1, 1))
     assert (chosen.current("t", known), chosen.current("u", known)) == (0, 1)
     chosen.produced("t", BATCH, known)

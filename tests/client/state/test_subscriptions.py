@@ -24,6 +24,7 @@ from ottla.client.state.subscriptions import SubscriptionState
 from ottla.config.consumer import OffsetReset
 from ottla.errors import IllegalStateError
 from ottla.model import TopicPartition
+from ottla.records.record import TimestampType
 
 A = TopicPartition("a", 0)
 B = TopicPartition("b", 0)
@@ -281,7 +282,9 @@ def test_a_new_leader_ends_the_advice_of_the_old_one() -> None:
 
 
 def record(partition: TopicPartition, offset: int) -> ConsumerRecord:
-    return ConsumerRecord(*partition, offset, 0, 0, None, None, (), 1, -1, -1)
+    return ConsumerRecord(
+        *partition, offset, 0, TimestampType.CREATE_TIME, None, None, (), 1, -1, -1
+    )
 
 
 def delivery_of(*partitions: TopicPartition, count: int) -> Delivery:

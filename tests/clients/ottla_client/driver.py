@@ -95,7 +95,7 @@ class Reading:
                 Received(
                     record.partition,
                     record.offset,
-                    record.timestamp,
+                    record.timestamp_ms,
                     record.key,
                     record.value,
                     record.headers,
@@ -253,7 +253,7 @@ class OttlaAdmin(Admin):
         configs: Mapping[str, str] | None = None,
         replication_factor: int = 1,
     ) -> None:
-        new = ottla.NewTopic(topic, partitions, replication_factor, dict(configs or {}))
+        new = ottla.admin.NewTopic(topic, partitions, replication_factor, dict(configs or {}))
         with translated():
             self.client.create_topics([new])
 
@@ -273,14 +273,16 @@ class OttlaAdmin(Admin):
             self.client.create_partitions({topic: total})
 
     def configs(self, topic: str) -> dict[str, str | None]:
-        resource = ottla.ConfigResource(ottla.ResourceType.TOPIC, topic)
+        resource = ottla.admin.ConfigResource(ottla.admin.ResourceType.TOPIC, topic)
         described = self.client.describe_configs([resource])[resource]
         return {name: entry.value for name, entry in described.items()}
 
     def set_config(self, topic: str, name: str, value: str) -> None:
-        resource = ottla.ConfigResource(ottla.ResourceType.TOPIC, topic)
+        resource = ottla.admin.ConfigResource(ottla.admin.ResourceType.TOPIC, topic)
         with translated():
-            self.client.incremental_alter_configs({resource: [ottla.AlterConfig(name, value)]})
+            self.client.incremental_alter_configs(
+                {resource: [ottla.admin.AlterConfig(name, value)]}
+            )
 
     def delete_records(self, partition: TopicPartition, before_offset: int) -> int:
         with translated():

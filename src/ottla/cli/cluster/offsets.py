@@ -74,7 +74,7 @@ def row_of(partition: TopicPartition, found: ListedOffset) -> dict[str, Any]:
         "topic": partition.topic,
         "partition": partition.partition,
         "offset": None if found.offset == _NONE else found.offset,
-        "timestamp": None if found.timestamp == _NONE else found.timestamp,
+        "timestamp": None if found.timestamp_ms == _NONE else found.timestamp_ms,
         "leader_epoch": found.leader_epoch,
     }
 

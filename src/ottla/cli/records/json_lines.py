@@ -14,10 +14,12 @@ from json.encoder import encode_basestring
 from typing import Any, Final, NamedTuple
 
 from ottla.cli.records.transaction_marks import marks_of
-from ottla.client.model import LOG_APPEND_TIME, ConsumerRecord, Headers
+from ottla.client.model import ConsumerRecord, Headers
 from ottla.client.state.control_records import MarkedRecord
+from ottla.records.record import TimestampType
 
 _BYTES: Final = "base64"
+_APPENDED: Final = TimestampType.LOG_APPEND_TIME
 _TIMES: Final = ('"create"', '"append"')
 _FIELDS: Final = frozenset({"key", "value", "headers", "partition", "timestamp"})
 # What a consumer adds, and a producer has no use for.
@@ -56,7 +58,7 @@ class JsonLines:
                 key = value = None
         said = (
             f'{{"topic":{name},"partition":{partition},"offset":{offset},"timestamp":{timestamp},'
-            f'"timestamp_type":{_TIMES[timestamp_type == LOG_APPEND_TIME]},"key":{_data(key)},'
+            f'"timestamp_type":{_TIMES[timestamp_type == _APPENDED]},"key":{_data(key)},'
             f'"value":{_data(value)},"headers":{_headers(headers)}{marks}}}\n'
         )
         # A text that is half a character in JSON cannot be written otherwise.

@@ -106,7 +106,7 @@ def _compile(
         "K": (b"%d", lambda record: record.serialized_key_size),
         "S": (b"%d", lambda record: record.serialized_value_size),
         "R": (b"%b", lambda record: _SIZE.pack(record.serialized_value_size)),
-        "T": (b"%d", lambda record: record.timestamp),
+        "T": (b"%d", lambda record: record.timestamp_ms),
         "h": (b"%b", lambda record: _headers_of(record.headers, null_header)),
     }
     pattern, parts = b"", []

@@ -36,7 +36,7 @@ ABORTED = "[aborted] "
 
 def _marker(record: MarkedRecord) -> tuple[str, int | None]:
     try:
-        marker = parse_marker(Record(record.offset, record.timestamp, record.key, record.value))
+        marker = parse_marker(Record(record.offset, record.timestamp_ms, record.key, record.value))
     except CorruptRecordsError:
         return "unreadable", None
     if marker is None:

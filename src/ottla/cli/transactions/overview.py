@@ -194,7 +194,7 @@ def producers(arguments: Arguments) -> int:
                     "producer_epoch": producer.producer_epoch,
                     "coordinator_epoch": producer.coordinator_epoch,
                     "last_sequence": producer.last_sequence,
-                    "last_timestamp_ms": producer.last_timestamp,
+                    "last_timestamp_ms": producer.last_timestamp_ms,
                     "current_transaction_start_offset": producer.current_transaction_start_offset,
                 }
                 for producer in sorted(found, key=lambda producer: producer.producer_id)
@@ -270,7 +270,7 @@ def _open_for_long(
             for partition, producers_of in answer.items()
             for producer in producers_of
             if producer.current_transaction_start_offset is not None
-            and now_ms - producer.last_timestamp > limit_ms
+            and now_ms - producer.last_timestamp_ms > limit_ms
         ]
     return found, code
 
@@ -321,6 +321,6 @@ def _hanging(each: OpenTransaction, now_ms: int) -> Row:
         "producer_epoch": producer.producer_epoch,
         "coordinator_epoch": producer.coordinator_epoch,
         "start_offset": producer.current_transaction_start_offset,
-        "last_timestamp_ms": producer.last_timestamp,
-        "duration_minutes": (now_ms - producer.last_timestamp) // _MINUTE_MS,
+        "last_timestamp_ms": producer.last_timestamp_ms,
+        "duration_minutes": (now_ms - producer.last_timestamp_ms) // _MINUTE_MS,
     }

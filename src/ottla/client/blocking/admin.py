@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Unpack
 
 from ottla.client.aio.admin.client import Admin as AsyncAdmin
 from ottla.client.blocking.calls import waiting
@@ -11,20 +11,25 @@ from ottla.client.blocking.face import BlockingFace
 from ottla.config.admin import AdminConfig
 from ottla.config.client import read_client_config
 
+if TYPE_CHECKING:
+    from ottla.config.option_types import AdminOptions
+
 
 class Admin(BlockingFace[AsyncAdmin]):
     """Looks after a cluster: topics, configs, groups, offsets, transactions, records.
 
         with ottla.Admin(bootstrap_servers="localhost:9092") as admin:
-            admin.create_topics([NewTopic("orders", num_partitions=3)])
+            admin.create_topics([ottla.admin.NewTopic("orders", num_partitions=3)])
 
     Calls about several things give a dict, one entry each. If any of them fails, the call raises
     PartialFailureError, which has the `results` and the `errors` by thing; if there is just one thing, it raises
-    that thing's own error. Calls are repeated until `default.api.timeout.ms`, or `timeout_ms`, is over. It may be
-    used by several threads.
+    that thing's own error. Calls are repeated until `default.api.timeout.ms`, or `timeout` seconds are over. It may
+    be used by several threads.
     """
 
-    def __init__(self, config: Mapping[str, object] | None = None, **options: Any) -> None:
+    def __init__(
+        self, config: Mapping[str, object] | None = None, **options: Unpack[AdminOptions]
+    ) -> None:
         settings = read_client_config(AdminConfig, config, options)
         super().__init__(
             f"admin client {settings.client_id}", lambda: AsyncAdmin(settings), AsyncAdmin.close
@@ -72,6 +77,6 @@ class Admin(BlockingFace[AsyncAdmin]):
         """Counts, rates and latencies of the requests to each API, as `request-total{api=Metadata}`."""
         return self._client.metrics()
 
-    def close(self, timeout_seconds: float | None = None) -> None:
+    def close(self, timeout: float | None = None) -> None:
         """Closes all connections; calls that are under way fail. A second close does nothing."""
-        self._thread.close(self._client.close, timeout_seconds)
+        self._thread.close(self._client.close, timeout)

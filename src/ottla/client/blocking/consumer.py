@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from ottla.client.aio.consumer.consumer import Consumer as AsyncConsumer
 from ottla.client.aio.consumer.fetcher import Collected
@@ -19,6 +19,8 @@ from ottla.config.consumer import ConsumerConfig
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from ottla.config.option_types import ConsumerOptions
 
 ABANDON_SECONDS = 1.0
 
@@ -77,7 +79,9 @@ class Consumer(BlockingFace[_OnLoop]):
     time; only `wakeup` may be called by others, and by signal handlers.
     """
 
-    def __init__(self, config: Mapping[str, object] | None = None, /, **options: Any) -> None:
+    def __init__(
+        self, config: Mapping[str, object] | None = None, /, **options: Unpack[ConsumerOptions]
+    ) -> None:
         settings = read_client_config(ConsumerConfig, config, options)
         super().__init__(
             f"consumer {settings.client_id}", lambda: _OnLoop(settings), _OnLoop.abandon

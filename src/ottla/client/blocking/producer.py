@@ -13,7 +13,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from ottla.client.aio.producer.producer import HANDOVER_BYTES
 from ottla.client.aio.producer.producer import Producer as AsyncProducer
@@ -34,6 +34,9 @@ from ottla.config.producer import ProducerConfig
 from ottla.errors import AbortableError, FatalError, IllegalStateError
 from ottla.records.record import Buffer
 
+if TYPE_CHECKING:
+    from ottla.config.option_types import ProducerOptions
+
 # For how long at most a thread that sends gives way to the loop, and when it tries that again if it was not enough.
 HANDOVER_SECONDS: Final = 0.05
 HANDOVER_PAUSE_SECONDS: Final = 1.0
@@ -50,7 +53,9 @@ class Producer(BlockingFace[AsyncProducer]):
     Options have Kafka's names: keywords with underscores, or a dict with dots.
     """
 
-    def __init__(self, config: Mapping[str, object] | None = None, /, **options: Any) -> None:
+    def __init__(
+        self, config: Mapping[str, object] | None = None, /, **options: Unpack[ProducerOptions]
+    ) -> None:
         # Mistakes in the options show before a thread starts.
         self.config = settings = read_client_config(ProducerConfig, config, options)
         super().__init__(

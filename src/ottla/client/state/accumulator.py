@@ -13,7 +13,7 @@ from threading import Lock
 from ottla.client.delivery import RecordFuture, SentRecords
 from ottla.client.state.failed_records import FailedRecords
 from ottla.client.state.memory import Memory, Reservation
-from ottla.client.state.metadata import Cluster
+from ottla.client.state.metadata import ClusterMetadata
 from ottla.client.state.ongoing_transaction import OngoingTransaction
 from ottla.client.state.partition_queue import (
     FOREVER,
@@ -285,7 +285,7 @@ class Accumulator:
 
     # Sending
 
-    def ready(self, cluster: Cluster, now_ms: float) -> Ready:
+    def ready(self, cluster: ClusterMetadata, now_ms: float) -> Ready:
         """The nodes that have something to be sent, each with all its queues that may go along."""
         found = Ready()
         with self.lock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
-from ottla.client.state.metadata import Cluster
+from ottla.client.state.metadata import ClusterMetadata
 from ottla.core.assignors import model as assigning
 from ottla.core.assignors.model import Assignment, Assignor, RebalanceProtocol, Subscription
 from ottla.core.assignors.protocol import decode_assignment, decode_subscription
@@ -107,7 +107,7 @@ def topics_to_watch(
     return list(dict.fromkeys([*topics, *assigned]))
 
 
-def assignable(cluster: Cluster) -> dict[str, list[assigning.PartitionInfo]]:
+def assignable(cluster: ClusterMetadata) -> dict[str, list[assigning.PartitionInfo]]:
     """The cluster as assignors see it."""
     return {
         topic.name: [
@@ -118,13 +118,13 @@ def assignable(cluster: Cluster) -> dict[str, list[assigning.PartitionInfo]]:
     }
 
 
-def _racks(cluster: Cluster, replicas: Sequence[int]) -> tuple[str, ...]:
+def _racks(cluster: ClusterMetadata, replicas: Sequence[int]) -> tuple[str, ...]:
     nodes = (cluster.nodes.get(replica) for replica in replicas)
     return tuple(dict.fromkeys(node.rack for node in nodes if node is not None and node.rack))
 
 
 def snapshot(
-    cluster: Cluster, topics: Collection[str], client_rack: str | None
+    cluster: ClusterMetadata, topics: Collection[str], client_rack: str | None
 ) -> dict[str, Racks]:
     """What of the metadata an assignment depends on: once it differs, the leader joins again (KIP-881)."""
     found: dict[str, Racks] = {}

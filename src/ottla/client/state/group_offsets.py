@@ -8,7 +8,7 @@ from uuid import UUID
 
 from ottla.client.model import OffsetAndMetadata
 from ottla.client.state.membership import Generation
-from ottla.client.state.metadata import Cluster
+from ottla.client.state.metadata import ClusterMetadata
 from ottla.errors import AbortableError, ErrorCode, KafkaError, exception_for
 from ottla.model import NO_TOPIC_ID, TopicPartition
 from ottla.wire.messages.offset_commit import (
@@ -43,7 +43,7 @@ class TopicIds(NamedTuple):
     by_name: Mapping[str, UUID]
 
     @classmethod
-    def of(cls, cluster: Cluster, partitions: Collection[TopicPartition]) -> TopicIds:
+    def of(cls, cluster: ClusterMetadata, partitions: Collection[TopicPartition]) -> TopicIds:
         """As far as the metadata has them."""
         return cls({tp.topic: cluster.topic_id(tp.topic) for tp in partitions})
 

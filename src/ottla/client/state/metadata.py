@@ -47,7 +47,7 @@ class Topic(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Cluster:
+class ClusterMetadata:
     """A snapshot that never changes."""
 
     cluster_id: str | None = None
@@ -129,7 +129,7 @@ class MetadataState:
         creates_topics: bool = True,
         max_idle_ms: float | None = None,
     ) -> None:
-        self.cluster = Cluster()
+        self.cluster = ClusterMetadata()
         self.version = 0
         """How many answers have been applied."""
         self._max_age_ms = max_age_ms
@@ -225,7 +225,9 @@ class MetadataState:
             b.node_id: Node(b.node_id, b.host, b.port, b.rack or None) for b in response.brokers
         }
         # What another cluster had says nothing of this one (KIP-899): not even its leader epochs.
-        before = self.cluster if response.cluster_id == self.cluster.cluster_id else Cluster()
+        before = (
+            self.cluster if response.cluster_id == self.cluster.cluster_id else ClusterMetadata()
+        )
         topics: dict[str, Topic] = {}
         errors: dict[str, ErrorCode] = {}
         again = False
@@ -249,7 +251,7 @@ class MetadataState:
                 topics.pop(name, None)
                 errors[name] = error
                 again |= error.retriable and name in self._wanted
-        self.cluster = Cluster(
+        self.cluster = ClusterMetadata(
             cluster_id=response.cluster_id,
             controller_id=response.controller_id,
             nodes=MappingProxyType(nodes),
@@ -274,7 +276,9 @@ class MetadataState:
             self._not_before_ms = now_ms
         return news
 
-    def _news_of(self, errors: Mapping[str, ErrorCode], before: Cluster) -> list[tuple[str, str]]:
+    def _news_of(
+        self, errors: Mapping[str, ErrorCode], before: ClusterMetadata
+    ) -> list[tuple[str, str]]:
         """Errors of topics that the last answer had as well, as far as they have not been told."""
         lasting = {name: code for name, code in errors.items() if before.errors.get(name) is code}
         told, self._told = self._told, lasting
@@ -297,7 +301,7 @@ class MetadataState:
         old = self.cluster.topics[topic]
         changed = known._replace(leader=leader, leader_epoch=leader_epoch, error_code=0)
         partitions = (*old.partitions[:partition], changed, *old.partitions[partition + 1 :])
-        self.cluster = Cluster(
+        self.cluster = ClusterMetadata(
             cluster_id=self.cluster.cluster_id,
             controller_id=self.cluster.controller_id,
             nodes=MappingProxyType(all_nodes),
@@ -331,7 +335,7 @@ def _is_complete(found: MetadataResponseTopic) -> bool:
     return indexes == list(range(len(indexes)))
 
 
-def _read_topic(name: str, found: MetadataResponseTopic, before: Cluster) -> Topic:
+def _read_topic(name: str, found: MetadataResponseTopic, before: ClusterMetadata) -> Topic:
     old = before.topics.get(name)
     known = old.partitions if old is not None and old.topic_id == found.topic_id else ()
     ordered = sorted(found.partitions, key=lambda each: each.partition_index)

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from itertools import accumulate
 
-from ottla.client.state.metadata import Cluster
+from ottla.client.state.metadata import ClusterMetadata
 from ottla.model import NO_LEADER
 
 NO_PARTITION = -1
@@ -84,7 +84,7 @@ class Sticky:
         self._drained_ms: dict[int, float] = {}
         self._ready_ms: dict[int, float] = {}
 
-    def current(self, topic: str, cluster: Cluster) -> int:
+    def current(self, topic: str, cluster: ClusterMetadata) -> int:
         """The partition for the next record without a key."""
         sticky = self._topic(topic)
         if sticky.partition == NO_PARTITION:
@@ -97,21 +97,21 @@ class Sticky:
             found = self._topics[topic] = StickyTopic()
         return found
 
-    def switch_if_due(self, topic: str, cluster: Cluster) -> int:
+    def switch_if_due(self, topic: str, cluster: ClusterMetadata) -> int:
         """The partition for the next record, when the current one has no batch with room left."""
         sticky = self._topics[topic]
         if sticky.produced_bytes >= self._limit_bytes:
             self._choose(sticky, topic, cluster)
         return sticky.partition
 
-    def produced(self, topic: str, size_bytes: int, cluster: Cluster) -> None:
+    def produced(self, topic: str, size_bytes: int, cluster: ClusterMetadata) -> None:
         """So much went to the current partition, and filled its batch."""
         sticky = self._topics[topic]
         sticky.produced_bytes += size_bytes
         if sticky.produced_bytes >= self._limit_bytes:
             self._choose(sticky, topic, cluster)
 
-    def produced_part(self, topic: str, size_bytes: int, cluster: Cluster) -> None:
+    def produced_part(self, topic: str, size_bytes: int, cluster: ClusterMetadata) -> None:
         """So much went to the current partition, whose batch has room left.
 
         Switching now would send a part of a batch alone, so it waits for up to twice the size.
@@ -121,7 +121,7 @@ class Sticky:
         if sticky.produced_bytes >= 2 * self._limit_bytes:
             self._choose(sticky, topic, cluster)
 
-    def _choose(self, sticky: StickyTopic, topic: str, cluster: Cluster) -> None:
+    def _choose(self, sticky: StickyTopic, topic: str, cluster: ClusterMetadata) -> None:
         count = len(cluster.topics[topic].partitions)
         sticky.choose(cluster.available(topic), count, self._random_below)
 
@@ -142,7 +142,9 @@ class Sticky:
         waited_ms = self._ready_ms[node_id] - self._drained_ms[node_id]
         return waited_ms > self._availability_timeout_ms
 
-    def update_loads(self, topic: str, queue_lengths: Mapping[int, int], cluster: Cluster) -> None:
+    def update_loads(
+        self, topic: str, queue_lengths: Mapping[int, int], cluster: ClusterMetadata
+    ) -> None:
         """How many batches wait for each partition that ever had one, empty queues included."""
         known = cluster.topics.get(topic)
         if known is None or not self._is_adaptive:

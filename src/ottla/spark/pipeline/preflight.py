@@ -91,12 +91,12 @@ def _without_retries(options: Mapping[str, str]) -> dict[str, str]:
 def _wait_for(admin: Admin, cluster: Cluster) -> None:
     left_ms = cluster.patience_ms - _SOON_MS
     try:
-        admin.describe_cluster(timeout_ms=min(_SOON_MS, cluster.patience_ms))
+        admin.describe_cluster(timeout=min(_SOON_MS, cluster.patience_ms) / 1000)
     except TimedOutError as error:
         if left_ms <= 0:
             raise
         log.warning("%s Waiting for up to %g s more.", _reason(error), left_ms / 1000)
-        admin.describe_cluster(timeout_ms=left_ms)
+        admin.describe_cluster(timeout=left_ms / 1000)
 
 
 def _reason(error: TimedOutError) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
 from ottla.client.aio.admin.configs import ConfigCalls
 from ottla.client.aio.admin.groups import GroupCalls
@@ -21,6 +21,9 @@ from ottla.config.admin import AdminConfig
 from ottla.config.client import read_client_config
 from ottla.errors import IllegalStateError
 
+if TYPE_CHECKING:
+    from ottla.config.option_types import AdminOptions
+
 
 class Admin(
     TopicCalls,
@@ -36,15 +39,17 @@ class Admin(
     """Looks after a cluster: topics, configs, groups, offsets, transactions, records.
 
         async with ottla.aio.Admin(bootstrap_servers="localhost:9092") as admin:
-            await admin.create_topics([NewTopic("orders", num_partitions=3)])
+            await admin.create_topics([ottla.admin.NewTopic("orders", num_partitions=3)])
 
     Calls about several things give a dict, one entry each. If any of them fails, the call raises
     PartialFailureError, which has the `results` and the `errors` by thing; if there is just one thing, it raises
-    that thing's own error. Calls are repeated until `default.api.timeout.ms`, or `timeout_ms`, is over.
+    that thing's own error. Calls are repeated until `default.api.timeout.ms`, or `timeout` seconds are over.
     """
 
     def __init__(
-        self, config: Mapping[str, object] | AdminConfig | None = None, **options: Any
+        self,
+        config: Mapping[str, object] | AdminConfig | None = None,
+        **options: Unpack[AdminOptions],
     ) -> None:
         settings = (
             config

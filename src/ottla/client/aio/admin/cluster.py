@@ -12,7 +12,14 @@ from ottla.client.admin_model import (
     ReplicaInfo,
     VersionRange,
 )
-from ottla.client.aio.admin.requests import Calls, Question, by_topic, name_of, version_at
+from ottla.client.aio.admin.requests import (
+    Calls,
+    Question,
+    by_topic,
+    name_of,
+    timeout_in_seconds,
+    version_at,
+)
 from ottla.client.aio.admin.results import Answers, unsupported
 from ottla.client.aio.admin.targets import AnyNode, GivenNodes
 from ottla.client.aio.admin.topic_descriptions import nodes_of, operations
@@ -39,12 +46,13 @@ LogDirs = dict[str, LogDirDescription]
 class ClusterCalls(Calls):
     """The calls about the cluster as a whole."""
 
+    @timeout_in_seconds
     async def describe_cluster(
         self,
         *,
         include_authorized_operations: bool = False,
         include_fenced_brokers: bool = False,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> ClusterDescription:
         """The brokers and the controller."""
 
@@ -70,15 +78,16 @@ class ClusterCalls(Calls):
             read_cluster(await self.send(connection, request, version, limit_ms), answers)
 
         place: AnyNode[str] = AnyNode("of", "clusters")
-        found = await self.ask_by([_ALL], place, "DescribeCluster", ask, timeout_ms)
+        found = await self.ask_by([_ALL], place, "DescribeCluster", ask, timeout)
         return found[_ALL]
 
+    @timeout_in_seconds
     async def describe_log_dirs(
         self,
         brokers: Iterable[int] | None = None,
         *,
         partitions: Iterable[tuple[str, int]] | None = None,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> dict[int, dict[str, LogDirDescription]]:
         """The log directories of brokers (all, unless some are named), and the replicas in each."""
         topics = None if partitions is None else by_topic(partitions)
@@ -96,22 +105,24 @@ class ClusterCalls(Calls):
         def read(response: DescribeLogDirsResponse, answers: Answers[int, LogDirs]) -> None:
             read_log_dirs(response, _only_key(answers), answers)
 
-        nodes = await self.all_nodes(timeout_ms) if brokers is None else brokers
+        nodes = await self.all_nodes(timeout) if brokers is None else brokers
         question: Question[int, LogDirs] = Question(DescribeLogDirsRequest, build, read)
-        return await self.ask(nodes, GivenNodes(), question, timeout_ms)
+        return await self.ask(nodes, GivenNodes(), question, timeout)
 
+    @timeout_in_seconds
     async def describe_features(
-        self, *, node_id: int | None = None, timeout_ms: int | None = None
+        self, *, node_id: int | None = None, timeout: float | None = None
     ) -> FeatureMetadata:
         """Which features the cluster has finalized, and a broker supports (KIP-584)."""
-        response = await self._api_versions(node_id, timeout_ms)
+        response = await self._api_versions(node_id, timeout)
         return features_of(response)
 
+    @timeout_in_seconds
     async def describe_api_versions(
-        self, brokers: Iterable[int] | None = None, *, timeout_ms: int | None = None
+        self, brokers: Iterable[int] | None = None, *, timeout: float | None = None
     ) -> dict[int, dict[str, VersionRange]]:
         """Which versions of which API each broker speaks (all, unless some are named), by API name."""
-        nodes = await self.all_nodes(timeout_ms) if brokers is None else brokers
+        nodes = await self.all_nodes(timeout) if brokers is None else brokers
 
         def read(
             response: ApiVersionsResponse, answers: Answers[int, dict[str, VersionRange]]
@@ -123,21 +134,21 @@ class ClusterCalls(Calls):
             answers.take(_only_key(answers), versions, response.error_code)
 
         question = Question(ApiVersionsRequest, asking_versions, read)
-        return await self.ask(nodes, GivenNodes(), question, timeout_ms)
+        return await self.ask(nodes, GivenNodes(), question, timeout)
 
     async def _api_versions(
-        self, node_id: int | None, timeout_ms: int | None
+        self, node_id: int | None, timeout: float | None
     ) -> ApiVersionsResponse:
         def read(response: ApiVersionsResponse, answers: Answers[Any, ApiVersionsResponse]) -> None:
             answers.take(_only_key(answers), response, response.error_code)
 
         question = Question(ApiVersionsRequest, asking_versions, read)
         if node_id is not None:
-            return (await self.ask([node_id], GivenNodes(), question, timeout_ms))[node_id]
+            return (await self.ask([node_id], GivenNodes(), question, timeout))[node_id]
         place: AnyNode[str] = AnyNode("of", "brokers")
-        return (await self.ask([_ALL], place, question, timeout_ms))[_ALL]
+        return (await self.ask([_ALL], place, question, timeout))[_ALL]
 
-    async def all_nodes(self, timeout_ms: int | None) -> list[int]:
+    async def all_nodes(self, timeout: float | None) -> list[int]:
         """The ids of all brokers, as the cluster says at this moment."""
 
         def build(version: int, keys: list[str], limit_ms: int) -> MetadataRequest:
@@ -145,7 +156,7 @@ class ClusterCalls(Calls):
 
         question = Question(MetadataRequest, build, read_cluster_metadata)
         place: AnyNode[str] = AnyNode("of", "clusters")
-        found = await self.ask([_ALL], place, question, timeout_ms)
+        found = await self.ask([_ALL], place, question, timeout)
         return [node.id for node in found[_ALL].nodes]
 
 

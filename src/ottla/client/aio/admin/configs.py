@@ -15,7 +15,7 @@ from ottla.client.admin_model import (
     ResourceType,
     check_config_value,
 )
-from ottla.client.aio.admin.requests import Calls, Question
+from ottla.client.aio.admin.requests import Calls, Question, timeout_in_seconds
 from ottla.client.aio.admin.results import ANYWHERE, Answers, Verdicts
 from ottla.client.aio.admin.targets import GivenNodes
 from ottla.wire.messages import alter_configs, incremental_alter_configs
@@ -37,13 +37,14 @@ _OF_ONE_BROKER = (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
 class ConfigCalls(Calls):
     """The calls about configs."""
 
+    @timeout_in_seconds
     async def describe_configs(
         self,
         resources: Iterable[ConfigResource],
         *,
         include_synonyms: bool = False,
         include_documentation: bool = False,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         """All configs of resources, by name."""
 
@@ -64,14 +65,15 @@ class ConfigCalls(Calls):
             )
 
         question = Question(DescribeConfigsRequest, build, read_described)
-        return await self.ask(_resources(resources), ConfigNodes(), question, timeout_ms)
+        return await self.ask(_resources(resources), ConfigNodes(), question, timeout)
 
+    @timeout_in_seconds
     async def alter_configs(
         self,
         configs: Mapping[ConfigResource, Mapping[str, str | None]],
         *,
         validate_only: bool = False,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> None:
         """Replaces all configs of resources: what is not named gets its default back.
 
@@ -85,14 +87,15 @@ class ConfigCalls(Calls):
             return replacing({resource: configs[resource] for resource in some}, validate_only)
 
         question = Question(AlterConfigsRequest, build, read_altered)
-        await self.ask(_resources(configs), ConfigNodes(), question, timeout_ms)
+        await self.ask(_resources(configs), ConfigNodes(), question, timeout)
 
+    @timeout_in_seconds
     async def incremental_alter_configs(
         self,
         changes: Mapping[ConfigResource, Iterable[AlterConfig]],
         *,
         validate_only: bool = False,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> None:
         """Sets, deletes, appends to or subtracts from single configs (Kafka 2.3 or later)."""
         wanted = {resource: list(some) for resource, some in changes.items()}
@@ -103,7 +106,7 @@ class ConfigCalls(Calls):
             return changing({resource: wanted[resource] for resource in some}, validate_only)
 
         question = Question(IncrementalAlterConfigsRequest, build, read_altered)
-        await self.ask(_resources(wanted), ConfigNodes(), question, timeout_ms)
+        await self.ask(_resources(wanted), ConfigNodes(), question, timeout)
 
 
 class ConfigNodes:

@@ -15,7 +15,7 @@ from ottla.client.admin_model import (
 )
 from ottla.client.aio.admin.cluster import ClusterCalls
 from ottla.client.aio.admin.consumer_protocol_groups import CONSUMER_PROTOCOL, read_new_groups
-from ottla.client.aio.admin.requests import Question, name_of
+from ottla.client.aio.admin.requests import Question, name_of, timeout_in_seconds
 from ottla.client.aio.admin.results import Answers, results_or_raise, unsupported
 from ottla.client.aio.admin.state_names import word_of
 from ottla.client.aio.admin.targets import GivenNodes, group_coordinators
@@ -47,13 +47,14 @@ _NO_NEW = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 class GroupCalls(ClusterCalls):
     """The calls about groups."""
 
+    @timeout_in_seconds
     async def list_groups(
         self,
         *,
         states: Iterable[GroupState] = (),
         types: Iterable[GroupType] = (),
         protocol_types: Iterable[str] | None = None,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> dict[str, GroupListing]:
         """The groups of all brokers; filters name what is wanted.
 
@@ -66,10 +67,10 @@ class GroupCalls(ClusterCalls):
             return listing(version, wanted_states, wanted_types)
 
         question = Question(ListGroupsRequest, build, read_listed)
-        nodes = await self.all_nodes(timeout_ms)
+        nodes = await self.all_nodes(timeout)
         errors: dict[int, KafkaError] = {}
         try:
-            found = await self.ask(nodes, GivenNodes(), question, timeout_ms)
+            found = await self.ask(nodes, GivenNodes(), question, timeout)
         except PartialFailureError as error:
             found, errors = error.results, error.errors
         chosen = None if protocol_types is None else frozenset(protocol_types)
@@ -83,45 +84,48 @@ class GroupCalls(ClusterCalls):
             raise PartialFailureError(groups, errors, "groups and brokers")
         return groups
 
+    @timeout_in_seconds
     async def list_consumer_groups(
         self,
         *,
         states: Iterable[GroupState] = (),
         types: Iterable[GroupType] = (),
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> dict[str, GroupListing]:
         """As `list_groups`, but only groups of consumers, those too that only keep offsets."""
         return await self.list_groups(
             states=states,
             types=types,
             protocol_types=(CONSUMER_PROTOCOL, ""),
-            timeout_ms=timeout_ms,
+            timeout=timeout,
         )
 
+    @timeout_in_seconds
     async def describe_groups(
         self,
         group_ids: Iterable[str],
         *,
         include_authorized_operations: bool = False,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> dict[str, GroupDescription]:
         """The state and the members of classic groups, whatever protocol they use."""
         found = await self._describe_classic(
-            named(group_ids), include_authorized_operations, timeout_ms, _any
+            named(group_ids), include_authorized_operations, timeout, _any
         )
         return results_or_raise(found.results, found.errors, "groups")
 
+    @timeout_in_seconds
     async def describe_consumer_groups(
         self,
         group_ids: Iterable[str],
         *,
         include_authorized_operations: bool = False,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> dict[str, GroupDescription]:
         """As `describe_groups`, for groups of consumers, the new ones too (KIP-848); another kind is an error."""
         wanted = named(group_ids)
         found = await self._describe_classic(
-            wanted, include_authorized_operations, timeout_ms, not_of_consumers
+            wanted, include_authorized_operations, timeout, not_of_consumers
         )
         # A classic group costs one request; whether a group is new shows when it is none of those.
         others = [
@@ -130,7 +134,7 @@ class GroupCalls(ClusterCalls):
             if error.code is ErrorCode.GROUP_ID_NOT_FOUND
         ]
         if others:
-            new = await self._describe_new(others, include_authorized_operations, timeout_ms)
+            new = await self._describe_new(others, include_authorized_operations, timeout)
             for group in new.results:
                 del found.errors[group]
             found.results |= new.results
@@ -144,7 +148,7 @@ class GroupCalls(ClusterCalls):
         self,
         group_ids: Iterable[str],
         include_authorized_operations: bool,
-        timeout_ms: int | None,
+        timeout: float | None,
         refuse: Callable[[DescribedGroup], str | None],
     ) -> Answers[str, GroupDescription]:
         async def ask(
@@ -159,13 +163,13 @@ class GroupCalls(ClusterCalls):
             read_described(response, self._node(node), answers, refuse)
 
         api = name_of(DescribeGroupsRequest)
-        return await self.gather(group_ids, group_coordinators(), api, ask, timeout_ms)
+        return await self.gather(group_ids, group_coordinators(), api, ask, timeout)
 
     async def _describe_new(
         self,
         group_ids: Iterable[str],
         include_authorized_operations: bool,
-        timeout_ms: int | None,
+        timeout: float | None,
     ) -> Answers[str, GroupDescription]:
         async def ask(
             node: int, some: list[str], limit_ms: float, answers: Answers[str, GroupDescription]
@@ -177,14 +181,15 @@ class GroupCalls(ClusterCalls):
             read_new_groups(response, self._node(node), answers)
 
         api = name_of(ConsumerGroupDescribeRequest)
-        return await self.gather(group_ids, group_coordinators(), api, ask, timeout_ms)
+        return await self.gather(group_ids, group_coordinators(), api, ask, timeout)
 
     def _node(self, node_id: int) -> Node:
         # It may have left the cluster while it answered.
         return self._network.cluster.nodes.get(node_id) or Node(node_id, "", -1)
 
+    @timeout_in_seconds
     async def delete_consumer_groups(
-        self, group_ids: Iterable[str], *, timeout_ms: int | None = None
+        self, group_ids: Iterable[str], *, timeout: float | None = None
     ) -> None:
         """Deletes groups that have no members, and their offsets."""
 
@@ -192,19 +197,20 @@ class GroupCalls(ClusterCalls):
             return DeleteGroupsRequest(groups_names=some)
 
         question = Question(DeleteGroupsRequest, build, read_deleted)
-        await self.ask(named(group_ids), group_coordinators(), question, timeout_ms)
+        await self.ask(named(group_ids), group_coordinators(), question, timeout)
 
+    @timeout_in_seconds
     async def remove_members_from_consumer_group(
         self,
         group_id: str,
         members: Iterable[MemberToRemove] | None = None,
         *,
         reason: str | None = None,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> None:
         """Removes members from a group: those that are named, or all; it rebalances without them."""
         if members is None:
-            described = await self.describe_consumer_groups([group_id], timeout_ms=timeout_ms)
+            described = await self.describe_consumer_groups([group_id], timeout=timeout)
             chosen = [leaving_of(member) for member in described[group_id].members]
         else:
             chosen = list(members)
@@ -216,7 +222,7 @@ class GroupCalls(ClusterCalls):
             return removing(version, group_id, chosen, why)
 
         question = Question(LeaveGroupRequest, build, read_left)
-        found = await self.ask([group_id], group_coordinators(), question, timeout_ms)
+        found = await self.ask([group_id], group_coordinators(), question, timeout)
         done: dict[MemberToRemove, None] = {}
         errors: dict[MemberToRemove, KafkaError] = {}
         for member, error in found[group_id].items():

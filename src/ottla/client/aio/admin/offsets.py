@@ -22,6 +22,7 @@ from ottla.client.aio.admin.requests import (
     Question,
     by_topic,
     name_of,
+    timeout_in_seconds,
     version_at,
 )
 from ottla.client.aio.admin.results import Answers, Verdict, results_or_raise, unsupported
@@ -65,12 +66,13 @@ _EARLIEST_OFFSET_SPEC = min(OffsetSpec)
 class OffsetCalls(Calls):
     """The calls about offsets."""
 
+    @timeout_in_seconds
     async def list_offsets(
         self,
         specs: Mapping[Partition, OffsetSpec | int],
         *,
         isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> dict[TopicPartition, ListedOffset]:
         """The first, the last or another offset of partitions.
 
@@ -97,10 +99,11 @@ class OffsetCalls(Calls):
             read_listed(response, answers)
 
         api = name_of(ListOffsetsRequest)
-        return await self.ask_by(wanted, Leaders(), api, ask, timeout_ms)
+        return await self.ask_by(wanted, Leaders(), api, ask, timeout)
 
+    @timeout_in_seconds
     async def offsets_for_leader_epochs(
-        self, epochs: Mapping[Partition, int], *, timeout_ms: int | None = None
+        self, epochs: Mapping[Partition, int], *, timeout: float | None = None
     ) -> dict[TopicPartition, EpochEnd]:
         """Where the records of leader epochs end: what comes behind that was written by later leaders."""
         wanted = {TopicPartition(*partition): epoch for partition, epoch in epochs.items()}
@@ -111,14 +114,15 @@ class OffsetCalls(Calls):
             return asking_epochs({key: wanted[key] for key in some})
 
         question = Question(OffsetForLeaderEpochRequest, build, read_epochs)
-        return await self.ask(wanted, Leaders(), question, timeout_ms)
+        return await self.ask(wanted, Leaders(), question, timeout)
 
+    @timeout_in_seconds
     async def list_consumer_group_offsets(
         self,
         groups: Mapping[str, Iterable[tuple[str, int]] | None] | Iterable[str],
         *,
         require_stable: bool = False,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> dict[str, dict[TopicPartition, OffsetAndMetadata | None]]:
         """What groups have committed: for all partitions, or for those that are named.
 
@@ -147,7 +151,7 @@ class OffsetCalls(Calls):
         place = group_coordinators()
         verdicts = {**place.verdicts, ErrorCode.UNSTABLE_OFFSET_COMMIT: Verdict.AGAIN}
         api = name_of(OffsetFetchRequest)
-        found = await self.gather(wanted, place, api, ask, timeout_ms, verdicts)
+        found = await self.gather(wanted, place, api, ask, timeout, verdicts)
         results: dict[str, dict[TopicPartition, OffsetAndMetadata | None]] = {}
         for group, offsets in found.results.items():
             try:
@@ -158,12 +162,13 @@ class OffsetCalls(Calls):
                 found.errors[group] = error
         return results_or_raise(results, found.errors, place.plural)
 
+    @timeout_in_seconds
     async def alter_consumer_group_offsets(
         self,
         group_id: str,
         offsets: Mapping[Partition, OffsetAndMetadata | int],
         *,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> None:
         """Commits offsets for a group that has no members."""
         wanted = positions_of(offsets)
@@ -178,15 +183,16 @@ class OffsetCalls(Calls):
             _WITH_NAMES,
             {ErrorCode.REBALANCE_IN_PROGRESS: Verdict.AGAIN},
         )
-        found = await self.ask([group_id], group_coordinators(), question, timeout_ms)
+        found = await self.ask([group_id], group_coordinators(), question, timeout)
         raise_for_partitions(found[group_id])
 
+    @timeout_in_seconds
     async def delete_consumer_group_offsets(
         self,
         group_id: str,
         partitions: Iterable[tuple[str, int]],
         *,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> None:
         """Forgets what a group has committed, in topics that its members do not subscribe to."""
         wanted = by_topic(partitions)
@@ -195,7 +201,7 @@ class OffsetCalls(Calls):
             return deleting(group_id, wanted)
 
         question = Question(OffsetDeleteRequest, build, read_deleted)
-        found = await self.ask([group_id], group_coordinators(), question, timeout_ms)
+        found = await self.ask([group_id], group_coordinators(), question, timeout)
         raise_for_partitions(found[group_id])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ottla.client.admin_model import ElectionType, NewPartitions, PartitionReassignment
-from ottla.client.aio.admin.requests import Calls, Question, by_topic, name_of
+from ottla.client.aio.admin.requests import Calls, Question, by_topic, name_of, timeout_in_seconds
 from ottla.client.aio.admin.results import Answers, results_or_raise, unsupported
 from ottla.client.aio.admin.targets import Controller
 from ottla.client.aio.admin.topics import FAIL_ON_QUOTA
@@ -36,12 +36,13 @@ Elections = Mapping[TopicPartition, KafkaError | None]
 class PartitionCalls(Calls):
     """The calls about partitions."""
 
+    @timeout_in_seconds
     async def create_partitions(
         self,
         new_partitions: Mapping[str, NewPartitions | int],
         *,
         validate_only: bool = False,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
         retry_on_quota_violation: bool = True,
     ) -> None:
         """Raises the number of partitions of topics; a plain number is the new total."""
@@ -54,14 +55,15 @@ class PartitionCalls(Calls):
 
         verdicts = {} if retry_on_quota_violation else FAIL_ON_QUOTA
         question = Question(CreatePartitionsRequest, build, read_grown, verdicts=verdicts)
-        await self.ask(new_partitions, Controller("topic", "topics"), question, timeout_ms)
+        await self.ask(new_partitions, Controller("topic", "topics"), question, timeout)
 
+    @timeout_in_seconds
     async def elect_leaders(
         self,
         election_type: ElectionType,
         partitions: Iterable[tuple[str, int]] | None = None,
         *,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> dict[TopicPartition, bool]:
         """Elects leaders, of all partitions that need it unless some are named.
 
@@ -73,7 +75,7 @@ class PartitionCalls(Calls):
             return electing(election_type, chosen, version, limit_ms)
 
         question = Question(ElectLeadersRequest, build, read_elected)
-        found = await self.ask([_ALL], Controller("of", "elections"), question, timeout_ms)
+        found = await self.ask([_ALL], Controller("of", "elections"), question, timeout)
         results: dict[TopicPartition, bool] = {}
         errors: dict[TopicPartition, KafkaError] = {}
         for partition, error in found[_ALL].items():
@@ -83,11 +85,12 @@ class PartitionCalls(Calls):
                 errors[partition] = error
         return results_or_raise(results, errors, "partitions")
 
+    @timeout_in_seconds
     async def list_partition_reassignments(
         self,
         partitions: Iterable[tuple[str, int]] | None = None,
         *,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> dict[TopicPartition, PartitionReassignment]:
         """The moves of replicas that are under way, of all partitions or of those that are named."""
         topics = None if partitions is None else by_topic(partitions)
@@ -104,7 +107,7 @@ class PartitionCalls(Calls):
             return ListPartitionReassignmentsRequest(timeout_ms=limit_ms, topics=chosen)
 
         question = Question(ListPartitionReassignmentsRequest, build, read_reassignments)
-        found = await self.ask([_ALL], Controller("of", "lists"), question, timeout_ms)
+        found = await self.ask([_ALL], Controller("of", "lists"), question, timeout)
         return dict(found[_ALL])
 
 

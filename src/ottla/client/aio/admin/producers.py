@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.client.admin_model import ProducerIdAndEpoch, ProducerState
-from ottla.client.aio.admin.requests import Calls, Place, Question, by_topic, name_of
+from ottla.client.aio.admin.requests import (
+    Calls,
+    Place,
+    Question,
+    by_topic,
+    name_of,
+    timeout_in_seconds,
+)
 from ottla.client.aio.admin.results import Answers, Verdict
 from ottla.client.aio.admin.targets import GivenNode, Leaders, transaction_coordinators
 from ottla.client.aio.admin.topics import named
@@ -22,12 +29,13 @@ from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProd
 class ProducerCalls(Calls):
     """The calls about producers."""
 
+    @timeout_in_seconds
     async def describe_producers(
         self,
         partitions: Iterable[tuple[str, int]],
         *,
         broker_id: int | None = None,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
         """The producers that partitions remember (KIP-664): by their leaders, or by one replica."""
 
@@ -46,10 +54,11 @@ class ProducerCalls(Calls):
             place = GivenNode("partition", "partitions", broker_id)
         question = Question(DescribeProducersRequest, build, read_producers)
         wanted = [TopicPartition(*partition) for partition in partitions]
-        return await self.ask(wanted, place, question, timeout_ms)
+        return await self.ask(wanted, place, question, timeout)
 
+    @timeout_in_seconds
     async def fence_producers(
-        self, transactional_ids: Iterable[str], *, timeout_ms: int | None = None
+        self, transactional_ids: Iterable[str], *, timeout: float | None = None
     ) -> dict[str, ProducerIdAndEpoch]:
         """Shuts out the producers of transactional ids, and aborts their open transactions.
 
@@ -67,7 +76,7 @@ class ProducerCalls(Calls):
         place = transaction_coordinators()
         verdicts = {**place.verdicts, ErrorCode.CONCURRENT_TRANSACTIONS: Verdict.AGAIN}
         api = name_of(InitProducerIdRequest)
-        return await self.ask_by(named(transactional_ids), place, api, ask, timeout_ms, verdicts)
+        return await self.ask_by(named(transactional_ids), place, api, ask, timeout, verdicts)
 
 
 def read_producers(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.client.aio.admin.requests import Calls, Partition, Question, by_topic
+from ottla.client.aio.admin.requests import Calls, Partition, Question, by_topic, timeout_in_seconds
 from ottla.client.aio.admin.results import Answers
 from ottla.client.aio.admin.targets import Leaders
 from ottla.model import TopicPartition
@@ -19,8 +19,9 @@ from ottla.wire.messages.delete_records import (
 class RecordCalls(Calls):
     """The calls about records."""
 
+    @timeout_in_seconds
     async def delete_records(
-        self, before_offsets: Mapping[Partition, int], *, timeout_ms: int | None = None
+        self, before_offsets: Mapping[Partition, int], *, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """Deletes the records before an offset, -1 for all there are; gives the new start offsets."""
         wanted = {
@@ -31,7 +32,7 @@ class RecordCalls(Calls):
             return deleting({key: wanted[key] for key in some}, limit_ms)
 
         question = Question(DeleteRecordsRequest, build, read_deleted)
-        return await self.ask(wanted, Leaders(), question, timeout_ms)
+        return await self.ask(wanted, Leaders(), question, timeout)
 
 
 def deleting(offsets: Mapping[TopicPartition, int], limit_ms: int) -> DeleteRecordsRequest:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from functools import wraps
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 from ottla.client.aio.admin.results import (
     Answers,
@@ -18,6 +19,7 @@ from ottla.client.aio.admin.results import (
 )
 from ottla.client.aio.network.brokers import Network
 from ottla.client.aio.network.connection import Connection
+from ottla.client.arguments import seconds_of
 from ottla.client.metrics import Metrics
 from ottla.client.state.backoff import Backoff
 from ottla.config.admin import AdminConfig
@@ -37,6 +39,8 @@ _GRACE_MS = 50
 
 # A TopicPartition, or a plain tuple: the keys of a Mapping have to be of one type.
 Partition = TypeVar("Partition", bound=tuple[str, int])
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Place(Protocol[K]):
@@ -82,6 +86,25 @@ def version_at(connection: Connection, request: type[Any], at_most: int | None =
         raise AbortableError(error.code, error.message, error.context) from None
 
 
+def timeout_in_seconds(
+    method: Callable[P, Coroutine[Any, Any, R]],
+) -> Callable[P, Coroutine[Any, Any, R]]:
+    """A call that says what to write instead of `timeout_ms`, which it had once, as other clients have it."""
+
+    @wraps(method)
+    async def call(*args: P.args, **options: P.kwargs) -> R:
+        if "timeout_ms" in options:
+            timeout_ms = options["timeout_ms"]
+            instead = f"{timeout_ms / 1000:g}" if isinstance(timeout_ms, int | float) else "SECONDS"
+            raise TypeError(
+                f"{method.__name__}() takes its time limit in seconds: write timeout={instead} "
+                f"instead of timeout_ms={timeout_ms!r}"
+            )
+        return await method(*args, **options)
+
+    return call
+
+
 class Calls:
     """The part of the admin client that all its calls share."""
 
@@ -102,7 +125,7 @@ class Calls:
         keys: Iterable[K],
         place: Place[K],
         question: Question[K, V],
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> dict[K, V]:
         """One request to each node that is to be asked, and again for what failed in passing."""
 
@@ -119,7 +142,7 @@ class Calls:
 
         api = name_of(question.request)
         verdicts = {**place.verdicts, **question.verdicts}
-        return await self.ask_by(keys, place, api, ask, timeout_ms, verdicts)
+        return await self.ask_by(keys, place, api, ask, timeout, verdicts)
 
     async def ask_by(
         self,
@@ -127,11 +150,11 @@ class Calls:
         place: Place[K],
         api: str,
         ask: Ask[K, V],
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
         verdicts: Verdicts | None = None,
     ) -> dict[K, V]:
         """Like `ask`, for calls that need more than one request to a node."""
-        found = await self.gather(keys, place, api, ask, timeout_ms, verdicts)
+        found = await self.gather(keys, place, api, ask, timeout, verdicts)
         return results_or_raise(found.results, found.errors, place.plural)
 
     async def gather(
@@ -140,12 +163,12 @@ class Calls:
         place: Place[K],
         api: str,
         ask: Ask[K, V],
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
         verdicts: Verdicts | None = None,
     ) -> Answers[K, V]:
         """Asks until everything is answered for good or the time is over; raises for no single thing."""
         wanted = list(dict.fromkeys(keys))
-        limit_ms = self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        limit_ms = self._whole_limit_ms(timeout)
         deadline = time.monotonic() + limit_ms / 1000
         found: Answers[K, V] = Answers(api, place.what)
         waiting: dict[K, KafkaError | None] = dict.fromkeys(wanted)
@@ -184,7 +207,7 @@ class Calls:
             if attempt > self._config.retries:
                 why = f"Given up after {_times(attempt)}: retries is {self._config.retries}."
             elif time.monotonic() + pause_ms / 1000 >= deadline:
-                why = f"Not done within {limit_ms} ms and {_times(attempt)}."
+                why = f"Not done within {limit_ms:.0f} ms and {_times(attempt)}."
             if why is not None:
                 for key, last in waiting.items():
                     found.errors[key] = _timed_out(found.error(key, 0), why, last)
@@ -195,6 +218,11 @@ class Calls:
         found.results = {key: found.results[key] for key in wanted if key in found.results}
         found.errors = {key: found.errors[key] for key in wanted if key in found.errors}
         return found
+
+    def _whole_limit_ms(self, timeout: float | None) -> float:
+        if timeout is None:
+            return self._config.default_api_timeout_ms
+        return seconds_of(timeout) * 1000
 
     async def know_nodes(self, nodes: Iterable[int], timeout_ms: float) -> None:
         """Refreshes the metadata once if there is none or it lacks any of the nodes."""

@@ -14,7 +14,7 @@ from ottla.client.admin_model import (
     TopicDescription,
     TopicListing,
 )
-from ottla.client.aio.admin.requests import Calls, Question, version_at
+from ottla.client.aio.admin.requests import Calls, Question, timeout_in_seconds, version_at
 from ottla.client.aio.admin.results import AT_CONTROLLER, Answers, Verdict, unsupported
 from ottla.client.aio.admin.targets import AnyNode, Controller
 from ottla.client.aio.admin.topic_descriptions import (
@@ -48,12 +48,13 @@ PARTITIONS_PER_RESPONSE = 2000
 class TopicCalls(Calls):
     """The calls about topics."""
 
+    @timeout_in_seconds
     async def create_topics(
         self,
         topics: Iterable[NewTopic],
         *,
         validate_only: bool = False,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
         retry_on_quota_violation: bool = True,
     ) -> dict[str, CreatedTopic]:
         """Creates topics, or with `validate_only` says what would come of it."""
@@ -72,13 +73,14 @@ class TopicCalls(Calls):
 
         verdicts = {} if retry_on_quota_violation else FAIL_ON_QUOTA
         question = Question(CreateTopicsRequest, build, read_created, verdicts=verdicts)
-        return await self.ask(wanted, Controller("topic", "topics"), question, timeout_ms)
+        return await self.ask(wanted, Controller("topic", "topics"), question, timeout)
 
+    @timeout_in_seconds
     async def delete_topics(
         self,
         topics: Iterable[str | UUID] | UUID,
         *,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
         retry_on_quota_violation: bool = True,
     ) -> None:
         """Deletes topics, given by name or id."""
@@ -88,10 +90,11 @@ class TopicCalls(Calls):
 
         verdicts = {} if retry_on_quota_violation else FAIL_ON_QUOTA
         question = Question(DeleteTopicsRequest, build, read_deleted, verdicts=verdicts)
-        await self.ask(named(topics), Controller("topic", "topics"), question, timeout_ms)
+        await self.ask(named(topics), Controller("topic", "topics"), question, timeout)
 
+    @timeout_in_seconds
     async def list_topics(
-        self, *, list_internal: bool = False, timeout_ms: int | None = None
+        self, *, list_internal: bool = False, timeout: float | None = None
     ) -> dict[str, TopicListing]:
         """All topics by name; internal ones only if they are asked for."""
 
@@ -99,20 +102,21 @@ class TopicCalls(Calls):
             return MetadataRequest(topics=None, allow_auto_topic_creation=False)
 
         question = Question(MetadataRequest, build, read_listed)
-        found = await self.ask([_ALL], AnyNode("of", "lists"), question, timeout_ms)
+        found = await self.ask([_ALL], AnyNode("of", "lists"), question, timeout)
         return {
             name: listing
             for name, listing in found[_ALL].items()
             if list_internal or not listing.is_internal
         }
 
+    @timeout_in_seconds
     async def describe_topics(
         self,
         topics: Iterable[TopicName],
         *,
         include_authorized_operations: bool = False,
         partition_size_limit_per_response: int = PARTITIONS_PER_RESPONSE,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> dict[TopicName, TopicDescription]:
         """Partitions, leaders and replicas of topics, given by name or id.
 
@@ -124,7 +128,7 @@ class TopicCalls(Calls):
             wanted,
             include_authorized_operations,
             partition_size_limit_per_response,
-            timeout_ms,
+            timeout,
         )
         return {topic: found[topic] for topic in wanted}
 
@@ -133,7 +137,7 @@ class TopicCalls(Calls):
         topics: Iterable[str | UUID],
         include_authorized_operations: bool,
         partitions_per_response: int,
-        timeout_ms: int | None,
+        timeout: float | None,
     ) -> dict[str | UUID, TopicDescription]:
         async def ask(
             node: int,
@@ -159,7 +163,7 @@ class TopicCalls(Calls):
                 described_by_metadata(response, rest, answers)
 
         place: AnyNode[str | UUID] = AnyNode("topic", "topics")
-        return await self.ask_by(topics, place, "DescribeTopics", ask, timeout_ms)
+        return await self.ask_by(topics, place, "DescribeTopics", ask, timeout)
 
     async def _pages(self, node: int) -> bool:
         """Whether the node speaks DescribeTopicPartitions."""

@@ -11,7 +11,7 @@ from ottla.client.admin_model import (
     TransactionState,
 )
 from ottla.client.aio.admin.cluster import ClusterCalls
-from ottla.client.aio.admin.requests import Question, name_of
+from ottla.client.aio.admin.requests import Question, name_of, timeout_in_seconds
 from ottla.client.aio.admin.results import Answers, unsupported
 from ottla.client.aio.admin.state_names import word_of
 from ottla.client.aio.admin.targets import GivenNodes, Leaders, transaction_coordinators
@@ -39,6 +39,7 @@ _ANY_DURATION = -1
 class TransactionCalls(ClusterCalls):
     """The calls about transactions."""
 
+    @timeout_in_seconds
     async def list_transactions(
         self,
         *,
@@ -46,7 +47,7 @@ class TransactionCalls(ClusterCalls):
         producer_ids: Iterable[int] = (),
         duration_ms: int | None = None,
         transactional_id_pattern: str | None = None,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> dict[str, TransactionListing]:
         """The transactional ids of all brokers; filters name what is wanted.
 
@@ -62,10 +63,10 @@ class TransactionCalls(ClusterCalls):
             )
 
         question = Question(ListTransactionsRequest, build, read_listed)
-        nodes = await self.all_nodes(timeout_ms)
+        nodes = await self.all_nodes(timeout)
         errors: dict[int, KafkaError] = {}
         try:
-            found = await self.ask(nodes, GivenNodes(), question, timeout_ms)
+            found = await self.ask(nodes, GivenNodes(), question, timeout)
         except PartialFailureError as error:
             found, errors = error.results, error.errors
         listed = {each.transactional_id: each for some in found.values() for each in some}
@@ -73,8 +74,9 @@ class TransactionCalls(ClusterCalls):
             raise PartialFailureError(listed, errors, "transactional ids and brokers")
         return listed
 
+    @timeout_in_seconds
     async def describe_transactions(
-        self, transactional_ids: Iterable[str], *, timeout_ms: int | None = None
+        self, transactional_ids: Iterable[str], *, timeout: float | None = None
     ) -> dict[str, TransactionDescription]:
         """What the coordinators know of transactional ids."""
 
@@ -93,11 +95,12 @@ class TransactionCalls(ClusterCalls):
             transaction_coordinators(),
             name_of(DescribeTransactionsRequest),
             ask,
-            timeout_ms,
+            timeout,
         )
 
+    @timeout_in_seconds
     async def abort_transaction(
-        self, spec: AbortTransactionSpec, *, timeout_ms: int | None = None
+        self, spec: AbortTransactionSpec, *, timeout: float | None = None
     ) -> None:
         """Writes an abort marker for a transaction that hangs on a partition: no coordinator will end it.
 
@@ -113,7 +116,7 @@ class TransactionCalls(ClusterCalls):
             read_aborted(response, spec.producer_id, answers)
 
         question: Question[TopicPartition, None] = Question(WriteTxnMarkersRequest, build, read)
-        await self.ask([TopicPartition(*spec.topic_partition)], Leaders(), question, timeout_ms)
+        await self.ask([TopicPartition(*spec.topic_partition)], Leaders(), question, timeout)
 
 
 def listing(

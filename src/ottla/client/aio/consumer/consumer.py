@@ -6,7 +6,7 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Unpack
 
 from ottla.client.aio.consumer.consumer_settings import (
     fetch_settings,
@@ -65,6 +65,8 @@ from ottla.model import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ottla.config.option_types import ConsumerOptions
+
 log = logging.getLogger("ottla.client")
 
 CLOSE_TIMEOUT_SECONDS: Final = 30.0
@@ -81,7 +83,10 @@ class Consumer(ClosedByBlock):
     """
 
     def __init__(
-        self, config: Mapping[str, object] | ConsumerConfig | None = None, /, **options: object
+        self,
+        config: Mapping[str, object] | ConsumerConfig | None = None,
+        /,
+        **options: Unpack[ConsumerOptions],
     ) -> None:
         try:
             self._loop = asyncio.get_running_loop()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from ottla.client.aio.network.brokers import Network
 from ottla.client.state.group_leader import Racks, snapshot
-from ottla.client.state.metadata import Cluster
+from ottla.client.state.metadata import ClusterMetadata
 from ottla.client.state.subscriptions import SubscriptionState
 from ottla.config.consumer import ConsumerConfig
 
@@ -71,7 +71,7 @@ class TopicWatch:
         """Look no more."""
         self._network.on_update.remove(self._updated)
 
-    def _updated(self, cluster: Cluster) -> None:
+    def _updated(self, cluster: ClusterMetadata) -> None:
         del cluster
         self._wake()
 

@@ -13,7 +13,7 @@ from ottla.client.aio.network.connection import COORDINATOR_IDS, Connection
 from ottla.client.aio.network.connector import Opener
 from ottla.client.aio.network.peer import Peer
 from ottla.client.state.backoff import Backoff
-from ottla.client.state.metadata import Cluster, MetadataState, Topic
+from ottla.client.state.metadata import ClusterMetadata, MetadataState, Topic
 from ottla.config.client import ClientConfig
 from ottla.errors import ErrorCode, KafkaError, RetriableError, TimedOutError, exception_for
 from ottla.model import Endpoint
@@ -43,7 +43,7 @@ class Network:
         )
         self.features: dict[str, int] = {}
         """The finalized features of the cluster, such as transaction.version, by name."""
-        self.on_update: list[Callable[[Cluster], None]] = []
+        self.on_update: list[Callable[[ClusterMetadata], None]] = []
         self._features_epoch = -1
         self._reconnect = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
         self._setup = Backoff(
@@ -73,7 +73,7 @@ class Network:
     # Metadata
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> ClusterMetadata:
         """The newest snapshot."""
         return self.metadata.cluster
 

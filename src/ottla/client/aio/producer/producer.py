@@ -7,7 +7,7 @@ import logging
 import random
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
 
 from ottla.client.aio.consumer.single_user import check_loop
 from ottla.client.aio.lifecycle import ClosedByBlock, close_user_code
@@ -46,6 +46,9 @@ from ottla.errors import (
 )
 from ottla.records.record import Buffer
 
+if TYPE_CHECKING:
+    from ottla.config.option_types import ProducerOptions
+
 log = logging.getLogger("ottla.client")
 
 T = TypeVar("T")
@@ -64,7 +67,9 @@ class Producer(ClosedByBlock):
     Options have Kafka's names: keywords with underscores, or a dict with dots.
     """
 
-    def __init__(self, config: Mapping[str, object] | None = None, /, **options: Any) -> None:
+    def __init__(
+        self, config: Mapping[str, object] | None = None, /, **options: Unpack[ProducerOptions]
+    ) -> None:
         try:
             asyncio.get_running_loop()
         except RuntimeError:

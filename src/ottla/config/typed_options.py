@@ -1,0 +1,171 @@
+"""Writes option_types.py, the options of clients and brokers as type checkers and editors see them.
+
+`python -m ottla.config.typed_options` renews the module after a declaration of an option was changed.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from ottla.config.admin import AdminConfig
+from ottla.config.broker import BrokerConfig
+from ottla.config.client import ClientConfig
+from ottla.config.consumer import ConsumerConfig
+from ottla.config.options import Config, Option, OptionType, options_of
+from ottla.config.producer import ProducerConfig
+
+TARGET = Path(__file__).with_name("option_types.py")
+_LINE_CHARS = 100
+
+_HEAD = '''"""The options that are given as keywords, for type checkers and editors.
+
+Generated from the declarations by `python -m ottla.config.typed_options`: change those, not this module.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, TypedDict
+'''
+
+_TYPES = {
+    OptionType.BOOLEAN: "bool",
+    OptionType.STRING: "str",
+    OptionType.INT: "int",
+    OptionType.SHORT: "int",
+    OptionType.LONG: "int",
+    OptionType.DOUBLE: "float",
+    OptionType.LIST: "str | list[str] | tuple[str, ...]",
+    # A name, a class, a function or an object, or a list of them: what fits is checked when it is looked up.
+    OptionType.CLASS: "object",
+    OptionType.PASSWORD: "str",
+}
+
+
+class OptionClass(NamedTuple):
+    """One TypedDict: the options of a config class that its parent lacks."""
+
+    name: str
+    config_class: type[Config]
+    parent: type[Config] | None
+    parent_name: str
+    doc: str
+    takes_none: bool
+    """Whether every option may be None, which counts as not given."""
+
+
+CLASSES = (
+    OptionClass(
+        name="ClientOptions",
+        config_class=ClientConfig,
+        parent=None,
+        parent_name="TypedDict",
+        doc="The options that all clients share.",
+        takes_none=True,
+    ),
+    OptionClass(
+        name="ProducerOptions",
+        config_class=ProducerConfig,
+        parent=ClientConfig,
+        parent_name="ClientOptions",
+        doc="The options of `ottla.Producer` and `ottla.aio.Producer`.",
+        takes_none=True,
+    ),
+    OptionClass(
+        name="ConsumerOptions",
+        config_class=ConsumerConfig,
+        parent=ClientConfig,
+        parent_name="ClientOptions",
+        doc="The options of `ottla.Consumer` and `ottla.aio.Consumer`.",
+        takes_none=True,
+    ),
+    OptionClass(
+        name="AdminOptions",
+        config_class=AdminConfig,
+        parent=ClientConfig,
+        parent_name="ClientOptions",
+        doc="The options of `ottla.Admin` and `ottla.aio.Admin`.",
+        takes_none=True,
+    ),
+    OptionClass(
+        name="BrokerOptions",
+        config_class=BrokerConfig,
+        parent=None,
+        parent_name="TypedDict",
+        doc="The options of `ottla.Broker`.",
+        takes_none=False,
+    ),
+)
+
+
+def module_text() -> str:
+    """The whole module, as ruff formats it."""
+    words: dict[tuple[str, ...], str] = {}
+    classes = [_class_text(shown, words) for shown in CLASSES]
+    aliases = [
+        f"{name}: TypeAlias = Literal[\n" + "".join(f"    {word},\n" for word in choices) + "]\n"
+        for choices, name in words.items()
+    ]
+    return "\n".join([_HEAD, *aliases]) + "".join(f"\n\n{text}" for text in classes)
+
+
+def _class_text(shown: OptionClass, words: dict[tuple[str, ...], str]) -> str:
+    inherited = {} if shown.parent is None else options_of(shown.parent)
+    lines = [
+        f"class {shown.name}({shown.parent_name}, total=False):",
+        f'    """{shown.doc}"""',
+    ]
+    for known in options_of(shown.config_class).values():
+        if known.name in inherited:
+            continue
+        type_text = _type_text(known, words, takes_none=shown.takes_none)
+        lines += ["", f"    {known.field_name}: {type_text}", *_doc_lines(known.documentation)]
+        for alias in known.aliases:
+            lines += [
+                f"    {alias.replace('.', '_')}: {type_text}",
+                *_doc_lines(f"Another name of {known.name}."),
+            ]
+    return "\n".join(lines) + "\n"
+
+
+def _doc_lines(doc: str) -> list[str]:
+    width = _LINE_CHARS - 4
+    if len(doc) + 6 <= width:
+        return [f'    """{doc}"""']
+    first, *others = textwrap.wrap(f'"""{doc}', width)
+    return [f"    {first}", *(f"    {line}" for line in others), '    """']
+
+
+def _type_text(known: Option, words: dict[tuple[str, ...], str], *, takes_none: bool) -> str:
+    text = _TYPES[known.type]
+    if known.choices and known.type is not OptionType.LIST:
+        text = _alias_name(known, tuple(_literals(known)), words)
+    if text != "object" and (takes_none or known.default is None):
+        text += " | None"
+    return text
+
+
+def _literals(known: Option) -> Iterator[str]:
+    """The words of an option as Python writes them, in every case that programs use and as numbers where they are."""
+    for choice in known.choices:
+        forms = [choice]
+        if known.ignore_case:
+            forms += [choice.lower(), choice.upper()]
+        for form in dict.fromkeys(forms):
+            yield f'"{form}"'
+    for choice in known.choices:
+        if choice.lstrip("-").isdigit():
+            yield choice
+
+
+def _alias_name(known: Option, literals: tuple[str, ...], words: dict[tuple[str, ...], str]) -> str:
+    if literals not in words:
+        name = "".join(part.capitalize() for part in known.name.split(".")) + "Word"
+        words[literals] = f"Broker{name}" if name in words.values() else name
+    return words[literals]
+
+
+if __name__ == "__main__":
+    TARGET.write_text(module_text(), encoding="utf-8")

@@ -1,0 +1,187 @@
+"""Type checkers object to the lines of users' programs that are marked as mistakes, and to no other."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ottla
+
+SOURCES = Path(ottla.__file__).parents[1]
+MISTAKE = "# mistake"
+MYPY_FLAGS = (
+    "--strict",
+    "--output=json",
+    "--config-file=",
+    "--cache-dir=cache",
+    "--follow-imports=silent",
+)
+
+PROGRAMS = {
+    "options_of_a_producer": """
+import ottla
+
+ottla.Producer(bootstrap_servers="127.0.0.1:9092", linger_ms=5, acks="all", compression_type="zstd")
+ottla.Producer(bootstrap_servers=["a:1", "b:2"], acks=1, enable_idempotence=False, transactional_id=None)
+ottla.Producer(bootstrap_servers="a:1", value_serializer="json", key_serializer=str.encode)
+ottla.Producer({"bootstrap.servers": "a:1", "linger.ms": "5"}, batch_size=1000)
+ottla.Producer(bootstrap_servers="a:1", lingerms=5)  # mistake
+ottla.Producer(bootstrap_servers="a:1", linger_ms="abc")  # mistake
+ottla.Producer(bootstrap_servers="a:1", acks=2)  # mistake
+ottla.Producer(bootstrap_servers="a:1", compression_type="zip")  # mistake
+ottla.Producer(bootstrap_servers="a:1", group_id="g")  # mistake
+ottla.Producer(bootstrap_servers=1)  # mistake
+""",
+    "options_of_a_consumer": """
+import ottla
+
+ottla.Consumer(bootstrap_servers="a:1", group_id="g", isolation_level="read_committed")
+ottla.Consumer(bootstrap_servers="a:1", security_protocol="ssl", ssl_enabled_protocols=["TLSv1.3"])
+ottla.Consumer(bootstrap_servers="a:1", isolation_level="committed")  # mistake
+ottla.Consumer(bootstrap_servers="a:1", groupid="g")  # mistake
+ottla.Consumer(bootstrap_servers="a:1", enable_auto_commit="no")  # mistake
+""",
+    "options_of_an_admin_client": """
+import ottla
+
+ottla.Admin(bootstrap_servers="a:1", default_api_timeout_ms=1000)
+ottla.Admin({"bootstrap.servers": "a:1"})
+ottla.Admin(bootstrap_servers="a:1", api_timeout_ms=1000)  # mistake
+""",
+    "options_of_asyncio_clients": """
+import ottla.aio
+
+
+async def main() -> None:
+    ottla.aio.Producer(bootstrap_servers="a:1", linger_ms=5)
+    ottla.aio.Consumer(bootstrap_servers="a:1", group_id="g")
+    ottla.aio.Admin(bootstrap_servers="a:1", retries=3)
+    ottla.aio.Producer(bootstrap_servers="a:1", lingerms=5)  # mistake
+    ottla.aio.Consumer(bootstrap_servers="a:1", fetch_max_wait_ms="abc")  # mistake
+    ottla.aio.Admin(bootstrap_servers="a:1", linger_ms=5)  # mistake
+""",
+    "options_of_a_broker": """
+import ottla
+
+ottla.Broker(num_partitions=3, log_retention_ms=-1, listen="127.0.0.1:0", nodes=3)
+ottla.Broker({"num.partitions": 3}, data_dir="data")
+ottla.Broker(num_partition=3)  # mistake
+ottla.Broker(num_partitions="three")  # mistake
+""",
+    "the_admin_model": """
+import ottla
+from ottla.admin import OffsetSpec
+
+
+def create(admin: ottla.Admin) -> None:
+    admin.create_topics([ottla.admin.NewTopic("orders", num_partitions=3)])
+    admin.list_offsets({("orders", 0): OffsetSpec.LATEST})
+    ottla.NewTopic("orders")  # mistake
+    admin.list_topics(timeout=0.5)
+    admin.list_topics(timeout_ms=500)  # mistake
+
+
+def partition(cluster: ottla.ClusterMetadata, topic: str) -> int:
+    return len(cluster.partitions_for(topic))
+""",
+    "records": """
+import ottla
+
+
+def show(record: ottla.ConsumerRecord, sent: ottla.RecordMetadata) -> int:
+    if record.timestamp_type is ottla.TimestampType.LOG_APPEND_TIME:
+        return record.timestamp_ms
+    return sent.timestamp_ms - sent.timestamp
+
+
+def send(producer: ottla.Producer) -> None:
+    producer.send("orders", b"tea", timestamp_ms=1)
+    producer.send("orders", b"tea", timestamp=1)  # mistake
+    producer.flush(timeout="1")  # mistake
+""",
+    "options_that_are_passed_on": """
+from typing import Unpack
+
+import ottla
+
+
+def producer(**options: Unpack[ottla.ProducerOptions]) -> ottla.Producer:
+    return ottla.Producer({"bootstrap.servers": "a:1"}, **options)
+
+
+shared: ottla.ConsumerOptions = {"bootstrap_servers": "a:1", "max_poll_records": 10}
+ottla.Consumer(**shared)
+producer(linger_ms=5)
+producer(linger_ms="abc")  # mistake
+""",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, program in PROGRAMS.items():
+        (tmp_path / f"{name}.py").write_text(program, encoding="utf-8")
+    return tmp_path
+
+
+def mypy_errors(folder: Path) -> dict[tuple[str, int], str]:
+    """The errors of `mypy --strict` by program and line."""
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *MYPY_FLAGS, "."],
+        cwd=folder,
+        env={**os.environ, "MYPYPATH": str(SOURCES)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode in (0, 1), done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    return {
+        (Path(error["file"]).stem, error["line"]): error["message"]
+        for error in found
+        if error["severity"] == "error"
+    }
+
+
+def pyright_errors(folder: Path) -> dict[tuple[str, int], str]:
+    """The same of pyright, where it is installed: its package has to load a program from npm before it runs."""
+    pyright = shutil.which("pyright")
+    if pyright is None:
+        pytest.skip("pyright is not installed")
+    settings = {"extraPaths": [str(SOURCES)], "include": ["*.py"], "typeCheckingMode": "strict"}
+    (folder / "pyrightconfig.json").write_text(json.dumps(settings), encoding="utf-8")
+    done = subprocess.run(
+        [pyright, "--outputjson", "--pythonpath", sys.executable],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
+    return {
+        (Path(error["file"]).stem, error["range"]["start"]["line"] + 1): error["message"]
+        for error in json.loads(done.stdout)["generalDiagnostics"]
+        if error["severity"] == "error"
+    }
+
+
+def marked_lines() -> set[tuple[str, int]]:
+    return {
+        (name, number)
+        for name, program in PROGRAMS.items()
+        for number, line in enumerate(program.splitlines(), start=1)
+        if line.endswith(MISTAKE)
+    }
+
+
+def test_mypy_objects_to_mistakes_and_to_nothing_else(folder: Path) -> None:
+    errors = mypy_errors(folder)
+    assert errors.keys() == marked_lines(), errors
+
+
+def test_pyright_objects_to_mistakes_and_to_nothing_else(folder: Path) -> None:
+    errors = pyright_errors(folder)
+    assert errors.keys() == marked_lines(), errors
