@@ -37,10 +37,12 @@ from ottla.wire.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
-from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 VICTIM: Final = "victim"
 LARGE: Final = "large"
+WIDE: Final = "wide"
+WIDE_PARTITIONS: Final = 2000
 TRANSACTION: Final = 1
 MAX_FRAME_BYTES: Final = 100 << 20
 SMALL_LOG_LINE: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} [A-Z]+ +\S")
@@ -68,10 +70,10 @@ def ensure_victim(target: Target) -> None:
         ensure_topic(session, VICTIM)
 
 
-def ensure_topic(session: RawConnection, name: str) -> None:
+def ensure_topic(session: RawConnection, name: str, partitions: int = 1) -> None:
     known = session.call(MetadataRequest(topics=None), MetadataResponse, 12).topics
     if name not in {topic.name for topic in known}:
-        create(session, name)
+        create(session, name, partitions)
 
 
 # -- work that grows faster than what is sent
@@ -287,6 +289,21 @@ def connections(target: Target, count: int) -> str:
         made += 1
     # One that comes later is served, or refused, but not ignored.
     return f"{made} connections; one more: {target.exchange(small)}"
+
+
+def small_requests_of_many(target: Target, count: int) -> str:
+    """Many connections at once, each with one small request about a topic with many partitions."""
+    with target.session() as session:
+        ensure_topic(session, WIDE, WIDE_PARTITIONS)
+    small = frames.message(MetadataRequest(topics=[MetadataRequestTopic(name=WIDE)]), 12)
+    connected = [target.connect() for _ in range(count)]
+    for each in connected:
+        each.sendall(small)
+    for each in connected:
+        with each.makefile("rb") as answers:
+            (size,) = struct.unpack(">i", answers.read(4))
+            assert len(answers.read(size)) == size
+    return f"{count} connections"
 
 
 def comings_and_goings(target: Target, count: int) -> str:
@@ -604,6 +621,13 @@ ATTACKS: Final = {
             short=500,
             run=connections,
             kafka="no limit unless max.connections is set",
+        ),
+        Attack(
+            name="small-requests-of-many",
+            what="so many connections with one small request each, about 2,000 partitions",
+            full=400,
+            short=150,
+            run=small_requests_of_many,
         ),
         Attack(
             name="comings-and-goings",
