@@ -40,13 +40,13 @@ SOURCES = {place: source for source, place in PLACES.items()}
 # Pages of the reference: file, title, and how the modules begin whose names are on it. The first that fits has a name.
 REFERENCE = (
     ("broker", "Broker", ("ottla.broker",)),
-    ("admin", "Admin", ("ottla.client.blocking.admin", "ottla.client.admin")),
+    ("admin-client", "Admin", ("ottla.client.blocking.admin", "ottla.client.admin")),
     ("errors", "Errors", ("ottla.errors",)),
     ("clients", "Producer and Consumer", ("ottla",)),
 )
 # Names that are read first; the others follow by the alphabet.
 FIRST = ("Broker", "Producer", "Consumer", "Admin", "OttlaError", "KafkaError")
-MODULE_TITLES = {"aio": "asyncio"}
+MODULE_TITLES = {"admin": "Admin: arguments and results", "aio": "asyncio"}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
