@@ -103,6 +103,12 @@ def show(record: ottla.ConsumerRecord, sent: ottla.RecordMetadata) -> int:
 def send(producer: ottla.Producer) -> None:
     producer.send("orders", b"tea", timestamp_ms=1)
     producer.send("orders", b"tea", timestamp=1)  # mistake
+    producer.send("orders", b"tea", headers={"waiter": b"Ada", "tip": None})
+    producer.send("orders", b"tea", headers=[("via", b"app"), ("via", None)])
+    producer.send_many("orders", [b"tea"], headers={"waiter": b"Ada"})
+    producer.send("orders", b"tea", headers={"waiter": "Ada"})  # mistake
+    producer.send("orders", b"tea", headers=[("via", 1)])  # mistake
+    producer.send_many("orders", [b"tea"], headers="waiter")  # mistake
     producer.flush(timeout="1")  # mistake
 """,
     "options_that_are_passed_on": """

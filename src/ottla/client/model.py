@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Self, overload
+from typing import Any, NamedTuple, Self, TypeAlias, overload
 
 from ottla.model import TopicPartition
 from ottla.records.record import TimestampType
 
 Headers = tuple[tuple[str, bytes | None], ...]
 """Names with values, in order; a name may occur more than once."""
+
+HeadersToSend: TypeAlias = Mapping[str, bytes | None] | Sequence[tuple[str, bytes | None]] | None
+"""The headers of a record as `send` takes them: a dict, or pairs if a name occurs more than once."""
 
 NO_TIMESTAMP = -1
 NO_OFFSET = -1
