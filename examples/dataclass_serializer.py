@@ -64,7 +64,8 @@ def receive(bootstrap_servers: str, topic: str, count: int) -> list[Order]:
     ) as consumer:
         consumer.assign([(topic, info.partition) for info in consumer.partitions_for(topic)])
         for record in consumer:
-            orders.append(record.value)
+            if record.value is not None:  # a record may have no value
+                orders.append(record.value)
             if len(orders) == count:
                 break
     return orders

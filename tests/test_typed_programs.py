@@ -103,7 +103,66 @@ def show(record: ottla.ConsumerRecord, sent: ottla.RecordMetadata) -> int:
 def send(producer: ottla.Producer) -> None:
     producer.send("orders", b"tea", timestamp_ms=1)
     producer.send("orders", b"tea", timestamp=1)  # mistake
+    producer.send("orders", b"tea", headers={"waiter": b"Ada", "tip": None})
+    producer.send("orders", b"tea", headers=[("via", b"app"), ("via", None)])
+    producer.send_many("orders", [b"tea"], headers={"waiter": b"Ada"})
+    producer.send("orders", b"tea", headers={"waiter": "Ada"})  # mistake
+    producer.send("orders", b"tea", headers=[("via", 1)])  # mistake
+    producer.send_many("orders", [b"tea"], headers="waiter")  # mistake
     producer.flush(timeout="1")  # mistake
+""",
+    "keys_and_values_by_deserializer": """
+from dataclasses import dataclass
+
+import ottla
+import ottla.aio
+
+
+@dataclass
+class Order:
+    table: int
+
+
+class OrderDeserializer:
+    def deserialize(self, topic: str, headers: ottla.Headers, data: bytes | None) -> Order | None:
+        return None if data is None else Order(len(data))
+
+
+with ottla.Consumer(bootstrap_servers="a:1", value_deserializer=OrderDeserializer()) as consumer:
+    for record in consumer:
+        record.value.table  # mistake
+        if record.value is not None:
+            print(record.value.table + 1, record.key.anything)
+            record.value.chair  # mistake
+    orders = [record.value for record in consumer.poll(1.0)]
+    orders.append("tea")  # mistake
+    consumer.subscribe(["orders"])
+    consumer.seek(("orders", 0), 5)
+
+by_class = ottla.Consumer(bootstrap_servers="a:1", key_deserializer=OrderDeserializer)
+number: int = by_class.poll(1.0)[0].key  # mistake
+
+named: ottla.Consumer[str, int] = ottla.Consumer(bootstrap_servers="a:1", value_deserializer="int")
+text: str = named.poll(1.0)[0].value  # mistake
+key: str = named.poll(1.0)[0].key
+
+
+def show(record: ottla.ConsumerRecord[str, Order]) -> str:
+    return record.key + str(record.value.table)
+
+
+def show_any(record: ottla.ConsumerRecord, consumer: ottla.Consumer) -> None:
+    print(record.value.decode(), [record.key for record in consumer])
+
+
+async def main() -> None:
+    async with ottla.aio.Consumer(
+        bootstrap_servers="a:1", value_deserializer=OrderDeserializer()
+    ) as consumer:
+        async for record in consumer:
+            value: Order | None = record.value
+            other: str = record.value  # mistake
+            print(value, other)
 """,
     "options_that_are_passed_on": """
 from typing import Unpack

@@ -11,8 +11,8 @@ NAMES = {
     "ottla.client.health": "ConsumerHealth",
     "ottla.client.interceptors": "ConsumerInterceptor ProducerInterceptor",
     "ottla.client.model": """
-        ConsumerGroupMetadata ConsumerRecord ConsumerRecords Headers Node OffsetAndMetadata OffsetAndTimestamp
-        PartitionInfo ProducerRecord RecordMetadata""",
+        ConsumerGroupMetadata ConsumerRecord ConsumerRecords Headers HeadersToSend Node OffsetAndMetadata
+        OffsetAndTimestamp PartitionInfo ProducerRecord RecordMetadata""",
     "ottla.client.partitioners": "Partitioner",
     "ottla.client.serializers": "Deserializer Serializer",
     "ottla.client.state.metadata": "ClusterMetadata",

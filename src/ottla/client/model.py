@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Self, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeAlias, overload
 
 from ottla.model import TopicPartition
 from ottla.records.record import TimestampType
 
+if TYPE_CHECKING:
+    # Python has defaults of type variables from 3.13 on; type checkers know them before.
+    from typing_extensions import TypeVar
+
+    K_co = TypeVar("K_co", default=Any, covariant=True)
+    V_co = TypeVar("V_co", default=Any, covariant=True)
+else:
+    from typing import TypeVar
+
+    K_co = TypeVar("K_co", covariant=True)
+    V_co = TypeVar("V_co", covariant=True)
+
 Headers = tuple[tuple[str, bytes | None], ...]
 """Names with values, in order; a name may occur more than once."""
+
+HeadersToSend: TypeAlias = Mapping[str, bytes | None] | Sequence[tuple[str, bytes | None]] | None
+"""The headers of a record as `send` takes them: a dict, or pairs if a name occurs more than once."""
 
 NO_TIMESTAMP = -1
 NO_OFFSET = -1
@@ -62,8 +77,8 @@ class RecordMetadata(NamedTuple):
         return self.timestamp_ms
 
 
-class ConsumerRecord(NamedTuple):
-    """One record as a consumer gets it."""
+class ConsumerRecord(NamedTuple, Generic[K_co, V_co]):
+    """One record as a consumer gets it; `ConsumerRecord[str, Order]` says what its key and value are."""
 
     topic: str
     partition: int
@@ -71,8 +86,8 @@ class ConsumerRecord(NamedTuple):
     timestamp_ms: int
     timestamp_type: TimestampType
     """Whose clock `timestamp_ms` is from; it is equal to Kafka's number, 0 or 1."""
-    key: Any
-    value: Any
+    key: K_co
+    value: V_co
     headers: Headers
     leader_epoch: int | None
     serialized_key_size: int
@@ -130,26 +145,26 @@ class ConsumerGroupMetadata(NamedTuple):
     group_instance_id: str | None = None
 
 
-class ConsumerRecords(Sequence[ConsumerRecord]):
+class ConsumerRecords(Sequence[ConsumerRecord[K_co, V_co]]):
     """The records of one poll, partition after partition, each in the order of its log."""
 
     __slots__ = ("_by_partition", "_flat", "next_offsets")
 
     def __init__(
         self,
-        by_partition: Mapping[TopicPartition, Sequence[ConsumerRecord]] | None = None,
+        by_partition: Mapping[TopicPartition, Sequence[ConsumerRecord[K_co, V_co]]] | None = None,
         next_offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
     ) -> None:
         self._by_partition = by_partition or {}
         self.next_offsets: Mapping[TopicPartition, OffsetAndMetadata] = next_offsets or {}
         """What to commit once these records are processed."""
-        self._flat: Sequence[ConsumerRecord] | None = None
+        self._flat: Sequence[ConsumerRecord[K_co, V_co]] | None = None
 
     def partitions(self) -> list[TopicPartition]:
         """The partitions that have records here."""
         return list(self._by_partition)
 
-    def records(self, partition: tuple[str, int] | str) -> Sequence[ConsumerRecord]:
+    def records(self, partition: tuple[str, int] | str) -> Sequence[ConsumerRecord[K_co, V_co]]:
         """The records of a partition, or of all partitions of a topic."""
         if isinstance(partition, str):
             return [record for record in self if record.topic == partition]
@@ -159,17 +174,19 @@ class ConsumerRecords(Sequence[ConsumerRecord]):
         """How many records there are, or how many are equal to `record`."""
         return len(self) if record is None else super().count(record)
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
+    def __iter__(self) -> Iterator[ConsumerRecord[K_co, V_co]]:
         return iter(self._all())
 
     def __len__(self) -> int:
         return sum(map(len, self._by_partition.values()))
 
     @overload
-    def __getitem__(self, index: int) -> ConsumerRecord: ...
+    def __getitem__(self, index: int) -> ConsumerRecord[K_co, V_co]: ...
     @overload
-    def __getitem__(self, index: slice) -> Sequence[ConsumerRecord]: ...
-    def __getitem__(self, index: int | slice) -> ConsumerRecord | Sequence[ConsumerRecord]:
+    def __getitem__(self, index: slice) -> Sequence[ConsumerRecord[K_co, V_co]]: ...
+    def __getitem__(
+        self, index: int | slice
+    ) -> ConsumerRecord[K_co, V_co] | Sequence[ConsumerRecord[K_co, V_co]]:
         return self._all()[index]
 
     def __eq__(self, other: object) -> bool:
@@ -182,7 +199,7 @@ class ConsumerRecords(Sequence[ConsumerRecord]):
     def __repr__(self) -> str:
         return f"ConsumerRecords({len(self)} of {len(self._by_partition)} partitions)"
 
-    def _all(self) -> Sequence[ConsumerRecord]:
+    def _all(self) -> Sequence[ConsumerRecord[K_co, V_co]]:
         """The records in one sequence, made when it is first needed."""
         if self._flat is None:
             parts = list(self._by_partition.values())

@@ -116,7 +116,7 @@ class Writer:
         value: Any,
         key: Any,
         partition: int | None,
-        headers: Headers | None,
+        headers: Any,
         timestamp_ms: int | None,
         on_delivery: Any,
     ) -> RecordFuture | None:
@@ -158,7 +158,7 @@ class Writer:
         queue: PartitionQueue | None = None
         interceptors = self._interceptors
         if interceptors.sees_sends:
-            record = interceptors.on_send(record)
+            record = interceptors.on_send(_with_pairs(record))
         try:
             known = yield from self._known(record.topic, record.partition, record.timestamp_ms)
             headers = read_headers(record.headers)
@@ -489,3 +489,11 @@ class Writer:
 
 def _nobody() -> None:
     """Whom a grant of memory wakes, until somebody waits for it."""
+
+
+def _with_pairs(record: ProducerRecord) -> ProducerRecord:
+    """The headers as the pairs that interceptors expect; wrong ones stay as they are, to be refused with the rest."""
+    try:
+        return record._replace(headers=read_headers(record.headers))
+    except SerializationError:
+        return record

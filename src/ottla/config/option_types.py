@@ -5,7 +5,33 @@ Generated from the declarations by `python -m ottla.config.typed_options`: chang
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, TypedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypedDict
+
+if TYPE_CHECKING:
+    # Python has defaults of type variables from 3.13 on; type checkers know them before.
+    from typing_extensions import TypeVar
+
+    K = TypeVar("K", default=Any)
+    V = TypeVar("V", default=Any)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class ReadsBytes(Protocol[T_co]):
+    """A deserializer that says what it makes of bytes, and of None."""
+
+    def deserialize(self, topic: str, headers: Any, data: Any, /) -> T_co:
+        """The value of bytes; that of None is None."""
+
+
+# What a function returns is not taken for the type of keys or values: those may also be None, which it never sees.
+DeserializerOf: TypeAlias = str | ReadsBytes[T_co] | type[ReadsBytes[T_co]] | Callable[[bytes], Any]
+
 
 SecurityProtocolWord: TypeAlias = Literal[
     "PLAINTEXT",
@@ -327,7 +353,7 @@ class ProducerOptions(ClientOptions, total=False):
     """The encoding of text that the serializer str of values makes bytes of."""
 
 
-class ConsumerOptions(ClientOptions, total=False):
+class ConsumerOptions(ClientOptions, Generic[K, V], total=False):
     """The options of `ottla.Consumer` and `ottla.aio.Consumer`."""
 
     allow_auto_create_topics: bool | None
@@ -404,7 +430,7 @@ class ConsumerOptions(ClientOptions, total=False):
     isolation_level: IsolationLevelWord | None
     """Whether records of transactions that are open or aborted are seen."""
 
-    key_deserializer: object
+    key_deserializer: DeserializerOf[K] | None
     """What reads the bytes of a record's key."""
 
     key_deserializer_encoding: str | None
@@ -432,7 +458,7 @@ class ConsumerOptions(ClientOptions, total=False):
     stalls and health() says so; 0 turns the watch off. Kafka has no such option.
     """
 
-    value_deserializer: object
+    value_deserializer: DeserializerOf[V] | None
     """What reads the bytes of a record's value."""
 
     value_deserializer_encoding: str | None

@@ -27,8 +27,37 @@ Generated from the declarations by `python -m ottla.config.typed_options`: chang
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, TypedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypedDict
+
+if TYPE_CHECKING:
+    # Python has defaults of type variables from 3.13 on; type checkers know them before.
+    from typing_extensions import TypeVar
+
+    K = TypeVar("K", default=Any)
+    V = TypeVar("V", default=Any)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class ReadsBytes(Protocol[T_co]):
+    """A deserializer that says what it makes of bytes, and of None."""
+
+    def deserialize(self, topic: str, headers: Any, data: Any, /) -> T_co:
+        """The value of bytes; that of None is None."""
+
+
+# What a function returns is not taken for the type of keys or values: those may also be None, which it never sees.
+DeserializerOf: TypeAlias = str | ReadsBytes[T_co] | type[ReadsBytes[T_co]] | Callable[[bytes], Any]
+
 '''
+
+# Options whose value says of which type keys or values are.
+_TYPED_CODE = {"key.deserializer": "DeserializerOf[K]", "value.deserializer": "DeserializerOf[V]"}
 
 _TYPES = {
     OptionType.BOOLEAN: "bool",
@@ -51,6 +80,7 @@ class OptionClass(NamedTuple):
     config_class: type[Config]
     parent: type[Config] | None
     parent_name: str
+    """With the type variables, where there are any."""
     doc: str
     takes_none: bool
     """Whether every option may be None, which counts as not given."""
@@ -77,7 +107,7 @@ CLASSES = (
         name="ConsumerOptions",
         config_class=ConsumerConfig,
         parent=ClientConfig,
-        parent_name="ClientOptions",
+        parent_name="ClientOptions, Generic[K, V]",
         doc="The options of `ottla.Consumer` and `ottla.aio.Consumer`.",
         takes_none=True,
     ),
@@ -139,7 +169,7 @@ def _doc_lines(doc: str) -> list[str]:
 
 
 def _type_text(known: Option, words: dict[tuple[str, ...], str], *, takes_none: bool) -> str:
-    text = _TYPES[known.type]
+    text = _TYPED_CODE.get(known.name, _TYPES[known.type])
     if known.choices and known.type is not OptionType.LIST:
         text = _alias_name(known, tuple(_literals(known)), words)
     if text != "object" and (takes_none or known.default is None):

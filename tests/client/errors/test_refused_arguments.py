@@ -97,7 +97,8 @@ def test_headers_that_are_none_are_refused_with_an_example(
                 producer.send("t", b"x", headers=headers)
             with pytest.raises(SerializationError, match=words):
                 producer.send_many("t", [b"x"], headers=headers)
-            producer.send("t", b"x", headers=[["a", b"b"]]).result(10)
+            pairs: Any = [["a", b"b"]]
+            producer.send("t", b"x", headers=pairs).result(10)
 
 
 def test_a_timestamp_that_seems_to_be_in_seconds_is_told_once(

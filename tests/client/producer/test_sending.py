@@ -256,7 +256,7 @@ def test_serializers_of_keys_and_values(servers: str, topic: str) -> None:
         with pytest.raises(SerializationError):
             producer.send(topic, value=5, key=7)
         with pytest.raises(SerializationError, match="header"):
-            producer.send(topic, value=b"x", headers=[("a", "text")])
+            producer.send(topic, value=b"x", headers=[("a", "text")])  # type: ignore[list-item]
     (record,) = records_of(servers, topic)
     assert (record.key, record.value) == (struct.pack(">q", 7), b"abc")
 
@@ -477,3 +477,17 @@ def test_cancelled_send_leaves_no_trace(meddler: Meddler, servers: str, topic: s
             assert metrics["waiting-threads"] == 0
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("headers", [{"a": b"1"}, [("a", b"1")]], ids=["dict", "pairs"])
+def test_interceptors_see_headers_as_pairs_however_they_were_given(
+    servers: str, topic: str, headers: ottla.HeadersToSend
+) -> None:
+    class Stamp:
+        def on_send(self, record: ottla.ProducerRecord) -> ottla.ProducerRecord:
+            return record._replace(headers=(*record.headers, ("sent-by", b"till 1")))
+
+    with ottla.Producer(bootstrap_servers=servers, interceptor_classes=[Stamp()]) as producer:
+        producer.send(topic, b"x", partition=0, headers=headers).result(10)
+    (record,) = records_of(servers, topic)
+    assert record.headers == (("a", b"1"), ("sent-by", b"till 1"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Generic, Unpack
 
 from ottla.client.aio.consumer.consumer import Consumer as AsyncConsumer
 from ottla.client.aio.consumer.fetcher import Collected
@@ -12,7 +12,7 @@ from ottla.client.arguments import Partition
 from ottla.client.arrow_records import ArrowRecords
 from ottla.client.blocking.calls import calling, waiting
 from ottla.client.blocking.face import BlockingFace
-from ottla.client.model import ConsumerRecord, ConsumerRecords
+from ottla.client.model import ConsumerRecord, ConsumerRecords, K_co, V_co
 from ottla.client.state.iteration_queue import Delivery
 from ottla.config.client import read_client_config
 from ottla.config.consumer import ConsumerConfig
@@ -66,7 +66,7 @@ class _OnLoop(AsyncConsumer):
         await self.close(ABANDON_SECONDS)
 
 
-class Consumer(BlockingFace[_OnLoop]):
+class Consumer(BlockingFace[_OnLoop], Generic[K_co, V_co]):
     """Reads records: of topics that it shares with its group, or of partitions of its own choice.
 
         with ottla.Consumer({"bootstrap.servers": "localhost:9092", "group.id": "kitchen"}) as consumer:
@@ -74,13 +74,19 @@ class Consumer(BlockingFace[_OnLoop]):
             for record in consumer:
                 print(record.value)
 
+    `Consumer[str, Order]` says what keys and values are; type checkers know it by themselves where the deserializers
+    are objects or classes with types.
+
     Heartbeats go on in a thread of its own whatever the program does. Listeners, interceptors, assignors, deserializers
     and callbacks of commits run on the thread that calls the consumer, and may call it again. One thread uses it at a
     time; only `wakeup` may be called by others, and by signal handlers.
     """
 
     def __init__(
-        self, config: Mapping[str, object] | None = None, /, **options: Unpack[ConsumerOptions]
+        self,
+        config: Mapping[str, object] | None = None,
+        /,
+        **options: Unpack[ConsumerOptions[K_co, V_co]],
     ) -> None:
         settings = read_client_config(ConsumerConfig, config, options)
         super().__init__(
@@ -122,7 +128,7 @@ class Consumer(BlockingFace[_OnLoop]):
         self._thread.check()
         return self._client.metrics()
 
-    def poll(self, timeout: float) -> ConsumerRecords:
+    def poll(self, timeout: float) -> ConsumerRecords[K_co, V_co]:
         """Wait up to `timeout` seconds for records; at most max.poll.records of them, or none.
 
         Returns early, and perhaps without records, where there was something to skip: aborted records, markers.
@@ -150,7 +156,7 @@ class Consumer(BlockingFace[_OnLoop]):
         )
         return records
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
+    def __iter__(self) -> Iterator[ConsumerRecord[K_co, V_co]]:
         """Record after record, for ever; it ends when the consumer is closed."""
         while True:
             # Who commits sees by the iterator which records were handed out.

@@ -23,7 +23,7 @@ from ottla.client.blocking.face import BlockingFace
 from ottla.client.blocking.loop_thread import FORKED
 from ottla.client.delivery import RecordFuture, SentRecords
 from ottla.client.interruptible_wait import slices
-from ottla.client.model import ProducerRecord
+from ottla.client.model import HeadersToSend, ProducerRecord
 from ottla.client.record_writer import TopicWanted, Wanted
 from ottla.client.state.accumulator import Accumulator
 from ottla.client.state.memory import Reservation
@@ -77,7 +77,7 @@ class Producer(BlockingFace[AsyncProducer]):
         key: Any = None,
         *,
         partition: int | None = None,
-        headers: Any = None,
+        headers: HeadersToSend = None,
         timestamp_ms: int | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> RecordFuture:
@@ -89,7 +89,8 @@ class Producer(BlockingFace[AsyncProducer]):
         future = self._try_send(topic, value, key, partition, headers, timestamp_ms, on_delivery)
         if future is not None:
             return future
-        record = ProducerRecord(topic, value, key, partition, headers or (), timestamp_ms)
+        given: Any = headers or ()  # read with the rest, where mistakes are told
+        record = ProducerRecord(topic, value, key, partition, given, timestamp_ms)
         sent: RecordFuture = self._follow(self._writer.steps(record, on_delivery))
         return sent
 
@@ -100,7 +101,7 @@ class Producer(BlockingFace[AsyncProducer]):
         *,
         keys: Iterable[Any] | None = None,
         partition: int | None = None,
-        headers: Any = None,
+        headers: HeadersToSend = None,
         timestamp_ms: int | None = None,
     ) -> SentRecords:
         """Send many records at once, which costs much less for each: all have the same headers and time.

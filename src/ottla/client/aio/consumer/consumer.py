@@ -6,7 +6,7 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import TYPE_CHECKING, Final, Unpack
+from typing import TYPE_CHECKING, Final, Generic, Unpack
 
 from ottla.client.aio.consumer.consumer_settings import (
     fetch_settings,
@@ -45,9 +45,11 @@ from ottla.client.model import (
     ConsumerGroupMetadata,
     ConsumerRecord,
     ConsumerRecords,
+    K_co,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     PartitionInfo,
+    V_co,
 )
 from ottla.client.state.iteration_queue import Delivery
 from ottla.client.state.positions import (
@@ -76,7 +78,7 @@ _CLOSE_PATIENCE_SECONDS: Final = 3.0
 _ITERATION_POLL_SECONDS: Final = 60.0
 
 
-class Consumer(ClosedByBlock):
+class Consumer(ClosedByBlock, Generic[K_co, V_co]):
     """Reads records: of topics that it shares with its group, or of partitions of its own choice.
 
     Made on a running loop. One task uses it at a time; only `wakeup` may be called by others.
@@ -86,7 +88,7 @@ class Consumer(ClosedByBlock):
         self,
         config: Mapping[str, object] | ConsumerConfig | None = None,
         /,
-        **options: Unpack[ConsumerOptions],
+        **options: Unpack[ConsumerOptions[K_co, V_co]],
     ) -> None:
         try:
             self._loop = asyncio.get_running_loop()
@@ -221,7 +223,7 @@ class Consumer(ClosedByBlock):
 
     # Records
 
-    async def poll(self, timeout: float) -> ConsumerRecords:
+    async def poll(self, timeout: float) -> ConsumerRecords[K_co, V_co]:
         """Wait up to `timeout` seconds for records; at most max.poll.records of them, or none.
 
         Returns early, and perhaps without records, where there was something to skip: aborted records, markers.
@@ -264,10 +266,10 @@ class Consumer(ClosedByBlock):
                     self._subscriptions.delivery = Delivery(records)
                     return self._subscriptions.delivery
 
-    def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+    def __aiter__(self) -> AsyncIterator[ConsumerRecord[K_co, V_co]]:
         return self
 
-    async def __anext__(self) -> ConsumerRecord:
+    async def __anext__(self) -> ConsumerRecord[K_co, V_co]:
         self._check_open()
         for record in self._subscriptions.delivery.iterator:
             return record

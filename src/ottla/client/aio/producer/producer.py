@@ -19,7 +19,12 @@ from ottla.client.aio.producer.transactor import Transactor
 from ottla.client.arguments import positions_of, seconds_of, sequence_of
 from ottla.client.configured_objects import partitioner_of, producer_interceptors_of, serializers_of
 from ottla.client.delivery import RecordFuture, SentRecords
-from ottla.client.model import ConsumerGroupMetadata, PartitionInfo, ProducerRecord
+from ottla.client.model import (
+    ConsumerGroupMetadata,
+    HeadersToSend,
+    PartitionInfo,
+    ProducerRecord,
+)
 from ottla.client.producer_metrics import ProducerMetrics
 from ottla.client.record_writer import TopicWanted, Wanted, Writer
 from ottla.client.state.accumulator import Accumulator
@@ -166,7 +171,7 @@ class Producer(ClosedByBlock):
         key: Any = None,
         *,
         partition: int | None = None,
-        headers: Any = None,
+        headers: HeadersToSend = None,
         timestamp_ms: int | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> RecordFuture:
@@ -181,7 +186,8 @@ class Producer(ClosedByBlock):
         )
         if future is not None:
             return future
-        record = ProducerRecord(topic, value, key, partition, headers or (), timestamp_ms)
+        given: Any = headers or ()  # read with the rest, where mistakes are told
+        record = ProducerRecord(topic, value, key, partition, given, timestamp_ms)
         sent: RecordFuture = await self._follow(self.writer.steps(record, on_delivery))
         return sent
 
@@ -192,7 +198,7 @@ class Producer(ClosedByBlock):
         *,
         keys: Iterable[Any] | None = None,
         partition: int | None = None,
-        headers: Any = None,
+        headers: HeadersToSend = None,
         timestamp_ms: int | None = None,
     ) -> SentRecords:
         """Send many records at once: all have the same headers and time."""
