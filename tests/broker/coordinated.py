@@ -18,7 +18,7 @@ from ottla.config.topic import TopicConfig
 from ottla.core.group import records
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import CommitSender, GroupConfig, JoinRequest, NewOffset
-from ottla.core.turn import Producer, Turn
+from ottla.core.turn import ProducerIdentity, Turn
 from ottla.ports import Buffer, Extent, PartitionLog, StorageError
 from ottla.records.batch import BatchHeader, read_batch, split_batches
 from ottla.records.compression import Codec
@@ -105,7 +105,7 @@ class Bench:
         offsets = [NewOffset("orders", producer_id, value, -1, "")]
         return self.ask(
             lambda machine, turn: machine.commit_in_transaction(
-                turn, CommitSender("g"), Producer(producer_id, 3), offsets
+                turn, CommitSender("g"), ProducerIdentity(producer_id, 3), offsets
             )
         )
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from ottla.broker.coordination.transaction_markers import MARKERS_PER_TURN, MarkerSender
-from ottla.core.turn import Producer
+from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.requests import SendMarkers
 from ottla.core.txn.states import Result
 from ottla.errors import ErrorCode
@@ -80,13 +80,17 @@ class Transaction:
         decide(self, None)
 
     def marked(
-        self, turn: Any, transactional_id: str, producer: Producer, done: list[TopicPartition]
+        self,
+        turn: Any,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        done: list[TopicPartition],
     ) -> None:
         self.done += done
 
 
 def markers(*partitions: TopicPartition) -> SendMarkers:
-    return SendMarkers("t", Producer(1, 0), Result.COMMIT, partitions, 2)
+    return SendMarkers("t", ProducerIdentity(1, 0), Result.COMMIT, partitions, 2)
 
 
 def test_markers_of_a_wide_transaction_leave_in_several_turns() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from ottla.cli.commands.syntax import Arguments
 from ottla.cli.errors import CommandError, UsageError
-from ottla.cli.perf.measures import Latencies, Pace, Payloads, Tally, topic_of
+from ottla.cli.perf.measures import Latencies, Payloads, SendRate, Tally, topic_of
 from ottla.cli.perf.produce import summary
 
 
@@ -54,11 +54,11 @@ def test_the_summary_is_kafkas_line() -> None:
 
 def test_the_pace_is_kept() -> None:
     began = time.perf_counter()
-    pace = Pace(1000)
+    pace = SendRate(1000)
     for _ in range(5):
         pace.keep(10)
     assert time.perf_counter() - began >= 0.05
-    Pace(-1).keep(10**9)
+    SendRate(-1).keep(10**9)
 
 
 def test_payloads_have_the_size_and_number_that_was_asked_for() -> None:

@@ -19,7 +19,7 @@ from ottla.core.group.events import (
 )
 from ottla.core.txn import records as txn_records
 from ottla.core.txn.events import TransactionSaved
-from ottla.core.txn.states import State
+from ottla.core.txn.states import TxnState
 from ottla.model import TopicPartition
 from ottla.wire.compile import encode_stored
 from ottla.wire.stored.consumer_protocol import ConsumerProtocolSubscription
@@ -73,7 +73,9 @@ def test_a_members_subscription_is_read_where_it_can_be() -> None:
 
 def test_the_state_of_a_transaction_has_its_name() -> None:
     partitions = (TopicPartition("orders", 0),)
-    saved = TransactionSaved("tx", 5, 1, 60_000, State.PREPARE_COMMIT, partitions, 7, 6, -1, -1, 2)
+    saved = TransactionSaved(
+        "tx", 5, 1, 60_000, TxnState.PREPARE_COMMIT, partitions, 7, 6, -1, -1, 2
+    )
     record = read_stored_record(TRANSACTIONS_TOPIC, *txn_records.encode(saved))
     data = record.as_data()
     assert data["key"]["data"] == {"transactional_id": "tx"}

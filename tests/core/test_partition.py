@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.core.client_batches import NOW_MS, client_batch, header_of, marker_batch
 
 from ottla.core.partition import READ_COMMITTED, READ_UNCOMMITTED, Bounds, Partition
-from ottla.core.producer_state import EndedTransaction, ProducerStates, Sent
+from ottla.core.producer_state import EndedTransaction, LoggedBatch, ProducerStates
 from ottla.errors import ErrorCode
 from ottla.records.batch import BatchFlag, build_batch
 from ottla.records.control import MarkerType
@@ -52,7 +52,7 @@ def test_a_repeated_batch_is_recognised_by_its_header() -> None:
     apply(target, client_batch(2))
     apply(target, data)
     verdict = target.decide_append(header_of(data))
-    assert isinstance(verdict, Sent)
+    assert isinstance(verdict, LoggedBatch)
     assert (verdict.base_offset, verdict.last_offset) == (2, 4)
 
 

@@ -12,9 +12,9 @@ from ottla.core.producer_state import (
     MAX_SEQUENCE,
     CorruptSnapshotError,
     EndedTransaction,
+    LoggedBatch,
     ProducerBatch,
     ProducerStates,
-    Sent,
     Verification,
     sequence_after,
     sequence_before,
@@ -48,7 +48,7 @@ class Log:
         self.states.apply_batch(made, base_offset, self.end_offset - 1, 1000)
         return base_offset
 
-    def verify_and_check(self, made: ProducerBatch) -> Sent | ErrorCode:
+    def verify_and_check(self, made: ProducerBatch) -> LoggedBatch | ErrorCode:
         """What becomes of a batch that the coordinator knows of."""
         verification = self.states.verification_for(made, 1) if made.is_transactional else None
         return self.states.check(
@@ -76,7 +76,7 @@ def test_a_retry_of_any_of_the_last_five_batches_is_answered_with_its_first_offs
     offsets = [log.append(number * 3, 3) for number in range(7)]
     for number in range(2, 7):
         verdict = log.states.check(batch(number * 3, 3))
-        assert isinstance(verdict, Sent)
+        assert isinstance(verdict, LoggedBatch)
         assert verdict.base_offset == offsets[number]
 
 
@@ -135,7 +135,7 @@ def test_the_largest_epoch_is_an_epoch_like_any_other() -> None:
     log.append(0, epoch=32767)
     log.restart()
     assert log.states.check(batch(0, epoch=32766)) is ErrorCode.INVALID_PRODUCER_EPOCH
-    assert isinstance(log.states.check(batch(0, epoch=32767)), Sent)
+    assert isinstance(log.states.check(batch(0, epoch=32767)), LoggedBatch)
     log.append(1, epoch=32767)
 
 
@@ -150,7 +150,7 @@ def test_a_batch_may_lie_across_the_wraparound_and_be_repeated() -> None:
     log = Log()
     offset = log.append(MAX_SEQUENCE - 1, 4)
     verdict = log.states.check(batch(MAX_SEQUENCE - 1, 4))
-    assert isinstance(verdict, Sent)
+    assert isinstance(verdict, LoggedBatch)
     assert verdict.base_offset == offset
     assert (verdict.first_sequence, verdict.last_sequence) == (MAX_SEQUENCE - 1, 1)
     log.append(2)
@@ -230,7 +230,7 @@ def test_the_numbers_of_an_ended_transaction_used_again_are_no_repetition_of_it(
     assert gap is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     first = log.append(2, transactional=True)
     repeated = log.verify_and_check(batch(2, transactional=True))
-    assert isinstance(repeated, Sent)
+    assert isinstance(repeated, LoggedBatch)
     assert repeated.base_offset == first
     assert log.verify_and_check(batch(1, transactional=True)) is ErrorCode.INVALID_TXN_STATE
 
@@ -258,7 +258,7 @@ def test_kafkas_snapshot_with_its_single_entry_is_read() -> None:
         kafka_snapshot((PID, 2, 9, 109, 4, 5000, 3, 50), (8, 0, -1, -1, 0, 6000, 1, -1))
     )
     verdict = states.check(batch(5, 5, epoch=2, transactional=True))
-    assert verdict == Sent(9, 109, 4, 5000)
+    assert verdict == LoggedBatch(9, 109, 4, 5000)
     assert states.check(batch(10, epoch=2, transactional=True)) is ErrorCode.NONE
     assert states.first_open_offset == 50
     assert states.check(ProducerBatch(8, 0, 0, 0, False)) is ErrorCode.NONE

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ottla.core.producer_state import ProducerBatch, ProducerStates, Sent, Verification
+from ottla.core.producer_state import LoggedBatch, ProducerBatch, ProducerStates, Verification
 from ottla.errors import ErrorCode
 
 SEQUENCES = 2**31
@@ -149,7 +149,7 @@ class ProducerStateMachine(RuleBasedStateMachine):
         self.rules_.wait(batch)
         expected = self.rules_.decide(batch)
         verdict = self.states.check(batch, self._verification(batch))
-        if isinstance(verdict, Sent):
+        if isinstance(verdict, LoggedBatch):
             assert verdict.base_offset == expected
             return
         assert ("append" if verdict is ErrorCode.NONE else verdict.name) == expected

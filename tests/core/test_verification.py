@@ -8,7 +8,7 @@ import pytest
 from tests.core.client_batches import NOW_MS, client_batch, header_of, marker_batch
 
 from ottla.core.partition import READ_COMMITTED, Partition
-from ottla.core.producer_state import ProducerStates, Sent, Verification
+from ottla.core.producer_state import LoggedBatch, ProducerStates, Verification
 from ottla.errors import ErrorCode
 from ottla.records.control import MarkerType
 
@@ -42,7 +42,7 @@ class Log:
 
     def append(
         self, verification: Verification | None, sequence: int, epoch: int = 0, **fields: Any
-    ) -> Sent | ErrorCode:
+    ) -> LoggedBatch | ErrorCode:
         data = self.batch(sequence, epoch, **fields)
         verdict = self.partition.decide_append(header_of(data), verification)
         if verdict is NONE:
@@ -52,14 +52,14 @@ class Log:
 
     def send(
         self, sequence: int, epoch: int = 0, version: int = 2, **fields: Any
-    ) -> Sent | ErrorCode:
+    ) -> LoggedBatch | ErrorCode:
         """Asks, hears that it is so, and appends."""
         verification = self.ask(sequence, epoch, version, **fields)
         if isinstance(verification, ErrorCode):
             return verification
         return self.append(verification, sequence, epoch, **fields)
 
-    def plain(self, sequence: int, epoch: int = 0) -> Sent | ErrorCode:
+    def plain(self, sequence: int, epoch: int = 0) -> LoggedBatch | ErrorCode:
         data = client_batch(producer_id=PID, producer_epoch=epoch, first_sequence=sequence)
         return self.partition.decide_append(header_of(data))
 
@@ -182,7 +182,7 @@ def test_a_repeated_batch_is_recognised_without_asking_while_its_transaction_is_
     log = Log()
     log.send(0)
     assert log.ask(0) is None
-    assert log.append(None, 0) == Sent(0, 0, 0, NOW_MS)
+    assert log.append(None, 0) == LoggedBatch(0, 0, 0, NOW_MS)
     log.mark(0)
     assert isinstance(log.ask(0), Verification)
     assert log.append(None, 0) is ErrorCode.INVALID_TXN_STATE

@@ -8,7 +8,7 @@ from typing import Any, Final
 from tests.history.digest import Place
 
 from ottla.broker.requests.apis import SERVED
-from ottla.core.turn import Producer
+from ottla.core.turn import ProducerIdentity
 from ottla.records.batch import read_header
 from ottla.wire.compile import decode_message
 from ottla.wire.declare import info_of
@@ -65,17 +65,21 @@ class Frame:
         return decode_message(request_class, self.version, body, start)
 
     @property
-    def owner(self) -> tuple[str, Producer]:
+    def owner(self) -> tuple[str, ProducerIdentity]:
         """Whose transaction a request of version 1 is about."""
         message = self.message
         if self.api_key == ADD_PARTITIONS:
-            return message.v3_and_below_transactional_id, Producer(
+            return message.v3_and_below_transactional_id, ProducerIdentity(
                 message.v3_and_below_producer_id, message.v3_and_below_producer_epoch
             )
         if self.api_key == PRODUCE:
             header = read_header(message.topic_data[0].partition_data[0].records, 0)
-            return message.transactional_id, Producer(header.producer_id, header.producer_epoch)
-        return message.transactional_id, Producer(message.producer_id, message.producer_epoch)
+            return message.transactional_id, ProducerIdentity(
+                header.producer_id, header.producer_epoch
+            )
+        return message.transactional_id, ProducerIdentity(
+            message.producer_id, message.producer_epoch
+        )
 
     @property
     def places(self) -> frozenset[Place]:

@@ -29,9 +29,9 @@ from tests.history.frames import (
     Frame,
 )
 
-from ottla.core.turn import Producer
+from ottla.core.turn import ProducerIdentity
 
-Owner = tuple[str, Producer]
+Owner = tuple[str, ProducerIdentity]
 
 LATE = (PRODUCE, END_TXN, TXN_OFFSET_COMMIT)
 BEGINNING = (ADD_PARTITIONS, ADD_OFFSETS)

@@ -26,7 +26,7 @@ from ottla.ports import (
 )
 from ottla.storage.memory import MemoryLog, MemoryStore
 from ottla.storage.memory_catalog import MemoryCatalog
-from ottla.storage.memory_segments import Partition
+from ottla.storage.memory_segments import MemoryPartition
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ def _retrieve(future: asyncio.Future[None]) -> None:
         future.exception()
 
 
-def cut_tail(partition: Partition, batch_count: int) -> None:
+def cut_tail(partition: MemoryPartition, batch_count: int) -> None:
     """Removes the last batches, as a crash does that comes before the disk has them."""
     for _ in range(batch_count):
         while not partition.segments[-1].batches:

@@ -167,9 +167,9 @@ def old_assignments_are_kept(patch: pytest.MonkeyPatch) -> None:
     def assign(membership: Membership, turn: Turn, group: ClassicGroup, request: Any) -> None:
         for member in group.members.values():
             member.assignment = member.assignment or request.assignments.get(member.member_id, b"")
-        from ottla.core.group.classic import State
+        from ottla.core.group.classic import ClassicState
 
-        group.become(State.STABLE, turn.now_ms)
+        group.become(ClassicState.STABLE, turn.now_ms)
         membership._save(turn, group)
         for member in group.members.values():
             membership._answer_sync(turn, group, member, membership._assigned(group, member))

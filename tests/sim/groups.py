@@ -21,7 +21,7 @@ from ottla.broker.coordination import coordinator, event_batches
 from ottla.broker.partitions import replay as shard_replay
 from ottla.core.catalog import GROUPS_TOPIC
 from ottla.core.group import records
-from ottla.core.group.classic import State
+from ottla.core.group.classic import ClassicState
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import GroupConfig
 from ottla.errors import ErrorCode
@@ -385,8 +385,9 @@ def check_deadlines(world: World) -> None:
                     is_watched = ("session", name, member.member_id) in timers
                     waits = member.join_ticket is not None or member.sync_ticket is not None
                     world.check(is_watched or waits, "nobody watches {}", member.member_id)
-                is_limited = group.state in (State.EMPTY, State.STABLE) or (
-                    ("join" if group.state is State.PREPARING_REBALANCE else "sync", name) in timers
+                is_limited = group.state in (ClassicState.EMPTY, ClassicState.STABLE) or (
+                    ("join" if group.state is ClassicState.PREPARING_REBALANCE else "sync", name)
+                    in timers
                 )
                 world.check(is_limited, "{} may stay {} for ever", name, group.state.name)
 

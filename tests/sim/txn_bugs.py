@@ -17,12 +17,12 @@ from ottla.broker.partitions.shard import Shard
 from ottla.core.group.machine import GroupMachine
 from ottla.core.partition import Partition
 from ottla.core.producer_state import NO_OFFSET, ProducerStates
-from ottla.core.turn import Producer, Turn
+from ottla.core.turn import ProducerIdentity, Turn
 from ottla.core.txn import end_checks, machine
 from ottla.core.txn.events import TransactionSaved
 from ottla.core.txn.machine import TransactionMachine
 from ottla.core.txn.requests import Identity
-from ottla.core.txn.states import State
+from ottla.core.txn.states import TxnState
 from ottla.errors import ErrorCode
 
 Bug = Callable[[pytest.MonkeyPatch], None]
@@ -31,7 +31,7 @@ Bug = Callable[[pytest.MonkeyPatch], None]
 def late_requests_are_accepted(patch: pytest.MonkeyPatch) -> None:
     """The check of the epoch is off by one."""
 
-    def is_epoch_of(saved: TransactionSaved, producer: Producer) -> bool:
+    def is_epoch_of(saved: TransactionSaved, producer: ProducerIdentity) -> bool:
         return 0 <= saved.producer_epoch - producer.producer_epoch <= 1
 
     for module in (machine, end_checks):
@@ -45,7 +45,7 @@ def late_ends_are_accepted(patch: pytest.MonkeyPatch) -> None:
     def check_end(saved: Any, request: Any) -> Any:
         verdict = original(saved, request)
         is_late = request.producer == (saved.producer_id, saved.producer_epoch - 1)
-        return None if is_late and saved.state is State.ONGOING else verdict
+        return None if is_late and saved.state is TxnState.ONGOING else verdict
 
     patch.setattr(machine, "check_end", check_end)
 

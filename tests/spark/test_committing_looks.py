@@ -28,7 +28,7 @@ from ottla.spark import partial_answers as asking
 from ottla.spark.sink import micro_batch_commit
 from ottla.spark.sink.micro_batch_commit import CommitPoint, Committer, Outcome, Target, look
 from ottla.spark.sink.progress import (
-    Found,
+    CommittedProgress,
     Marker,
     MicroBatch,
     ProgressError,
@@ -89,7 +89,7 @@ def test_a_first_look_that_is_behind_does_not_fail_the_commit(
 
     def behind(
         admin: ottla.Admin, target: Target, sources: Sequence[SourceRange], *, is_stable: bool
-    ) -> Found:
+    ) -> CommittedProgress:
         asked.append(is_stable)
         return look(admin, target, sources, is_stable=True) if is_stable else old
 

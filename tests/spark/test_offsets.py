@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ottla.model import TopicPartition
 from ottla.spark.source.stream_offsets import (
-    Found,
+    FoundPartitions,
     Pacing,
     SourceOffset,
     available,
@@ -94,7 +94,7 @@ def test_limited_reading_gets_everywhere_and_then_stays(
 
 def test_nothing_new_is_the_same_position() -> None:
     start = SourceOffset({T0: 5}, IDS)
-    found = Found((T0,), {"t": "id-t"})
+    found = FoundPartitions((T0,), {"t": "id-t"})
     end, losses = available(start, found, {T0: 5}, {})
     assert is_same(start, end)
     assert losses == ()
@@ -102,7 +102,7 @@ def test_nothing_new_is_the_same_position() -> None:
 
 def test_a_new_partition_begins_at_its_first_record() -> None:
     start = SourceOffset({T0: 5}, {"t": "id-t"})
-    found = Found((T0, T1), {"t": "id-t"})
+    found = FoundPartitions((T0, T1), {"t": "id-t"})
     assert new_partitions(start, found) == [T1]
     end, losses = available(start, found, {T0: 6, T1: 3}, {T1: 0})
     assert losses == ()
@@ -112,14 +112,14 @@ def test_a_new_partition_begins_at_its_first_record() -> None:
 
 def test_a_new_partition_that_lost_records_already_is_reported() -> None:
     start = SourceOffset({T0: 5}, {"t": "id-t"})
-    end, losses = available(start, Found((T0, T1), IDS), {T0: 5, T1: 9}, {T1: 4})
+    end, losses = available(start, FoundPartitions((T0, T1), IDS), {T0: 5, T1: 9}, {T1: 4})
     assert losses == ("t-1 is new and begins at 4 instead of 0",)
     assert begin_of(start, end, T1) == 4
 
 
 def test_a_partition_that_is_gone_is_reported_and_read_on_when_it_comes_back() -> None:
     start = SourceOffset({T0: 5, U0: 1}, IDS)
-    lacking = Found((T0,), {"t": "id-t"})
+    lacking = FoundPartitions((T0,), {"t": "id-t"})
     assert gone(start, lacking) == [U0]
     end, losses = available(start, lacking, {T0: 7}, {})
     assert losses == ("u-0 is gone",)
@@ -127,12 +127,12 @@ def test_a_partition_that_is_gone_is_reported_and_read_on_when_it_comes_back() -
     assert ranges(start, end) == [(T0, 5, 7)]
     assert is_same(end, available(end, lacking, {T0: 7}, {}).end)
     # The same topic, and another one of its name.
-    back = Found((T0, U0), IDS)
+    back = FoundPartitions((T0, U0), IDS)
     assert new_partitions(end, back) == []
     again, losses = available(end, back, {T0: 7, U0: 4}, {})
     assert losses == ()
     assert ranges(end, again) == [(U0, 1, 4)]
-    other = Found((T0, U0), {**IDS, "u": "other"})
+    other = FoundPartitions((T0, U0), {**IDS, "u": "other"})
     assert gone(end, other) == []
     again, losses = available(end, other, {T0: 7, U0: 4}, {U0: 0})
     assert losses == ("topic u was deleted and made again",)
@@ -141,13 +141,13 @@ def test_a_partition_that_is_gone_is_reported_and_read_on_when_it_comes_back() -
 
 def test_a_query_that_begins_behind_the_end_is_not_told_that_it_has_read() -> None:
     at = {T0: 9}
-    losses = available(SourceOffset(at, begin=at), Found((T0,), {}), {T0: 3}, {}).losses
+    losses = available(SourceOffset(at, begin=at), FoundPartitions((T0,), {}), {T0: 3}, {}).losses
     assert losses == ("t-0 ends at 3, and startingOffsets say 9",)
 
 
 def test_a_topic_that_was_made_again_is_reported_and_read_from_its_begin() -> None:
     start = SourceOffset({T0: 5, T1: 9}, {"t": "old"})
-    found = Found((T0,), {"t": "new"})
+    found = FoundPartitions((T0,), {"t": "new"})
     end, losses = available(start, found, {T0: 5}, {T0: 0})
     assert losses == ("topic t was deleted and made again",)
     # The end is where the former topic had been read to, and yet there is something to read.
@@ -158,7 +158,7 @@ def test_a_topic_that_was_made_again_is_reported_and_read_from_its_begin() -> No
 
 def test_a_partition_that_ends_before_what_was_read_is_reported() -> None:
     start = SourceOffset({T0: 5}, {"t": "id-t"})
-    found = Found((T0,), {"t": "id-t"})
+    found = FoundPartitions((T0,), {"t": "id-t"})
     assert shrunk(start, found, {T0: 4}) == [T0]
     end, losses = available(start, found, {T0: 4}, {})
     assert losses == ("t-0 ends at 4, and it was read up to 5",)
@@ -167,10 +167,13 @@ def test_a_partition_that_ends_before_what_was_read_is_reported() -> None:
 
 def test_a_checkpoint_of_another_cluster_is_reported() -> None:
     start = SourceOffset({T0: 5}, {}, cluster="a")
-    losses = available(start, Found((T0,), {}, "b"), {T0: 5}, {}).losses
+    losses = available(start, FoundPartitions((T0,), {}, "b"), {T0: 5}, {}).losses
     assert losses == ("the checkpoint is of cluster a, and this is cluster b",)
-    assert available(start, Found((T0,), {}, "a"), {T0: 5}, {}).losses == ()
-    assert available(replace(start, cluster=None), Found((T0,), {}, "b"), {T0: 5}, {}).losses == ()
+    assert available(start, FoundPartitions((T0,), {}, "a"), {T0: 5}, {}).losses == ()
+    assert (
+        available(replace(start, cluster=None), FoundPartitions((T0,), {}, "b"), {T0: 5}, {}).losses
+        == ()
+    )
 
 
 def test_a_target_is_kept_although_more_comes() -> None:
@@ -203,7 +206,7 @@ def test_the_first_micro_batch_remembers_where_it_begins() -> None:
     initial = SourceOffset(at, begin=at)
     assert initial.is_initial
     assert SourceOffset.from_json(initial.to_json()) == initial
-    found = Found(tuple(at), {})
+    found = FoundPartitions(tuple(at), {})
     latest = {TopicPartition("t", 0): 50, TopicPartition("t", 1): 7}
     first, _ = available(initial, found, latest, {})
     assert not first.is_initial

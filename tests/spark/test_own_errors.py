@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.pipeline import of_program
-from ottla.spark.pipeline.failure_policy import Failure, Next, judge
+from ottla.spark.pipeline.failure_policy import Failure, NextStep, judge
 from ottla.spark.pipeline.user_errors import own_error, own_place
 
 SPARK = (
@@ -45,7 +45,7 @@ INSTALLED = (
 )
 def test_an_error_in_a_task_is_told_with_its_line(line: str, reason: str) -> None:
     found = judge("StreamingQueryException", SPARK.format(IN_TASK.format(line)))
-    assert found == Failure(Next.STOP, f"{reason} (fraud.py, line 9, in half)")
+    assert found == Failure(NextStep.STOP, f"{reason} (fraud.py, line 9, in half)")
 
 
 def test_the_users_line_is_told_and_not_that_of_a_library() -> None:
@@ -77,11 +77,11 @@ def test_what_is_no_traceback_has_no_line() -> None:
 
 
 def test_a_failure_has_its_line_once_and_only_if_it_is_final() -> None:
-    final = Failure(Next.STOP, "no column x")
+    final = Failure(NextStep.STOP, "no column x")
     assert final.at("fraud.py, line 3").reason == "no column x (fraud.py, line 3)"
     assert final.at("fraud.py, line 3").at("fraud.py, line 3") == final.at("fraud.py, line 3")
     assert final.at(None) is final
-    passing = Failure(Next.RESTART, "away")
+    passing = Failure(NextStep.RESTART, "away")
     assert passing.at("fraud.py, line 3") is passing
 
 

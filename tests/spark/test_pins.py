@@ -333,7 +333,7 @@ def test_a_pinned_topic_need_not_exist_and_is_not_created(stage: Stage) -> None:
 def test_a_batch_query_lacks_no_task() -> None:
     writer = batch_sink.OneTransactionWriter(SimpleNamespace(kafka={}), {})  # type: ignore[arg-type]
     with pytest.raises(ottla.OttlaError, match="1 of 2 tasks left no message"):
-        writer.commit([sink.Written(0, None, None, None, sink.NOTHING), None])
+        writer.commit([sink.TaskCommit(0, None, None, None, sink.NOTHING), None])
 
 
 def test_settings_do_not_show_secrets(stage: Stage) -> None:

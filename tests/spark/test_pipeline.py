@@ -299,7 +299,7 @@ def test_options_may_be_numbers_and_truths() -> None:
 
 
 def test_whoever_needs_another_way_to_the_same_broker_is_asked_too() -> None:
-    def clusters(**options: Any) -> list[preflight.Cluster]:
+    def clusters(**options: Any) -> list[preflight.ClusterToReach]:
         made = Pipeline("fraud", "in", "out", **options)
         return preflight.check_options(made, "local[2]")
 

@@ -13,14 +13,14 @@ from ottla.model import TopicPartition
 from ottla.spark.sink.progress import (
     DIFFERING,
     VERDICTS,
-    Found,
+    CommittedProgress,
     Marker,
     MicroBatch,
+    MicroBatchAction,
     ProgressError,
     SourceRange,
     Standing,
     TakenOverError,
-    Verdict,
     check,
     group_offsets,
     marker_group,
@@ -41,7 +41,7 @@ def place(
     marker: Marker | None, number: int, offsets: dict[TopicPartition, int] | None = None
 ) -> Standing:
     batch = batch_of(number)
-    return standing(Found(marker, offsets or {}), batch, batch.sources)
+    return standing(CommittedProgress(marker, offsets or {}), batch, batch.sources)
 
 
 @pytest.mark.parametrize(
@@ -88,48 +88,61 @@ def test_another_query_is_continued_only_where_its_output_ends(
 
 
 def test_between_equal_offsets_nothing_shows_that_a_batch_was_not_committed() -> None:
-    found = Found(Marker("theirs", 9), START)
+    found = CommittedProgress(Marker("theirs", 9), START)
     for number, expected in ((0, Standing.OTHER_QUERY_WE_CONTINUE), (3, Standing.OTHER_QUERY)):
         batch = batch_of(number, START, START)
         assert standing(found, batch, batch.sources) is expected
 
 
 def test_a_query_that_keeps_state_does_not_go_on_without_it() -> None:
-    found = Found(Marker("theirs", 9), START)
+    found = CommittedProgress(Marker("theirs", 9), START)
     batch = replace(batch_of(0), keeps_state=True)
     assert standing(found, batch, batch.sources) is Standing.OTHER_QUERY_HAD_STATE
     with pytest.raises(ProgressError, match="counts would begin at nothing"):
         check("fraud", found, batch, batch.sources, fails_on_unknown=True)
-    assert check("fraud", found, batch, batch.sources, fails_on_unknown=False) is Verdict.WRITE
+    assert (
+        check("fraud", found, batch, batch.sources, fails_on_unknown=False)
+        is MicroBatchAction.WRITE
+    )
 
 
 def test_a_start_that_is_not_known_continues_nothing() -> None:
     batch = batch_of(0, {}, END)
-    assert standing(Found(Marker("theirs", 9), START), batch, batch.sources) is Standing.OTHER_QUERY
-    assert standing(Found(Marker("theirs", 9), START), batch_of(0), []) is Standing.OTHER_QUERY
+    assert (
+        standing(CommittedProgress(Marker("theirs", 9), START), batch, batch.sources)
+        is Standing.OTHER_QUERY
+    )
+    assert (
+        standing(CommittedProgress(Marker("theirs", 9), START), batch_of(0), [])
+        is Standing.OTHER_QUERY
+    )
 
 
 def test_every_standing_has_its_verdict() -> None:
     assert dict(VERDICTS) == {
-        Standing.NOTHING_YET: Verdict.WRITE,
-        Standing.FIRST_OF_OURS: Verdict.WRITE,
-        Standing.LOST: Verdict.ASK,
-        Standing.JUST_BEFORE: Verdict.WRITE,
-        Standing.HERE: Verdict.SKIP,
-        Standing.OTHER_PLAN: Verdict.FAIL,
-        Standing.AHEAD: Verdict.FAIL,
-        Standing.FAR_BEHIND: Verdict.ASK,
-        Standing.OTHER_QUERY_WE_CONTINUE: Verdict.WRITE,
-        Standing.OTHER_QUERY_HAD_STATE: Verdict.ASK,
-        Standing.OTHER_QUERY: Verdict.ASK,
-        Standing.ELSEWHERE: Verdict.FAIL,
+        Standing.NOTHING_YET: MicroBatchAction.WRITE,
+        Standing.FIRST_OF_OURS: MicroBatchAction.WRITE,
+        Standing.LOST: MicroBatchAction.ASK,
+        Standing.JUST_BEFORE: MicroBatchAction.WRITE,
+        Standing.HERE: MicroBatchAction.SKIP,
+        Standing.OTHER_PLAN: MicroBatchAction.FAIL,
+        Standing.AHEAD: MicroBatchAction.FAIL,
+        Standing.FAR_BEHIND: MicroBatchAction.ASK,
+        Standing.OTHER_QUERY_WE_CONTINUE: MicroBatchAction.WRITE,
+        Standing.OTHER_QUERY_HAD_STATE: MicroBatchAction.ASK,
+        Standing.OTHER_QUERY: MicroBatchAction.ASK,
+        Standing.ELSEWHERE: MicroBatchAction.FAIL,
     }
     assert set(VERDICTS) == set(Standing)
 
 
-def verdict(marker: Marker | None, number: int, *, fails_on_unknown: bool = True) -> Verdict:
+def verdict(
+    marker: Marker | None, number: int, *, fails_on_unknown: bool = True
+) -> MicroBatchAction:
     batch = batch_of(number)
-    return check("fraud", Found(marker), batch, batch.sources, fails_on_unknown=fails_on_unknown)
+    return check(
+        "fraud", CommittedProgress(marker), batch, batch.sources, fails_on_unknown=fails_on_unknown
+    )
 
 
 @pytest.mark.parametrize(
@@ -158,7 +171,7 @@ def test_a_refusal_says_why_and_what_to_do(
 
 def test_the_user_may_accept_what_is_not_known_but_not_a_loss() -> None:
     for marker in (None, Marker("mine", 2), Marker("theirs", 2)):
-        assert verdict(marker, 7, fails_on_unknown=False) is Verdict.WRITE
+        assert verdict(marker, 7, fails_on_unknown=False) is MicroBatchAction.WRITE
     for known in (Marker("mine", 9), Marker("mine", 7, "q")):
         with pytest.raises((ProgressError, TakenOverError)):
             verdict(known, 7, fails_on_unknown=False)
@@ -170,17 +183,26 @@ def test_what_is_known_to_be_written_is_not_accepted_as_unknown(marker: Marker |
     batch = batch_of(7)
     for written in ({ZERO: 15, ONE: 20}, {ZERO: 11}, {ONE: 21}):
         with pytest.raises(ProgressError, match="does not begin where") as caught:
-            check("fraud", Found(marker, written), batch, batch.sources, fails_on_unknown=False)
+            check(
+                "fraud",
+                CommittedProgress(marker, written),
+                batch,
+                batch.sources,
+                fails_on_unknown=False,
+            )
         assert "failOnUnknownProgress" not in str(caught.value)
 
 
 @pytest.mark.parametrize("marker", [None, Marker("mine", 2)])
 def test_what_lies_between_may_have_been_written_by_others(marker: Marker | None) -> None:
     batch = batch_of(7)
-    found = Found(marker, {ZERO: 9, ONE: 20})
+    found = CommittedProgress(marker, {ZERO: 9, ONE: 20})
     with pytest.raises(ProgressError, match="failOnUnknownProgress=false"):
         check("fraud", found, batch, batch.sources, fails_on_unknown=True)
-    assert check("fraud", found, batch, batch.sources, fails_on_unknown=False) is Verdict.WRITE
+    assert (
+        check("fraud", found, batch, batch.sources, fails_on_unknown=False)
+        is MicroBatchAction.WRITE
+    )
 
 
 def test_the_group_has_the_least_end_of_several_sources_and_says_that_they_differ() -> None:
@@ -195,16 +217,16 @@ def test_the_group_has_the_least_end_of_several_sources_and_says_that_they_diffe
 
 
 def test_sources_that_do_not_begin_together_continue_nothing() -> None:
-    def place_of(committed: Found, *starts: int) -> Standing:
+    def place_of(committed: CommittedProgress, *starts: int) -> Standing:
         sources = [SourceRange("c", {ZERO: at}, {ZERO: 20}) for at in starts]
         return standing(committed, MicroBatch("mine", 0, sources=sources), sources)
 
-    found = Found(Marker("theirs", 9), {ZERO: 5})
+    found = CommittedProgress(Marker("theirs", 9), {ZERO: 5})
     assert place_of(found, 5, 5) is Standing.OTHER_QUERY_WE_CONTINUE
     assert place_of(found, 5, 10) is Standing.ELSEWHERE
     assert place_of(found, 10, 5) is Standing.ELSEWHERE
     # One of the sources before had read further: to begin at the least repeats what it read.
-    differing = Found(Marker("theirs", 9), {ZERO: 5}, [ZERO])
+    differing = CommittedProgress(Marker("theirs", 9), {ZERO: 5}, [ZERO])
     assert place_of(differing, 5, 5) is Standing.OTHER_QUERY
 
 

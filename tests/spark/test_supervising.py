@@ -10,7 +10,7 @@ from ottla.errors import ErrorCode, exception_for
 from ottla.spark.pipeline.failure_policy import (
     JAVA_IS_GONE,
     LONGEST_PAUSE_SECONDS,
-    Next,
+    NextStep,
     Pauses,
     judge,
     judge_connection,
@@ -27,21 +27,21 @@ def failed(*lines: str) -> str:
 @pytest.mark.parametrize(
     ("lines", "following"),
     [
-        (["ottla.spark.sink.progress.TakenOverError: Another instance took over"], Next.LEAVE),
-        (["ottla.errors.RetriableError: NETWORK_EXCEPTION (13): gone"], Next.RESTART),
-        (["ottla.errors.TimedOutError: REQUEST_TIMED_OUT (7): slow"], Next.RESTART),
-        (["ottla.errors.AbortableError: INVALID_TXN_STATE (48): x"], Next.RESTART),
-        (["ottla.errors.FatalError: TOPIC_AUTHORIZATION_FAILED (29): x"], Next.STOP),
-        (["ottla.errors.ConfigError: remove it"], Next.STOP),
-        (["ottla.spark.sink.progress.ProgressError: no marker"], Next.STOP),
-        (["ottla.spark.source.stream_offsets.DataLossError: gone"], Next.STOP),
-        (["ConnectionRefusedError: [Errno 111] Connection refused"], Next.RESTART),
-        (["ValueError: of the user"], Next.STOP),
-        (["org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"], Next.RESTART),
-        (["ExecutorLostFailure (executor 1 exited)"], Next.RESTART),
+        (["ottla.spark.sink.progress.TakenOverError: Another instance took over"], NextStep.LEAVE),
+        (["ottla.errors.RetriableError: NETWORK_EXCEPTION (13): gone"], NextStep.RESTART),
+        (["ottla.errors.TimedOutError: REQUEST_TIMED_OUT (7): slow"], NextStep.RESTART),
+        (["ottla.errors.AbortableError: INVALID_TXN_STATE (48): x"], NextStep.RESTART),
+        (["ottla.errors.FatalError: TOPIC_AUTHORIZATION_FAILED (29): x"], NextStep.STOP),
+        (["ottla.errors.ConfigError: remove it"], NextStep.STOP),
+        (["ottla.spark.sink.progress.ProgressError: no marker"], NextStep.STOP),
+        (["ottla.spark.source.stream_offsets.DataLossError: gone"], NextStep.STOP),
+        (["ConnectionRefusedError: [Errno 111] Connection refused"], NextStep.RESTART),
+        (["ValueError: of the user"], NextStep.STOP),
+        (["org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"], NextStep.RESTART),
+        (["ExecutorLostFailure (executor 1 exited)"], NextStep.RESTART),
     ],
 )  # fmt: skip
-def test_only_what_may_pass_begins_again(lines: list[str], following: Next) -> None:
+def test_only_what_may_pass_begins_again(lines: list[str], following: NextStep) -> None:
     assert judge("StreamingQueryException", failed(*lines)).next is following
 
 
@@ -52,7 +52,7 @@ def test_an_error_of_ours_that_was_caused_by_another_counts_as_what_was_raised()
         "ottla.spark.sink.progress.ProgressError: no marker",
     )
     found = judge("StreamingQueryException", text)
-    assert (found.next, found.reason) == (Next.STOP, "no marker")
+    assert (found.next, found.reason) == (NextStep.STOP, "no marker")
 
 
 def test_whoever_was_taken_over_does_not_come_back_whatever_else_failed() -> None:
@@ -62,7 +62,10 @@ def test_whoever_was_taken_over_does_not_come_back_whatever_else_failed() -> Non
         "ottla.errors.RetriableError: NETWORK_EXCEPTION (13): gone",
     )
     found = judge("StreamingQueryException", text)
-    assert (found.next, found.reason) == (Next.LEAVE, "Another instance took over pipeline 'fraud'")
+    assert (found.next, found.reason) == (
+        NextStep.LEAVE,
+        "Another instance took over pipeline 'fraud'",
+    )
 
 
 def test_whoever_finds_another_driver_at_its_checkpoint_does_not_come_back() -> None:
@@ -73,7 +76,7 @@ def test_whoever_finds_another_driver_at_its_checkpoint_does_not_come_back() -> 
     found = judge(
         "StreamingQueryException", failed(f"SparkConcurrentModificationException: {text}")
     )
-    assert found.next is Next.LEAVE
+    assert found.next is NextStep.LEAVE
     assert "writes to the checkpoint of this pipeline" in found.reason
 
 
@@ -102,8 +105,8 @@ def test_an_error_that_says_nothing_is_told_by_its_class() -> None:
 
 @pytest.mark.parametrize("text", ["Answer from Java side is empty", "Java side is down"])
 def test_without_java_a_new_driver_is_needed(text: str) -> None:
-    assert judge("Py4JError", text).next is Next.NEW_DRIVER
-    assert judge("Py4JNetworkError", "").next is Next.NEW_DRIVER
+    assert judge("Py4JError", text).next is NextStep.NEW_DRIVER
+    assert judge("Py4JNetworkError", "").next is NextStep.NEW_DRIVER
 
 
 def test_pauses_grow_to_a_limit_and_begin_anew_after_a_success() -> None:
@@ -118,13 +121,13 @@ def test_pauses_grow_to_a_limit_and_begin_anew_after_a_success() -> None:
 @pytest.mark.parametrize(
     ("codes", "following"),
     [
-        (("REQUEST_TIMED_OUT (7)", "NOT_LEADER_OR_FOLLOWER (6)"), Next.RESTART),
-        (("REQUEST_TIMED_OUT (7)", "TOPIC_AUTHORIZATION_FAILED (29)"), Next.STOP),
-        ((), Next.STOP),
+        (("REQUEST_TIMED_OUT (7)", "NOT_LEADER_OR_FOLLOWER (6)"), NextStep.RESTART),
+        (("REQUEST_TIMED_OUT (7)", "TOPIC_AUTHORIZATION_FAILED (29)"), NextStep.STOP),
+        ((), NextStep.STOP),
     ],
 )
 def test_an_error_about_several_partitions_is_judged_by_all_its_codes(
-    codes: tuple[str, ...], following: Next
+    codes: tuple[str, ...], following: NextStep
 ) -> None:
     reason = "; ".join(f"orders-{at}: {code}: gone" for at, code in enumerate(codes))
     failure = judge("StreamingQueryException", f"ottla.errors.PartialFailureError: {reason}")
@@ -141,7 +144,7 @@ def test_an_error_about_several_partitions_is_judged_by_all_its_codes(
     ],
 )
 def test_a_store_that_is_away_is_waited_for(line: str) -> None:
-    assert judge("StreamingQueryException", f"the query failed\n{line}\n").next is Next.RESTART
+    assert judge("StreamingQueryException", f"the query failed\n{line}\n").next is NextStep.RESTART
 
 
 def test_a_connection_to_java_that_broke_needs_a_new_driver() -> None:
@@ -163,23 +166,23 @@ def test_a_connection_of_the_users_code_that_broke_may_work_again() -> None:
     with pytest.raises(ConnectionError) as caught:
         transform()
     found = judge_connection(caught.value)
-    assert (found.next, found.reason) == (Next.RESTART, "the registry is away")
+    assert (found.next, found.reason) == (NextStep.RESTART, "the registry is away")
 
 
 @pytest.mark.parametrize(
     ("code", "following"),
     [
-        ("MESSAGE_TOO_LARGE", Next.STOP),
-        ("TOPIC_AUTHORIZATION_FAILED", Next.STOP),
-        ("INVALID_TIMESTAMP", Next.STOP),
-        ("POLICY_VIOLATION", Next.STOP),
-        ("CORRUPT_MESSAGE", Next.STOP),
-        ("NOT_ENOUGH_REPLICAS", Next.RESTART),
-        ("COORDINATOR_NOT_AVAILABLE", Next.RESTART),
-        ("INVALID_PRODUCER_EPOCH", Next.RESTART),
+        ("MESSAGE_TOO_LARGE", NextStep.STOP),
+        ("TOPIC_AUTHORIZATION_FAILED", NextStep.STOP),
+        ("INVALID_TIMESTAMP", NextStep.STOP),
+        ("POLICY_VIOLATION", NextStep.STOP),
+        ("CORRUPT_MESSAGE", NextStep.STOP),
+        ("NOT_ENOUGH_REPLICAS", NextStep.RESTART),
+        ("COORDINATOR_NOT_AVAILABLE", NextStep.RESTART),
+        ("INVALID_PRODUCER_EPOCH", NextStep.RESTART),
     ],
 )
-def test_what_only_people_can_mend_does_not_begin_again(code: str, following: Next) -> None:
+def test_what_only_people_can_mend_does_not_begin_again(code: str, following: NextStep) -> None:
     error = exception_for(ErrorCode[code])
     text = f"Traceback\nottla.errors.{type(error).__name__}: {error}\n"
     assert judge("StreamingQueryException", text).next is following
@@ -191,13 +194,13 @@ def test_a_micro_batch_that_is_too_large_says_what_to_set() -> None:
         "tasks (2.0 MiB) is bigger than spark.driver.maxResultSize (1024.0 KiB)"
     )
     failure = judge("StreamingQueryException", text)
-    assert failure.next is Next.STOP
+    assert failure.next is NextStep.STOP
     assert "maxOffsetsPerTrigger" in failure.reason
 
 
 def test_a_checkpoint_that_another_driver_writes_to_is_a_takeover_in_older_words_too() -> None:
     text = "exception: Multiple streaming queries are concurrently using file:/c/offsets. SQLSTATE: XXKST"
-    assert judge("StreamingQueryException", text).next is Next.LEAVE
+    assert judge("StreamingQueryException", text).next is NextStep.LEAVE
 
 
 def test_a_record_that_cannot_be_read_is_told_in_its_own_words() -> None:
@@ -207,4 +210,4 @@ def test_a_record_that_cannot_be_read_is_told_in_its_own_words() -> None:
         f"{words} SQLSTATE: P0001 SQLSTATE: XXKST\n\tat org.apache.spark.sql"
     )
     failure = judge("StreamingQueryException", text)
-    assert (failure.next, failure.reason) == (Next.STOP, words)
+    assert (failure.next, failure.reason) == (NextStep.STOP, words)

@@ -273,7 +273,11 @@ def test_a_clean_start_scans_nothing(
     walk = scan._walk
 
     def count(
-        view: memoryview, found: scan.Scan, interval_bytes: int, check: scan.Check, *others: Any
+        view: memoryview,
+        found: scan.SegmentScan,
+        interval_bytes: int,
+        check: scan.Check,
+        *others: Any,
     ) -> None:
         assert check is scan.check_nothing, "no checksum is computed"
         looked_at.append(len(view) - found.valid_bytes)
@@ -428,7 +432,7 @@ def test_one_partition_that_cannot_be_checked_does_not_stop_the_others(
     copy = crash_copy(tmp_path / "a", tmp_path / "b")
     scan_file = scan.scan_file
 
-    def fail(path: str, found: scan.Scan, *others: Any) -> scan.Scan:
+    def fail(path: str, found: scan.SegmentScan, *others: Any) -> scan.SegmentScan:
         if "orders-1" in path:
             raise OSError(5, "Input/output error")
         return scan_file(path, found, *others)

@@ -49,12 +49,12 @@ _CHECKED_FROM_BYTES: Final = 21
 _LENGTH_STARTS_AFTER_BYTES: Final = 12
 
 
-class Segment(retention.Segment, Protocol):
+class CleanableSegment(retention.AgedSegment, Protocol):
     @property
     def base_offset(self) -> int: ...
 
 
-AnySegment = TypeVar("AnySegment", bound=Segment)
+AnySegment = TypeVar("AnySegment", bound=CleanableSegment)
 
 
 # When a log is cleaned, and how far.
@@ -86,7 +86,7 @@ def first_dirty_offset(cleaned_offset: int | None, start_offset: int, end_offset
 
 
 def cleanable(
-    segments: Sequence[Segment],
+    segments: Sequence[CleanableSegment],
     dirty_offset: int,
     last_stable_offset: int,
     now_ms: int,
@@ -292,7 +292,7 @@ class LastOfProducer(NamedTuple):
     epoch: int
 
 
-class Kept(NamedTuple):
+class KeptBatch(NamedTuple):
     """A batch that stays, perhaps with fewer records than before."""
 
     data: Buffer
@@ -339,7 +339,7 @@ class Cleaning:
         header: BatchHeader,
         producers: Mapping[int, LastOfProducer],
         limit_bytes: int = DEFAULT_LIMIT_BYTES,
-    ) -> Kept | None:
+    ) -> KeptBatch | None:
         """What becomes of the batch at a position; None if it goes.
 
         TooLargeError if the batch decompresses to more than the limit; it can be shown once more then.
@@ -397,7 +397,7 @@ class Cleaning:
         header: BatchHeader,
         emptied: bool,
         limit_bytes: int,
-    ) -> Kept | None:
+    ) -> KeptBatch | None:
         known_end_offset = self._known_end_offset
         if header.base_offset >= known_end_offset:
             return _unchanged(chunk, position, header)
@@ -453,14 +453,14 @@ class Cleaning:
         return marked, self._now_ms + self._delete_retention_ms
 
 
-def _unchanged(chunk: memoryview, position: int, header: BatchHeader) -> Kept:
+def _unchanged(chunk: memoryview, position: int, header: BatchHeader) -> KeptBatch:
     data = chunk[position : position + header.size_bytes]
-    return Kept(data, header.base_offset, header.last_offset, header.max_timestamp)
+    return KeptBatch(data, header.base_offset, header.last_offset, header.max_timestamp)
 
 
 def _with_records(
     header: BatchHeader, base_timestamp_ms: int, parts: Iterable[Sequence[Record]]
-) -> Kept:
+) -> KeptBatch:
     """The batch with these records only; offsets, sequences and codec stay."""
     sections = []
     count, latest_ms = 0, NO_TIMESTAMP
@@ -477,10 +477,10 @@ def _with_records(
     )
     section = sections[0] if len(sections) == 1 else b"".join(sections)
     data = with_section(changed, section, None)
-    return Kept(data, header.base_offset, header.last_offset, max_timestamp_ms)
+    return KeptBatch(data, header.base_offset, header.last_offset, max_timestamp_ms)
 
 
-def _without_records(header: BatchHeader) -> Kept:
+def _without_records(header: BatchHeader) -> KeptBatch:
     """The header alone, not compressed, without a horizon."""
     changed = header._replace(
         attributes=header.attributes & ~(_CODEC_MASK | BatchFlag.DELETE_HORIZON),
@@ -488,4 +488,4 @@ def _without_records(header: BatchHeader) -> Kept:
         record_count=0,
     )
     data = with_records(changed, (), None)
-    return Kept(data, header.base_offset, header.last_offset, header.max_timestamp)
+    return KeptBatch(data, header.base_offset, header.last_offset, header.max_timestamp)

@@ -9,9 +9,9 @@ from ottla.core.aborted import AbortedSpan
 from ottla.core.producer_state import (
     NO_PRODUCER_ID,
     EndedTransaction,
+    LoggedBatch,
     ProducerBatch,
     ProducerStates,
-    Sent,
     Verification,
 )
 from ottla.errors import ErrorCode
@@ -61,7 +61,7 @@ class Partition:
 
     def decide_append(
         self, header: BatchHeader, verification: Verification | None = None
-    ) -> Sent | ErrorCode:
+    ) -> LoggedBatch | ErrorCode:
         """NONE to append a client's batch at the end, an earlier append that it repeats, or an error."""
         if header.producer_id <= NO_PRODUCER_ID:
             return ErrorCode.NONE
@@ -72,7 +72,7 @@ class Partition:
     ) -> Verification | ErrorCode | None:
         """What the append of a transactional batch has to bring; None if nothing, or it repeats an earlier one."""
         batch = _producer_batch(header)
-        if isinstance(self.producers.check(batch), Sent):
+        if isinstance(self.producers.check(batch), LoggedBatch):
             return None
         return self.producers.verification_for(batch, version)
 

@@ -46,7 +46,7 @@ class SnapshotEntry(NamedTuple):
     transaction_first_offset: int
 
 
-class Sent(NamedTuple):
+class LoggedBatch(NamedTuple):
     """A batch of a producer as it lies in the log."""
 
     last_sequence: int
@@ -104,7 +104,7 @@ class Verification:
 
 
 @dataclass(slots=True)
-class Producer:
+class ProducerEntry:
     """One producer id on one partition."""
 
     producer_id: int
@@ -112,7 +112,7 @@ class Producer:
     coordinator_epoch: int = -1
     last_write_ms: int = -1
     transaction_first_offset: int = NO_OFFSET
-    sent: deque[Sent] = field(default_factory=lambda: deque(maxlen=BATCHES_KEPT))
+    sent: deque[LoggedBatch] = field(default_factory=lambda: deque(maxlen=BATCHES_KEPT))
 
     @property
     def last_sequence(self) -> int:
@@ -128,13 +128,13 @@ def sequence_before(sequence: int, count: int) -> int:
     return (sequence - count) & MAX_SEQUENCE
 
 
-def _is_of_ended(producer: Producer, sent: Sent) -> bool:
+def _is_of_ended(producer: ProducerEntry, sent: LoggedBatch) -> bool:
     """Whether a transactional batch belongs to a transaction that is over."""
     first_offset = producer.transaction_first_offset
     return first_offset == NO_OFFSET or sent.base_offset < first_offset
 
 
-def _uses_numbers_again(producer: Producer, batch: ProducerBatch) -> bool:
+def _uses_numbers_again(producer: ProducerEntry, batch: ProducerBatch) -> bool:
     """Whether a batch begins with a number that its producer used in an earlier transaction.
 
     Who ends a transaction knows what became of its batches, so nobody repeats them after it. But librdkafka forgets a
@@ -152,7 +152,7 @@ class ProducerStates:
     """All producers of a partition."""
 
     def __init__(self) -> None:
-        self._producers: dict[int, Producer] = {}
+        self._producers: dict[int, ProducerEntry] = {}
         # Producers by the first offset of their open transaction.
         self._open: dict[int, int] = {}
         # By producer and epoch, of which the coordinator confirms one at most. Not durable: after a restart a producer
@@ -163,10 +163,10 @@ class ProducerStates:
     def __len__(self) -> int:
         return len(self._producers)
 
-    def __iter__(self) -> Iterator[Producer]:
+    def __iter__(self) -> Iterator[ProducerEntry]:
         return iter(self._producers.values())
 
-    def get(self, producer_id: int) -> Producer | None:
+    def get(self, producer_id: int) -> ProducerEntry | None:
         return self._producers.get(producer_id)
 
     @property
@@ -196,7 +196,7 @@ class ProducerStates:
 
     def check(
         self, batch: ProducerBatch, verification: Verification | None = None
-    ) -> Sent | ErrorCode:
+    ) -> LoggedBatch | ErrorCode:
         """What becomes of a batch: NONE to append it, the earlier append that it repeats, or the error."""
         checked = self._check_order(batch)
         if checked is not ErrorCode.NONE or not batch.is_transactional:
@@ -224,7 +224,7 @@ class ProducerStates:
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         return ErrorCode.NONE
 
-    def _check_order(self, batch: ProducerBatch) -> Sent | ErrorCode:
+    def _check_order(self, batch: ProducerBatch) -> LoggedBatch | ErrorCode:
         producer = self._producers.get(batch.producer_id)
         if producer is None:
             # Retention may have taken everything that the producer wrote, and its state with it.
@@ -282,14 +282,14 @@ class ProducerStates:
         """Remembers a batch that was appended."""
         producer = self._producers.get(batch.producer_id)
         if producer is None:
-            producer = self._producers[batch.producer_id] = Producer(batch.producer_id)
+            producer = self._producers[batch.producer_id] = ProducerEntry(batch.producer_id)
         elif self._draft is not None:
             self._draft.before_change(producer)
         if producer.epoch != batch.producer_epoch:
             producer.epoch = batch.producer_epoch
             producer.sent.clear()
         producer.sent.append(
-            Sent(batch.last_sequence, last_offset, last_offset - base_offset, now_ms)
+            LoggedBatch(batch.last_sequence, last_offset, last_offset - base_offset, now_ms)
         )
         producer.last_write_ms = now_ms
         self._verifications.pop(batch.producer_id, None)
@@ -310,7 +310,7 @@ class ProducerStates:
         self._verifications.pop(producer_id, None)
         producer = self._producers.get(producer_id)
         if producer is None:
-            producer = self._producers[producer_id] = Producer(producer_id)
+            producer = self._producers[producer_id] = ProducerEntry(producer_id)
         elif self._draft is not None:
             self._draft.before_change(producer)
         if producer.epoch != epoch:
@@ -384,14 +384,16 @@ class ProducerStates:
         """Takes what a snapshot says of a batch; those of one producer come in order."""
         producer = self._producers.get(entry.producer_id)
         if producer is None:
-            producer = self._producers[entry.producer_id] = Producer(entry.producer_id)
+            producer = self._producers[entry.producer_id] = ProducerEntry(entry.producer_id)
         producer.epoch = entry.producer_epoch
         producer.coordinator_epoch = entry.coordinator_epoch
         producer.last_write_ms = max(producer.last_write_ms, entry.timestamp_ms)
         producer.transaction_first_offset = entry.transaction_first_offset
         if entry.last_offset != NO_OFFSET:
             producer.sent.append(
-                Sent(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp_ms)
+                LoggedBatch(
+                    entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp_ms
+                )
             )
         if entry.transaction_first_offset != NO_OFFSET:
             self._open[entry.transaction_first_offset] = entry.producer_id
@@ -405,7 +407,7 @@ class SnapshotDraft:
     the five batches also after a restart.
     """
 
-    def __init__(self, producers: Mapping[int, Producer]) -> None:
+    def __init__(self, producers: Mapping[int, ProducerEntry]) -> None:
         self._left = dict(producers)
         self._entries = bytearray()
         self._count = 0
@@ -414,7 +416,7 @@ class SnapshotDraft:
     def is_complete(self) -> bool:
         return not self._left
 
-    def before_change(self, producer: Producer) -> None:
+    def before_change(self, producer: ProducerEntry) -> None:
         """Takes a producer as it is; one that came later is none of this snapshot."""
         if self._left.get(producer.producer_id) is producer:
             del self._left[producer.producer_id]
@@ -430,8 +432,8 @@ class SnapshotDraft:
         for _ in range(count):
             self._add(self._left.popitem()[1])
 
-    def _add(self, producer: Producer) -> None:
-        kept = list(producer.sent) or [Sent(NO_SEQUENCE, NO_OFFSET, 0, -1)]
+    def _add(self, producer: ProducerEntry) -> None:
+        kept = list(producer.sent) or [LoggedBatch(NO_SEQUENCE, NO_OFFSET, 0, -1)]
         # As in Kafka, the time of the last write, which may have been a marker.
         kept[-1] = kept[-1]._replace(timestamp_ms=producer.last_write_ms)
         self._count += len(kept)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 
-class Segment(Protocol):
+class AgedSegment(Protocol):
     @property
     def end_offset(self) -> int: ...
 
@@ -17,18 +17,18 @@ class Segment(Protocol):
     def max_timestamp_ms(self) -> int: ...
 
 
-def is_expired(segment: Segment, now_ms: int, retention_ms: int) -> bool:
+def is_expired(segment: AgedSegment, now_ms: int, retention_ms: int) -> bool:
     """Whether all of a segment is older than the limit; -1 for its time would be no age at all."""
     return 0 <= retention_ms < now_ms - segment.max_timestamp_ms and segment.max_timestamp_ms >= 0
 
 
-def even_last_goes(last: Segment, now_ms: int, retention_ms: int, retention_bytes: int) -> bool:
+def even_last_goes(last: AgedSegment, now_ms: int, retention_ms: int, retention_bytes: int) -> bool:
     """Whether the last segment is to be rolled so that it can go: all of it is old, or nothing is to be kept."""
     return retention_bytes == 0 or is_expired(last, now_ms, retention_ms)
 
 
 def retained_from(
-    segments: Sequence[Segment],
+    segments: Sequence[AgedSegment],
     start_offset: int,
     now_ms: int,
     retention_ms: int,

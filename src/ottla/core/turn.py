@@ -8,18 +8,18 @@ from typing import Any, NamedTuple
 Ticket = Any
 
 
-class Producer(NamedTuple):
+class ProducerIdentity(NamedTuple):
     """In whose transaction an event is written."""
 
     producer_id: int
     producer_epoch: int
 
 
-class Written(NamedTuple):
+class AppliedEvent(NamedTuple):
     """An event that was applied and has to be appended."""
 
     event: Any
-    producer: Producer | None
+    producer: ProducerIdentity | None
 
 
 class Note(NamedTuple):
@@ -41,7 +41,7 @@ class Turn:
     def __init__(self, now_ms: int, uptime_ms: int) -> None:
         self.now_ms = now_ms
         self.uptime_ms = uptime_ms
-        self.written: list[Written] = []
+        self.written: list[AppliedEvent] = []
         self.answers: list[tuple[Ticket, Any]] = []
         self.effects: list[Any] = []
         self.notes: list[Note] = []

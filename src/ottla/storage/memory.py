@@ -34,8 +34,8 @@ from ottla.storage.memory_segments import (
     MAX_RELATIVE_OFFSET,
     SNAPSHOTS_KEPT,
     Budget,
-    Partition,
-    Segment,
+    MemoryPartition,
+    MemorySegment,
 )
 
 DEFAULT_MAX_BYTES: Final = 1024 * 1024 * 1024
@@ -45,14 +45,18 @@ class MemoryReplacement:
     """Implements Replacement."""
 
     def __init__(
-        self, log: MemoryLog, partition: Partition, old: Sequence[Segment], budget: Budget
+        self,
+        log: MemoryLog,
+        partition: MemoryPartition,
+        old: Sequence[MemorySegment],
+        budget: Budget,
     ) -> None:
         self._log = log
         self._partition = partition
         self._old = old
         self._budget = budget
         base_offset = old[0].base_offset
-        self._new = Segment(base_offset, old[0].created_ms, base_offset, old[-1].written_ms)
+        self._new = MemorySegment(base_offset, old[0].created_ms, base_offset, old[-1].written_ms)
         self._is_over = False
 
     def append(self, data: Buffer, extents: Sequence[Extent]) -> None:
@@ -102,7 +106,7 @@ class MemoryLog:
 
     def __init__(
         self,
-        partition: Partition,
+        partition: MemoryPartition,
         epoch: int,
         config: TopicConfig,
         clock: Clock,
@@ -206,7 +210,7 @@ class MemoryLog:
         if not partition.segments[-1].batches:
             return
         partition.segments.append(
-            Segment(end_offset, monotonic_ms(self._clock), end_offset, self._clock.now_ms())
+            MemorySegment(end_offset, monotonic_ms(self._clock), end_offset, self._clock.now_ms())
         )
         partition.bases.append(end_offset)
 
@@ -335,7 +339,7 @@ class MemoryLog:
         for segment in partition.segments[max(bisect_right(partition.bases, offset) - 1, 0) :]:
             yield from segment.aborted
 
-    def _segment_of(self, offset: int) -> Segment:
+    def _segment_of(self, offset: int) -> MemorySegment:
         partition = self._partition
         return partition.segments[max(bisect_right(partition.bases, offset) - 1, 0)]
 
@@ -362,7 +366,7 @@ class MemoryStore:
         self._budget = Budget(max_bytes)
         self._catalog = MemoryCatalog()
         self._epoch = 1
-        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._partitions: dict[tuple[str, int], MemoryPartition] = {}
         self._logs: dict[tuple[str, int], MemoryLog] = {}
         self._closed = False
         self._syncs = Histogram()  # nothing ever reaches a disk
@@ -406,8 +410,8 @@ class MemoryStore:
             partition = None
         self._epoch = self._next_epoch(ref)
         if partition is None:
-            first = Segment(0, monotonic_ms(self._clock), 0, self._clock.now_ms())
-            partition = Partition(ref, [first], [0])
+            first = MemorySegment(0, monotonic_ms(self._clock), 0, self._clock.now_ms())
+            partition = MemoryPartition(ref, [first], [0])
             self._partitions[key] = partition
         partition.epoch = self._epoch
         log = MemoryLog(partition, self._epoch, config, self._clock, self._budget, self._release)
@@ -417,7 +421,7 @@ class MemoryStore:
     def _release(self, log: MemoryLog) -> None:
         self._logs.pop((log.ref.topic, log.ref.partition), None)
 
-    def _drop(self, partition: Partition) -> None:
+    def _drop(self, partition: MemoryPartition) -> None:
         self._budget.used_bytes -= sum(segment.cost_bytes for segment in partition.segments)
         self._budget.used_bytes -= sum(len(data) for data in partition.snapshots.values())
         del self._partitions[partition.ref.topic, partition.ref.partition]

@@ -35,7 +35,7 @@ class Budget:
 
 
 @dataclass(slots=True)
-class Segment:
+class MemorySegment:
     """Batches in four parallel lists; `ends` are running sizes."""
 
     base_offset: int
@@ -78,11 +78,11 @@ class Segment:
 
 
 @dataclass(slots=True)
-class Partition:
+class MemoryPartition:
     """What outlives a claim."""
 
     ref: PartitionRef
-    segments: list[Segment]
+    segments: list[MemorySegment]
     bases: list[int]
     start_offset: int = 0
     epoch: int = -1  # of the last claim

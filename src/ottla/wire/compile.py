@@ -24,7 +24,7 @@ T = TypeVar("T")
 _VERSION = struct_module.Struct(">h")
 
 
-class Codec(NamedTuple):
+class MessageCodec(NamedTuple):
     """A message's two functions at one version.
 
     `encode(message, out, parts)` adds to `out`, moves full buffers to `parts` and returns the last,
@@ -47,23 +47,23 @@ class SlicedCodec(NamedTuple):
     decode: Callable[[memoryview, int, int], Generator[None, None, tuple[Any, int]]]
 
 
-def _codec_of(cls: type[Any], version: int) -> Codec:
+def _codec_of(cls: type[Any], version: int) -> MessageCodec:
     return _compile_declared(cls, info_of(cls), version)
 
 
-def _stored_codec_of(cls: type[Any], version: int) -> Codec:
+def _stored_codec_of(cls: type[Any], version: int) -> MessageCodec:
     return _compile_declared(cls, stored_info_of(cls), version)
 
 
-def _compile_declared(cls: type[Any], info: MessageInfo | StoredInfo, version: int) -> Codec:
+def _compile_declared(cls: type[Any], info: MessageInfo | StoredInfo, version: int) -> MessageCodec:
     if version not in info.versions:
         raise ValueError(f"{info.name} has no version {version}")
     return compile_codec(cls, version, version >= info.flexible_since)
 
 
 # The codec of a class at a version that it has; mypy does not see that a class is hashable.
-codec_of = cast(Callable[[type[Any], int], Codec], cache(_codec_of))
-stored_codec_of = cast(Callable[[type[Any], int], Codec], cache(_stored_codec_of))
+codec_of = cast(Callable[[type[Any], int], MessageCodec], cache(_codec_of))
+stored_codec_of = cast(Callable[[type[Any], int], MessageCodec], cache(_stored_codec_of))
 
 
 def _compile_sliced(cls: type[Any], version: int) -> SlicedCodec:
@@ -83,14 +83,14 @@ def _compile_sliced(cls: type[Any], version: int) -> SlicedCodec:
 sliced_codec_of = cast(Callable[[type[Any], int], SlicedCodec], cache(_compile_sliced))
 
 
-def compile_codec(cls: type, version: int, flexible: bool) -> Codec:
+def compile_codec(cls: type, version: int, flexible: bool) -> MessageCodec:
     """Compiles any declared class; `codec_of` is for whole messages."""
     encoder = EncoderSource(version, flexible)
     encoder.function(cls)
     decoder = DecoderSource(version, flexible)
     decoder.function(cls)
     name = f"{cls.__name__}_v{version}"
-    return Codec(
+    return MessageCodec(
         encoder.build("encode", f"<{name} encode>"), decoder.build("decode", f"<{name} decode>")
     )
 
@@ -148,7 +148,9 @@ def encode_stored(value: Any, version: int) -> bytes:
     return _encode(codec, value, bytearray(_VERSION.pack(version)))
 
 
-def _decode(codec: Codec, cls: type[Any], version: int, buffer: Buffer, position: int) -> Any:
+def _decode(
+    codec: MessageCodec, cls: type[Any], version: int, buffer: Buffer, position: int
+) -> Any:
     view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
     try:
         return codec.decode(view, position)[0]
@@ -156,7 +158,7 @@ def _decode(codec: Codec, cls: type[Any], version: int, buffer: Buffer, position
         raise MalformedMessageError(f"{cls.__name__} v{version}: {error}") from error
 
 
-def _encode(codec: Codec, value: Any, out: bytearray) -> bytes:
+def _encode(codec: MessageCodec, value: Any, out: bytearray) -> bytes:
     parts: list[Buffer] = []
     parts.append(codec.encode(value, out, parts))
     return b"".join(parts)

@@ -14,7 +14,7 @@ from ottla.client.aio.admin.results import (
     AT_COORDINATOR,
     AT_LEADER,
     Answers,
-    Verdict,
+    ErrorMeaning,
     Verdicts,
 )
 from ottla.client.aio.network.brokers import Network
@@ -276,8 +276,8 @@ def test_nothing_is_asked_about_nothing() -> None:
 
 def test_every_code_that_may_pass_is_asked_again_at_a_leader() -> None:
     for code in ErrorCode:
-        verdict = AT_LEADER.get(code, Verdict.FAIL)
-        assert (verdict is not Verdict.FAIL) == (
+        verdict = AT_LEADER.get(code, ErrorMeaning.FAIL)
+        assert (verdict is not ErrorMeaning.FAIL) == (
             code.retriable or code is ErrorCode.BROKER_NOT_AVAILABLE
         ), code.name
 

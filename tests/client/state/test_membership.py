@@ -12,12 +12,12 @@ from ottla.client.state.membership import (
     JOIN_REACTIONS,
     SYNC_REACTIONS,
     TRANSITIONS,
+    AfterError,
     CommitFailure,
     Event,
     Generation,
     Membership,
     MemberState,
-    Next,
     Reset,
     truncated_reason,
 )
@@ -170,30 +170,30 @@ def test_a_reset_and_a_join_are_possible_in_every_state() -> None:
 def test_a_refusal_that_trying_again_does_not_help_is_told(code: ErrorCode) -> None:
     member = Membership()
     sent = member.join_sent()
-    assert member.join_failed(code, sent, "") is Next.TELL
+    assert member.join_failed(code, sent, "") is AfterError.TELL
 
 
 def test_the_given_member_id_is_joined_with_at_once() -> None:
     member = Membership()
     sent = member.join_sent()
     step = member.join_failed(ErrorCode.MEMBER_ID_REQUIRED, sent, "given")
-    assert step is Next.JOIN_AGAIN
+    assert step is AfterError.JOIN_AGAIN
     assert member.join_sent() == Generation(member_id="given")
 
 
 @pytest.mark.parametrize("reactions", [JOIN_REACTIONS, SYNC_REACTIONS, HEARTBEAT_REACTIONS])
 @pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE])
 def test_a_coordinator_that_moved_is_looked_up(
-    reactions: dict[ErrorCode, tuple[Next, Reset]], code: ErrorCode
+    reactions: dict[ErrorCode, tuple[AfterError, Reset]], code: ErrorCode
 ) -> None:
-    assert reactions[code][0] is Next.FIND_COORDINATOR
-    assert COMMIT_REACTIONS[code].next is Next.FIND_COORDINATOR
+    assert reactions[code][0] is AfterError.FIND_COORDINATOR
+    assert COMMIT_REACTIONS[code].next is AfterError.FIND_COORDINATOR
 
 
 def test_a_heartbeat_during_a_rebalance_asks_a_stable_member_to_rejoin() -> None:
     member = stable_member()
     step = member.heartbeat_failed(ErrorCode.REBALANCE_IN_PROGRESS, member.generation)
-    assert step is Next.JOIN_AGAIN
+    assert step is AfterError.JOIN_AGAIN
     assert member.rejoin_needed
     assert member.state is MemberState.STABLE, "it keeps its partitions until it joins"
 
@@ -202,7 +202,7 @@ def test_a_heartbeat_during_its_own_rejoin_is_ignored() -> None:
     member = stable_member()
     sent = member.generation
     member.join_sent()
-    assert member.heartbeat_failed(ErrorCode.REBALANCE_IN_PROGRESS, sent) is Next.IGNORE
+    assert member.heartbeat_failed(ErrorCode.REBALANCE_IN_PROGRESS, sent) is AfterError.IGNORE
 
 
 def test_an_answer_to_joingroup_after_leaving_means_nothing() -> None:
@@ -216,11 +216,11 @@ def test_an_answer_to_joingroup_after_leaving_means_nothing() -> None:
 def test_a_fenced_static_member_is_told_so() -> None:
     member = stable_member("one")
     sent = member.generation
-    assert member.heartbeat_failed(ErrorCode.FENCED_INSTANCE_ID, sent) is Next.TELL
+    assert member.heartbeat_failed(ErrorCode.FENCED_INSTANCE_ID, sent) is AfterError.TELL
     assert member.generation == Generation()
     assert member.is_fenced
     # A commit that was under way then is not told that it was the time between polls.
-    assert member.commit_failed(ErrorCode.FENCED_INSTANCE_ID, sent) is Next.TELL
+    assert member.commit_failed(ErrorCode.FENCED_INSTANCE_ID, sent) is AfterError.TELL
 
 
 def test_a_commit_of_a_former_generation_during_a_rejoin_is_no_reason_to_start_over() -> None:

@@ -10,10 +10,10 @@ import pytest
 from ottla.client.state.ongoing_transaction import OngoingTransaction
 from ottla.client.state.transactions import (
     SOURCES,
+    CoordinatorErrorAction,
+    ProducerPhase,
     Refusal,
-    State,
     Transactions,
-    Verdict,
     as_abortable,
     as_fatal,
     verdict_on,
@@ -44,7 +44,7 @@ class Gate:
         return None if self._refusal is None else self._refusal()
 
 
-def state_of(transactions: Transactions) -> State:
+def state_of(transactions: Transactions) -> ProducerPhase:
     return transactions.state
 
 
@@ -71,8 +71,8 @@ def failure(code: ErrorCode = ErrorCode.INVALID_RECORD) -> KafkaError:
 
 
 def test_every_state_has_its_sources() -> None:
-    assert set(SOURCES) == set(State)
-    assert all(State.DEAD not in sources for sources in SOURCES.values())
+    assert set(SOURCES) == set(ProducerPhase)
+    assert all(ProducerPhase.DEAD not in sources for sources in SOURCES.values())
 
 
 def test_records_are_let_in_only_inside_a_transaction(
@@ -107,7 +107,7 @@ def test_call_that_has_not_been_seen_to_end_is_the_only_one_allowed(
     assert transactions.begin_commit() == (operation, False), "its end has not been seen"
     operation.is_seen = True
     transactions.begin(lambda: None)
-    assert state_of(transactions) is State.IN_TRANSACTION
+    assert state_of(transactions) is ProducerPhase.IN_TRANSACTION
 
 
 def test_failed_transaction_can_only_be_aborted(transactions: Transactions, gate: Gate) -> None:
@@ -115,7 +115,7 @@ def test_failed_transaction_can_only_be_aborted(transactions: Transactions, gate
     transactions.begin(lambda: None)
     transactions.batch_failed(failure())
     transactions.batch_failed(failure(ErrorCode.INVALID_TIMESTAMP))
-    assert state_of(transactions) is State.FAILED
+    assert state_of(transactions) is ProducerPhase.FAILED
     calls: list[Callable[[], object]] = [
         transactions.begin_commit,
         lambda: transactions.begin(lambda: None),
@@ -146,11 +146,11 @@ def test_deadly_errors_are_for_ever(transactions: Transactions, code: ErrorCode)
     transactions.begin(lambda: None)
     operation, _ = transactions.begin_commit()
     transactions.batch_failed(exception_for(code, "the end"))
-    assert state_of(transactions) is State.DEAD
+    assert state_of(transactions) is ProducerPhase.DEAD
     assert isinstance(operation.error, FatalError)
     operation.is_seen = True
     transactions.die(failure())
-    transactions.must_abort(failure(), Verdict.ABORT)
+    transactions.must_abort(failure(), CoordinatorErrorAction.ABORT)
     for call in (
         transactions.begin_abort,
         lambda: transactions.begin(lambda: None),
@@ -183,19 +183,21 @@ def test_who_needs_a_new_epoch_after_a_failure(
     transactions.can_bump = can_bump
     transactions.begin(lambda: None)
     transactions.batch_failed(failure(code))
-    assert state_of(transactions) is State.FAILED
+    assert state_of(transactions) is ProducerPhase.FAILED
     assert transactions.needs_init is needs_init
     transactions.begin_abort()
     transactions.ended()
-    assert state_of(transactions) is (State.INITIALIZING if needs_init else State.READY)
+    assert state_of(transactions) is (
+        ProducerPhase.INITIALIZING if needs_init else ProducerPhase.READY
+    )
 
 
 def test_lost_epoch_that_cannot_be_bumped_is_the_end(transactions: Transactions) -> None:
     ready(transactions)
     transactions.can_bump = False
     transactions.begin(lambda: None)
-    transactions.must_abort(failure(ErrorCode.UNKNOWN_PRODUCER_ID), Verdict.BUMP)
-    assert state_of(transactions) is State.DEAD
+    transactions.must_abort(failure(ErrorCode.UNKNOWN_PRODUCER_ID), CoordinatorErrorAction.BUMP)
+    assert state_of(transactions) is ProducerPhase.DEAD
 
 
 def test_batches_of_unknown_fate(transactions: Transactions) -> None:
@@ -203,11 +205,11 @@ def test_batches_of_unknown_fate(transactions: Transactions) -> None:
     transactions.begin(lambda: None)
     transactions.begin_abort()
     transactions.batches_lost()
-    assert state_of(transactions) is State.ABORTING
+    assert state_of(transactions) is ProducerPhase.ABORTING
     assert transactions.needs_init
     transactions.can_bump = False
     transactions.batches_lost()
-    assert state_of(transactions) is State.DEAD
+    assert state_of(transactions) is ProducerPhase.DEAD
 
 
 def test_record_that_another_thread_tries_to_send_does_not_stop_a_commit(
@@ -218,9 +220,9 @@ def test_record_that_another_thread_tries_to_send_does_not_stop_a_commit(
     transactions.begin(lambda: None)
     transactions.begin_commit()
     transactions.record_refused(TimedOutError())
-    assert state_of(transactions) is State.COMMITTING
+    assert state_of(transactions) is ProducerPhase.COMMITTING
     transactions.ended()
-    assert state_of(transactions) is State.READY
+    assert state_of(transactions) is ProducerPhase.READY
 
 
 def test_failure_during_an_abort_does_not_stop_it(transactions: Transactions) -> None:
@@ -228,30 +230,32 @@ def test_failure_during_an_abort_does_not_stop_it(transactions: Transactions) ->
     transactions.begin(lambda: None)
     transactions.begin_abort()
     transactions.batch_failed(TimedOutError())
-    assert state_of(transactions) is State.ABORTING
-    transactions.must_abort(failure(ErrorCode.TRANSACTION_ABORTABLE), Verdict.ABORT)
-    assert state_of(transactions) is State.FAILED, "the abort itself failed: it can be tried again"
+    assert state_of(transactions) is ProducerPhase.ABORTING
+    transactions.must_abort(failure(ErrorCode.TRANSACTION_ABORTABLE), CoordinatorErrorAction.ABORT)
+    assert state_of(transactions) is ProducerPhase.FAILED, (
+        "the abort itself failed: it can be tried again"
+    )
 
 
 @pytest.mark.parametrize(
     ("code", "verdict"),
     [
-        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, Verdict.RETRY),
-        (ErrorCode.CONCURRENT_TRANSACTIONS, Verdict.RETRY),
-        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, Verdict.RETRY),
-        (ErrorCode.NOT_COORDINATOR, Verdict.FIND),
-        (ErrorCode.COORDINATOR_NOT_AVAILABLE, Verdict.FIND),
-        (ErrorCode.TRANSACTION_ABORTABLE, Verdict.ABORT),
-        (ErrorCode.GROUP_AUTHORIZATION_FAILED, Verdict.ABORT),
-        (ErrorCode.ILLEGAL_GENERATION, Verdict.ABORT),
-        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, Verdict.BUMP),
-        (ErrorCode.PRODUCER_FENCED, Verdict.DIE),
-        (ErrorCode.INVALID_PRODUCER_EPOCH, Verdict.DIE),
-        (ErrorCode.INVALID_TXN_STATE, Verdict.DIE),
-        (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, Verdict.DIE),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, CoordinatorErrorAction.RETRY),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, CoordinatorErrorAction.RETRY),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, CoordinatorErrorAction.RETRY),
+        (ErrorCode.NOT_COORDINATOR, CoordinatorErrorAction.FIND),
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, CoordinatorErrorAction.FIND),
+        (ErrorCode.TRANSACTION_ABORTABLE, CoordinatorErrorAction.ABORT),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, CoordinatorErrorAction.ABORT),
+        (ErrorCode.ILLEGAL_GENERATION, CoordinatorErrorAction.ABORT),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, CoordinatorErrorAction.BUMP),
+        (ErrorCode.PRODUCER_FENCED, CoordinatorErrorAction.DIE),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, CoordinatorErrorAction.DIE),
+        (ErrorCode.INVALID_TXN_STATE, CoordinatorErrorAction.DIE),
+        (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, CoordinatorErrorAction.DIE),
     ],
 )
-def test_verdicts(code: ErrorCode, verdict: Verdict) -> None:
+def test_verdicts(code: ErrorCode, verdict: CoordinatorErrorAction) -> None:
     assert verdict_on(code) is verdict
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from ottla.core.group import records
-from ottla.core.group.classic import ClassicGroup, State
+from ottla.core.group.classic import ClassicGroup, ClassicState
 from ottla.core.group.events import Event, GroupSaved
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import (
@@ -22,7 +22,7 @@ from ottla.core.group.requests import (
     SyncRequest,
     SyncResult,
 )
-from ottla.core.turn import Note, Producer, Turn, Written
+from ottla.core.turn import AppliedEvent, Note, ProducerIdentity, Turn
 from ottla.errors import ErrorCode
 from ottla.wire.compile import encode_stored
 from ottla.wire.stored.consumer_protocol import ConsumerProtocolSubscription
@@ -82,7 +82,7 @@ class Groups:
         self.topic_ids: set[UUID] = set()  # of the topics that are there
         self.now_ms = START_MS
         self.uptime_ms = 0
-        self.log: list[Written | tuple[str, int]] = []
+        self.log: list[AppliedEvent | tuple[str, int]] = []
         self.notes: list[Note] = []
         self._turn: Turn | None = None
         self._given_ids = 0
@@ -132,7 +132,7 @@ class Groups:
         self.config = self.config._replace(**options)
         self.machine = GroupMachine(self.config, self.topic_ids.__contains__)
         for entry in self.log:
-            if isinstance(entry, Written):
+            if isinstance(entry, AppliedEvent):
                 event = records.decode(*records.encode(entry.event))
                 assert event is not None
                 assert event == entry.event
@@ -149,7 +149,7 @@ class Groups:
 
     @property
     def events(self) -> list[Event]:
-        return [entry.event for entry in self.log if isinstance(entry, Written)]
+        return [entry.event for entry in self.log if isinstance(entry, AppliedEvent)]
 
     @property
     def saves(self) -> list[GroupSaved]:
@@ -160,7 +160,7 @@ class Groups:
     def group(self, group_id: str = "g") -> ClassicGroup:
         return self.machine.membership.groups[group_id]
 
-    def state(self, group_id: str = "g") -> State:
+    def state(self, group_id: str = "g") -> ClassicState:
         return self.group(group_id).state
 
     def member_ids(self, group_id: str = "g") -> list[str]:
@@ -265,7 +265,7 @@ class Groups:
         instance: str | None = None,
     ) -> ErrorCode | list[ErrorCode]:
         sender = CommitSender(group, generation, member_id, instance)
-        producer = Producer(producer_id, 0)
+        producer = ProducerIdentity(producer_id, 0)
         return self._do(
             lambda turn: self.machine.commit_in_transaction(turn, sender, producer, offsets)
         )
@@ -305,7 +305,7 @@ class Groups:
         with self.one_turn():
             asked = [self._enter_named(name, group, options) for name in names]
         assert [one.error for one in asked] == [ErrorCode.NONE] * len(names)
-        assert self.state(group) is State.COMPLETING_REBALANCE
+        assert self.state(group) is ClassicState.COMPLETING_REBALANCE
 
     def _enter_named(self, name: str, group: str, options: Mapping[str, Any]) -> Asked:
         instance, _, member_id = name.rpartition("#")
@@ -323,7 +323,7 @@ class Groups:
                 group=group,
                 instance=member.instance_id,
             )
-        assert found.state is State.STABLE
+        assert found.state is ClassicState.STABLE
 
     def form_stable(self, *names: str, group: str = "g", **options: Any) -> None:
         self.form(*names, group=group, **options)

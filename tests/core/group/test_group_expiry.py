@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.core.group.groups import DAY_MS, REBALANCE_MS, START_MS, Groups, offset, subscription
 
-from ottla.core.group.classic import State
+from ottla.core.group.classic import ClassicState
 from ottla.core.group.events import GroupDeleted, GroupSaved, OffsetCommitted, OffsetDeleted
 from ottla.core.group.requests import DescribedGroup, DescribedMember, ListedGroup
 from ottla.errors import ErrorCode
@@ -103,7 +103,7 @@ def test_in_a_stable_group_only_topics_that_it_no_longer_reads_age() -> None:
     groups.pass_ms(1)
     groups.expire()
     assert groups.committed_partitions("g") == [("orders", 0)]
-    assert groups.state() is State.STABLE
+    assert groups.state() is ClassicState.STABLE
 
 
 def test_in_a_group_that_rebalances_nothing_ages() -> None:
@@ -112,7 +112,7 @@ def test_in_a_group_that_rebalances_nothing_ages() -> None:
     groups.commit(offset("given up"), generation=1, member_id="a")
     stay_alive(groups, RETENTION_MS)
     groups.enter("b", protocols={"range": subscription("orders")}, rebalance_ms=REBALANCE_MS)
-    assert groups.state() is State.PREPARING_REBALANCE
+    assert groups.state() is ClassicState.PREPARING_REBALANCE
     groups.expire()
     assert groups.fetched("given up") == 1
 
@@ -282,14 +282,15 @@ def test_a_group_that_only_has_offsets_can_be_deleted() -> None:
 
 
 @pytest.mark.parametrize(
-    "state", [State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE, State.STABLE]
+    "state",
+    [ClassicState.PREPARING_REBALANCE, ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE],
 )
-def test_a_group_with_members_cannot_be_deleted(state: State) -> None:
+def test_a_group_with_members_cannot_be_deleted(state: ClassicState) -> None:
     groups = new_groups()
     groups.form("a")
-    if state is not State.COMPLETING_REBALANCE:
+    if state is not ClassicState.COMPLETING_REBALANCE:
         groups.stabilize()
-    if state is State.PREPARING_REBALANCE:
+    if state is ClassicState.PREPARING_REBALANCE:
         groups.enter("b")
     assert groups.delete() is ErrorCode.NON_EMPTY_GROUP
     assert groups.state() is state

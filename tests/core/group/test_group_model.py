@@ -15,7 +15,7 @@ from hypothesis.stateful import (
 )
 from tests.core.group.groups import DAY_MS, Asked, Groups, offset, subscription
 
-from ottla.core.group.classic import ClassicGroup, State
+from ottla.core.group.classic import ClassicGroup, ClassicState
 from ottla.core.group.requests import JoinResult, Leaver, SyncResult
 from ottla.errors import ErrorCode
 
@@ -164,7 +164,11 @@ class GroupModel(RuleBasedStateMachine):
         found = self.live().get(name)
         generation = (1 if found is None else found.generation) - behind
         expected = self._member_error(found, member_id, instance, generation)
-        if expected is NONE and found is not None and found.state is State.PREPARING_REBALANCE:
+        if (
+            expected is NONE
+            and found is not None
+            and found.state is ClassicState.PREPARING_REBALANCE
+        ):
             expected = ErrorCode.REBALANCE_IN_PROGRESS
         told = self.groups.heartbeat(member_id, generation, group=name, instance=instance)
         assert told is expected
@@ -213,10 +217,10 @@ class GroupModel(RuleBasedStateMachine):
             member_id=member_id,
             instance=instance,
         )
-        is_between = found is not None and found.state is State.COMPLETING_REBALANCE
+        is_between = found is not None and found.state is ClassicState.COMPLETING_REBALANCE
         if found is not None and is_between and found.members[member_id].sync_ticket is None:
             assert errors is ErrorCode.REBALANCE_IN_PROGRESS
-        elif found is not None and not found.members and found.state is not State.EMPTY:
+        elif found is not None and not found.members and found.state is not ClassicState.EMPTY:
             # Everybody left during the initial delay: it becomes empty at its end.
             assert errors is ErrorCode.UNKNOWN_MEMBER_ID
         else:
@@ -267,7 +271,7 @@ class GroupModel(RuleBasedStateMachine):
         error = self.groups.delete(group)
         if not exists:
             assert error is ErrorCode.GROUP_ID_NOT_FOUND
-        elif found is not None and found.state is not State.EMPTY:
+        elif found is not None and found.state is not ClassicState.EMPTY:
             assert error is ErrorCode.NON_EMPTY_GROUP
         else:
             assert error is NONE
@@ -329,7 +333,7 @@ class GroupModel(RuleBasedStateMachine):
         else:
             assert isinstance(answer, SyncResult)
             key = group_id, group.generation, name
-            if group.state is State.STABLE and name in group.members:
+            if group.state is ClassicState.STABLE and name in group.members:
                 assert self.assigned.setdefault(key, answer.assignment) == answer.assignment
 
     @invariant()
@@ -347,13 +351,13 @@ class GroupModel(RuleBasedStateMachine):
             }
             assert set(group.pending_syncs) <= set(members)
             assert not set(group.pending_joins) & set(members)
-            assert not (members and group.state is State.EMPTY)
+            assert not (members and group.state is ClassicState.EMPTY)
             for name in {name for member in members.values() for name in member.protocols}:
                 supporters = sum(name in member.protocols for member in members.values())
                 assert group._support[name] == supporters
-            if group.state is not State.PREPARING_REBALANCE:
+            if group.state is not ClassicState.PREPARING_REBALANCE:
                 assert group.joined_count == 0
-            if group.state is not State.COMPLETING_REBALANCE:
+            if group.state is not ClassicState.COMPLETING_REBALANCE:
                 assert all(member.sync_ticket is None for member in members.values())
 
     @invariant()
@@ -380,7 +384,7 @@ class GroupModel(RuleBasedStateMachine):
                 awaits = member.join_ticket is not None or member.sync_ticket is not None
                 (optional if awaits and not member.is_new else expected).add(key)
             expected |= {("session", group_id, name) for name in group.pending_joins}
-            if group.state is State.PREPARING_REBALANCE:
+            if group.state is ClassicState.PREPARING_REBALANCE:
                 expected.add(("join", group_id))
             if group.pending_syncs:
                 expected.add(("sync", group_id))
@@ -405,7 +409,7 @@ class GroupModel(RuleBasedStateMachine):
         self.groups.pass_ms(SILENCE_MS)
         assert all(not asked.waits for _, _, asked in self.open)
         for group in self.live().values():
-            assert group.state is State.EMPTY
+            assert group.state is ClassicState.EMPTY
         for producer_id in (1, 2):
             self.groups.end_transaction("abort", producer_id)
         self.groups.pass_ms(4 * DAY_MS)

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from tests.core.group.groups import DAY_MS, SESSION_MS, START_MS, Groups, offset
 
-from ottla.core.group.classic import State
+from ottla.core.group.classic import ClassicState
 from ottla.core.group.events import LAST_TIMESTAMP, OffsetCommitted, OffsetDeleted
 from ottla.core.group.requests import FetchedOffset, NewOffset
 from ottla.errors import ErrorCode
@@ -54,19 +54,19 @@ def test_an_empty_group_takes_offsets_of_anybody_without_a_generation() -> None:
 @pytest.mark.parametrize(
     ("state", "error"),
     [
-        (State.PREPARING_REBALANCE, [NONE]),
-        (State.COMPLETING_REBALANCE, REBALANCE),
-        (State.STABLE, [NONE]),
+        (ClassicState.PREPARING_REBALANCE, [NONE]),
+        (ClassicState.COMPLETING_REBALANCE, REBALANCE),
+        (ClassicState.STABLE, [NONE]),
     ],
 )
 def test_a_member_commits_whenever_it_owns_something(
-    state: State, error: ErrorCode | list[ErrorCode]
+    state: ClassicState, error: ErrorCode | list[ErrorCode]
 ) -> None:
     groups = Groups()
     groups.form("a")
-    if state is not State.COMPLETING_REBALANCE:
+    if state is not ClassicState.COMPLETING_REBALANCE:
         groups.stabilize()
-    if state is State.PREPARING_REBALANCE:
+    if state is ClassicState.PREPARING_REBALANCE:
         groups.enter("b")
     assert groups.state() is state
     assert groups.commit(offset(), generation=1, member_id="a") == error
@@ -89,7 +89,7 @@ def test_a_member_whose_sync_waits_commits_as_if_it_were_answered() -> None:
     assert groups.commit(offset(value=7), generation=1, member_id="b") == [NONE]
     assert groups.commit(offset(), generation=0, member_id="b") is OLD
     assert waiting.waits
-    assert groups.state() is State.COMPLETING_REBALANCE
+    assert groups.state() is ClassicState.COMPLETING_REBALANCE
     groups.stabilize()
     assert groups.fetched("orders") == 7
 
@@ -132,7 +132,7 @@ def test_a_refused_commit_does_not_keep_the_session_alive() -> None:
     groups.pass_ms(SESSION_MS - 1)
     groups.commit(generation=0, member_id="a")
     groups.pass_ms(1)
-    assert groups.state() is State.EMPTY
+    assert groups.state() is ClassicState.EMPTY
 
 
 # What is committed

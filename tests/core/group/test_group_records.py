@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.core.group.classic import State, restored
+from ottla.core.group.classic import ClassicState, restored
 from ottla.core.group.events import (
     Event,
     GroupDeleted,
@@ -220,7 +220,7 @@ def test_groups_of_older_versions_are_read(version: int) -> None:
     # Where no rebalance timeout was written, the session timeout stands for it.
     group = restored(expected)
     assert group.rebalance_timeout_ms == (60_000 if version >= 1 else 10_000)
-    assert group.state is State.STABLE
+    assert group.state is ClassicState.STABLE
 
 
 def test_a_saved_group_is_the_same_after_it_was_restored() -> None:

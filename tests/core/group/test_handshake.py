@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.core.group.groups import SESSION_MS, Groups, subscription
 
-from ottla.core.group.classic import State
+from ottla.core.group.classic import ClassicState
 from ottla.core.group.requests import JoinResult
 from ottla.errors import ErrorCode
 
@@ -20,7 +20,7 @@ def test_a_new_member_is_given_an_id_to_join_with() -> None:
     groups = Groups()
     first = groups.join(new_id="a")
     assert first.joined == JoinResult(ErrorCode.MEMBER_ID_REQUIRED, "a")
-    assert groups.state() is State.EMPTY
+    assert groups.state() is ClassicState.EMPTY
     second = groups.join("a")
     assert (second.error, second.joined.member_id) == (NONE, "a")
     assert second.joined.generation == 1
@@ -64,7 +64,7 @@ def test_an_id_that_nobody_was_given_is_unknown() -> None:
     assert "g" not in groups.machine.membership.groups
     groups.form_stable("a")
     assert groups.join("stranger").error is ErrorCode.UNKNOWN_MEMBER_ID
-    assert groups.state() is State.STABLE
+    assert groups.state() is ClassicState.STABLE
 
 
 def test_an_id_that_was_given_out_cannot_be_used_by_a_static_member() -> None:
@@ -92,7 +92,7 @@ def test_a_given_id_that_is_never_used_does_not_disturb_a_stable_group() -> None
     groups.heartbeat("a")
     groups.pass_ms(2000)
     assert groups.heartbeat("a") is NONE
-    assert groups.state() is State.STABLE
+    assert groups.state() is ClassicState.STABLE
 
 
 # Session timeouts
@@ -120,7 +120,7 @@ def test_a_refused_session_timeout_is_answered_to_whoever_asked() -> None:
     groups.form_stable("a")
     asked = groups.join("a", session_ms=1)
     assert asked.joined == JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, "a")
-    assert groups.state() is State.STABLE
+    assert groups.state() is ClassicState.STABLE
 
 
 # Protocols
@@ -151,7 +151,7 @@ def test_a_member_must_have_a_protocol_in_common_with_everybody(
     assert new.joined == JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
     known = groups.join("b", protocol_type=protocol_type, protocols=protocols)
     assert known.joined == JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "b")
-    assert groups.state() is State.STABLE
+    assert groups.state() is ClassicState.STABLE
 
 
 def test_a_protocol_that_only_some_support_is_not_in_common() -> None:
@@ -168,7 +168,7 @@ def test_an_empty_group_takes_another_protocol_type() -> None:
     groups = Groups()
     groups.form_stable("a")
     groups.leave("a")
-    assert groups.state() is State.EMPTY
+    assert groups.state() is ClassicState.EMPTY
     asked = groups.enter("w", protocol_type="connect", protocols={"v1": b""})
     assert (asked.joined.protocol_type, asked.joined.protocol) == ("connect", "v1")
 
@@ -205,7 +205,7 @@ def test_a_full_group_refuses_new_members_and_keeps_those_it_has() -> None:
     assert groups.join().joined == JoinResult(FULL, "")
     assert groups.enter("c").error is FULL
     assert groups.enter("c", instance="i").error is FULL
-    assert groups.state() is State.STABLE
+    assert groups.state() is ClassicState.STABLE
     assert groups.join("b").error is NONE
 
 
@@ -236,7 +236,7 @@ def test_a_given_id_that_finds_the_group_full_does_not_cause_a_rebalance() -> No
     groups.stabilize()
     assert groups.member_ids() == ["a", "b"]
     assert groups.join("c").error is FULL
-    assert groups.state() is State.STABLE
+    assert groups.state() is ClassicState.STABLE
     assert groups.join("c").error is FULL
 
 
@@ -244,7 +244,7 @@ def test_a_group_larger_than_a_lowered_limit_shrinks_after_a_restart() -> None:
     groups = Groups()
     groups.form_stable("a", "b", "c")
     groups.restart(max_size=2)
-    assert groups.state() is State.PREPARING_REBALANCE
+    assert groups.state() is ClassicState.PREPARING_REBALANCE
     assert groups.heartbeat("a") is ErrorCode.REBALANCE_IN_PROGRESS
     first = groups.join("c")
     second = groups.join("a")
@@ -258,4 +258,4 @@ def test_a_group_as_large_as_the_limit_is_left_alone_after_a_restart() -> None:
     groups = Groups()
     groups.form_stable("a", "b")
     groups.restart(max_size=2)
-    assert groups.state() is State.STABLE
+    assert groups.state() is ClassicState.STABLE

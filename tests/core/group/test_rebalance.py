@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.core.group.groups import REBALANCE_MS, SESSION_MS, Groups, subscription
 
-from ottla.core.group.classic import State
+from ottla.core.group.classic import ClassicState
 from ottla.core.group.events import GroupSaved
 from ottla.core.group.requests import JoinedMember, JoinResult
 from ottla.errors import ErrorCode
@@ -62,7 +62,7 @@ def test_a_leader_that_joins_a_stable_group_again_makes_it_rebalance() -> None:
     groups.form_stable("a", "b")
     leader = groups.join("a")
     assert leader.waits
-    assert groups.state() is State.PREPARING_REBALANCE
+    assert groups.state() is ClassicState.PREPARING_REBALANCE
     assert groups.heartbeat("b") is ErrorCode.REBALANCE_IN_PROGRESS
     follower = groups.join("b")
     assert leader.joined.generation == follower.joined.generation == 2
@@ -72,7 +72,7 @@ def test_a_follower_that_has_not_changed_is_told_the_current_generation() -> Non
     groups = Groups()
     groups.form_stable("a", "b")
     assert groups.join("b").joined == JoinResult(NONE, "b", 1, "consumer", "range", "a", ())
-    assert groups.state() is State.STABLE
+    assert groups.state() is ClassicState.STABLE
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_follower_that_has_changed_makes_a_stable_group_rebalance(
     groups = Groups()
     groups.form_stable("a", "b")
     assert groups.join("b", protocols=protocols).waits
-    assert groups.state() is State.PREPARING_REBALANCE
+    assert groups.state() is ClassicState.PREPARING_REBALANCE
 
 
 def test_another_order_of_preference_is_a_change() -> None:
@@ -99,7 +99,7 @@ def test_between_join_and_sync_a_member_that_has_not_changed_is_answered_again()
     leader, follower = groups.join("a"), groups.join("b")
     assert [member.member_id for member in leader.joined.members] == ["a", "b"]
     assert follower.joined == JoinResult(NONE, "b", 1, "consumer", "range", "a", ())
-    assert groups.state() is State.COMPLETING_REBALANCE
+    assert groups.state() is ClassicState.COMPLETING_REBALANCE
 
 
 def test_between_join_and_sync_a_member_that_has_changed_begins_anew() -> None:
@@ -109,7 +109,7 @@ def test_between_join_and_sync_a_member_that_has_changed_begins_anew() -> None:
     asked = groups.join("b", protocols=OTHER)
     assert asked.waits
     assert waiting.error is ErrorCode.REBALANCE_IN_PROGRESS
-    assert groups.state() is State.PREPARING_REBALANCE
+    assert groups.state() is ClassicState.PREPARING_REBALANCE
 
 
 def test_who_asks_to_join_again_while_it_waits_is_answered_once_with_the_generation() -> None:
@@ -131,7 +131,7 @@ def test_a_member_that_joins_again_may_change_its_timeouts() -> None:
     groups.pass_ms(29_999)
     assert groups.heartbeat("a") is NONE
     groups.pass_ms(30_000)
-    assert groups.state() is State.EMPTY
+    assert groups.state() is ClassicState.EMPTY
     assert groups.saves[-2].members[0].session_timeout_ms == 30_000
     assert groups.saves[-2].members[0].rebalance_timeout_ms == 90_000
 
@@ -211,7 +211,7 @@ def test_a_group_that_was_empty_has_the_initial_delay_again() -> None:
     groups.enter("a")
     groups.pass_ms(3000)
     groups.leave("a")
-    assert groups.state() is State.EMPTY
+    assert groups.state() is ClassicState.EMPTY
     asked = groups.enter("b")
     groups.pass_ms(2999)
     assert asked.waits
@@ -225,7 +225,7 @@ def test_a_group_that_all_leave_during_the_initial_delay_becomes_empty_after_it(
     assert groups.leave("a") == [NONE]
     assert asked.joined == JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, "")
     groups.pass_ms(3000)
-    assert groups.state() is State.EMPTY
+    assert groups.state() is ClassicState.EMPTY
     assert groups.machine.membership.deadlines.next_ms() is None
 
 
@@ -272,10 +272,10 @@ def test_static_members_none_of_which_comes_back_are_ended_by_their_sessions() -
     groups.form_stable("a", "i#b", "j#c", session_ms=200_000)
     groups.leave("a")
     groups.pass_ms(199_999)
-    assert groups.state() is State.PREPARING_REBALANCE
+    assert groups.state() is ClassicState.PREPARING_REBALANCE
     assert groups.group().generation == 1
     groups.pass_ms(1)
-    assert groups.state() is State.EMPTY
+    assert groups.state() is ClassicState.EMPTY
 
 
 @pytest.mark.parametrize("rebalance_ms", [0, -1])
@@ -288,9 +288,9 @@ def test_static_members_that_named_no_time_to_rebalance_do_not_keep_the_machine_
         groups.enter("b", instance="i", rebalance_ms=rebalance_ms)
     groups.stabilize()
     groups.leave("a")
-    assert groups.state() is State.PREPARING_REBALANCE
+    assert groups.state() is ClassicState.PREPARING_REBALANCE
     groups.pass_ms(SESSION_MS)
-    assert groups.state() is State.EMPTY
+    assert groups.state() is ClassicState.EMPTY
 
 
 def test_a_group_that_loses_its_last_member_is_saved_as_empty() -> None:
@@ -299,7 +299,7 @@ def test_a_group_that_loses_its_last_member_is_saved_as_empty() -> None:
     groups.pass_ms(500)
     groups.leave("a")
     assert groups.events[-1] == GroupSaved("g", "consumer", 2, None, None, groups.now_ms, ())
-    assert groups.state() is State.EMPTY
+    assert groups.state() is ClassicState.EMPTY
 
 
 def test_nothing_is_written_between_stable_generations() -> None:
@@ -309,7 +309,7 @@ def test_nothing_is_written_between_stable_generations() -> None:
     groups.join("a")
     groups.enter("b")
     groups.join("a")
-    assert groups.state() is State.COMPLETING_REBALANCE
+    assert groups.state() is ClassicState.COMPLETING_REBALANCE
     assert len(groups.log) == written
 
 
@@ -330,7 +330,7 @@ def test_members_that_wait_for_the_others_to_join_are_not_expired() -> None:
     groups.pass_ms(SESSION_MS - 1)
     assert groups.member_ids() == ["a"]
     groups.pass_ms(1)
-    assert groups.state() is State.EMPTY
+    assert groups.state() is ClassicState.EMPTY
 
 
 def test_members_that_wait_for_the_assignment_are_not_expired() -> None:
@@ -413,7 +413,7 @@ def test_who_does_not_sync_in_time_is_removed_and_the_others_rebalance() -> None
     groups.pass_ms(1)
     assert waiting.error is ErrorCode.REBALANCE_IN_PROGRESS
     assert groups.member_ids() == ["b"]
-    assert groups.state() is State.PREPARING_REBALANCE
+    assert groups.state() is ClassicState.PREPARING_REBALANCE
     assert groups.join("b").joined.leader == "b"
 
 
@@ -421,17 +421,17 @@ def test_who_does_not_fetch_its_assignment_in_time_is_removed_from_a_stable_grou
     groups = Groups()
     groups.form("a", "b", session_ms=100_000)
     groups.sync("a", None, {"a": b"1", "b": b"2"})
-    assert groups.state() is State.STABLE
+    assert groups.state() is ClassicState.STABLE
     groups.pass_ms(REBALANCE_MS)
     assert groups.member_ids() == ["a"]
-    assert groups.state() is State.PREPARING_REBALANCE
+    assert groups.state() is ClassicState.PREPARING_REBALANCE
 
 
 def test_a_group_in_which_everybody_has_synced_is_left_alone() -> None:
     groups = Groups()
     groups.form_stable("a", "b", session_ms=100_000)
     groups.pass_ms(REBALANCE_MS + 1)
-    assert groups.state() is State.STABLE
+    assert groups.state() is ClassicState.STABLE
     assert groups.group().generation == 1
 
 
@@ -445,4 +445,4 @@ def test_the_time_to_sync_ends_with_the_phase_it_was_for() -> None:
     groups.pass_ms(REBALANCE_MS - 1)
     assert groups.member_ids() == ["a", "b"]
     groups.pass_ms(1)
-    assert groups.state() is State.EMPTY
+    assert groups.state() is ClassicState.EMPTY

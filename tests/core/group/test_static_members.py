@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from tests.core.group.groups import REBALANCE_MS, SESSION_MS, Groups, subscription
 
-from ottla.core.group.classic import State
+from ottla.core.group.classic import ClassicState
 from ottla.core.group.requests import JoinedMember, JoinResult, Leaver, SyncResult
 from ottla.errors import ErrorCode
 
@@ -21,7 +21,7 @@ def test_a_static_member_that_comes_back_keeps_its_place_and_nobody_rebalances()
     groups.form_stable("a", "i#b")
     back = groups.join(instance="i", new_id="b2")
     assert back.joined == JoinResult(NONE, "b2", 1, "consumer", "range", "a", ())
-    assert groups.state() is State.STABLE
+    assert groups.state() is ClassicState.STABLE
     assert groups.heartbeat("a") is NONE
     assert groups.sync("b2", 1, instance="i").synced.assignment == b"to b"
     assert groups.heartbeat("b2", instance="i") is NONE
@@ -78,7 +78,7 @@ def test_a_changed_subscription_alone_does_not_make_a_static_member_rebalance_th
     groups.form_stable("a", "i#b")
     back = groups.join(instance="i", new_id="b2", protocols={"range": subscription("other")})
     assert back.error is NONE
-    assert groups.state() is State.STABLE
+    assert groups.state() is ClassicState.STABLE
 
 
 def test_a_static_member_whose_protocols_change_the_election_makes_the_group_rebalance() -> None:
@@ -92,7 +92,7 @@ def test_a_static_member_whose_protocols_change_the_election_makes_the_group_reb
     groups.form_stable("i#a", "b", group="two", protocols=BOTH)
     waiting = groups.join(instance="i", new_id="a2", group="two", protocols={"sticky": b""})
     assert waiting.waits
-    assert groups.state("two") is State.PREPARING_REBALANCE
+    assert groups.state("two") is ClassicState.PREPARING_REBALANCE
     assert groups.join("b", group="two", protocols=BOTH).joined.protocol == "sticky"
     assert waiting.joined.generation == 2
 
@@ -104,7 +104,7 @@ def test_a_static_member_that_comes_back_between_join_and_sync_makes_the_group_r
     back = groups.join(instance="i", new_id="b2")
     assert old.synced == SyncResult(FENCED)
     assert other.synced == SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)
-    assert groups.state() is State.PREPARING_REBALANCE
+    assert groups.state() is ClassicState.PREPARING_REBALANCE
     groups.join("a")
     groups.join("c")
     assert back.joined.generation == 2
@@ -154,7 +154,7 @@ def test_the_old_id_of_a_static_member_is_fenced(what: str) -> None:
         "commit": lambda: groups.commit(member_id="b", instance="i", generation=1),
     }
     assert requests[what]() is FENCED
-    assert groups.state() is State.STABLE
+    assert groups.state() is ClassicState.STABLE
 
 
 @pytest.mark.parametrize("what", ["join", "sync", "heartbeat", "leave", "commit"])
@@ -176,7 +176,7 @@ def test_a_static_member_that_joins_with_its_id_is_a_member_like_any_other() -> 
     groups.form_stable("i#a", "j#b")
     assert groups.join("b", instance="j").joined.generation == 1
     assert groups.join("a", instance="i").waits
-    assert groups.state() is State.PREPARING_REBALANCE
+    assert groups.state() is ClassicState.PREPARING_REBALANCE
 
 
 def test_a_static_member_outlives_its_connection_but_not_its_session() -> None:
@@ -188,10 +188,10 @@ def test_a_static_member_outlives_its_connection_but_not_its_session() -> None:
     # The session of the old id has gone with it.
     groups.pass_ms(SESSION_MS - 1)
     groups.heartbeat("a")
-    assert groups.state() is State.STABLE
+    assert groups.state() is ClassicState.STABLE
     groups.pass_ms(1)
     assert groups.member_ids() == ["a"]
-    assert groups.state() is State.PREPARING_REBALANCE
+    assert groups.state() is ClassicState.PREPARING_REBALANCE
 
 
 def test_a_static_member_that_comes_back_before_it_has_synced_still_has_to() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.core.group.groups import Groups, offset
 
-from ottla.core.group.classic import State
+from ottla.core.group.classic import ClassicState
 from ottla.core.group.events import OffsetCommitted
 from ottla.core.group.requests import FetchedOffset
-from ottla.core.turn import Producer, Written
+from ottla.core.turn import AppliedEvent, ProducerIdentity
 from ottla.errors import ErrorCode
 
 NONE = ErrorCode.NONE
@@ -48,8 +48,8 @@ def test_the_events_of_a_transaction_name_their_producer() -> None:
     groups = Groups()
     groups.commit_in_transaction(7, offset(value=5))
     (written,) = groups.log
-    assert isinstance(written, Written)
-    assert written.producer == Producer(7, 0)
+    assert isinstance(written, AppliedEvent)
+    assert written.producer == ProducerIdentity(7, 0)
     assert isinstance(written.event, OffsetCommitted)
 
 
@@ -144,7 +144,7 @@ def test_clients_that_do_not_say_who_they_are_commit_whatever_the_group_does() -
 def test_the_group_does_not_have_to_be_stable_for_a_transaction() -> None:
     groups = Groups()
     groups.form("a")
-    assert groups.state() is State.COMPLETING_REBALANCE
+    assert groups.state() is ClassicState.COMPLETING_REBALANCE
     assert groups.commit_in_transaction(7, offset(), generation=1, member_id="a") == [NONE]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from ottla.core.turn import Producer, Turn
+from ottla.core.turn import ProducerIdentity, Turn
 from ottla.core.txn import records
 from ottla.core.txn.events import VERSION_2, Event, TransactionSaved
 from ottla.core.txn.machine import TransactionMachine
@@ -16,7 +16,7 @@ from ottla.core.txn.requests import (
     SendMarkers,
     TransactionConfig,
 )
-from ottla.core.txn.states import Result, State
+from ottla.core.txn.states import Result, TxnState
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
 
@@ -85,23 +85,29 @@ class Desk:
     # Requests.
 
     def init(
-        self, expected: Producer | None = None, timeout_ms: int = TIMEOUT_MS, name: str = ID
+        self, expected: ProducerIdentity | None = None, timeout_ms: int = TIMEOUT_MS, name: str = ID
     ) -> Identity:
         request = InitRequest(name, timeout_ms, expected)
         return self.decide(lambda turn: self.machine.init(turn, request))
 
     def add(
-        self, who: Producer, *partitions: TopicPartition, version: int = VERSION_2, name: str = ID
+        self,
+        who: ProducerIdentity,
+        *partitions: TopicPartition,
+        version: int = VERSION_2,
+        name: str = ID,
     ) -> ErrorCode:
         return self.decide(
             lambda turn: self.machine.add_partitions(turn, name, who, partitions, version)
         )
 
-    def verify(self, who: Producer, *partitions: TopicPartition, name: str = ID) -> list[ErrorCode]:
+    def verify(
+        self, who: ProducerIdentity, *partitions: TopicPartition, name: str = ID
+    ) -> list[ErrorCode]:
         return self.machine.verify(name, who, partitions)
 
     def end(
-        self, who: Producer, result: Result, version: int = VERSION_2, name: str = ID
+        self, who: ProducerIdentity, result: Result, version: int = VERSION_2, name: str = ID
     ) -> Identity:
         request = EndRequest(name, who, result, version)
         return self.decide(lambda turn: self.machine.end(turn, request))
@@ -125,44 +131,46 @@ class Desk:
         assert isinstance(found, TransactionSaved)
         return found
 
-    def is_in(self, state: State) -> bool:
+    def is_in(self, state: TxnState) -> bool:
         return self.saved.state is state
 
     @property
-    def state(self) -> State:
+    def state(self) -> TxnState:
         return self.saved.state
 
     @property
-    def who(self) -> Producer:
-        return Producer(self.saved.producer_id, self.saved.producer_epoch)
+    def who(self) -> ProducerIdentity:
+        return ProducerIdentity(self.saved.producer_id, self.saved.producer_epoch)
 
     def snapshot(self) -> object:
         return dict(self.machine._saved)
 
 
-def became(identity: Identity) -> Producer:
+def became(identity: Identity) -> ProducerIdentity:
     assert identity.error is ErrorCode.NONE, identity
-    return Producer(identity.producer_id, identity.producer_epoch)
+    return ProducerIdentity(identity.producer_id, identity.producer_epoch)
 
 
-def ongoing(desk: Desk, *partitions: TopicPartition, version: int = VERSION_2) -> Producer:
+def ongoing(desk: Desk, *partitions: TopicPartition, version: int = VERSION_2) -> ProducerIdentity:
     """A producer in a transaction, as clients of that version are."""
     who = became(desk.init())
     assert desk.add(who, *(partitions or (A,)), version=version) is ErrorCode.NONE
     return who
 
 
-def committed(desk: Desk, version: int = VERSION_2) -> Producer:
+def committed(desk: Desk, version: int = VERSION_2) -> ProducerIdentity:
     """Who the producer is after its transaction."""
     who = became(desk.end(ongoing(desk, version=version), COMMIT, version))
     desk.mark_all()
     return who
 
 
-def at_epoch(desk: Desk, epoch: int, state: State = State.EMPTY, **fields: object) -> Producer:
+def at_epoch(
+    desk: Desk, epoch: int, state: TxnState = TxnState.EMPTY, **fields: object
+) -> ProducerIdentity:
     """A producer that has used so many epochs."""
     event = TransactionSaved(
         ID, 500, epoch, TIMEOUT_MS, state, (), desk.now_ms, -1, client_version=VERSION_2
     )
     desk.plant(event._replace(**fields))  # type: ignore[arg-type]
-    return Producer(500, epoch)
+    return ProducerIdentity(500, epoch)

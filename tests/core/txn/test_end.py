@@ -17,10 +17,10 @@ from tests.core.txn.desk import (
     ongoing,
 )
 
-from ottla.core.turn import Producer
+from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import LAST_EPOCH
 from ottla.core.txn.requests import Identity
-from ottla.core.txn.states import COMPLETED, MAY_BECOME, PREPARED, Result, State
+from ottla.core.txn.states import COMPLETED, MAY_BECOME, PREPARED, Result, TxnState
 from ottla.errors import ErrorCode
 
 FENCED = Identity(ErrorCode.PRODUCER_FENCED)
@@ -38,8 +38,8 @@ def test_the_table_lets_nothing_out_of_prepare_but_its_own_complete() -> None:
     for result, prepared in PREPARED.items():
         assert MAY_BECOME[prepared] == (COMPLETED[prepared],)
         assert COMPLETED[prepared].name == f"COMPLETE_{result.name}"
-    into_commit = [state for state, then in MAY_BECOME.items() if State.PREPARE_COMMIT in then]
-    assert into_commit == [State.ONGOING]
+    into_commit = [state for state, then in MAY_BECOME.items() if TxnState.PREPARE_COMMIT in then]
+    assert into_commit == [TxnState.ONGOING]
 
 
 @BOTH
@@ -125,7 +125,7 @@ def test_an_end_that_is_a_transaction_late_does_not_end_the_next_one(
     # And two late, when the next is prepared, and when it is complete.
     last = became(desk.end(after, COMMIT))
     assert desk.end(who, late) in (FENCED, CONCURRENT)
-    assert desk.state is State.PREPARE_COMMIT
+    assert desk.state is TxnState.PREPARE_COMMIT
     desk.mark_all()
     assert desk.end(who, late) == FENCED
     assert desk.who == last
@@ -148,7 +148,7 @@ def test_what_has_not_begun_can_be_aborted_by_a_client_that_cannot_know() -> Non
     assert desk.end(who, ABORT, 1) == INVALID_STATE
     after = became(desk.end(who, ABORT))
     assert after == (who.producer_id, who.producer_epoch + 1)
-    assert (desk.state, desk.sent) == (State.COMPLETE_ABORT, [])
+    assert (desk.state, desk.sent) == (TxnState.COMPLETE_ABORT, [])
     # A retry is told the same, the next abort goes on.
     assert became(desk.end(who, ABORT)) == after
     assert became(desk.end(after, ABORT)).producer_epoch == after.producer_epoch + 1
@@ -164,15 +164,15 @@ def test_who_may_not_end() -> None:
     desk = Desk()
     mapping = Identity(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     for version in (1, 2):
-        assert desk.end(Producer(1, 0), COMMIT, version) == mapping
+        assert desk.end(ProducerIdentity(1, 0), COMMIT, version) == mapping
     desk.init()
     who = became(desk.init())
     desk.add(who, A)
     before = desk.snapshot()
     for version in (1, 2):
-        assert desk.end(Producer(1, who.producer_epoch), COMMIT, version) == mapping
+        assert desk.end(ProducerIdentity(1, who.producer_epoch), COMMIT, version) == mapping
         for epoch in (who.producer_epoch - 1, who.producer_epoch + 1):
-            assert desk.end(Producer(who.producer_id, epoch), ABORT, version) == FENCED
+            assert desk.end(ProducerIdentity(who.producer_id, epoch), ABORT, version) == FENCED
     assert desk.snapshot() == before
 
 
@@ -184,40 +184,40 @@ NOT_READY, OUT = ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.PRODUCER_FENCED
 WRONG_STATE, UNKNOWN = ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 # By state: commit and abort of the epoch before, of the current one, of the one after, and of another producer id.
-OF_VERSION_2: dict[State, tuple[object, ...]] = {
-    State.EMPTY: (OUT, OUT, WRONG_STATE, ENDS, OUT, OUT, UNKNOWN, UNKNOWN),
-    State.ONGOING: (OUT, OUT, ENDS, ENDS, OUT, OUT, UNKNOWN, UNKNOWN),
-    State.PREPARE_COMMIT: (NOT_READY,) * 8,
-    State.PREPARE_ABORT: (NOT_READY,) * 8,
-    State.COMPLETE_COMMIT: (
+OF_VERSION_2: dict[TxnState, tuple[object, ...]] = {
+    TxnState.EMPTY: (OUT, OUT, WRONG_STATE, ENDS, OUT, OUT, UNKNOWN, UNKNOWN),
+    TxnState.ONGOING: (OUT, OUT, ENDS, ENDS, OUT, OUT, UNKNOWN, UNKNOWN),
+    TxnState.PREPARE_COMMIT: (NOT_READY,) * 8,
+    TxnState.PREPARE_ABORT: (NOT_READY,) * 8,
+    TxnState.COMPLETE_COMMIT: (
         *(ErrorCode.NONE, WRONG_STATE, WRONG_STATE, ENDS),
         *(OUT, OUT, UNKNOWN, UNKNOWN),
     ),
-    State.COMPLETE_ABORT: (
+    TxnState.COMPLETE_ABORT: (
         *(OUT, ErrorCode.NONE, WRONG_STATE, ENDS),  # the first is KAFKA-20785
         *(OUT, OUT, UNKNOWN, UNKNOWN),
     ),
 }
-OF_VERSION_1: dict[State, tuple[object, ...]] = {
-    State.EMPTY: (OUT, OUT, WRONG_STATE, WRONG_STATE, OUT, OUT, UNKNOWN, UNKNOWN),
-    State.ONGOING: (OUT, OUT, ENDS, ENDS, OUT, OUT, UNKNOWN, UNKNOWN),
-    State.PREPARE_COMMIT: (OUT, OUT, NOT_READY, NOT_READY, OUT, OUT, UNKNOWN, UNKNOWN),
-    State.PREPARE_ABORT: (OUT, OUT, NOT_READY, NOT_READY, OUT, OUT, UNKNOWN, UNKNOWN),
-    State.COMPLETE_COMMIT: (OUT, OUT, ErrorCode.NONE, WRONG_STATE, OUT, OUT, UNKNOWN, UNKNOWN),
-    State.COMPLETE_ABORT: (OUT, OUT, WRONG_STATE, ErrorCode.NONE, OUT, OUT, UNKNOWN, UNKNOWN),
+OF_VERSION_1: dict[TxnState, tuple[object, ...]] = {
+    TxnState.EMPTY: (OUT, OUT, WRONG_STATE, WRONG_STATE, OUT, OUT, UNKNOWN, UNKNOWN),
+    TxnState.ONGOING: (OUT, OUT, ENDS, ENDS, OUT, OUT, UNKNOWN, UNKNOWN),
+    TxnState.PREPARE_COMMIT: (OUT, OUT, NOT_READY, NOT_READY, OUT, OUT, UNKNOWN, UNKNOWN),
+    TxnState.PREPARE_ABORT: (OUT, OUT, NOT_READY, NOT_READY, OUT, OUT, UNKNOWN, UNKNOWN),
+    TxnState.COMPLETE_COMMIT: (OUT, OUT, ErrorCode.NONE, WRONG_STATE, OUT, OUT, UNKNOWN, UNKNOWN),
+    TxnState.COMPLETE_ABORT: (OUT, OUT, WRONG_STATE, ErrorCode.NONE, OUT, OUT, UNKNOWN, UNKNOWN),
 }
 
 
 @pytest.mark.parametrize("before", [1, 2], ids=["of version 1", "of version 2"])
 @VERSIONS
 @pytest.mark.parametrize("state", list(OF_VERSION_2), ids=lambda state: state.title)
-def test_every_end_is_answered_as_by_kafka(state: State, version: int, before: int) -> None:
+def test_every_end_is_answered_as_by_kafka(state: TxnState, version: int, before: int) -> None:
     """`before` is the version of the transaction that is under way, or of the one before."""
     asking = [
-        Producer(500, EPOCH - 1),
-        Producer(500, EPOCH),
-        Producer(500, EPOCH + 1),
-        Producer(501, EPOCH),
+        ProducerIdentity(500, EPOCH - 1),
+        ProducerIdentity(500, EPOCH),
+        ProducerIdentity(500, EPOCH + 1),
+        ProducerIdentity(501, EPOCH),
     ]
     asked = [(who, result) for who in asking for result in (COMMIT, ABORT)]
     table = OF_VERSION_2 if version == 2 else OF_VERSION_1
@@ -229,7 +229,7 @@ def test_every_end_is_answered_as_by_kafka(state: State, version: int, before: i
             EPOCH,
             state,
             client_version=before,
-            partitions=(A,) if state in (State.ONGOING, *PREPARED.values()) else (),
+            partitions=(A,) if state in (TxnState.ONGOING, *PREPARED.values()) else (),
             started_at_ms=desk.now_ms,
         )
         saved = desk.snapshot()
@@ -237,7 +237,11 @@ def test_every_end_is_answered_as_by_kafka(state: State, version: int, before: i
         assert error is ErrorCode.NONE or desk.snapshot() == saved
         answers.append(ENDS if desk.snapshot() != saved else error)
     wanted = list(table[state])
-    if version == 2 and before == 1 and state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
+    if (
+        version == 2
+        and before == 1
+        and state in (TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT)
+    ):
         # The one place where Kafka differs: it takes a producer that InitProducerId has fenced for one that repeats.
         wanted[:2] = [OUT, OUT]
     assert answers == wanted
@@ -280,7 +284,7 @@ def test_the_end_that_uses_the_last_epoch_gives_another_id(result: Result) -> No
     assert desk.add(desk.who, B) is ErrorCode.NONE
     # Now it is too late.
     assert desk.end(who, result).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    assert desk.state is State.ONGOING
+    assert desk.state is TxnState.ONGOING
 
 
 def test_an_abort_of_nothing_at_the_last_epoch_gives_another_id() -> None:
@@ -307,7 +311,7 @@ def test_the_id_before_the_last_is_no_retry() -> None:
     first = at_epoch(desk, LAST_EPOCH)
     second = became(desk.end(first, ABORT))
     desk.plant(desk.saved._replace(producer_epoch=LAST_EPOCH))
-    third = became(desk.end(Producer(second.producer_id, LAST_EPOCH), ABORT))
+    third = became(desk.end(ProducerIdentity(second.producer_id, LAST_EPOCH), ABORT))
     assert desk.end(first, ABORT).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert desk.who == third
 
@@ -338,25 +342,25 @@ def test_a_marker_is_counted_once_and_only_for_its_own_transaction() -> None:
     (first,) = desk.sent
     desk.mark(first, [A, A])
     desk.mark(first, [A])
-    assert desk.is_in(State.PREPARE_COMMIT)
+    assert desk.is_in(TxnState.PREPARE_COMMIT)
     desk.mark(first, [B])
     after = desk.who
     desk.mark(first)
     assert desk.add(after, A, B) is ErrorCode.NONE
     desk.mark(first)
-    assert desk.is_in(State.ONGOING)
+    assert desk.is_in(TxnState.ONGOING)
     desk.end(after, ABORT)
     # Answers that were on their way since the first transaction.
     desk.mark(first)
-    assert desk.is_in(State.PREPARE_ABORT)
+    assert desk.is_in(TxnState.PREPARE_ABORT)
     desk.mark_all()
     desk.mark(first)
-    assert desk.is_in(State.COMPLETE_ABORT)
+    assert desk.is_in(TxnState.COMPLETE_ABORT)
 
 
 def test_markers_of_an_id_that_nobody_knows_are_ignored() -> None:
     desk = Desk()
-    desk.decide(lambda turn: desk.machine.marked(turn, "unknown", Producer(1, 1), [A]))
+    desk.decide(lambda turn: desk.machine.marked(turn, "unknown", ProducerIdentity(1, 1), [A]))
     assert desk.log == []
 
 

@@ -17,10 +17,10 @@ from tests.core.txn.desk import (
     ongoing,
 )
 
-from ottla.core.turn import Producer
+from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import LAST_EPOCH
 from ottla.core.txn.requests import Identity
-from ottla.core.txn.states import State
+from ottla.core.txn.states import TxnState
 from ottla.errors import ErrorCode
 
 FENCED = Identity(ErrorCode.PRODUCER_FENCED)
@@ -31,7 +31,7 @@ def test_the_first_producer_of_an_id_has_epoch_0() -> None:
     desk = Desk()
     assert desk.init() == Identity(ErrorCode.NONE, 1001, 0)
     assert desk.saved.timeout_ms == TIMEOUT_MS
-    assert (desk.state, desk.saved.updated_at_ms) == (State.EMPTY, NOW_MS)
+    assert (desk.state, desk.saved.updated_at_ms) == (TxnState.EMPTY, NOW_MS)
 
 
 @pytest.mark.parametrize("timeout_ms", [-1, 0, 900_001])
@@ -72,7 +72,10 @@ def test_a_successor_aborts_what_its_predecessor_left() -> None:
     desk = Desk()
     who = ongoing(desk, A, B)
     assert desk.init() == CONCURRENT
-    assert (desk.state, desk.saved.producer_epoch) == (State.PREPARE_ABORT, who.producer_epoch + 1)
+    assert (desk.state, desk.saved.producer_epoch) == (
+        TxnState.PREPARE_ABORT,
+        who.producer_epoch + 1,
+    )
     (wanted,) = desk.sent
     assert wanted.result is ABORT
     assert wanted.producer == (who.producer_id, who.producer_epoch + 1)
@@ -93,7 +96,7 @@ def test_a_fenced_producer_can_do_nothing_any_more() -> None:
             assert desk.end(zombie, result, version).error is not ErrorCode.NONE
     desk.mark_all()
     new = became(desk.init())
-    for who in (zombie, Producer(zombie.producer_id, zombie.producer_epoch + 1)):
+    for who in (zombie, ProducerIdentity(zombie.producer_id, zombie.producer_epoch + 1)):
         before = desk.snapshot()
         assert desk.add(who, A) is ErrorCode.PRODUCER_FENCED
         assert desk.verify(who, A) == [ErrorCode.PRODUCER_FENCED]
@@ -158,7 +161,7 @@ def test_a_delayed_init_of_another_epoch_does_not_end_the_transaction_that_began
     third = became(desk.init(second))
     assert desk.add(third, A) is ErrorCode.NONE
     before = desk.snapshot()
-    delayed = Producer(third.producer_id, third.producer_epoch - back)
+    delayed = ProducerIdentity(third.producer_id, third.producer_epoch - back)
     assert desk.init(delayed) == FENCED
     assert desk.snapshot() == before
     assert desk.sent == []
@@ -168,10 +171,10 @@ def test_a_delayed_init_of_another_epoch_does_not_end_the_transaction_that_began
 def test_a_stranger_is_fenced() -> None:
     desk = Desk()
     who = became(desk.init())
-    assert desk.init(Producer(999, who.producer_epoch)) == FENCED
+    assert desk.init(ProducerIdentity(999, who.producer_epoch)) == FENCED
     desk.add(who, A)
-    assert desk.init(Producer(999, who.producer_epoch)) == FENCED
-    assert desk.state is State.ONGOING
+    assert desk.init(ProducerIdentity(999, who.producer_epoch)) == FENCED
+    assert desk.state is TxnState.ONGOING
 
 
 # Epochs run out (trap 8).
@@ -206,7 +209,7 @@ def test_the_old_id_cannot_come_back_into_a_transaction_of_the_new_one() -> None
     assert desk.init(old) == FENCED
     assert desk.add(old, A) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert desk.end(old, COMMIT, 1).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    assert desk.state is State.ONGOING
+    assert desk.state is TxnState.ONGOING
 
 
 def test_fencing_may_use_the_one_epoch_above_the_last() -> None:
@@ -231,9 +234,9 @@ def test_the_epoch_above_the_last_belongs_to_nobody() -> None:
     desk.add(who, A)
     desk.init()
     desk.mark_all()
-    impostor = Producer(who.producer_id, LAST_EPOCH + 1)
+    impostor = ProducerIdentity(who.producer_id, LAST_EPOCH + 1)
     assert desk.add(impostor, A) is ErrorCode.PRODUCER_FENCED
-    assert desk.state is State.COMPLETE_ABORT
+    assert desk.state is TxnState.COMPLETE_ABORT
 
 
 def test_retries_after_a_restart_are_told_who_they_are_not() -> None:

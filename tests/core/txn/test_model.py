@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.core.txn.desk import NOW_MS, A, B, Desk
 
-from ottla.core.turn import Producer
+from ottla.core.turn import ProducerIdentity
 from ottla.core.txn import records
 from ottla.core.txn.events import TransactionSaved
 from ottla.core.txn.requests import SendMarkers
-from ottla.core.txn.states import Result, State
+from ottla.core.txn.states import Result, TxnState
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
 
@@ -42,7 +42,7 @@ class Call(NamedTuple):
 
     client: int
     kind: Literal["init", "add", "end"]
-    who: Producer | None
+    who: ProducerIdentity | None
     partition: TopicPartition | None = None
     result: Result | None = None
     transaction: int = -1
@@ -53,7 +53,7 @@ class Client:
     """What an instance of the producer believes."""
 
     version: int
-    who: Producer | None = None
+    who: ProducerIdentity | None = None
     in_transaction: bool = False
     waits_for: Call | None = None
     is_out: bool = False
@@ -67,19 +67,19 @@ class Producers(RuleBasedStateMachine):
         self.desk = Desk()
         if self.first_epoch >= 0:
             self.desk.plant(
-                TransactionSaved(ID, 500, self.first_epoch, 60_000, State.EMPTY, (), NOW_MS, -1)
+                TransactionSaved(ID, 500, self.first_epoch, 60_000, TxnState.EMPTY, (), NOW_MS, -1)
             )
         self.clients: list[Client] = []
         self.flight: list[Call] = []
         self.markers: list[SendMarkers] = []
         # By what was answered: who may change something, and how transactions ended.
-        self.live: Producer | None = Producer(500, self.first_epoch)
+        self.live: ProducerIdentity | None = ProducerIdentity(500, self.first_epoch)
         self.transaction = 0
         self.version = 0  # of the one who is in it
         self.ends: dict[int, Result] = {}
         self.seen = len(self.desk.log)
         self.state: int | None = 0 if self.first_epoch >= 0 else None
-        self.identity = Producer(500, self.first_epoch)
+        self.identity = ProducerIdentity(500, self.first_epoch)
         self.used_ids = {500}
 
     # What is written, whoever caused it.
@@ -91,7 +91,7 @@ class Producers(RuleBasedStateMachine):
             assert isinstance(event, TransactionSaved)
             number = int(event.state)
             assert number in FOLLOWERS[self.state], (self.state, number)
-            identity = Producer(event.producer_id, event.producer_epoch)
+            identity = ProducerIdentity(event.producer_id, event.producer_epoch)
             if identity.producer_id != self.identity.producer_id:
                 assert identity.producer_id not in self.used_ids
                 assert identity.producer_epoch == 0
@@ -179,7 +179,7 @@ class Producers(RuleBasedStateMachine):
         if answer_arrives and client.waits_for == call:
             self.hear(client, call, answer, became)
 
-    def decide(self, call: Call, version: int) -> tuple[ErrorCode, Producer | None]:
+    def decide(self, call: Call, version: int) -> tuple[ErrorCode, ProducerIdentity | None]:
         if call.kind == "add":
             assert call.who is not None
             assert call.partition is not None
@@ -190,11 +190,11 @@ class Producers(RuleBasedStateMachine):
             assert call.who is not None
             assert call.result is not None
             answer = self.desk.end(call.who, call.result, version)
-        became = Producer(answer.producer_id, answer.producer_epoch)
+        became = ProducerIdentity(answer.producer_id, answer.producer_epoch)
         assert (answer.error is ErrorCode.NONE) == (answer.producer_id != -1)
         return answer.error, became if answer.error is ErrorCode.NONE else None
 
-    def note(self, call: Call, answer: ErrorCode, became: Producer | None) -> None:
+    def note(self, call: Call, answer: ErrorCode, became: ProducerIdentity | None) -> None:
         """Something changed: who is the producer now?"""
         if call.kind == "add":
             assert answer is ErrorCode.NONE
@@ -205,7 +205,9 @@ class Producers(RuleBasedStateMachine):
         else:
             self.live = became
 
-    def hear(self, client: Client, call: Call, answer: ErrorCode, became: Producer | None) -> None:
+    def hear(
+        self, client: Client, call: Call, answer: ErrorCode, became: ProducerIdentity | None
+    ) -> None:
         if answer in RETRIED:
             return
         client.waits_for = None
@@ -246,10 +248,10 @@ class Producers(RuleBasedStateMachine):
             # With version 1 it is fenced. With version 2 it is the producer still: its abort is told the epoch.
             self.live = self._who_goes_on() if self.version == 2 else None
 
-    def _who_goes_on(self) -> Producer:
+    def _who_goes_on(self) -> ProducerIdentity:
         if self.identity.producer_epoch < 32767:
             return self.identity
-        return Producer(self.desk.next_producer_id, 0)
+        return ProducerIdentity(self.desk.next_producer_id, 0)
 
     @invariant()
     def the_producer_is_the_one_that_was_told(self) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.core.txn.desk import ABORT, COMMIT, NOW_MS, OFFSETS, A, B, Desk, became, ongoing
 
-from ottla.core.turn import Producer
-from ottla.core.txn.states import State
+from ottla.core.turn import ProducerIdentity
+from ottla.core.txn.states import TxnState
 from ottla.errors import ErrorCode
 
 NONE, ABORTABLE = ErrorCode.NONE, ErrorCode.TRANSACTION_ABORTABLE
@@ -46,18 +46,21 @@ def test_no_partitions_begin_no_transaction() -> None:
     desk = Desk()
     who = became(desk.init())
     assert desk.add(who) is NONE
-    assert desk.state is State.EMPTY
+    assert desk.state is TxnState.EMPTY
 
 
 def test_who_may_not() -> None:
     desk = Desk()
-    assert desk.add(Producer(1, 0), A) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert desk.add(ProducerIdentity(1, 0), A) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     desk.init()
     who = became(desk.init())
-    assert desk.add(Producer(1, who.producer_epoch), A) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert (
+        desk.add(ProducerIdentity(1, who.producer_epoch), A)
+        is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    )
     for epoch in (who.producer_epoch - 1, who.producer_epoch + 1):
-        assert desk.add(Producer(who.producer_id, epoch), A) is ErrorCode.PRODUCER_FENCED
-    assert desk.state is State.EMPTY
+        assert desk.add(ProducerIdentity(who.producer_id, epoch), A) is ErrorCode.PRODUCER_FENCED
+    assert desk.state is TxnState.EMPTY
 
 
 @pytest.mark.parametrize("result", [COMMIT, ABORT])
@@ -77,10 +80,10 @@ def test_verification_says_what_is_inside() -> None:
     desk = Desk()
     who = ongoing(desk, A)
     assert desk.verify(who, A, B, A) == [NONE, ABORTABLE, NONE]
-    assert desk.verify(Producer(who.producer_id, who.producer_epoch + 1), A) == [
+    assert desk.verify(ProducerIdentity(who.producer_id, who.producer_epoch + 1), A) == [
         ErrorCode.PRODUCER_FENCED
     ]
-    assert desk.verify(Producer(1, 0), A) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
+    assert desk.verify(ProducerIdentity(1, 0), A) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
     assert desk.verify(who, A, name="other") == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ottla.core.txn import records
 from ottla.core.txn.events import Event, TransactionDeleted, TransactionSaved
-from ottla.core.txn.states import State
+from ottla.core.txn.states import TxnState
 from ottla.model import TopicPartition
 from ottla.wire.types import MalformedMessageError
 
@@ -21,9 +21,9 @@ PARTITIONS = st.lists(st.tuples(st.sampled_from(["a", "b", "é"]), st.integers(0
 
 @st.composite
 def saved(draw: Any) -> TransactionSaved:
-    state = draw(st.sampled_from(list(State)))
+    state = draw(st.sampled_from(list(TxnState)))
     # In the order in which the record has them: those of one topic together.
-    pairs = sorted(draw(PARTITIONS)) if state is not State.EMPTY else []
+    pairs = sorted(draw(PARTITIONS)) if state is not TxnState.EMPTY else []
     return TransactionSaved(
         draw(NAMES),
         draw(INT64),
@@ -48,7 +48,7 @@ def test_events_survive_the_round_trip(event: Event) -> None:
 
 def test_the_bytes_are_those_of_kafka() -> None:
     event = TransactionSaved(
-        "tx", 4000, 3, 60_000, State.PREPARE_COMMIT, (TopicPartition("t", 1),), 10, 5, 77, 78, 2
+        "tx", 4000, 3, 60_000, TxnState.PREPARE_COMMIT, (TopicPartition("t", 1),), 10, 5, 77, 78, 2
     )
     key, value = records.encode(event)
     assert key == b"\x00\x00" + b"\x00\x02tx"
@@ -77,10 +77,10 @@ def test_the_bytes_are_those_of_kafka() -> None:
 
 
 def test_an_empty_id_has_no_partitions_rather_than_none_of_them() -> None:
-    _, value = records.encode(TransactionSaved("tx", 1, 0, 1, State.EMPTY, (), 1, -1))
+    _, value = records.encode(TransactionSaved("tx", 1, 0, 1, TxnState.EMPTY, (), 1, -1))
     assert value is not None
     assert value[2 + 8 + 2 + 4 + 1] == 0
-    _, value = records.encode(TransactionSaved("tx", 1, 0, 1, State.COMPLETE_ABORT, (), 1, 1))
+    _, value = records.encode(TransactionSaved("tx", 1, 0, 1, TxnState.COMPLETE_ABORT, (), 1, 1))
     assert value is not None
     assert value[2 + 8 + 2 + 4 + 1] == 1
 
@@ -92,7 +92,7 @@ def test_version_0_is_read() -> None:
         "000000000000000a" "0000000000000005"
     )  # fmt: skip
     assert records.decode(b"\x00\x00\x00\x02tx", value) == TransactionSaved(
-        "tx", 4000, 3, 60_000, State.ONGOING, (TopicPartition("t", 1),), 10, 5
+        "tx", 4000, 3, 60_000, TxnState.ONGOING, (TopicPartition("t", 1),), 10, 5
     )
 
 
@@ -103,7 +103,7 @@ def test_keys_of_another_kind_are_left_alone() -> None:
 
 @pytest.mark.parametrize("status", [8, 99, -1])
 def test_a_state_that_does_not_exist_is_malformed(status: int) -> None:
-    key, value = records.encode(TransactionSaved("tx", 1, 0, 1, State.EMPTY, (), 1, -1))
+    key, value = records.encode(TransactionSaved("tx", 1, 0, 1, TxnState.EMPTY, (), 1, -1))
     assert value is not None
     damaged = value[:16] + (status & 0xFF).to_bytes(1, "big") + value[17:]
     with pytest.raises(MalformedMessageError):

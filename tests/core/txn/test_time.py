@@ -18,10 +18,10 @@ from tests.core.txn.desk import (
     ongoing,
 )
 
-from ottla.core.turn import Producer
+from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import LAST_EPOCH
 from ottla.core.txn.requests import Identity
-from ottla.core.txn.states import State
+from ottla.core.txn.states import TxnState
 from ottla.errors import ErrorCode
 
 SWEEP_MS = CONFIG.abort_check_interval_ms
@@ -35,18 +35,21 @@ def wake(desk: Desk) -> None:
 FENCED = Identity(ErrorCode.PRODUCER_FENCED)
 
 
-def timed_out(desk: Desk, version: int) -> Producer:
+def timed_out(desk: Desk, version: int) -> ProducerIdentity:
     """A producer whose transaction has taken too long; partitions do not know of it yet."""
     who = ongoing(desk, A, B, version=version)
     desk.pass_time(TIMEOUT_MS)
     wake(desk)
-    assert desk.state is State.ONGOING
+    assert desk.state is TxnState.ONGOING
     desk.pass_time(1)
     wake(desk)  # the last sweep was just now
-    assert desk.state is State.ONGOING
+    assert desk.state is TxnState.ONGOING
     desk.pass_time(SWEEP_MS)
     wake(desk)
-    assert (desk.state, desk.saved.producer_epoch) == (State.PREPARE_ABORT, who.producer_epoch + 1)
+    assert (desk.state, desk.saved.producer_epoch) == (
+        TxnState.PREPARE_ABORT,
+        who.producer_epoch + 1,
+    )
     (wanted,) = desk.sent
     assert (wanted.result, wanted.partitions) == (ABORT, (A, B))
     assert wanted.producer.producer_epoch == who.producer_epoch + 1
@@ -60,7 +63,7 @@ def test_a_transaction_is_aborted_at_the_sweep_after_its_timeout(version: int) -
     not_yet = Identity(ErrorCode.CONCURRENT_TRANSACTIONS)
     assert desk.end(who, COMMIT, version) == (not_yet if version == 2 else FENCED)
     desk.mark_all()
-    assert desk.state is State.COMPLETE_ABORT
+    assert desk.state is TxnState.COMPLETE_ABORT
     for asked in (1, 2):
         assert desk.end(who, COMMIT, asked) == FENCED
     assert desk.add(who, A) is ErrorCode.PRODUCER_FENCED
@@ -107,10 +110,10 @@ def test_a_wall_clock_that_is_set_neither_delays_a_timeout_nor_makes_one(set_by_
     desk.now_ms += set_by_ms
     desk.pass_time(TIMEOUT_MS)
     wake(desk)
-    assert desk.is_in(State.ONGOING)
+    assert desk.is_in(TxnState.ONGOING)
     desk.pass_time(SWEEP_MS)
     wake(desk)
-    assert desk.is_in(State.PREPARE_ABORT)
+    assert desk.is_in(TxnState.PREPARE_ABORT)
 
 
 @pytest.mark.parametrize(("set_by_ms", "left_ms"), [(0, 20_000), (-86_400_000, TIMEOUT_MS)])
@@ -125,10 +128,10 @@ def test_a_coordinator_that_takes_over_counts_the_time_that_has_passed(
     desk.restart()
     desk.pass_time(left_ms)
     desk.decide(desk.machine.abort_timed_out)
-    assert desk.is_in(State.ONGOING)
+    assert desk.is_in(TxnState.ONGOING)
     desk.pass_time(1)
     desk.decide(desk.machine.abort_timed_out)
-    assert desk.is_in(State.PREPARE_ABORT)
+    assert desk.is_in(TxnState.PREPARE_ABORT)
 
 
 def test_the_machine_says_when_it_wants_to_be_woken() -> None:
@@ -146,7 +149,7 @@ def test_more_partitions_do_not_buy_more_time() -> None:
     desk.add(who, B)
     desk.pass_time(SWEEP_MS)
     wake(desk)
-    assert desk.state is State.PREPARE_ABORT
+    assert desk.state is TxnState.PREPARE_ABORT
 
 
 @pytest.mark.parametrize("result", [COMMIT, ABORT])
@@ -176,7 +179,7 @@ def test_the_clock_of_a_transaction_goes_on_over_a_restart() -> None:
     desk.restart()
     desk.pass_time(SWEEP_MS)
     wake(desk)
-    assert desk.state is State.PREPARE_ABORT
+    assert desk.state is TxnState.PREPARE_ABORT
 
 
 def test_a_timeout_at_the_last_epoch_can_still_fence() -> None:
@@ -199,7 +202,7 @@ def test_a_producer_that_timed_out_at_the_last_epoch_goes_on_with_another_id() -
     desk.pass_time(TIMEOUT_MS + SWEEP_MS)
     desk.has_producer_ids = False
     wake(desk)
-    assert desk.state is State.ONGOING
+    assert desk.state is TxnState.ONGOING
     assert desk.end(who, ABORT) == Identity(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     desk.has_producer_ids = True
     desk.pass_time(SWEEP_MS)
@@ -221,7 +224,7 @@ def test_a_transaction_under_the_epoch_above_the_last_can_be_aborted(by: str, ve
     who = at_epoch(
         desk,
         LAST_EPOCH + 1,
-        State.ONGOING,
+        TxnState.ONGOING,
         partitions=(A,),
         started_at_ms=desk.now_ms,
         client_version=version,
@@ -238,8 +241,10 @@ def test_a_transaction_under_the_epoch_above_the_last_can_be_aborted(by: str, ve
     assert became(desk.init()) == (desk.next_producer_id, 0)
 
 
-@pytest.mark.parametrize("state", [State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT])
-def test_an_id_is_forgotten_a_week_after_its_last_use(state: State) -> None:
+@pytest.mark.parametrize(
+    "state", [TxnState.EMPTY, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT]
+)
+def test_an_id_is_forgotten_a_week_after_its_last_use(state: TxnState) -> None:
     desk = Desk()
     who = at_epoch(desk, 7, state)
     desk.pass_time(WEEK_MS - 1)
@@ -260,10 +265,10 @@ def test_an_id_is_forgotten_a_week_after_its_last_use(state: State) -> None:
 
 @pytest.mark.parametrize(
     "state",
-    [State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT],
+    [TxnState.ONGOING, TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT],
     ids=lambda state: state.name,
 )
-def test_an_id_that_is_in_use_is_not_forgotten(state: State) -> None:
+def test_an_id_that_is_in_use_is_not_forgotten(state: TxnState) -> None:
     desk = Desk()
     at_epoch(desk, 7, state, partitions=(A,), started_at_ms=desk.now_ms)
     desk.pass_time(2 * WEEK_MS)

@@ -16,7 +16,7 @@ from ottla.broker import crashpoints
 from ottla.broker.coordination.event_batches import Event, EventCodec, batches_of
 from ottla.broker.loop.pause_aware_clock import Uptime
 from ottla.broker.partitions.shard import AlreadySo, Appended, Shard, is_durable
-from ottla.core.turn import Producer, Ticket, Turn
+from ottla.core.turn import ProducerIdentity, Ticket, Turn
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
 from ottla.ports import Clock, DamagedError, StorageError
@@ -315,7 +315,7 @@ class Coordinator(Generic[M]):
     def append_marker(
         self,
         marker_type: MarkerType,
-        producer: Producer,
+        producer: ProducerIdentity,
         coordinator_epoch: int,
         version: int,
     ) -> Appended | AlreadySo | ErrorCode:

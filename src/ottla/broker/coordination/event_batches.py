@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from ottla.broker.crashpoints import CrashPoint
-from ottla.core.turn import Producer, Turn
+from ottla.core.turn import ProducerIdentity, Turn
 from ottla.records.batch import BatchFlag, build_batch
 from ottla.records.compression import Codec
 from ottla.records.record import Record
@@ -46,7 +46,7 @@ def batches_of(turn: Turn, codec: EventCodec) -> Iterator[bytes]:
             yield _batch(records, producer, codec.compression)
 
 
-def _batch(records: list[Record], producer: Producer | None, compression: Codec) -> bytes:
+def _batch(records: list[Record], producer: ProducerIdentity | None, compression: Codec) -> bytes:
     if producer is None:
         return build_batch(records, codec=compression)
     # Kafka gives these the sequence 0, which nobody checks: a retry is recognised by what it commits.

@@ -11,7 +11,7 @@ from ottla.broker.node import Node
 from ottla.broker.partitions.shard import Shard
 from ottla.core.append import Prepared
 from ottla.core.producer_state import Verification
-from ottla.core.turn import Producer
+from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import VERSION_1, VERSION_2
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
@@ -27,7 +27,7 @@ class Unverified(NamedTuple):
 
     partition: TopicPartition
     topic_id: UUID
-    producer: Producer
+    producer: ProducerIdentity
     verification: Verification
     prepared: Prepared
     response: PartitionProduceResponse
@@ -56,7 +56,7 @@ def unverified_batch(
     verification = shard.partition.verification_for(header, transaction_version(version))
     if not isinstance(verification, Verification):
         return None
-    producer = Producer(header.producer_id, header.producer_epoch)
+    producer = ProducerIdentity(header.producer_id, header.producer_epoch)
     ref = shard.log.ref
     partition = TopicPartition(ref.topic, ref.partition)
     return Unverified(partition, ref.topic_id, producer, verification, prepared, response)

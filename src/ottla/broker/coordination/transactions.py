@@ -15,7 +15,7 @@ from ottla.core.txn import records
 from ottla.core.txn.events import Event, TransactionSaved
 from ottla.core.txn.machine import TransactionMachine
 from ottla.core.txn.requests import TransactionConfig
-from ottla.core.txn.states import State
+from ottla.core.txn.states import TxnState
 from ottla.errors import ErrorCode
 from ottla.ports import StorageError
 from ottla.records.compression import Codec
@@ -30,12 +30,12 @@ WRITE_TIMEOUT_MS = 30_000
 _PREPARE = (CrashPoint.BEFORE_PREPARE_APPEND, CrashPoint.AFTER_PREPARE_APPEND)
 _COMPLETE = (CrashPoint.BEFORE_COMPLETE_APPEND, CrashPoint.AFTER_COMPLETE_APPEND)
 CRASH_POINTS = {
-    State.EMPTY: (CrashPoint.BEFORE_EMPTY_APPEND, CrashPoint.AFTER_EMPTY_APPEND),
-    State.ONGOING: (CrashPoint.BEFORE_ONGOING_APPEND, CrashPoint.AFTER_ONGOING_APPEND),
-    State.PREPARE_COMMIT: _PREPARE,
-    State.PREPARE_ABORT: _PREPARE,
-    State.COMPLETE_COMMIT: _COMPLETE,
-    State.COMPLETE_ABORT: _COMPLETE,
+    TxnState.EMPTY: (CrashPoint.BEFORE_EMPTY_APPEND, CrashPoint.AFTER_EMPTY_APPEND),
+    TxnState.ONGOING: (CrashPoint.BEFORE_ONGOING_APPEND, CrashPoint.AFTER_ONGOING_APPEND),
+    TxnState.PREPARE_COMMIT: _PREPARE,
+    TxnState.PREPARE_ABORT: _PREPARE,
+    TxnState.COMPLETE_COMMIT: _COMPLETE,
+    TxnState.COMPLETE_ABORT: _COMPLETE,
 }
 
 
@@ -71,7 +71,7 @@ def transaction_kind(config: BrokerConfig, cluster: Cluster) -> Kind[Transaction
 
 
 def _crash_points(event: Event) -> tuple[CrashPoint, CrashPoint]:
-    return CRASH_POINTS[event.state if isinstance(event, TransactionSaved) else State.EMPTY]
+    return CRASH_POINTS[event.state if isinstance(event, TransactionSaved) else TxnState.EMPTY]
 
 
 def reserve_producer_id(cluster: Cluster) -> int | None:

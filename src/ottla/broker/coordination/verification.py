@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.coordination.peers import UnreachableError
 from ottla.broker.crashpoints import CrashPoint, reach
-from ottla.core.turn import Producer
+from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import VERSION_2
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition, coordinator_partition
@@ -34,7 +34,7 @@ Answer = AddPartitionsToTxnResponse | UnreachableError
 def confirm(
     node: Node,
     transactional_id: str,
-    producer: Producer,
+    producer: ProducerIdentity,
     partitions: Sequence[TopicPartition],
     version: int,
 ) -> Errors | LaterErrors:
@@ -76,7 +76,7 @@ def _coordinator(node: Node, transactional_id: str) -> int | None:
 
 def _request(
     transactional_id: str,
-    producer: Producer,
+    producer: ProducerIdentity,
     partitions: Sequence[TopicPartition],
     version: int,
 ) -> AddPartitionsToTxnRequest:

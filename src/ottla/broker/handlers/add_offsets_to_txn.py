@@ -8,7 +8,7 @@ from ottla.broker.coordination.transactions import fenced_before, find_transacti
 from ottla.broker.node import Node
 from ottla.broker.requests.request import Answer, RequestContext
 from ottla.core.catalog import Refused
-from ottla.core.turn import Producer
+from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import VERSION_1
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition, coordinator_partition
@@ -27,7 +27,7 @@ def handle(node: Node, request: AddOffsetsToTxnRequest, context: RequestContext)
     if isinstance(topic, Refused):
         return respond(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     partition = coordinator_partition(request.group_id, topic.partition_count)
-    producer = Producer(request.producer_id, request.producer_epoch)
+    producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     offsets = [TopicPartition(topic.name, partition)]
     return coordinator.ask(
         lambda machine, turn: machine.add_partitions(

@@ -10,7 +10,7 @@ from ottla.broker.node import Node
 from ottla.broker.requests.gather_responses import together
 from ottla.broker.requests.request import Answer, RequestContext
 from ottla.core.catalog import INTERNAL_TOPICS
-from ottla.core.turn import Producer
+from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import VERSION_1, VERSION_2
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
@@ -94,7 +94,7 @@ def _answer(node: Node, transaction: AddPartitionsToTxnTransaction, version: int
     if isinstance(coordinator, ErrorCode):
         return respond(coordinator)
     transactional_id = transaction.transactional_id
-    producer = Producer(transaction.producer_id, transaction.producer_epoch)
+    producer = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
     # Now, because the first batches of a transaction wait for it, and what else is on their connection.
     if transaction.verify_only:
         return coordinator.ask_now(

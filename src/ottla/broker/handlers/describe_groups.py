@@ -7,7 +7,7 @@ from ottla.broker.requests.gather_responses import together
 from ottla.broker.requests.request import Answer, RequestContext
 from ottla.broker.requests.request_pieces import Division, Divisions, Repeated
 from ottla.core.group import requests
-from ottla.core.group.classic import State
+from ottla.core.group.classic import ClassicState
 from ottla.errors import ErrorCode
 from ottla.wire.messages.describe_groups import (
     DescribedGroup,
@@ -47,9 +47,11 @@ def _describe(node: Node, group_id: str, version: int) -> Answer:
 def _missing(group_id: str, version: int) -> DescribedGroup:
     """A group that does not exist is a dead one; newer clients are told so plainly (KIP-1043)."""
     if version < FIRST_VERSION_WITH_GROUP_ID_NOT_FOUND:
-        return _failed(group_id, ErrorCode.NONE, State.DEAD.value, None)
+        return _failed(group_id, ErrorCode.NONE, ClassicState.DEAD.value, None)
     error = ErrorCode.GROUP_ID_NOT_FOUND
-    return _failed(group_id, error, State.DEAD.value, f"Group {group_id[:QUOTED_CHARS]} not found.")
+    return _failed(
+        group_id, error, ClassicState.DEAD.value, f"Group {group_id[:QUOTED_CHARS]} not found."
+    )
 
 
 def _failed(group_id: str, error: ErrorCode, state: str, message: str | None) -> DescribedGroup:

@@ -7,7 +7,7 @@ from functools import partial
 from ottla.broker.coordination.transactions import fenced_before, find_transaction
 from ottla.broker.node import Node
 from ottla.broker.requests.request import Answer, RequestContext
-from ottla.core.turn import Producer
+from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import VERSION_1, VERSION_2
 from ottla.core.txn.requests import EndRequest, Identity
 from ottla.core.txn.states import Result
@@ -26,7 +26,7 @@ def handle(node: Node, request: EndTxnRequest, context: RequestContext) -> Answe
         return respond(coordinator)
     end = EndRequest(
         request.transactional_id,
-        Producer(request.producer_id, request.producer_epoch),
+        ProducerIdentity(request.producer_id, request.producer_epoch),
         Result.COMMIT if request.committed else Result.ABORT,
         VERSION_2 if context.version >= FIRST_VERSION_OF_TRANSACTION_V2 else VERSION_1,
     )

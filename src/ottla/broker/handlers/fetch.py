@@ -11,8 +11,8 @@ from ottla.broker.node import Node
 from ottla.broker.partitions.fetch_read import (
     PARTITIONS_AT_ONCE,
     Fetched,
+    FetchLimits,
     FetchRead,
-    Limits,
     park,
     read_all,
     read_in_steps,
@@ -83,7 +83,7 @@ async def _handle_many(
 
 
 async def _fetch_many(
-    node: Node, opened: FetchContext, limits: Limits, context: RequestContext
+    node: Node, opened: FetchContext, limits: FetchLimits, context: RequestContext
 ) -> FetchResponse:
     """As `handle`, in slices: what comes in between them must not be missed, so it is waited for from the start."""
     share = node.cluster.share
@@ -108,8 +108,8 @@ def _count(request: FetchRequest) -> int:
     return count
 
 
-def _limits(node: Node, request: FetchRequest) -> Limits:
-    return Limits(
+def _limits(node: Node, request: FetchRequest) -> FetchLimits:
+    return FetchLimits(
         min(request.max_bytes, node.config.fetch_max_bytes),
         min(request.min_bytes, request.max_bytes, node.config.fetch_max_bytes),
         request.max_wait_ms,
@@ -117,7 +117,7 @@ def _limits(node: Node, request: FetchRequest) -> Limits:
     )
 
 
-def _is_enough(read: FetchRead, opened: FetchContext, limits: Limits) -> bool:
+def _is_enough(read: FetchRead, opened: FetchContext, limits: FetchLimits) -> bool:
     return (
         read.is_final
         or read.size_bytes >= limits.min_bytes

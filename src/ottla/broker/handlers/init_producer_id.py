@@ -11,7 +11,7 @@ from ottla.broker.coordination.transactions import (
 )
 from ottla.broker.node import Node
 from ottla.broker.requests.request import Answer, RequestContext
-from ottla.core.turn import Producer
+from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.requests import Identity, InitRequest
 from ottla.errors import ErrorCode
 from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -34,7 +34,7 @@ def handle(node: Node, request: InitProducerIdRequest, context: RequestContext) 
     expected = (
         None
         if request.producer_id == NO_PRODUCER_ID
-        else Producer(request.producer_id, request.producer_epoch)
+        else ProducerIdentity(request.producer_id, request.producer_epoch)
     )
     init = InitRequest(request.transactional_id, request.transaction_timeout_ms, expected)
     return coordinator.ask(lambda machine, turn: machine.init(turn, init), respond)

@@ -74,7 +74,7 @@ class Search(NamedTuple):
     end_offset: int
 
 
-class Long(NamedTuple):
+class LongSearch(NamedTuple):
     """A search that is done on a thread, and where its answer goes."""
 
     topic: str
@@ -85,7 +85,7 @@ class Long(NamedTuple):
 
 
 def handle(node: Node, request: ListOffsetsRequest, context: RequestContext) -> Answer:
-    long: list[Long] = []
+    long: list[LongSearch] = []
     steps = _answer(node, request, context, long)
     response = node.cluster.share.answer(steps, SEARCHES_AT_ONCE)
     if not long and not inspect.iscoroutine(response):
@@ -96,7 +96,7 @@ def handle(node: Node, request: ListOffsetsRequest, context: RequestContext) -> 
 async def _finish(
     node: Node,
     response: ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse],
-    long: Sequence[Long],
+    long: Sequence[LongSearch],
 ) -> ListOffsetsResponse:
     """The response, when all records have been found."""
     if inspect.iscoroutine(response):
@@ -107,7 +107,7 @@ async def _finish(
     return response
 
 
-async def _search_elsewhere(node: Node, long: Long) -> ListOffsetsPartitionResponse:
+async def _search_elsewhere(node: Node, long: LongSearch) -> ListOffsetsPartitionResponse:
     asked, search = long.asked, long.search
     while True:
         try:
@@ -131,7 +131,7 @@ async def _search_elsewhere(node: Node, long: Long) -> ListOffsetsPartitionRespo
 
 
 def _answer(
-    node: Node, request: ListOffsetsRequest, context: RequestContext, long: list[Long]
+    node: Node, request: ListOffsetsRequest, context: RequestContext, long: list[LongSearch]
 ) -> Generator[None, None, ListOffsetsResponse]:
     times = Counter(
         (topic.name, asked.partition_index)
@@ -147,7 +147,7 @@ def _answer(
                 continue
             answer = _offset(node, topic.name, asked, request.isolation_level, context.version)
             if isinstance(answer, Search):
-                long.append(Long(topic.name, asked, answer, answers, len(answers)))
+                long.append(LongSearch(topic.name, asked, answer, answers, len(answers)))
                 answer = _failed(asked, ErrorCode.NONE)  # its place
             answers.append(answer)
             if asked.timestamp not in _AT_HAND:

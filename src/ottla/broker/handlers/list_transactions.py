@@ -10,7 +10,7 @@ from ottla.broker.requests.gather_responses import gathered
 from ottla.broker.requests.patterns import Pattern, PatternError
 from ottla.broker.requests.request import RequestContext
 from ottla.core.txn.requests import DescribedTransaction
-from ottla.core.txn.states import State
+from ottla.core.txn.states import TxnState
 from ottla.errors import ErrorCode
 from ottla.wire.messages.list_transactions import (
     ListTransactionsRequest,
@@ -24,7 +24,7 @@ NOT_BEGUN = -1
 IDS_PER_STEP = 16
 
 
-class Wanted(NamedTuple):
+class TransactionFilter(NamedTuple):
     """Which transactions are asked for; empty sets mean all."""
 
     states: frozenset[str]
@@ -56,7 +56,7 @@ async def handle(
     parts = await gathered(
         node.transactions.ask_all(lambda machine, turn: machine.list_transactions())
     )
-    wanted = Wanted(
+    wanted = TransactionFilter(
         frozenset(request.state_filters),
         frozenset(request.producer_id_filters),
         request.duration_filter,
@@ -80,10 +80,10 @@ def _failed(error: ErrorCode) -> ListTransactionsResponse:
 
 def _respond(
     request: ListTransactionsRequest,
-    wanted: Wanted,
+    wanted: TransactionFilter,
     parts: Sequence[list[DescribedTransaction] | ErrorCode],
 ) -> Generator[None, None, ListTransactionsResponse]:
-    titles = {state.title for state in State}
+    titles = {state.title for state in TxnState}
     response = ListTransactionsResponse(
         error_code=ErrorCode.NONE,
         unknown_state_filters=[name for name in request.state_filters if name not in titles],

@@ -60,7 +60,7 @@ P = TypeVar("P", OffsetFetchResponsePartition, OffsetFetchResponsePartitions)
 FetchOne = Callable[[GroupMachine, str, str, int], FetchedOffset]
 
 
-class Wanted(NamedTuple):
+class WantedTopic(NamedTuple):
     """A topic to answer about; `name` is None for an id that nobody knows."""
 
     name: str | None
@@ -68,10 +68,10 @@ class Wanted(NamedTuple):
     partitions: Sequence[int]
 
 
-class Found(NamedTuple):
+class FoundOffsets(NamedTuple):
     """The offsets of a topic by partition."""
 
-    wanted: Wanted
+    wanted: WantedTopic
     offsets: list[tuple[int, FetchedOffset]]
 
 
@@ -88,7 +88,9 @@ def handle(node: Node, request: OffsetFetchRequest, context: RequestContext) -> 
     wanted = (
         None
         if request.topics is None
-        else [Wanted(topic.name, ZERO_UUID, topic.partition_indexes) for topic in request.topics]
+        else [
+            WantedTopic(topic.name, ZERO_UUID, topic.partition_indexes) for topic in request.topics
+        ]
     )
     found = _find(node, request.group_id, wanted, request.require_stable)
     if wanted is None:
@@ -122,14 +124,14 @@ async def _respond_in_slices(
     return await node.cluster.share.run(respond(await gathered(answers)))
 
 
-def _wanted(node: Node, topic: OffsetFetchRequestTopics, version: int) -> Wanted:
+def _wanted(node: Node, topic: OffsetFetchRequestTopics, version: int) -> WantedTopic:
     if version < FIRST_VERSION_WITH_TOPIC_IDS:
-        return Wanted(topic.name, ZERO_UUID, topic.partition_indexes)
+        return WantedTopic(topic.name, ZERO_UUID, topic.partition_indexes)
     known = node.cluster.catalog.topics_by_id.get(topic.topic_id)
-    return Wanted(known.name if known else None, topic.topic_id, topic.partition_indexes)
+    return WantedTopic(known.name if known else None, topic.topic_id, topic.partition_indexes)
 
 
-def _find(node: Node, group_id: str, wanted: list[Wanted] | None, stable: bool) -> Answer:
+def _find(node: Node, group_id: str, wanted: list[WantedTopic] | None, stable: bool) -> Answer:
     """What the group has committed for the wanted topics, or for all of them; or an error."""
     coordinator = node.groups.find(group_id)
     if isinstance(coordinator, ErrorCode):
@@ -150,11 +152,11 @@ def _all_offsets(groups: GroupMachine, group_id: str, stable: bool) -> AllOffset
 
 
 def _fetch(
-    groups: GroupMachine, group_id: str, wanted: list[Wanted], fetch_one: FetchOne
-) -> list[Found]:
+    groups: GroupMachine, group_id: str, wanted: list[WantedTopic], fetch_one: FetchOne
+) -> list[FoundOffsets]:
     unknown = FetchedOffset(ErrorCode.UNKNOWN_TOPIC_ID)
     return [
-        Found(
+        FoundOffsets(
             topic,
             [
                 (
@@ -170,7 +172,7 @@ def _fetch(
     ]
 
 
-def _by_topic(found: AllOffsets) -> Generator[None, None, list[Found]]:
+def _by_topic(found: AllOffsets) -> Generator[None, None, list[FoundOffsets]]:
     by_topic: dict[str, list[tuple[int, FetchedOffset]]] = {}
     unstable = FetchedOffset(ErrorCode.UNSTABLE_OFFSET_COMMIT)
     for number, kept in enumerate(found.commits):
@@ -181,11 +183,14 @@ def _by_topic(found: AllOffsets) -> Generator[None, None, list[Found]]:
         else:
             one = FetchedOffset(ErrorCode.NONE, kept.offset, kept.leader_epoch, kept.metadata)
         by_topic.setdefault(kept.topic, []).append((kept.partition, one))
-    return [Found(Wanted(topic, ZERO_UUID, ()), offsets) for topic, offsets in by_topic.items()]
+    return [
+        FoundOffsets(WantedTopic(topic, ZERO_UUID, ()), offsets)
+        for topic, offsets in by_topic.items()
+    ]
 
 
 def _response(
-    found: list[Found] | AllOffsets | ErrorCode, wanted: list[Wanted], version: int
+    found: list[FoundOffsets] | AllOffsets | ErrorCode, wanted: list[WantedTopic], version: int
 ) -> Generator[None, None, OffsetFetchResponse]:
     error = ErrorCode.NONE
     if isinstance(found, ErrorCode):
@@ -194,7 +199,7 @@ def _response(
         per_partition = [] if version >= FIRST_VERSION_WITH_TOP_LEVEL_ERROR else wanted
         failed = FetchedOffset(error)
         found = [
-            Found(topic, [(partition, failed) for partition in topic.partitions])
+            FoundOffsets(topic, [(partition, failed) for partition in topic.partitions])
             for topic in per_partition
         ]
     elif isinstance(found, AllOffsets):
@@ -207,7 +212,7 @@ def _response(
 
 
 def _batch_response(
-    node: Node, names: list[str], parts: list[list[Found] | AllOffsets | ErrorCode]
+    node: Node, names: list[str], parts: list[list[FoundOffsets] | AllOffsets | ErrorCode]
 ) -> Generator[None, None, OffsetFetchResponse]:
     groups = []
     for name, part in zip(names, parts, strict=True):
@@ -216,7 +221,7 @@ def _batch_response(
 
 
 def _response_group(
-    node: Node, group_id: str, found: list[Found] | AllOffsets | ErrorCode
+    node: Node, group_id: str, found: list[FoundOffsets] | AllOffsets | ErrorCode
 ) -> Generator[None, None, OffsetFetchResponseGroup]:
     if isinstance(found, ErrorCode):
         return OffsetFetchResponseGroup(group_id=group_id, topics=[], error_code=found)
@@ -252,7 +257,7 @@ def _partitions(
     return made
 
 
-def _topic_id(node: Node, topic: Wanted) -> UUID:
+def _topic_id(node: Node, topic: WantedTopic) -> UUID:
     """A request for all topics names none; the newest version answers with ids."""
     known = None if topic.name is None else node.cluster.catalog.topics.get(topic.name)
     return topic.topic_id if known is None else known.topic_id

@@ -59,7 +59,7 @@ ACKS_NONE = 0
 Waits = list[tuple[PartitionProduceResponse, asyncio.Future[None]]]
 
 
-class Long(NamedTuple):
+class LongBatch(NamedTuple):
     """A batch that is prepared on a thread, and where its answer goes."""
 
     topic: str
@@ -79,7 +79,7 @@ class Work:
         self.now_ms = now_ms
         self.waits: Waits = []  # those that are to be durable first
         self.unverified: list[Unverified] = []
-        self.long: list[Long] = []
+        self.long: list[LongBatch] = []
 
 
 def handle(node: Node, request: ProduceRequest, context: RequestContext) -> Answer:
@@ -103,7 +103,7 @@ def handle(node: Node, request: ProduceRequest, context: RequestContext) -> Answ
     return _answer(node, request, context, response, work.waits)
 
 
-def _kept(long: Long) -> Long:
+def _kept(long: LongBatch) -> LongBatch:
     """As it was, with the records copied."""
     records = long.data.records
     assert records is not None
@@ -116,7 +116,7 @@ async def _append_long(
     work: Work,
     context: RequestContext,
     response: ProduceResponse,
-    batches: Sequence[Long],
+    batches: Sequence[LongBatch],
 ) -> ProduceResponse | None:
     """Appends the batches of a request whose preparation takes long, when that has been done elsewhere."""
     for one in batches:
@@ -230,7 +230,7 @@ def _append_all(node: Node, topic: TopicProduceData, work: Work) -> list[Partiti
         if isinstance(answer, Shard):
             ref = answer.log.ref
             work.long.append(
-                Long(ref.topic, ref.topic_id, data, answer.config, answers, len(answers))
+                LongBatch(ref.topic, ref.topic_id, data, answer.config, answers, len(answers))
             )
             answer = _failed(data.index, ErrorCode.UNKNOWN_SERVER_ERROR)  # until it is known
         answers.append(answer)
@@ -265,7 +265,7 @@ def _append(
 
 
 def _append_prepared(
-    node: Node, long: Long, prepared: Prepared | Rejected, work: Work
+    node: Node, long: LongBatch, prepared: Prepared | Rejected, work: Work
 ) -> PartitionProduceResponse:
     index = long.data.index
     shard = _same_shard(node, long.topic, index, long.topic_id, work.version)

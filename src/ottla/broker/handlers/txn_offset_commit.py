@@ -12,7 +12,7 @@ from ottla.broker.requests.request_pieces import Division, Divisions
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import CommitSender, NewOffset
 from ottla.core.producer_state import Verification
-from ottla.core.turn import Producer, Turn
+from ottla.core.turn import ProducerIdentity, Turn
 from ottla.core.txn.events import VERSION_1, VERSION_2
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
@@ -81,7 +81,7 @@ async def _commit(
     coordinator = find_group(node, request.group_id)
     if isinstance(coordinator, ErrorCode):
         return coordinator
-    producer = Producer(request.producer_id, request.producer_epoch)
+    producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     transaction_version = VERSION_2 if version >= FIRST_VERSION_OF_TRANSACTION_V2 else VERSION_1
     partition = coordinator.shard.partition
     verification = partition.own_verification_for(*producer, transaction_version)
@@ -119,7 +119,7 @@ def _decide(
     groups: GroupMachine,
     turn: Turn,
     sender: CommitSender,
-    producer: Producer,
+    producer: ProducerIdentity,
     verification: Verification | None,
     offsets: list[NewOffset],
 ) -> list[ErrorCode] | ErrorCode:

@@ -10,7 +10,7 @@ from ottla.broker.requests.gather_responses import together
 from ottla.broker.requests.request import Answer, RequestContext
 from ottla.broker.requests.request_pieces import Division, Divisions
 from ottla.core.catalog import GROUPS_TOPIC
-from ottla.core.turn import Producer
+from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import VERSION_1
 from ottla.errors import ErrorCode
 from ottla.records.control import MarkerType
@@ -61,7 +61,7 @@ def _write(
     if not isinstance(shard, Shard):
         return shard
     kind = MarkerType.COMMIT if marker.transaction_result else MarkerType.ABORT
-    producer = Producer(marker.producer_id, marker.producer_epoch)
+    producer = ProducerIdentity(marker.producer_id, marker.producer_epoch)
     # Whoever does not say so speaks of transactions as they were before (KIP-1228).
     transaction_version = (
         marker.transaction_version

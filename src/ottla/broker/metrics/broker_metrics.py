@@ -18,8 +18,8 @@ from ottla.broker.metrics.exposition import Metric, Page
 from ottla.broker.network.server import Server
 from ottla.broker.node import Node
 from ottla.core.catalog import Topic
-from ottla.core.group.classic import State as GroupState
-from ottla.core.txn.states import State as TransactionState
+from ottla.core.group.classic import ClassicState as GroupState
+from ottla.core.txn.states import TxnState as TransactionState
 from ottla.errors import ErrorCode
 from ottla.ports import PartitionRef, StorageError
 from ottla.records import kernel

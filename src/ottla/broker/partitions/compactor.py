@@ -13,7 +13,7 @@ from ottla.core.compaction import (
     Aborted,
     Cleanable,
     Cleaning,
-    Kept,
+    KeptBatch,
     LastOffsets,
     LastOfProducer,
     cleanable,
@@ -62,7 +62,7 @@ class DirtyLog(NamedTuple):
     cleanable: Cleanable
 
 
-class Pace:
+class CleanerPace:
     """Shares the loop with requests, and obeys log.cleaner.io.max.bytes.per.second."""
 
     def __init__(self, max_bytes_per_second: float, clock: Clock) -> None:
@@ -217,7 +217,7 @@ class Compactor:
         shard, extent = dirty
         log, config = shard.log, shard.config
         now_ms = self._node.cluster.clock.now_ms()
-        pace = Pace(self._node.config.log_cleaner_io_max_bytes_per_second, self._clock)
+        pace = CleanerPace(self._node.config.log_cleaner_io_max_bytes_per_second, self._clock)
         began, size_bytes = self._clock.monotonic_seconds(), log.size_bytes
         aborted = await self._find_aborted(shard, extent, pace)
         offsets = await self._map_keys(shard, extent, aborted, pace)
@@ -246,7 +246,7 @@ class Compactor:
         )
         return True
 
-    async def _find_aborted(self, shard: Shard, extent: Cleanable, pace: Pace) -> Aborted:
+    async def _find_aborted(self, shard: Shard, extent: Cleanable, pace: CleanerPace) -> Aborted:
         aborted = Aborted()
         offset = shard.log.start_offset
         # A transaction that began below the last stable offset has its marker below the high watermark.
@@ -259,7 +259,7 @@ class Compactor:
         return aborted
 
     async def _map_keys(
-        self, shard: Shard, extent: Cleanable, aborted: Aborted, pace: Pace
+        self, shard: Shard, extent: Cleanable, aborted: Aborted, pace: CleanerPace
     ) -> LastOffsets:
         limit_bytes = self._node.config.log_cleaner_dedupe_buffer_size
         offsets = LastOffsets(limit_bytes, extent.first_dirty_offset)
@@ -280,7 +280,7 @@ class Compactor:
         return offsets
 
     async def _rewrite(
-        self, shard: Shard, group: Sequence[SegmentInfo], cleaning: Cleaning, pace: Pace
+        self, shard: Shard, group: Sequence[SegmentInfo], cleaning: Cleaning, pace: CleanerPace
     ) -> bool:
         """Replaces neighbouring segments by one with what stays of them."""
         producers = last_of_producers(shard.partition.producers)
@@ -291,7 +291,7 @@ class Compactor:
                 chunk = memoryview(shard.log.peek(offset, READ_BYTES, end_offset))
                 if not chunk:
                     break
-                kept: list[Kept] = []
+                kept: list[KeptBatch] = []
                 kept_bytes = 0
                 for position, header in split_batches(chunk):
                     keep = partial(_keep, cleaning, chunk, position, header, producers)
@@ -348,7 +348,7 @@ def _keep(
     header: BatchHeader,
     producers: Mapping[int, LastOfProducer],
     limit_bytes: int,
-) -> Kept | None:
+) -> KeptBatch | None:
     # What is written anew gets a checksum of its own: damage must not be hidden by it.
     _check(chunk, position, header)
     return cleaning.keep(chunk, position, header, producers, limit_bytes)
@@ -359,7 +359,7 @@ def _check(chunk: Buffer, position: int, header: BatchHeader) -> None:
         raise DamagedError(f"the batch at offset {header.base_offset} is damaged")
 
 
-def _extents(kept: Sequence[Kept]) -> list[Extent]:
+def _extents(kept: Sequence[KeptBatch]) -> list[Extent]:
     return [
         Extent(batch.base_offset, batch.last_offset, batch.max_timestamp_ms, len(batch.data))
         for batch in kept

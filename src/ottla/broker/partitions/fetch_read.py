@@ -24,7 +24,7 @@ PARTITIONS_AT_ONCE = 256
 PARTITIONS_PER_STEP = 16
 
 
-class Limits(NamedTuple):
+class FetchLimits(NamedTuple):
     """How much a fetch takes and how long it may wait for how much."""
 
     max_bytes: int
@@ -56,7 +56,9 @@ class FetchRead:
         self.size_bytes = 0
         self.is_final = False
 
-    def add(self, node: Node, targets: Sequence[tuple[Key, FetchTarget]], limits: Limits) -> None:
+    def add(
+        self, node: Node, targets: Sequence[tuple[Key, FetchTarget]], limits: FetchLimits
+    ) -> None:
         """Reads partitions within the limits; the first batch comes even if it is larger than they are."""
         size_bytes = self.size_bytes
         for key, target in targets:
@@ -70,7 +72,7 @@ class FetchRead:
         self.size_bytes = size_bytes
 
 
-def read_all(node: Node, context: FetchContext, limits: Limits) -> FetchRead:
+def read_all(node: Node, context: FetchContext, limits: FetchLimits) -> FetchRead:
     """Reads every partition once."""
     read = FetchRead()
     read.add(node, context.targets, limits)
@@ -78,7 +80,7 @@ def read_all(node: Node, context: FetchContext, limits: Limits) -> FetchRead:
 
 
 def read_in_steps(
-    node: Node, context: FetchContext, limits: Limits
+    node: Node, context: FetchContext, limits: FetchLimits
 ) -> Generator[None, None, FetchRead]:
     """As `read_all`, with pauses."""
     read = FetchRead()
@@ -95,7 +97,7 @@ def steps_of(elements: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 def _read(
-    node: Node, key: Key, target: FetchTarget, limits: Limits, room_bytes: int, is_first: bool
+    node: Node, key: Key, target: FetchTarget, limits: FetchLimits, room_bytes: int, is_first: bool
 ) -> Fetched:
     name = target.topic
     if not name:
@@ -210,7 +212,7 @@ class ParkedCommittedFetch(ParkedFetch):
         return self._has_more
 
 
-def park(node: Node, context: FetchContext, limits: Limits, missing_bytes: int) -> ParkedFetch:
+def park(node: Node, context: FetchContext, limits: FetchLimits, missing_bytes: int) -> ParkedFetch:
     """Waits until a reader of this isolation level has more to read."""
     is_committed = limits.isolation_level == READ_COMMITTED
     kind = ParkedCommittedFetch if is_committed else ParkedFetch

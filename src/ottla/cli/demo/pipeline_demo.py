@@ -35,7 +35,7 @@ from ottla.client.blocking.producer import Producer
 from ottla.client.model import ConsumerRecord
 from ottla.core.txn import records as transaction_records
 from ottla.core.txn.events import TransactionSaved
-from ottla.core.txn.states import State
+from ottla.core.txn.states import TxnState
 from ottla.errors import KafkaError, OttlaError
 from ottla.model import TopicPartition
 from ottla.spark.runtime.java import find_java
@@ -202,9 +202,9 @@ def transactions(address: str) -> Counter[bool]:
     for record in read_all(address, "__transaction_state", "read_uncommitted"):
         event = transaction_records.decode(record.key, record.value)
         if isinstance(event, TransactionSaved) and event.transactional_id == name:
-            if event.state is State.COMPLETE_COMMIT:
+            if event.state is TxnState.COMPLETE_COMMIT:
                 ends[True] += 1
-            elif event.state is State.COMPLETE_ABORT:
+            elif event.state is TxnState.COMPLETE_ABORT:
                 ends[False] += 1
     return ends
 

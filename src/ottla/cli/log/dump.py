@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 from ottla.cli.commands.syntax import Arguments
 from ottla.cli.errors import CommandError, UsageError
 from ottla.cli.exit_codes import DONE, FAILED
-from ottla.cli.log.lines import FoundRecord, FoundTopicId, Item, Wanted, data_of, text_of
+from ottla.cli.log.lines import FoundRecord, FoundTopicId, Item, PrintedParts, data_of, text_of
 from ottla.cli.records.stored import is_decodable
 from ottla.cli.terminal.output import Output, say, yaml_text
 from ottla.core.producer_state import CorruptSnapshotError, SnapshotEntry, read_snapshot
@@ -150,7 +150,7 @@ class _Dump:
             self.gone_count += 1
             self._before.pop(_folder(path), None)
 
-    def _wanted(self, path: str) -> Wanted:
+    def _wanted(self, path: str) -> PrintedParts:
         arguments = self._arguments
         topic = arguments.decoder
         if topic == _BY_FOLDER:
@@ -164,9 +164,11 @@ class _Dump:
             or arguments.skip_record_metadata
             or arguments.decoder is not None
         )
-        return Wanted(not arguments.skip_record_metadata, has_content, arguments.headers, topic)
+        return PrintedParts(
+            not arguments.skip_record_metadata, has_content, arguments.headers, topic
+        )
 
-    def _printed(self, path: str, found: Iterator[Found], wanted: Wanted) -> Iterator[str]:
+    def _printed(self, path: str, found: Iterator[Found], wanted: PrintedParts) -> Iterator[str]:
         is_text = self.output.is_table
         if is_text:
             yield f"Dumping {path}"
@@ -214,7 +216,7 @@ class _Dump:
         elif count == _FLAWS_TOLD + 1:
             say(f"damage: {path} has more flaws than these")
 
-    def _found(self, path: str, wanted: Wanted) -> Iterator[Found]:
+    def _found(self, path: str, wanted: PrintedParts) -> Iterator[Found]:
         match kind_of(path):
             case layout.LOG_SUFFIX:
                 return self._segment(path, wanted)
@@ -231,7 +233,9 @@ class _Dump:
             case _:
                 return _topic_id(path)
 
-    def _segment(self, path: str, wanted: Wanted) -> Iterator[FoundBatch | FoundRecord | Flaw]:
+    def _segment(
+        self, path: str, wanted: PrintedParts
+    ) -> Iterator[FoundBatch | FoundRecord | Flaw]:
         arguments = self._arguments
         is_deep = arguments.deep_iteration or arguments.verify_only or wanted.content
         flaw = self._overlap(path)

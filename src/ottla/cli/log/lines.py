@@ -30,7 +30,7 @@ _CONTROL_TYPES: Final = {
 }
 
 
-class Wanted(NamedTuple):
+class PrintedParts(NamedTuple):
     """Which parts of records are printed."""
 
     metadata: bool = True
@@ -64,7 +64,7 @@ Item: TypeAlias = (
 )
 
 
-def text_of(item: Item, wanted: Wanted) -> str:
+def text_of(item: Item, wanted: PrintedParts) -> str:
     """A line for people."""
     match item:
         case FoundBatch():
@@ -140,7 +140,7 @@ def _sequence(header: BatchHeader, record: Record) -> int:
     return increment_sequence(header.base_sequence, record.offset - header.base_offset)
 
 
-def _record_text(found: FoundRecord, wanted: Wanted) -> str:
+def _record_text(found: FoundRecord, wanted: PrintedParts) -> str:
     header, record = found.batch.header, found.record
     words = []
     if wanted.metadata:
@@ -210,7 +210,7 @@ def _snapshot_text(entry: SnapshotEntry) -> str:
 # For programs
 
 
-def data_of(item: Item, wanted: Wanted) -> dict[str, Any]:
+def data_of(item: Item, wanted: PrintedParts) -> dict[str, Any]:
     """The same for programs."""
     match item:
         case FoundBatch():
@@ -265,7 +265,7 @@ def _batch_data(found: FoundBatch) -> dict[str, Any]:
     }
 
 
-def _record_data(found: FoundRecord, wanted: Wanted) -> dict[str, Any]:
+def _record_data(found: FoundRecord, wanted: PrintedParts) -> dict[str, Any]:
     header, record = found.batch.header, found.record
     data: dict[str, Any] = {
         "offset": record.offset,

@@ -69,7 +69,7 @@ class Latencies:
         return {"average": round(self.average_ms, 4), "max": round(self.max_ms, 4), **found}
 
 
-class Pace:
+class SendRate:
     """Keeps what is sent below a number of records in a second."""
 
     def __init__(self, per_second: float) -> None:

@@ -11,8 +11,8 @@ from ottla.cli.connection import producer_of
 from ottla.cli.errors import line_of
 from ottla.cli.exit_codes import DONE, FAILED
 from ottla.cli.perf.measures import (
-    Pace,
     Payloads,
+    SendRate,
     Tally,
     finite,
     metrics_lines,
@@ -33,11 +33,16 @@ def produce(arguments: Arguments) -> int:
     with producer_of(arguments) as producer:
         producer.partitions_for(topic)
         if arguments.warmup:
-            _send(producer, topic, payloads, arguments.warmup, Pace(-1), Tally())
+            _send(producer, topic, payloads, arguments.warmup, SendRate(-1), Tally())
         tally = Tally()
         try:
             _send(
-                producer, topic, payloads, arguments.num_records, Pace(arguments.throughput), tally
+                producer,
+                topic,
+                payloads,
+                arguments.num_records,
+                SendRate(arguments.throughput),
+                tally,
             )
         finally:
             _print(output, tally, time.perf_counter() - tally.began, producer, arguments)
@@ -50,7 +55,7 @@ def produce(arguments: Arguments) -> int:
 
 
 def _send(
-    producer: Producer, topic: str, payloads: Payloads, count: int, pace: Pace, tally: Tally
+    producer: Producer, topic: str, payloads: Payloads, count: int, pace: SendRate, tally: Tally
 ) -> None:
     for values in payloads.chunks(count):
         pace.keep(len(values))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import producer_of
 from ottla.cli.exit_codes import DONE
-from ottla.cli.perf.measures import Latencies, Pace, Payloads, Tally, rates, topic_of
+from ottla.cli.perf.measures import Latencies, Payloads, SendRate, Tally, rates, topic_of
 from ottla.cli.terminal.output import Output, say
 
 if TYPE_CHECKING:
@@ -48,18 +48,18 @@ class _Writer(threading.Thread):
     def warm_up(self) -> None:
         """Writes what is not measured; the coordinator is known afterwards."""
         self._producer.init_transactions()
-        self._write(self._warmup, Pace(-1))
+        self._write(self._warmup, SendRate(-1))
         self.transactions, self.record_count = Latencies(), 0
 
     def run(self) -> None:
         try:
-            self._write(self._share, Pace(self._throughput))
+            self._write(self._share, SendRate(self._throughput))
         except Exception as error:
             self.error = error
         self.ended = time.perf_counter()
         self.is_done.set()
 
-    def _write(self, count: int, pace: Pace) -> None:
+    def _write(self, count: int, pace: SendRate) -> None:
         """Sends in chunks; a transaction ends when it has its size or its age."""
         values: list[bytes] = []
         chunks = self._payloads.chunks(count)

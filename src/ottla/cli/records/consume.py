@@ -19,7 +19,7 @@ from ottla.cli.connection import (
 from ottla.cli.errors import CommandError, UsageError
 from ottla.cli.exit_codes import DONE, FAILED
 from ottla.cli.records.json_lines import JsonLines
-from ottla.cli.records.ranges import Limits, Range, partitions_of, ranges_of, topics_of
+from ottla.cli.records.ranges import Range, RangeLimits, partitions_of, ranges_of, topics_of
 from ottla.cli.records.stored import is_decodable
 from ottla.cli.records.text import Opened, decoded, decoded_lines, opened_by, plain, written_by
 from ottla.cli.terminal.output import say
@@ -55,7 +55,7 @@ def run(arguments: Arguments) -> int:
         partitions = partitions_of(consumer, topics, arguments.partitions)
         reading: Reading
         if arguments.group is None:
-            limits = Limits.of(arguments)
+            limits = RangeLimits.of(arguments)
             ranges = ranges_of(consumer, partitions, limits)
             if limits.is_at_end and sys.stderr.isatty():
                 say("waiting for new records; --from-beginning shows those that are there")

@@ -26,7 +26,7 @@ _UNDER_WAY_BYTES: Final = 64 << 20
 _FAILURES_TOLD: Final = 5
 
 
-class Progress(Protocol):
+class DeliveryProgress(Protocol):
     """Shows how far it is."""
 
     def show(self, count: int) -> None: ...
@@ -68,7 +68,7 @@ class LineDelivery:
         self.transaction_count = 0
         self._committed_count = 0
         self._places: list[RecordMetadata] = []
-        self.progress: Progress | None = None
+        self.progress: DeliveryProgress | None = None
         self.is_transactional = False
 
     def send(self, some: Lines) -> None:

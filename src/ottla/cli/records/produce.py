@@ -40,7 +40,7 @@ def run(arguments: Arguments) -> int:
         sending = LineDelivery(producer, arguments.topic, reader, _printer(arguments))
         sending.is_transactional = arguments.transactional_id is not None
         if not arguments.quiet:
-            sending.progress = Progress(arguments.topic)
+            sending.progress = InputProgress(arguments.topic)
         try:
             if arguments.transactional_id is None:
                 _send_all(sending, arguments)
@@ -105,7 +105,7 @@ def _printer(arguments: Arguments) -> Callable[[RecordMetadata], None] | None:
     return written
 
 
-class Progress:
+class InputProgress:
     """How far it is, for input that takes its time."""
 
     def __init__(self, topic: str) -> None:

@@ -28,7 +28,7 @@ class Range(NamedTuple):
         return self.end_offset is not None and self.start_offset >= self.end_offset
 
 
-class Limits(NamedTuple):
+class RangeLimits(NamedTuple):
     """What was asked for: where to begin (a name, an offset, -N or a time) and where to end."""
 
     start: str | int
@@ -37,7 +37,7 @@ class Limits(NamedTuple):
     ends: bool
 
     @classmethod
-    def of(cls, arguments: Arguments) -> Limits:
+    def of(cls, arguments: Arguments) -> RangeLimits:
         """What the arguments of `consume` say."""
         ends = bool(arguments.exit) or arguments.until is not None
         now_ms = current_ms()
@@ -94,7 +94,7 @@ def partitions_of(
 
 
 def ranges_of(
-    consumer: Consumer, partitions: Sequence[TopicPartition], limits: Limits
+    consumer: Consumer, partitions: Sequence[TopicPartition], limits: RangeLimits
 ) -> dict[TopicPartition, Range]:
     """What is to be read of each partition."""
     ends = consumer.end_offsets(partitions)
@@ -112,7 +112,7 @@ def ranges_of(
 def _starts(
     consumer: Consumer,
     partitions: Sequence[TopicPartition],
-    limits: Limits,
+    limits: RangeLimits,
     ends: Mapping[TopicPartition, int],
 ) -> Mapping[TopicPartition, int]:
     if limits.since_ms is not None:

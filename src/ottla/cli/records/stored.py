@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from ottla.core.catalog import GROUPS_TOPIC, TRANSACTIONS_TOPIC
-from ottla.core.txn.states import State
+from ottla.core.txn.states import TxnState
 from ottla.model import topic_id_text
 from ottla.wire.compile import decode_stored, stored_version
 from ottla.wire.declare import fields_of, stored_info_of
@@ -193,6 +193,6 @@ def _camel(name: str) -> str:
 def _with_state(data: Any) -> Any:
     """The value of a transactional id with the name of its state."""
     number = data.get("transaction_status") if isinstance(data, dict) else None
-    if number is None or number not in State._value2member_map_:
+    if number is None or number not in TxnState._value2member_map_:
         return data
-    return {**data, "state": State(number).title}
+    return {**data, "state": TxnState(number).title}

@@ -75,7 +75,7 @@ class Generation(NamedTuple):
         return self.generation_id == NO_GENERATION_ID or self.member_id == NO_MEMBER_ID
 
 
-class Next(Enum):
+class AfterError(Enum):
     """What to do after an answer with an error."""
 
     JOIN_AGAIN = "join again at once"
@@ -97,51 +97,51 @@ class Reset(Enum):
 class Reaction(NamedTuple):
     """What an error code makes of a member, and what follows."""
 
-    next: Next
+    next: AfterError
     reset: Reset = Reset.NOTHING
 
 
-_TELL: Final = Reaction(Next.TELL)
+_TELL: Final = Reaction(AfterError.TELL)
 
 # Codes without a line are told to the user: FENCED_INSTANCE_ID, GROUP_AUTHORIZATION_FAILED, GROUP_MAX_SIZE_REACHED,
 # INCONSISTENT_GROUP_PROTOCOL, INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, and what nobody expects.
 JOIN_REACTIONS: Final[Mapping[ErrorCode, Reaction]] = {
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction(Next.RETRY),
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: Reaction(Next.FIND_COORDINATOR),
-    ErrorCode.NOT_COORDINATOR: Reaction(Next.FIND_COORDINATOR),
-    ErrorCode.UNKNOWN_MEMBER_ID: Reaction(Next.JOIN_AGAIN, Reset.MEMBER),
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction(AfterError.RETRY),
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: Reaction(AfterError.FIND_COORDINATOR),
+    ErrorCode.NOT_COORDINATOR: Reaction(AfterError.FIND_COORDINATOR),
+    ErrorCode.UNKNOWN_MEMBER_ID: Reaction(AfterError.JOIN_AGAIN, Reset.MEMBER),
     # The answer carries the id to join with (KIP-394).
-    ErrorCode.MEMBER_ID_REQUIRED: Reaction(Next.JOIN_AGAIN),
-    ErrorCode.REBALANCE_IN_PROGRESS: Reaction(Next.JOIN_AGAIN),
+    ErrorCode.MEMBER_ID_REQUIRED: Reaction(AfterError.JOIN_AGAIN),
+    ErrorCode.REBALANCE_IN_PROGRESS: Reaction(AfterError.JOIN_AGAIN),
 }
 SYNC_REACTIONS: Final[Mapping[ErrorCode, Reaction]] = {
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction(Next.RETRY),
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: Reaction(Next.FIND_COORDINATOR),
-    ErrorCode.NOT_COORDINATOR: Reaction(Next.FIND_COORDINATOR),
-    ErrorCode.REBALANCE_IN_PROGRESS: Reaction(Next.JOIN_AGAIN),
-    ErrorCode.UNKNOWN_MEMBER_ID: Reaction(Next.JOIN_AGAIN, Reset.MEMBER),
-    ErrorCode.ILLEGAL_GENERATION: Reaction(Next.JOIN_AGAIN, Reset.GENERATION),
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction(AfterError.RETRY),
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: Reaction(AfterError.FIND_COORDINATOR),
+    ErrorCode.NOT_COORDINATOR: Reaction(AfterError.FIND_COORDINATOR),
+    ErrorCode.REBALANCE_IN_PROGRESS: Reaction(AfterError.JOIN_AGAIN),
+    ErrorCode.UNKNOWN_MEMBER_ID: Reaction(AfterError.JOIN_AGAIN, Reset.MEMBER),
+    ErrorCode.ILLEGAL_GENERATION: Reaction(AfterError.JOIN_AGAIN, Reset.GENERATION),
 }
 HEARTBEAT_REACTIONS: Final[Mapping[ErrorCode, Reaction]] = {
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction(Next.RETRY),
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: Reaction(Next.FIND_COORDINATOR),
-    ErrorCode.NOT_COORDINATOR: Reaction(Next.FIND_COORDINATOR),
-    ErrorCode.REBALANCE_IN_PROGRESS: Reaction(Next.JOIN_AGAIN),
-    ErrorCode.ILLEGAL_GENERATION: Reaction(Next.JOIN_AGAIN, Reset.GENERATION),
-    ErrorCode.UNKNOWN_MEMBER_ID: Reaction(Next.JOIN_AGAIN, Reset.MEMBER),
-    ErrorCode.FENCED_INSTANCE_ID: Reaction(Next.TELL, Reset.MEMBER),
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction(AfterError.RETRY),
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: Reaction(AfterError.FIND_COORDINATOR),
+    ErrorCode.NOT_COORDINATOR: Reaction(AfterError.FIND_COORDINATOR),
+    ErrorCode.REBALANCE_IN_PROGRESS: Reaction(AfterError.JOIN_AGAIN),
+    ErrorCode.ILLEGAL_GENERATION: Reaction(AfterError.JOIN_AGAIN, Reset.GENERATION),
+    ErrorCode.UNKNOWN_MEMBER_ID: Reaction(AfterError.JOIN_AGAIN, Reset.MEMBER),
+    ErrorCode.FENCED_INSTANCE_ID: Reaction(AfterError.TELL, Reset.MEMBER),
     ErrorCode.GROUP_AUTHORIZATION_FAILED: _TELL,
 }
 COMMIT_REACTIONS: Final[Mapping[ErrorCode, Reaction]] = {
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction(Next.RETRY),
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Reaction(Next.RETRY),
-    ErrorCode.UNKNOWN_TOPIC_ID: Reaction(Next.REFRESH_AND_RETRY),
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: Reaction(Next.FIND_COORDINATOR),
-    ErrorCode.NOT_COORDINATOR: Reaction(Next.FIND_COORDINATOR),
-    ErrorCode.REQUEST_TIMED_OUT: Reaction(Next.FIND_COORDINATOR),
-    ErrorCode.REBALANCE_IN_PROGRESS: Reaction(Next.JOIN_AGAIN),
-    ErrorCode.UNKNOWN_MEMBER_ID: Reaction(Next.JOIN_AGAIN, Reset.MEMBER),
-    ErrorCode.ILLEGAL_GENERATION: Reaction(Next.JOIN_AGAIN, Reset.GENERATION),
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction(AfterError.RETRY),
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Reaction(AfterError.RETRY),
+    ErrorCode.UNKNOWN_TOPIC_ID: Reaction(AfterError.REFRESH_AND_RETRY),
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: Reaction(AfterError.FIND_COORDINATOR),
+    ErrorCode.NOT_COORDINATOR: Reaction(AfterError.FIND_COORDINATOR),
+    ErrorCode.REQUEST_TIMED_OUT: Reaction(AfterError.FIND_COORDINATOR),
+    ErrorCode.REBALANCE_IN_PROGRESS: Reaction(AfterError.JOIN_AGAIN),
+    ErrorCode.UNKNOWN_MEMBER_ID: Reaction(AfterError.JOIN_AGAIN, Reset.MEMBER),
+    ErrorCode.ILLEGAL_GENERATION: Reaction(AfterError.JOIN_AGAIN, Reset.GENERATION),
 }
 
 
@@ -222,7 +222,7 @@ class Membership:
         self.polls_too_rarely = False
         return True
 
-    def join_failed(self, code: int, sent: Generation, member_id: str) -> Next:
+    def join_failed(self, code: int, sent: Generation, member_id: str) -> AfterError:
         """JoinGroup was refused; `member_id` is that of the answer."""
         error = ErrorCode(code)
         if error is ErrorCode.MEMBER_ID_REQUIRED:
@@ -238,7 +238,7 @@ class Membership:
         self.rejoin_reason = ""
         return True
 
-    def sync_failed(self, code: int, sent: Generation) -> Next:
+    def sync_failed(self, code: int, sent: Generation) -> AfterError:
         """SyncGroup was refused."""
         return self._react(SYNC_REACTIONS, ErrorCode(code), sent, "SyncGroup")
 
@@ -253,21 +253,23 @@ class Membership:
 
     # Being a member
 
-    def heartbeat_failed(self, code: int, sent: Generation) -> Next:
+    def heartbeat_failed(self, code: int, sent: Generation) -> AfterError:
         """A heartbeat was answered with an error."""
         error = ErrorCode(code)
         if error is ErrorCode.REBALANCE_IN_PROGRESS:
             if self.state is not MemberState.STABLE:
-                return Next.IGNORE
+                return AfterError.IGNORE
             self.request_rejoin("group is already rebalancing")
-            return Next.JOIN_AGAIN
-        reaction = HEARTBEAT_REACTIONS.get(error, Reaction(Next.RETRY))
+            return AfterError.JOIN_AGAIN
+        reaction = HEARTBEAT_REACTIONS.get(error, Reaction(AfterError.RETRY))
         if reaction.reset is not Reset.NOTHING and self.generation != sent:
-            return Next.IGNORE
+            return AfterError.IGNORE
         self.is_fenced = error is ErrorCode.FENCED_INSTANCE_ID
-        return self._react(HEARTBEAT_REACTIONS, error, sent, "Heartbeat", Reaction(Next.RETRY))
+        return self._react(
+            HEARTBEAT_REACTIONS, error, sent, "Heartbeat", Reaction(AfterError.RETRY)
+        )
 
-    def commit_failed(self, code: int, sent: Generation) -> Next | CommitFailure:
+    def commit_failed(self, code: int, sent: Generation) -> AfterError | CommitFailure:
         """A commit was refused for one of its partitions."""
         error = ErrorCode(code)
         is_old = self.generation != sent
@@ -301,7 +303,7 @@ class Membership:
         sent: Generation,
         api: str,
         otherwise: Reaction = _TELL,
-    ) -> Next:
+    ) -> AfterError:
         reaction = reactions.get(error, otherwise)
         # An error about a former generation says nothing about this one.
         if reaction.reset is not Reset.NOTHING and self.generation == sent:

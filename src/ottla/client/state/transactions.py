@@ -26,7 +26,7 @@ log = logging.getLogger("ottla.client")
 Refusal = Callable[[], BaseException]
 
 
-class State(Enum):
+class ProducerPhase(Enum):
     """Where a transactional producer is; the text completes "the producer ..."."""
 
     UNINITIALIZED = "has not been initialized: call init_transactions() first"
@@ -40,24 +40,41 @@ class State(Enum):
 
 
 # From where a state can be reached; DEAD can be reached from everywhere.
-SOURCES: Final[Mapping[State, frozenset[State]]] = {
-    State.UNINITIALIZED: frozenset({State.INITIALIZING}),
-    State.INITIALIZING: frozenset({State.UNINITIALIZED, State.COMMITTING, State.ABORTING}),
-    State.READY: frozenset({State.INITIALIZING, State.COMMITTING, State.ABORTING}),
-    State.IN_TRANSACTION: frozenset({State.READY}),
-    State.COMMITTING: frozenset({State.IN_TRANSACTION}),
-    State.ABORTING: frozenset({State.IN_TRANSACTION, State.FAILED}),
-    State.FAILED: frozenset(
-        {State.IN_TRANSACTION, State.COMMITTING, State.ABORTING, State.FAILED, State.INITIALIZING}
+SOURCES: Final[Mapping[ProducerPhase, frozenset[ProducerPhase]]] = {
+    ProducerPhase.UNINITIALIZED: frozenset({ProducerPhase.INITIALIZING}),
+    ProducerPhase.INITIALIZING: frozenset(
+        {ProducerPhase.UNINITIALIZED, ProducerPhase.COMMITTING, ProducerPhase.ABORTING}
     ),
-    State.DEAD: frozenset(State) - {State.DEAD},
+    ProducerPhase.READY: frozenset(
+        {ProducerPhase.INITIALIZING, ProducerPhase.COMMITTING, ProducerPhase.ABORTING}
+    ),
+    ProducerPhase.IN_TRANSACTION: frozenset({ProducerPhase.READY}),
+    ProducerPhase.COMMITTING: frozenset({ProducerPhase.IN_TRANSACTION}),
+    ProducerPhase.ABORTING: frozenset({ProducerPhase.IN_TRANSACTION, ProducerPhase.FAILED}),
+    ProducerPhase.FAILED: frozenset(
+        {
+            ProducerPhase.IN_TRANSACTION,
+            ProducerPhase.COMMITTING,
+            ProducerPhase.ABORTING,
+            ProducerPhase.FAILED,
+            ProducerPhase.INITIALIZING,
+        }
+    ),
+    ProducerPhase.DEAD: frozenset(ProducerPhase) - {ProducerPhase.DEAD},
 }
 
-OPEN: Final = frozenset({State.IN_TRANSACTION, State.COMMITTING, State.ABORTING, State.FAILED})
+OPEN: Final = frozenset(
+    {
+        ProducerPhase.IN_TRANSACTION,
+        ProducerPhase.COMMITTING,
+        ProducerPhase.ABORTING,
+        ProducerPhase.FAILED,
+    }
+)
 """A transaction is there that has to be ended."""
 
 
-class Verdict(Enum):
+class CoordinatorErrorAction(Enum):
     """What an error of the coordinator means for a request."""
 
     RETRY = "the same again after a pause"
@@ -69,24 +86,24 @@ class Verdict(Enum):
 
 _FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 
-VERDICTS: Final[Mapping[ErrorCode, Verdict]] = {
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: Verdict.FIND,
-    ErrorCode.NOT_COORDINATOR: Verdict.FIND,
-    ErrorCode.REQUEST_TIMED_OUT: Verdict.FIND,
-    ErrorCode.NETWORK_EXCEPTION: Verdict.FIND,
-    ErrorCode.BROKER_NOT_AVAILABLE: Verdict.FIND,
-    ErrorCode.UNKNOWN_PRODUCER_ID: Verdict.BUMP,
-    ErrorCode.INVALID_PRODUCER_ID_MAPPING: Verdict.BUMP,
-    ErrorCode.TRANSACTION_ABORTABLE: Verdict.ABORT,
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: Verdict.ABORT,
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: Verdict.ABORT,
+VERDICTS: Final[Mapping[ErrorCode, CoordinatorErrorAction]] = {
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: CoordinatorErrorAction.FIND,
+    ErrorCode.NOT_COORDINATOR: CoordinatorErrorAction.FIND,
+    ErrorCode.REQUEST_TIMED_OUT: CoordinatorErrorAction.FIND,
+    ErrorCode.NETWORK_EXCEPTION: CoordinatorErrorAction.FIND,
+    ErrorCode.BROKER_NOT_AVAILABLE: CoordinatorErrorAction.FIND,
+    ErrorCode.UNKNOWN_PRODUCER_ID: CoordinatorErrorAction.BUMP,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: CoordinatorErrorAction.BUMP,
+    ErrorCode.TRANSACTION_ABORTABLE: CoordinatorErrorAction.ABORT,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: CoordinatorErrorAction.ABORT,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: CoordinatorErrorAction.ABORT,
     # Of AddPartitionsToTxn: other partitions of the request have errors of their own.
-    ErrorCode.OPERATION_NOT_ATTEMPTED: Verdict.ABORT,
+    ErrorCode.OPERATION_NOT_ATTEMPTED: CoordinatorErrorAction.ABORT,
     # Of TxnOffsetCommit: the group has moved on without the consumer whose offsets these are (KIP-447).
-    ErrorCode.FENCED_INSTANCE_ID: Verdict.ABORT,
-    ErrorCode.UNKNOWN_MEMBER_ID: Verdict.ABORT,
-    ErrorCode.ILLEGAL_GENERATION: Verdict.ABORT,
-    ErrorCode.OFFSET_METADATA_TOO_LARGE: Verdict.ABORT,
+    ErrorCode.FENCED_INSTANCE_ID: CoordinatorErrorAction.ABORT,
+    ErrorCode.UNKNOWN_MEMBER_ID: CoordinatorErrorAction.ABORT,
+    ErrorCode.ILLEGAL_GENERATION: CoordinatorErrorAction.ABORT,
+    ErrorCode.OFFSET_METADATA_TOO_LARGE: CoordinatorErrorAction.ABORT,
 }
 """Others are RETRY if they are retriable, else DIE."""
 
@@ -101,11 +118,11 @@ DEADLY: Final = frozenset(
 """Errors of Produce after which no producer can go on; others fail the batch, or the transaction."""
 
 
-def verdict_on(code: ErrorCode) -> Verdict:
+def verdict_on(code: ErrorCode) -> CoordinatorErrorAction:
     """What to do about an error code of a coordinator."""
     found = VERDICTS.get(code)
     if found is None:
-        found = Verdict.RETRY if code.retriable else Verdict.DIE
+        found = CoordinatorErrorAction.RETRY if code.retriable else CoordinatorErrorAction.DIE
     return found
 
 
@@ -114,7 +131,7 @@ class Operation(Completion):
 
     __slots__ = ("error", "is_seen", "method", "target")
 
-    def __init__(self, method: str, target: State) -> None:
+    def __init__(self, method: str, target: ProducerPhase) -> None:
         super().__init__()
         self.method = method
         self.target = target
@@ -141,7 +158,7 @@ class Transactions:
         refuse: Callable[[Refusal | None], None],
     ) -> None:
         self.transactional_id = transactional_id
-        self.state = State.UNINITIALIZED
+        self.state = ProducerPhase.UNINITIALIZED
         self.error: KafkaError | None = None
         """Why the transaction failed, or the producer."""
         self.can_bump = True
@@ -159,15 +176,15 @@ class Transactions:
 
     def begin_init(self) -> tuple[Operation, bool]:
         """init_transactions(): the operation, and whether it has to be started."""
-        return self._operate("init_transactions", State.INITIALIZING)
+        return self._operate("init_transactions", ProducerPhase.INITIALIZING)
 
     def begin_commit(self) -> tuple[Operation, bool]:
         """commit_transaction()"""
-        return self._operate("commit_transaction", State.COMMITTING)
+        return self._operate("commit_transaction", ProducerPhase.COMMITTING)
 
     def begin_abort(self) -> tuple[Operation, bool]:
         """abort_transaction()"""
-        return self._operate("abort_transaction", State.ABORTING)
+        return self._operate("abort_transaction", ProducerPhase.ABORTING)
 
     def begin(self, enter: Callable[[], object]) -> None:
         """begin_transaction(); `enter` is called when nothing is against it, before records are let in."""
@@ -175,10 +192,10 @@ class Transactions:
             self.check_alive()
             self._check_no_operation("begin_transaction")
             self._check_no_error()
-            if self.state is not State.READY:
+            if self.state is not ProducerPhase.READY:
                 raise self._out_of_order("begin_transaction")
             enter()
-            self._move(State.IN_TRANSACTION, "begin_transaction")
+            self._move(ProducerPhase.IN_TRANSACTION, "begin_transaction")
 
     def check_open(self, method: str) -> None:
         """A call that needs an open transaction."""
@@ -186,10 +203,10 @@ class Transactions:
             self.check_alive()
             self._check_no_operation(method)
             self._check_no_error()
-            if self.state is not State.IN_TRANSACTION:
+            if self.state is not ProducerPhase.IN_TRANSACTION:
                 raise self._out_of_order(method)
 
-    def _operate(self, method: str, target: State) -> tuple[Operation, bool]:
+    def _operate(self, method: str, target: ProducerPhase) -> tuple[Operation, bool]:
         with self._lock:
             self.check_alive()
             current = self._operation
@@ -200,7 +217,7 @@ class Transactions:
                     return current, False
                 else:
                     raise self._unfinished(method, current)
-            if not (target is State.ABORTING and self.state is State.FAILED):
+            if not (target is ProducerPhase.ABORTING and self.state is ProducerPhase.FAILED):
                 self._check_no_error()
             self._move(target, method)
             self._operation = Operation(method, target)
@@ -208,7 +225,7 @@ class Transactions:
 
     def check_alive(self) -> None:
         """The first cause of the end comes before anything else that could be said."""
-        if self.state is State.DEAD:
+        if self.state is ProducerPhase.DEAD:
             raise self._error_again()
 
     def _check_no_operation(self, method: str) -> None:
@@ -230,7 +247,10 @@ class Transactions:
         )
 
     def _out_of_order(self, method: str) -> IllegalStateError:
-        if method == "init_transactions" and self.state in (State.READY, State.IN_TRANSACTION):
+        if method == "init_transactions" and self.state in (
+            ProducerPhase.READY,
+            ProducerPhase.IN_TRANSACTION,
+        ):
             return IllegalStateError(
                 f"init_transactions() is called once, and was: {self.transactional_id!r} is initialized"
             )
@@ -242,12 +262,12 @@ class Transactions:
 
     @property
     def is_ending(self) -> bool:
-        return self.state in (State.COMMITTING, State.ABORTING)
+        return self.state in (ProducerPhase.COMMITTING, ProducerPhase.ABORTING)
 
     @property
     def drops_unsent(self) -> bool:
         """Whether records that have not been sent are of no use any more."""
-        return self.state in (State.FAILED, State.ABORTING)
+        return self.state in (ProducerPhase.FAILED, ProducerPhase.ABORTING)
 
     @property
     def has_open(self) -> bool:
@@ -258,18 +278,18 @@ class Transactions:
         """The coordinator has given an id and an epoch."""
         with self._lock:
             self.needs_init = False
-            self._move(State.READY, "InitProducerId")
+            self._move(ProducerPhase.READY, "InitProducerId")
 
     def not_initialized(self) -> None:
         """The coordinator refused, and may not refuse later: the user may try again."""
         with self._lock:
-            self._move(State.UNINITIALIZED, "InitProducerId")
+            self._move(ProducerPhase.UNINITIALIZED, "InitProducerId")
 
     def ended(self) -> None:
         """The transaction is over, and so is its error."""
         with self._lock:
             self.error = None
-            target = State.INITIALIZING if self.needs_init else State.READY
+            target = ProducerPhase.INITIALIZING if self.needs_init else ProducerPhase.READY
             self._move(target, "EndTxn")
 
     def batch_failed(self, error: KafkaError) -> None:
@@ -280,7 +300,7 @@ class Transactions:
             # It is being aborted anyway; its numbers may be missing in the next transaction.
             self.needs_init = self.needs_init or (self.can_bump and not self.is_version_2)
         elif self.has_open:
-            self.must_abort(error, Verdict.BUMP)
+            self.must_abort(error, CoordinatorErrorAction.BUMP)
 
     def record_refused(self, error: KafkaError) -> None:
         """A record was not taken: its transaction must not be committed without it.
@@ -288,16 +308,16 @@ class Transactions:
         One that a thread still tried to send while another commits is not part of what is committed, and the
         coordinator may have been told already.
         """
-        if self.state is not State.COMMITTING:
+        if self.state is not ProducerPhase.COMMITTING:
             self.batch_failed(error)
 
     @property
     def is_committing(self) -> bool:
-        return self.state is State.COMMITTING
+        return self.state is ProducerPhase.COMMITTING
 
     @property
     def is_aborting(self) -> bool:
-        return self.state is State.ABORTING
+        return self.state is ProducerPhase.ABORTING
 
     def batches_lost(self) -> None:
         """Batches were given up, and nobody knows whether they were written."""
@@ -306,15 +326,15 @@ class Transactions:
         if self.can_bump:
             error = AbortableError(code, message, self._context())
             if self.has_open and not self.is_aborting:
-                self.must_abort(error, Verdict.BUMP)
+                self.must_abort(error, CoordinatorErrorAction.BUMP)
             else:
                 self.needs_init = True
         else:
             self.die(FatalError(code, message, self._context()))
 
-    def must_abort(self, error: KafkaError, verdict: Verdict) -> None:
+    def must_abort(self, error: KafkaError, verdict: CoordinatorErrorAction) -> None:
         """The transaction cannot be committed any more."""
-        if verdict is Verdict.BUMP:
+        if verdict is CoordinatorErrorAction.BUMP:
             if not self.can_bump and error.code in _NEEDS_BUMP:
                 self.die(error)
                 return
@@ -323,32 +343,32 @@ class Transactions:
             if self.can_bump and (is_forgotten or not self.is_version_2):
                 self.needs_init = True
         with self._lock:
-            if self.state is State.DEAD:
+            if self.state is ProducerPhase.DEAD:
                 return
-            if self.state is not State.FAILED:
+            if self.state is not ProducerPhase.FAILED:
                 log.warning("the transaction of %s failed: %s", self.transactional_id, error)
             self.error = self.error or error
-            self._move(State.FAILED, "a failure")
+            self._move(ProducerPhase.FAILED, "a failure")
 
     def die(self, error: BaseException) -> None:
         """Nothing that this producer sends can succeed any more; the first cause is kept."""
         with self._lock:
-            if self.state is State.DEAD:
+            if self.state is ProducerPhase.DEAD:
                 return
             log.error("the producer %s failed for good: %s", self.transactional_id, error)
             self.error = as_fatal(error)
-            self._move(State.DEAD, "a failure")
+            self._move(ProducerPhase.DEAD, "a failure")
             operation = self._operation
         if operation is not None:
             operation.fail(self.error)
 
     # Details
 
-    def _move(self, target: State, method: str) -> None:
+    def _move(self, target: ProducerPhase, method: str) -> None:
         if self.state not in SOURCES[target]:
             raise self._out_of_order(method)
         self.state = target
-        self._refuse(None if target is State.IN_TRANSACTION else self._refusal)
+        self._refuse(None if target is ProducerPhase.IN_TRANSACTION else self._refusal)
 
     def _refusal(self) -> BaseException:
         """Why records cannot be sent in this state."""
@@ -357,7 +377,7 @@ class Transactions:
     def _error_again(self) -> BaseException:
         error = self.error
         assert error is not None
-        if self.state is State.DEAD:
+        if self.state is ProducerPhase.DEAD:
             return fatal_again(error)
         message = f"The transaction has failed and has to be aborted: {error.message}"
         raised = AbortableError(error.code, message, error.context)

@@ -20,7 +20,7 @@ CONSUMER = "consumer"
 CLASSIC = "classic"
 
 
-class State(Enum):
+class ClassicState(Enum):
     """The values are the words that DescribeGroups uses."""
 
     EMPTY = "Empty"
@@ -31,10 +31,10 @@ class State(Enum):
 
 
 MAY_BECOME = {
-    State.EMPTY: (State.PREPARING_REBALANCE,),
-    State.PREPARING_REBALANCE: (State.COMPLETING_REBALANCE, State.EMPTY),
-    State.COMPLETING_REBALANCE: (State.STABLE, State.PREPARING_REBALANCE),
-    State.STABLE: (State.PREPARING_REBALANCE,),
+    ClassicState.EMPTY: (ClassicState.PREPARING_REBALANCE,),
+    ClassicState.PREPARING_REBALANCE: (ClassicState.COMPLETING_REBALANCE, ClassicState.EMPTY),
+    ClassicState.COMPLETING_REBALANCE: (ClassicState.STABLE, ClassicState.PREPARING_REBALANCE),
+    ClassicState.STABLE: (ClassicState.PREPARING_REBALANCE,),
 }
 
 
@@ -93,8 +93,8 @@ class ClassicGroup:
 
     def __init__(self, group_id: str, now_ms: int) -> None:
         self.group_id = group_id
-        self.state = State.EMPTY
-        self.previous_state = State.EMPTY
+        self.state = ClassicState.EMPTY
+        self.previous_state = ClassicState.EMPTY
         self.state_timestamp_ms = now_ms
         self.generation = 0
         self.protocol_type: str | None = None
@@ -114,19 +114,22 @@ class ClassicGroup:
 
     # States.
 
-    def become(self, state: State, now_ms: int) -> None:
+    def become(self, state: ClassicState, now_ms: int) -> None:
         assert state in MAY_BECOME[self.state], f"{self.group_id}: {self.state} to {state}"
         self.previous_state, self.state = self.state, state
         self.state_timestamp_ms = now_ms
 
     @property
     def is_empty(self) -> bool:
-        return self.state is State.EMPTY
+        return self.state is ClassicState.EMPTY
 
     @property
     def is_initial(self) -> bool:
         """Whether it waits for its first members to arrive."""
-        return self.state is State.PREPARING_REBALANCE and self.previous_state is State.EMPTY
+        return (
+            self.state is ClassicState.PREPARING_REBALANCE
+            and self.previous_state is ClassicState.EMPTY
+        )
 
     @property
     def everybody_joined(self) -> bool:
@@ -234,7 +237,7 @@ class ClassicGroup:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if request.protocol not in (None, self.protocol):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        if self.state is State.PREPARING_REBALANCE:
+        if self.state is ClassicState.PREPARING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
@@ -288,10 +291,10 @@ class ClassicGroup:
         self.pending_syncs.clear()
         if self.members:
             self.protocol = self.vote()
-            self.become(State.COMPLETING_REBALANCE, now_ms)
+            self.become(ClassicState.COMPLETING_REBALANCE, now_ms)
         else:
             self.protocol = None
-            self.become(State.EMPTY, now_ms)
+            self.become(ClassicState.EMPTY, now_ms)
         self._topics = self._subscribed_topics()
 
     # Subscriptions.
@@ -368,7 +371,7 @@ def restored(saved: GroupSaved) -> ClassicGroup:
     group.protocol = saved.protocol
     group.leader = saved.leader if saved.leader in group.members else group.leader
     if group.members:
-        group.state = group.previous_state = State.STABLE
+        group.state = group.previous_state = ClassicState.STABLE
     group._topics = group._subscribed_topics()
     return group
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
-from ottla.core.group.classic import ClassicGroup, State, empty_since_ms, restored
+from ottla.core.group.classic import ClassicGroup, ClassicState, empty_since_ms, restored
 from ottla.core.group.events import (
     LAST_TIMESTAMP,
     NO_TIMESTAMP,
@@ -37,7 +37,7 @@ from ottla.core.group.requests import (
     NewOffset,
     SyncRequest,
 )
-from ottla.core.turn import Producer, Ticket, Turn, Written
+from ottla.core.turn import AppliedEvent, ProducerIdentity, Ticket, Turn
 from ottla.errors import ErrorCode
 
 
@@ -81,9 +81,9 @@ class GroupMachine:
         """What a replay of the log has to give again."""
         return self._saved, self.offsets.state()
 
-    def _write(self, turn: Turn, event: Event, producer: Producer | None = None) -> None:
+    def _write(self, turn: Turn, event: Event, producer: ProducerIdentity | None = None) -> None:
         self.apply(event, None if producer is None else producer.producer_id)
-        turn.written.append(Written(event, producer))
+        turn.written.append(AppliedEvent(event, producer))
 
     def _save(self, turn: Turn, group: ClassicGroup) -> None:
         self._write(turn, group.saved())
@@ -136,7 +136,11 @@ class GroupMachine:
         return self._commit_all(turn, sender.group_id, offsets, None)
 
     def commit_in_transaction(
-        self, turn: Turn, sender: CommitSender, producer: Producer, offsets: Sequence[NewOffset]
+        self,
+        turn: Turn,
+        sender: CommitSender,
+        producer: ProducerIdentity,
+        offsets: Sequence[NewOffset],
     ) -> ErrorCode | list[ErrorCode]:
         """Commits offsets that count when the producer's transaction is committed."""
         error = self._refuse_transactional(sender)
@@ -179,13 +183,17 @@ class GroupMachine:
         commit behind a SyncGroup is decided after it; until then no other member is given a partition (ADR 0032).
         """
         group = self.membership.groups.get(sender.group_id)
-        if group is None or group.state is not State.COMPLETING_REBALANCE:
+        if group is None or group.state is not ClassicState.COMPLETING_REBALANCE:
             return None
         is_syncing = group.awaits_assignment(sender.member_id)
         return None if is_syncing else ErrorCode.REBALANCE_IN_PROGRESS
 
     def _commit_all(
-        self, turn: Turn, group_id: str, offsets: Sequence[NewOffset], producer: Producer | None
+        self,
+        turn: Turn,
+        group_id: str,
+        offsets: Sequence[NewOffset],
+        producer: ProducerIdentity | None,
     ) -> list[ErrorCode]:
         errors: list[ErrorCode] = []
         known: UUID | None = None  # was looked for; most offsets of a request are of one topic
@@ -201,7 +209,7 @@ class GroupMachine:
         return errors
 
     def _commit_one(
-        self, turn: Turn, group_id: str, new: NewOffset, producer: Producer | None
+        self, turn: Turn, group_id: str, new: NewOffset, producer: ProducerIdentity | None
     ) -> ErrorCode:
         if _length(new.metadata) > self.config.metadata_max_bytes:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -300,11 +308,11 @@ class GroupMachine:
         found |= dict.fromkeys(self.offsets.group_ids())
         return [self._listed(group_id) for group_id in found]
 
-    def count_states(self) -> Counter[State]:
+    def count_states(self) -> Counter[ClassicState]:
         """How many groups are in which state; those that only have offsets are empty."""
         groups = self.membership.groups
         counts = Counter(group.state for group in groups.values())
-        counts[State.EMPTY] += sum(name not in groups for name in self.offsets.group_ids())
+        counts[ClassicState.EMPTY] += sum(name not in groups for name in self.offsets.group_ids())
         return counts
 
     def _listed(self, group_id: str) -> ListedGroup:
@@ -322,7 +330,7 @@ class GroupMachine:
         group = self._find(group_id)
         if group is None:
             return None
-        is_stable = group.state is State.STABLE
+        is_stable = group.state is ClassicState.STABLE
         members = tuple(
             DescribedMember(
                 member.member_id,
@@ -372,7 +380,9 @@ class GroupMachine:
     def _expired(self, group_id: str, now_ms: int) -> list[OffsetCommitted]:
         group = self._group(group_id)
         if not group.is_empty and not (
-            group.state is State.STABLE and group.uses_consumer_protocol and group.knows_its_topics
+            group.state is ClassicState.STABLE
+            and group.uses_consumer_protocol
+            and group.knows_its_topics
         ):
             return []
         return [

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from ottla.core.deadlines import Deadlines
-from ottla.core.group.classic import ClassicGroup, Member, State
+from ottla.core.group.classic import ClassicGroup, ClassicState, Member
 from ottla.core.group.notes import (
     note_all_expired,
     note_empty,
@@ -136,7 +136,7 @@ class Membership:
         member = group.members.get(member_id)
         if group.is_empty:
             return True
-        if group.state is State.PREPARING_REBALANCE:
+        if group.state is ClassicState.PREPARING_REBALANCE:
             awaits = member is not None and member.join_ticket is not None
             return awaits or group.joined_count < self.config.max_size
         return member is not None or len(group.members) < self.config.max_size
@@ -155,9 +155,9 @@ class Membership:
         member = group.members[request.member_id]
         # The leader may know of changes that its subscription does not show, such as new partitions.
         must_rebalance = (
-            group.state is State.PREPARING_REBALANCE
+            group.state is ClassicState.PREPARING_REBALANCE
             or not member.matches(request.protocols)
-            or (group.state is State.STABLE and group.leader == member.member_id)
+            or (group.state is ClassicState.STABLE and group.leader == member.member_id)
         )
         if not must_rebalance:
             # It may have missed the answer to its last JoinGroup.
@@ -221,7 +221,7 @@ class Membership:
         member.client_id, member.client_host = request.client_id, request.client_host
         group.update(member, request)
         self._hear(turn, group, member)
-        if group.state is not State.STABLE:
+        if group.state is not ClassicState.STABLE:
             # In CompletingRebalance the leader may be assigning to the old id already: the new one would get nothing.
             group.await_join(member, ticket)
             self._rebalance(turn, group)
@@ -258,19 +258,19 @@ class Membership:
 
     def _rebalance(self, turn: Turn, group: ClassicGroup) -> None:
         """Somebody came, went or changed."""
-        if group.state is not State.PREPARING_REBALANCE:
+        if group.state is not ClassicState.PREPARING_REBALANCE:
             self._prepare(turn, group)
         elif not group.is_initial and group.everybody_joined:
             self._complete_join(turn, group)
 
     def _prepare(self, turn: Turn, group: ClassicGroup) -> None:
         """Asks everybody to join again."""
-        if group.state is State.COMPLETING_REBALANCE:
+        if group.state is ClassicState.COMPLETING_REBALANCE:
             self._drop_assignment(turn, group)
         group.pending_syncs.clear()
         self.deadlines.cancel(("sync", group.group_id))
         was_empty = group.is_empty
-        group.become(State.PREPARING_REBALANCE, turn.now_ms)
+        group.become(ClassicState.PREPARING_REBALANCE, turn.now_ms)
         if was_empty:
             delay_ms = self.config.initial_rebalance_delay_ms
             group.remaining_delay_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
@@ -288,7 +288,7 @@ class Membership:
             self._answer_sync(turn, group, member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
 
     def _join_time_is_up(self, turn: Turn, group: ClassicGroup) -> None:
-        if group.state is not State.PREPARING_REBALANCE:
+        if group.state is not ClassicState.PREPARING_REBALANCE:
             return
         if group.is_initial and group.somebody_new and group.remaining_delay_ms > 0:
             group.somebody_new = False
@@ -347,7 +347,7 @@ class Membership:
         group.pending_syncs.pop(member.member_id, None)
         if not group.pending_syncs:
             self.deadlines.cancel(("sync", group.group_id))
-        if group.state is State.STABLE:
+        if group.state is ClassicState.STABLE:
             turn.answer(ticket, self._assigned(group, member))
             return
         if member.sync_ticket is not None:
@@ -360,7 +360,7 @@ class Membership:
         """The leader's assignment is saved, then everybody who waits is told."""
         for member in group.members.values():
             member.assignment = request.assignments.get(member.member_id, b"")
-        group.become(State.STABLE, turn.now_ms)
+        group.become(ClassicState.STABLE, turn.now_ms)
         self._save(turn, group)
         note_stable(turn, group)
         for member in group.members.values():
@@ -378,7 +378,7 @@ class Membership:
         return SyncResult(ErrorCode.NONE, group.protocol_type, group.protocol, member.assignment)
 
     def _sync_time_is_up(self, turn: Turn, group: ClassicGroup) -> None:
-        if group.state not in (State.COMPLETING_REBALANCE, State.STABLE):
+        if group.state not in (ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE):
             return
         late = list(group.pending_syncs)
         note_all_expired(turn, group, late, "did not sync in time")
@@ -399,21 +399,24 @@ class Membership:
         if request.generation != group.generation:
             return ErrorCode.ILLEGAL_GENERATION
         self._hear(turn, group, group.members[request.member_id])
-        if group.state is State.PREPARING_REBALANCE:
+        if group.state is ClassicState.PREPARING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
     def hear(self, turn: Turn, group: ClassicGroup, member_id: str) -> None:
         """An offset commit is a sign of life, too."""
         member = group.members.get(member_id)
-        if member is not None and group.state in (State.STABLE, State.PREPARING_REBALANCE):
+        if member is not None and group.state in (
+            ClassicState.STABLE,
+            ClassicState.PREPARING_REBALANCE,
+        ):
             self._hear(turn, group, member)
 
     def _session_is_over(self, turn: Turn, group: ClassicGroup, member_id: str) -> None:
         if member_id in group.pending_joins:
             del group.pending_joins[member_id]
             # The last one that a rebalance waited for: one line, however many ids were given out in vain.
-            is_joining = group.state is State.PREPARING_REBALANCE and not group.is_initial
+            is_joining = group.state is ClassicState.PREPARING_REBALANCE and not group.is_initial
             if is_joining and group.everybody_joined:
                 note_never_joined(turn, group, member_id)
             self._go_on_joining(turn, group)
@@ -474,14 +477,14 @@ class Membership:
             self._go_on_joining(turn, group)
 
     def _after_leaving(self, turn: Turn, group: ClassicGroup) -> None:
-        if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
+        if group.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE):
             self._prepare(turn, group)
         else:
             self._go_on_joining(turn, group)
 
     def _go_on_joining(self, turn: Turn, group: ClassicGroup) -> None:
         """Somebody who never was a member will not come: only a join phase has waited for that one."""
-        if group.state is State.PREPARING_REBALANCE:
+        if group.state is ClassicState.PREPARING_REBALANCE:
             self._rebalance(turn, group)
 
     def forget(self, group: ClassicGroup) -> None:

@@ -9,7 +9,7 @@ from ottla.core.group.events import OffsetCommitted
 TopicPartitionKey = tuple[str, int]
 
 
-class Kept(NamedTuple):
+class CommittedOffset(NamedTuple):
     """A committed offset; `position` orders commits as the log does."""
 
     commit: OffsetCommitted
@@ -27,9 +27,9 @@ class OffsetTable:
     """What replaying the commits of a partition gives."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, dict[TopicPartitionKey, Kept]] = {}
+        self._kept: dict[str, dict[TopicPartitionKey, CommittedOffset]] = {}
         # By producer: a marker ends everything that a producer has pending on the partition.
-        self._pending: dict[int, dict[str, dict[TopicPartitionKey, Kept]]] = {}
+        self._pending: dict[int, dict[str, dict[TopicPartitionKey, CommittedOffset]]] = {}
         # The producers that have something pending for a group; dicts for their order.
         self._pending_by_group: dict[str, dict[int, None]] = {}
         self._position = 0
@@ -41,7 +41,7 @@ class OffsetTable:
         if offsets is None:
             offsets = self._kept[commit.group_id] = {}
         self._position += 1
-        offsets[commit.topic, commit.partition] = Kept(commit, self._position)
+        offsets[commit.topic, commit.partition] = CommittedOffset(commit, self._position)
 
     def commit_pending(self, commit: OffsetCommitted, producer_id: int) -> None:
         """A commit that counts when the producer's transaction does."""
@@ -49,9 +49,9 @@ class OffsetTable:
         groups.setdefault(commit.group_id, {})[commit.topic, commit.partition] = self._next(commit)
         self._pending_by_group.setdefault(commit.group_id, {})[producer_id] = None
 
-    def _next(self, commit: OffsetCommitted) -> Kept:
+    def _next(self, commit: OffsetCommitted) -> CommittedOffset:
         self._position += 1
-        return Kept(commit, self._position)
+        return CommittedOffset(commit, self._position)
 
     def delete(self, group_id: str, topic: str, partition: int) -> None:
         """Forgets an offset, one that is pending as well."""
@@ -80,7 +80,7 @@ class OffsetTable:
     def abort_transaction(self, producer_id: int) -> None:
         self._end(producer_id)
 
-    def _end(self, producer_id: int) -> dict[str, dict[TopicPartitionKey, Kept]]:
+    def _end(self, producer_id: int) -> dict[str, dict[TopicPartitionKey, CommittedOffset]]:
         ended = self._pending.pop(producer_id, {})
         for group_id in ended:
             self._forget_pending(producer_id, group_id)
@@ -159,7 +159,9 @@ class OffsetTable:
 
 
 def _drop(
-    groups: dict[str, dict[TopicPartitionKey, Kept]], group_id: str, key: TopicPartitionKey
+    groups: dict[str, dict[TopicPartitionKey, CommittedOffset]],
+    group_id: str,
+    key: TopicPartitionKey,
 ) -> None:
     offsets = groups.get(group_id)
     if offsets is None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ottla.core.turn import Producer
+from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import LAST_EPOCH, VERSION_2, TransactionSaved
 from ottla.core.txn.requests import EndRequest
-from ottla.core.txn.states import AT_REST, IN_BETWEEN, RESULT_OF, Result, State
+from ottla.core.txn.states import AT_REST, IN_BETWEEN, RESULT_OF, Result, TxnState
 from ottla.errors import ErrorCode
 
 
@@ -19,7 +19,7 @@ def check_end(saved: TransactionSaved, request: EndRequest) -> ErrorCode | None:
     return _check_end_of_version_1(saved, request)
 
 
-def is_epoch_of(saved: TransactionSaved, producer: Producer) -> bool:
+def is_epoch_of(saved: TransactionSaved, producer: ProducerIdentity) -> bool:
     """Whether a producer has the epoch of its id; the one above the last is nobody's, since nothing could fence it."""
     return producer.producer_epoch == saved.producer_epoch <= LAST_EPOCH
 
@@ -35,7 +35,7 @@ def _check_end_of_version_2(saved: TransactionSaved, request: EndRequest) -> Err
         return ErrorCode.CONCURRENT_TRANSACTIONS
     if saved.state in RESULT_OF and _is_retry(saved, request.producer):
         return _check_repeated(saved, request)
-    if _is_of_used_up_id(saved, request.producer) and saved.state is State.EMPTY:
+    if _is_of_used_up_id(saved, request.producer) and saved.state is TxnState.EMPTY:
         return ErrorCode.PRODUCER_FENCED
     if request.producer.producer_id != saved.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -44,7 +44,7 @@ def _check_end_of_version_2(saved: TransactionSaved, request: EndRequest) -> Err
     return _check_begun(saved, request)
 
 
-def _is_retry(saved: TransactionSaved, producer: Producer) -> bool:
+def _is_retry(saved: TransactionSaved, producer: ProducerIdentity) -> bool:
     """Whether this is who the producer was before the end of its last transaction changed that.
 
     Only an end of version 2 changes it. After one of version 1 the epoch before belongs to a producer that was fenced:
@@ -57,7 +57,7 @@ def _is_retry(saved: TransactionSaved, producer: Producer) -> bool:
     return _is_of_used_up_id(saved, producer)
 
 
-def _is_of_used_up_id(saved: TransactionSaved, producer: Producer) -> bool:
+def _is_of_used_up_id(saved: TransactionSaved, producer: ProducerIdentity) -> bool:
     used_up = (saved.previous_producer_id, LAST_EPOCH)
     return saved.state in AT_REST and saved.producer_epoch == 0 and producer == used_up
 
@@ -73,7 +73,7 @@ def _check_repeated(saved: TransactionSaved, request: EndRequest) -> ErrorCode:
 
 def _check_begun(saved: TransactionSaved, request: EndRequest) -> ErrorCode | None:
     """A client may abort what has not begun, because it cannot know: its first append may have failed."""
-    if saved.state is State.ONGOING:
+    if saved.state is TxnState.ONGOING:
         return None
     aborts = request.result is Result.ABORT and request.version >= VERSION_2
     return None if aborts else ErrorCode.INVALID_TXN_STATE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.core.txn.states import State
+from ottla.core.txn.states import TxnState
 from ottla.model import TopicPartition
 
 NO_TIMESTAMP = -1
@@ -29,7 +29,7 @@ class TransactionSaved(NamedTuple):
     producer_id: int
     producer_epoch: int
     timeout_ms: int
-    state: State
+    state: TxnState
     partitions: tuple[TopicPartition, ...]
     updated_at_ms: int
     started_at_ms: int

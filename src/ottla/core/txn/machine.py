@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from ottla.core.turn import Producer, Turn, Written
+from ottla.core.turn import AppliedEvent, ProducerIdentity, Turn
 from ottla.core.txn.end_checks import check_end, is_epoch_of
 from ottla.core.txn.events import (
     LAST_EPOCH,
@@ -37,7 +37,7 @@ from ottla.core.txn.states import (
     MAY_BECOME,
     PREPARED,
     RESULT_OF,
-    State,
+    TxnState,
 )
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
@@ -87,7 +87,7 @@ class TransactionMachine:
 
     def _write(self, turn: Turn, event: Event) -> None:
         self.apply(event)
-        turn.written.append(Written(event, None))
+        turn.written.append(AppliedEvent(event, None))
 
     def _become(self, turn: Turn, saved: TransactionSaved, before: TransactionSaved) -> None:
         assert saved.state in MAY_BECOME[before.state], f"{before.state!r} to {saved.state!r}"
@@ -100,7 +100,7 @@ class TransactionMachine:
         for saved in list(self._saved.values()):
             if saved.state in IN_BETWEEN:
                 self._send_markers(turn, saved)
-            elif saved.state is State.ONGOING:
+            elif saved.state is TxnState.ONGOING:
                 self._take_over(turn, saved)
         self._abort_check_due_ms = turn.uptime_ms + self.config.abort_check_interval_ms
         self._expiry_due_ms = turn.uptime_ms + self.config.expiry_check_interval_ms
@@ -131,7 +131,7 @@ class TransactionMachine:
         """
         for saved in list(self._saved.values()):
             if (
-                saved.state is State.ONGOING
+                saved.state is TxnState.ONGOING
                 and self._began_ms[saved.transactional_id] + saved.timeout_ms < turn.uptime_ms
             ):
                 if saved.client_version < VERSION_2 or saved.producer_epoch > LAST_EPOCH:
@@ -159,7 +159,7 @@ class TransactionMachine:
 
     # Becoming a producer.
 
-    def _rotates(self, saved: TransactionSaved, expected: Producer | None) -> bool:
+    def _rotates(self, saved: TransactionSaved, expected: ProducerIdentity | None) -> bool:
         is_used_up = saved.producer_epoch >= LAST_EPOCH
         return is_used_up and (expected is None or expected.producer_epoch == saved.producer_epoch)
 
@@ -174,7 +174,7 @@ class TransactionMachine:
             return Identity(ErrorCode.CONCURRENT_TRANSACTIONS)
         if request.expected is not None and not self._may_be(saved, request.expected):
             return Identity(ErrorCode.PRODUCER_FENCED)
-        if saved.state is State.ONGOING:
+        if saved.state is TxnState.ONGOING:
             if request.expected not in (None, (saved.producer_id, saved.producer_epoch)):
                 # Kafka lets it end the transaction; it may be a call that was on its way since before it began.
                 return Identity(ErrorCode.PRODUCER_FENCED)
@@ -194,7 +194,7 @@ class TransactionMachine:
             return self._rotate(turn, saved, request)
         return self._bump(turn, saved, request)
 
-    def _may_be(self, saved: TransactionSaved, expected: Producer) -> bool:
+    def _may_be(self, saved: TransactionSaved, expected: ProducerIdentity) -> bool:
         """Whether a producer that says who it was can be it; a retry may still name the id that was used up."""
         if expected.producer_id == saved.producer_id:
             return True
@@ -212,7 +212,7 @@ class TransactionMachine:
             producer_id,
             0,
             request.timeout_ms,
-            State.EMPTY,
+            TxnState.EMPTY,
             (),
             turn.now_ms,
             NO_TIMESTAMP,
@@ -251,7 +251,7 @@ class TransactionMachine:
         self, turn: Turn, renewed: TransactionSaved, request: InitRequest, before: TransactionSaved
     ) -> None:
         empty = renewed._replace(
-            state=State.EMPTY,
+            state=TxnState.EMPTY,
             partitions=(),
             started_at_ms=NO_TIMESTAMP,
             timeout_ms=request.timeout_ms,
@@ -269,7 +269,7 @@ class TransactionMachine:
         self,
         turn: Turn,
         transactional_id: str,
-        producer: Producer,
+        producer: ProducerIdentity,
         partitions: Sequence[TopicPartition],
         version: int,
     ) -> ErrorCode:
@@ -279,11 +279,11 @@ class TransactionMachine:
         if saved is None or not partitions or error is not ErrorCode.NONE:
             return error
         added = dict.fromkeys((*saved.partitions, *partitions))
-        if saved.state is State.ONGOING and len(added) == len(saved.partitions):
+        if saved.state is TxnState.ONGOING and len(added) == len(saved.partitions):
             return ErrorCode.NONE
-        is_first = saved.state is not State.ONGOING
+        is_first = saved.state is not TxnState.ONGOING
         ongoing = saved._replace(
-            state=State.ONGOING,
+            state=TxnState.ONGOING,
             partitions=tuple(dict.fromkeys(partitions)) if is_first else tuple(added),
             started_at_ms=turn.now_ms if is_first else saved.started_at_ms,
             client_version=version,
@@ -294,20 +294,23 @@ class TransactionMachine:
         return ErrorCode.NONE
 
     def verify(
-        self, transactional_id: str, producer: Producer, partitions: Sequence[TopicPartition]
+        self,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        partitions: Sequence[TopicPartition],
     ) -> list[ErrorCode]:
         """Whether partitions are part of the transaction (KIP-890), so that nothing is written outside of one."""
         saved = self._saved.get(transactional_id)
         error = self._refuse(saved, producer)
         if saved is None or error is not ErrorCode.NONE:
             return [error] * len(partitions)
-        inside = saved.partitions if saved.state is State.ONGOING else ()
+        inside = saved.partitions if saved.state is TxnState.ONGOING else ()
         return [
             ErrorCode.NONE if partition in inside else ErrorCode.TRANSACTION_ABORTABLE
             for partition in partitions
         ]
 
-    def _refuse(self, saved: TransactionSaved | None, producer: Producer) -> ErrorCode:
+    def _refuse(self, saved: TransactionSaved | None, producer: ProducerIdentity) -> ErrorCode:
         if saved is None:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
         # Before the others: the producer may already go by the id that it gets when the transaction is complete.
@@ -336,17 +339,17 @@ class TransactionMachine:
             return Identity(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return Identity(ErrorCode.NONE, *self._identity_after(prepared))
 
-    def _identity_after(self, saved: TransactionSaved) -> Producer:
+    def _identity_after(self, saved: TransactionSaved) -> ProducerIdentity:
         """Who the producer is when the transaction that ends is complete."""
         if saved.state in IN_BETWEEN and saved.next_producer_id != NO_PRODUCER_ID:
-            return Producer(saved.next_producer_id, 0)
-        return Producer(saved.producer_id, saved.producer_epoch)
+            return ProducerIdentity(saved.next_producer_id, 0)
+        return ProducerIdentity(saved.producer_id, saved.producer_epoch)
 
     def _prepare(
         self, turn: Turn, saved: TransactionSaved, request: EndRequest
     ) -> TransactionSaved | None:
         """Writes how a transaction ends; None if that needs a producer id, and there is none."""
-        has_begun = saved.state is State.ONGOING
+        has_begun = saved.state is TxnState.ONGOING
         prepared = saved._replace(
             state=PREPARED[request.result],
             partitions=saved.partitions if has_begun else (),
@@ -380,7 +383,7 @@ class TransactionMachine:
         Only the end of its transaction is told the new epoch. Who says who it was to become the producer again is told
         nothing of it, because it may be a call of before the transaction.
         """
-        prepared = self._with_next_epoch(saved._replace(state=State.PREPARE_ABORT))
+        prepared = self._with_next_epoch(saved._replace(state=TxnState.PREPARE_ABORT))
         if prepared is None:
             return False
         self._last_epochs.pop(saved.transactional_id, None)
@@ -401,7 +404,7 @@ class TransactionMachine:
         would tell a producer which is out the epoch to go on with.
         """
         fenced = saved._replace(
-            state=State.PREPARE_ABORT,
+            state=TxnState.PREPARE_ABORT,
             producer_epoch=min(saved.producer_epoch, LAST_EPOCH) + 1,
             next_producer_id=NO_PRODUCER_ID,
             client_version=VERSION_1,
@@ -418,7 +421,7 @@ class TransactionMachine:
         turn.then(
             SendMarkers(
                 prepared.transactional_id,
-                Producer(prepared.producer_id, prepared.producer_epoch),
+                ProducerIdentity(prepared.producer_id, prepared.producer_epoch),
                 RESULT_OF[prepared.state],
                 prepared.partitions,
                 max(prepared.client_version, VERSION_1),
@@ -429,7 +432,7 @@ class TransactionMachine:
         self,
         turn: Turn,
         transactional_id: str,
-        producer: Producer,
+        producer: ProducerIdentity,
         partitions: Sequence[TopicPartition],
     ) -> None:
         """Partitions have their markers, or are gone for good; with the last of them the transaction is complete."""
@@ -462,7 +465,7 @@ class TransactionMachine:
         saved = self._saved.get(transactional_id)
         return None if saved is None else _described(saved)
 
-    def count_states(self) -> Counter[State]:
+    def count_states(self) -> Counter[TxnState]:
         """How many ids are in which state."""
         return Counter(saved.state for saved in self._saved.values())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.core.txn.events import Event, TransactionDeleted, TransactionSaved
-from ottla.core.txn.states import State
+from ottla.core.txn.states import TxnState
 from ottla.model import TopicPartition
 from ottla.wire.compile import decode_stored, encode_stored, stored_version
 from ottla.wire.stored.transaction_log import (
@@ -45,7 +45,7 @@ def _value(event: TransactionSaved) -> TransactionLogValue:
         PartitionsSchema(topic=topic, partition_ids=numbers) for topic, numbers in by_topic.items()
     ]
     # As Kafka has it, an empty id has no partitions, which is not the same as none.
-    is_empty = event.state is State.EMPTY
+    is_empty = event.state is TxnState.EMPTY
     return TransactionLogValue(
         producer_id=event.producer_id,
         producer_epoch=event.producer_epoch,
@@ -62,7 +62,7 @@ def _value(event: TransactionSaved) -> TransactionLogValue:
 
 def _event(transactional_id: str, value: TransactionLogValue) -> TransactionSaved:
     try:
-        state = State(value.transaction_status)
+        state = TxnState(value.transaction_status)
     except ValueError as error:
         raise MalformedMessageError(
             f"a transaction cannot have the state {value.transaction_status}"

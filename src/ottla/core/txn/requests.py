@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.core.turn import Producer
+from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import NO_EPOCH, NO_PRODUCER_ID
-from ottla.core.txn.states import Result, State
+from ottla.core.txn.states import Result, TxnState
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
 
@@ -25,14 +25,14 @@ class InitRequest(NamedTuple):
 
     transactional_id: str
     timeout_ms: int
-    expected: Producer | None
+    expected: ProducerIdentity | None
 
 
 class EndRequest(NamedTuple):
     """`version` is the transaction version that the request's own version stands for."""
 
     transactional_id: str
-    producer: Producer
+    producer: ProducerIdentity
     result: Result
     version: int
 
@@ -49,7 +49,7 @@ class SendMarkers(NamedTuple):
     """To be done when it is durable how a transaction ends."""
 
     transactional_id: str
-    producer: Producer
+    producer: ProducerIdentity
     result: Result
     partitions: tuple[TopicPartition, ...]
     version: int
@@ -59,7 +59,7 @@ class DescribedTransaction(NamedTuple):
     transactional_id: str
     producer_id: int
     producer_epoch: int
-    state: State
+    state: TxnState
     timeout_ms: int
     started_at_ms: int
     partitions: tuple[TopicPartition, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 
-class State(IntEnum):
+class TxnState(IntEnum):
     """The numbers are those of Kafka's records."""
 
     EMPTY = 0
@@ -32,24 +32,24 @@ class Result(IntEnum):
 
 # PREPARE_EPOCH_FENCE is never written: fencing and the abort that follows from it are one decision.
 MAY_BECOME = {
-    State.EMPTY: (State.EMPTY, State.ONGOING, State.PREPARE_ABORT),
-    State.ONGOING: (State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT),
-    State.PREPARE_COMMIT: (State.COMPLETE_COMMIT,),
-    State.PREPARE_ABORT: (State.COMPLETE_ABORT,),
-    State.COMPLETE_COMMIT: (State.EMPTY, State.ONGOING, State.PREPARE_ABORT),
-    State.COMPLETE_ABORT: (State.EMPTY, State.ONGOING, State.PREPARE_ABORT),
+    TxnState.EMPTY: (TxnState.EMPTY, TxnState.ONGOING, TxnState.PREPARE_ABORT),
+    TxnState.ONGOING: (TxnState.ONGOING, TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT),
+    TxnState.PREPARE_COMMIT: (TxnState.COMPLETE_COMMIT,),
+    TxnState.PREPARE_ABORT: (TxnState.COMPLETE_ABORT,),
+    TxnState.COMPLETE_COMMIT: (TxnState.EMPTY, TxnState.ONGOING, TxnState.PREPARE_ABORT),
+    TxnState.COMPLETE_ABORT: (TxnState.EMPTY, TxnState.ONGOING, TxnState.PREPARE_ABORT),
 }
-PREPARED = {Result.COMMIT: State.PREPARE_COMMIT, Result.ABORT: State.PREPARE_ABORT}
+PREPARED = {Result.COMMIT: TxnState.PREPARE_COMMIT, Result.ABORT: TxnState.PREPARE_ABORT}
 COMPLETED = {
-    State.PREPARE_COMMIT: State.COMPLETE_COMMIT,
-    State.PREPARE_ABORT: State.COMPLETE_ABORT,
+    TxnState.PREPARE_COMMIT: TxnState.COMPLETE_COMMIT,
+    TxnState.PREPARE_ABORT: TxnState.COMPLETE_ABORT,
 }
 RESULT_OF = {
-    State.PREPARE_COMMIT: Result.COMMIT,
-    State.PREPARE_ABORT: Result.ABORT,
-    State.COMPLETE_COMMIT: Result.COMMIT,
-    State.COMPLETE_ABORT: Result.ABORT,
+    TxnState.PREPARE_COMMIT: Result.COMMIT,
+    TxnState.PREPARE_ABORT: Result.ABORT,
+    TxnState.COMPLETE_COMMIT: Result.COMMIT,
+    TxnState.COMPLETE_ABORT: Result.ABORT,
 }
 # Nothing is open and nothing is on its way: the id can begin anew, or expire.
-AT_REST = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
-IN_BETWEEN = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
+AT_REST = (TxnState.EMPTY, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT)
+IN_BETWEEN = (TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT)

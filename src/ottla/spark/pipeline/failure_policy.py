@@ -44,7 +44,7 @@ class DriverLostError(PipelineError):
         return self.reason
 
 
-class Next(Enum):
+class NextStep(Enum):
     """What follows a failure."""
 
     RESTART = "what failed may work when it is tried again"
@@ -55,30 +55,30 @@ class Next(Enum):
 
 # The last word of the class of an error, as tracebacks write it.
 BY_CLASS: Final = {
-    "TakenOverError": Next.LEAVE,
-    "ProgressError": Next.STOP,
-    "DataLossError": Next.STOP,
-    "OffsetFormatError": Next.STOP,
-    "ConfigError": Next.STOP,
-    "FatalError": Next.STOP,
-    "TlsError": Next.STOP,
-    "RetriableError": Next.RESTART,
-    "TimedOutError": Next.RESTART,
-    "AbortableError": Next.RESTART,
-    "MicroBatchLostError": Next.RESTART,
-    "ConnectionResetError": Next.RESTART,
-    "ConnectionRefusedError": Next.RESTART,
-    "BrokenPipeError": Next.RESTART,
-    "StoreError": Next.RESTART,
+    "TakenOverError": NextStep.LEAVE,
+    "ProgressError": NextStep.STOP,
+    "DataLossError": NextStep.STOP,
+    "OffsetFormatError": NextStep.STOP,
+    "ConfigError": NextStep.STOP,
+    "FatalError": NextStep.STOP,
+    "TlsError": NextStep.STOP,
+    "RetriableError": NextStep.RESTART,
+    "TimedOutError": NextStep.RESTART,
+    "AbortableError": NextStep.RESTART,
+    "MicroBatchLostError": NextStep.RESTART,
+    "ConnectionResetError": NextStep.RESTART,
+    "ConnectionRefusedError": NextStep.RESTART,
+    "BrokenPipeError": NextStep.RESTART,
+    "StoreError": NextStep.RESTART,
     # Of the store that has the checkpoint, as Spark's Java sees it.
-    "ConnectException": Next.RESTART,
-    "ConnectTimeoutException": Next.RESTART,
-    "NoRouteToHostException": Next.RESTART,
-    "SocketException": Next.RESTART,
-    "SocketTimeoutException": Next.RESTART,
-    "UnknownHostException": Next.RESTART,
-    "AWSServiceThrottledException": Next.RESTART,
-    "AWSStatus500Exception": Next.RESTART,
+    "ConnectException": NextStep.RESTART,
+    "ConnectTimeoutException": NextStep.RESTART,
+    "NoRouteToHostException": NextStep.RESTART,
+    "SocketException": NextStep.RESTART,
+    "SocketTimeoutException": NextStep.RESTART,
+    "UnknownHostException": NextStep.RESTART,
+    "AWSServiceThrottledException": NextStep.RESTART,
+    "AWSStatus500Exception": NextStep.RESTART,
 }
 # A micro-batch comes to the driver, whose memory it must not fill.
 _TOO_LARGE: Final = re.compile(
@@ -115,18 +115,18 @@ _RAISED_BY_SQL: Final = re.compile(
 class Failure:
     """What is known of a failure."""
 
-    next: Next
+    next: NextStep
     reason: str
     """One line for people."""
 
     def at(self, place: str | None) -> Failure:
         """As it is, with the line of the user's code; what passes by itself needs none."""
-        if place is None or place in self.reason or self.next is not Next.STOP:
+        if place is None or place in self.reason or self.next is not NextStep.STOP:
             return self
         return replace(self, reason=f"{self.reason} ({place})")
 
 
-JAVA_IS_GONE: Final = Failure(Next.NEW_DRIVER, "Spark's Java process is gone")
+JAVA_IS_GONE: Final = Failure(NextStep.NEW_DRIVER, "Spark's Java process is gone")
 
 
 def judge_connection(error: ConnectionError) -> Failure:
@@ -150,11 +150,11 @@ def judge(kind: str, text: str) -> Failure:
     # An error of ours may have been caused by another one of ours: the one that was raised last says it best. What
     # another instance did outweighs all: its effects look like failures of the network too.
     for following, reason in known:
-        if following is Next.LEAVE:
-            return Failure(Next.LEAVE, reason)
+        if following is NextStep.LEAVE:
+            return Failure(NextStep.LEAVE, reason)
     if _OTHER_DRIVER.search(text):
         return Failure(
-            Next.LEAVE,
+            NextStep.LEAVE,
             "Another instance took over, or was there before: it writes to the checkpoint of this pipeline. Nothing is "
             "lost; run one instance of a pipeline.",
         )
@@ -162,24 +162,24 @@ def judge(kind: str, text: str) -> Failure:
         return Failure(*known[-1])
     if _TOO_LARGE.search(text):
         return Failure(
-            Next.STOP,
+            NextStep.STOP,
             "a micro-batch is larger than spark.driver.maxResultSize allows. It is planned already, so raise that "
             "once, as in --conf spark.driver.maxResultSize=4g, and then set the source's maxOffsetsPerTrigger",
         )
     if (lost := _LOST_PART.search(text)) is not None:
-        return Failure(Next.RESTART, f"a part of Spark is gone: {lost[0]}")
-    return Failure(Next.STOP, _reason(kind, text, lines))
+        return Failure(NextStep.RESTART, f"a part of Spark is gone: {lost[0]}")
+    return Failure(NextStep.STOP, _reason(kind, text, lines))
 
 
-def _next_of(name: str, reason: str) -> Next:
+def _next_of(name: str, reason: str) -> NextStep:
     if name != _SEVERAL:
         code = _CODE.match(reason)
-        return Next.STOP if code is not None and _is_for_people(code[1]) else BY_CLASS[name]
+        return NextStep.STOP if code is not None and _is_for_people(code[1]) else BY_CLASS[name]
     codes = _CODE.findall(reason)
     may_pass = bool(codes) and all(
         code in ErrorCode.__members__ and ErrorCode[code].retriable for code in codes
     )
-    return Next.RESTART if may_pass else Next.STOP
+    return NextStep.RESTART if may_pass else NextStep.STOP
 
 
 def _is_for_people(name: str) -> bool:

@@ -27,7 +27,7 @@ _SOON_MS: Final = 3000
 
 
 @dataclass(frozen=True)
-class Cluster:
+class ClusterToReach:
     """How to ask a cluster, and how long to wait for its answer."""
 
     # There may be passwords in them.
@@ -35,14 +35,14 @@ class Cluster:
     patience_ms: int
 
 
-def check_options(pipeline: Pipeline, master: str) -> list[Cluster]:
+def check_options(pipeline: Pipeline, master: str) -> list[ClusterToReach]:
     """Refuse options that the source or the sink would refuse; whom they ask."""
-    found: list[Cluster] = []
+    found: list[ClusterToReach] = []
     name_of_source = None
     if not callable(pipeline.source):
         source = read_stream_options(pipeline.read_options(pipeline.source))
         consumer = ConsumerConfig.read(dict(source.consumer))
-        found.append(Cluster(source.admin, consumer.default_api_timeout_ms))
+        found.append(ClusterToReach(source.admin, consumer.default_api_timeout_ms))
         name_of_source = source.pipeline
     sink = stream_settings(pipeline.written_with(master))
     if name_of_source is not None and name_of_source != sink.pipeline:
@@ -50,7 +50,7 @@ def check_options(pipeline: Pipeline, master: str) -> list[Cluster]:
     if pipeline.is_low_latency:
         check_delivery(sink)
     if not any(sink.admin == cluster.options for cluster in found):
-        found.append(Cluster(sink.admin, sink.config.max_block_ms))
+        found.append(ClusterToReach(sink.admin, sink.config.max_block_ms))
     return found
 
 
@@ -68,7 +68,7 @@ def check_topics(pipeline: Pipeline, master: str) -> None:
             )
 
 
-def reach(pipeline: Pipeline, clusters: Iterable[Cluster]) -> None:
+def reach(pipeline: Pipeline, clusters: Iterable[ClusterToReach]) -> None:
     """Wait until each cluster has answered once, as long as its client would."""
     for cluster in clusters:
         try:
@@ -88,7 +88,7 @@ def _without_retries(options: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in options.items() if name != "retries"}
 
 
-def _wait_for(admin: Admin, cluster: Cluster) -> None:
+def _wait_for(admin: Admin, cluster: ClusterToReach) -> None:
     left_ms = cluster.patience_ms - _SOON_MS
     try:
         admin.describe_cluster(timeout=min(_SOON_MS, cluster.patience_ms) / 1000)

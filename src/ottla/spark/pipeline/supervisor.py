@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.spark.pipeline.failure_policy import (
     DriverLostError,
     Failure,
-    Next,
+    NextStep,
     Pauses,
     PipelineError,
     PipelineTakenOverError,
@@ -61,12 +61,12 @@ class Supervisor:
             failure = self._run_once()
             if failure is None or self._stop.is_wanted:
                 return
-            if failure.next is Next.LEAVE:
+            if failure.next is NextStep.LEAVE:
                 raise PipelineTakenOverError(failure.reason)
-            if failure.next is Next.NEW_DRIVER:
+            if failure.next is NextStep.NEW_DRIVER:
                 raise DriverLostError(failure.reason, self._pipeline.max_restarts)
             allowed = self._pipeline.max_restarts
-            if failure.next is not Next.RESTART or (
+            if failure.next is not NextStep.RESTART or (
                 allowed is not None and self._restarts >= allowed
             ):
                 raise PipelineError(f"pipeline {self._pipeline.name} stopped: {failure.reason}")

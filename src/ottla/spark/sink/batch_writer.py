@@ -14,7 +14,7 @@ from ottla.spark.sink.micro_batch_commit import one_transaction
 from ottla.spark.sink.sink_options import EXACTLY_ONCE, SinkSettings, read_batch_settings
 from ottla.spark.sink.task_messages import own_folder
 from ottla.spark.sink.writers import (
-    Written,
+    TaskCommit,
     all_written,
     discard,
     packed_rows,
@@ -49,7 +49,7 @@ class OneTransactionWriter(DataSourceArrowWriter):
         self._counts = counts
         self._drivers_folder = own_folder()
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         """Encode the rows of a task."""
         return told(packed_rows(self._settings, self._counts, iterator, self._drivers_folder))
 
@@ -77,7 +77,7 @@ class DirectWriter(DataSourceArrowWriter):
         self._settings = settings
         self._counts = counts
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         """Send the rows of a task."""
         send(self._settings, self._counts, iterator)
         return told()

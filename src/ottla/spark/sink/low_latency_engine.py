@@ -14,7 +14,7 @@ from ottla.errors import ConfigError, OttlaError
 from ottla.spark.pipeline.failure_policy import (
     BY_CLASS,
     MicroBatchLostError,
-    Next,
+    NextStep,
     PipelineError,
     judge,
 )
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-_RAISED: Final[Mapping[Next, type[OttlaError]]] = {
-    Next.LEAVE: TakenOverError,
-    Next.RESTART: MicroBatchLostError,
-    Next.STOP: PipelineError,
-    Next.NEW_DRIVER: PipelineError,
+_RAISED: Final[Mapping[NextStep, type[OttlaError]]] = {
+    NextStep.LEAVE: TakenOverError,
+    NextStep.RESTART: MicroBatchLostError,
+    NextStep.STOP: PipelineError,
+    NextStep.NEW_DRIVER: PipelineError,
 }
 _MOST_LETTERS: Final = 1000
 

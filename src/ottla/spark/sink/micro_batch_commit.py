@@ -38,12 +38,12 @@ from ottla.spark.sink.progress import (
     DIFFERING,
     SETTLED,
     VERDICTS,
-    Found,
+    CommittedProgress,
     Marker,
     MicroBatch,
+    MicroBatchAction,
     SourceRange,
     TakenOverError,
-    Verdict,
     check,
     group_offsets,
     marker_group,
@@ -313,7 +313,7 @@ class Committer:
             found = look(admin, target, sources, is_stable=False)
             verdict = self._look_before(admin, found, batch, sources)
             reach(CommitPoint.LOOKED)
-            if verdict is Verdict.SKIP:
+            if verdict is MicroBatchAction.SKIP:
                 admin.close()
                 return None
             session = Session(target, admin)
@@ -321,14 +321,16 @@ class Committer:
             session.cluster = cluster
             session.fence()
             found = self._look_after(admin, found, sources)
-            if self._check(found, batch, sources) is Verdict.SKIP:
+            if self._check(found, batch, sources) is MicroBatchAction.SKIP:
                 session.last = batch.marker
                 _keep(session)
                 return None
             reach(CommitPoint.LOOKED_AGAIN)
         return session
 
-    def _look_after(self, admin: Admin, before: Found, sources: Sequence[SourceRange]) -> Found:
+    def _look_after(
+        self, admin: Admin, before: CommittedProgress, sources: Sequence[SourceRange]
+    ) -> CommittedProgress:
         """What is committed when nobody but this session can commit any more.
 
         A writer from before transactional ids had a prefix has another one than this session. It is fenced before it is
@@ -342,8 +344,12 @@ class Committer:
         return found
 
     def _look_before(
-        self, admin: Admin, found: Found, batch: MicroBatch, sources: Sequence[SourceRange]
-    ) -> Verdict:
+        self,
+        admin: Admin,
+        found: CommittedProgress,
+        batch: MicroBatch,
+        sources: Sequence[SourceRange],
+    ) -> MicroBatchAction:
         """What is to be said before anybody is fenced: that is not for those who cannot go on.
 
         A look that asks for stable offsets would wait for the transaction that is about to be fenced. Without that, the
@@ -352,16 +358,16 @@ class Committer:
         target = self._target
         place = standing(found, batch, sources)
         verdict = VERDICTS[place]
-        if verdict is Verdict.ASK and not target.fails_on_unknown:
-            verdict = Verdict.WRITE
-        if verdict is Verdict.WRITE:
+        if verdict is MicroBatchAction.ASK and not target.fails_on_unknown:
+            verdict = MicroBatchAction.WRITE
+        if verdict is MicroBatchAction.WRITE:
             return verdict
         if place not in SETTLED:
             try:
                 found = look(admin, target, sources, is_stable=True)
             except RetriableError:
                 # A transaction is open that nobody ends: a fence will.
-                return Verdict.WRITE
+                return MicroBatchAction.WRITE
         return self._check(found, batch, sources)
 
     def forget(self) -> None:
@@ -371,7 +377,9 @@ class Committer:
         if session is not None:
             session.drop()
 
-    def _check(self, found: Found, batch: MicroBatch, sources: Sequence[SourceRange]) -> Verdict:
+    def _check(
+        self, found: CommittedProgress, batch: MicroBatch, sources: Sequence[SourceRange]
+    ) -> MicroBatchAction:
         target = self._target
         return check(
             target.pipeline, found, batch, sources, fails_on_unknown=target.fails_on_unknown
@@ -383,7 +391,9 @@ def sources_of(cluster: str | None, batch: MicroBatch) -> list[SourceRange]:
     return [each for each in batch.sources if cluster is not None and each.cluster == cluster]
 
 
-def look(admin: Admin, target: Target, sources: Sequence[SourceRange], *, is_stable: bool) -> Found:
+def look(
+    admin: Admin, target: Target, sources: Sequence[SourceRange], *, is_stable: bool
+) -> CommittedProgress:
     """What is committed; with `is_stable` no transaction is open that would change it."""
     group = marker_group(target.pipeline)
     place = TopicPartition(target.marker_topic, 0)
@@ -395,7 +405,7 @@ def look(admin: Admin, target: Target, sources: Sequence[SourceRange], *, is_sta
     offsets = {
         each: at for each, at in committed.get(target.pipeline, {}).items() if at is not None
     }
-    return Found(
+    return CommittedProgress(
         None if kept is None else Marker.from_offset(kept, group),
         {each: at.offset for each, at in offsets.items()},
         [each for each, at in offsets.items() if at.metadata == DIFFERING],

@@ -151,7 +151,7 @@ class MicroBatch:
 
 
 @dataclass(frozen=True)
-class Found:
+class CommittedProgress:
     """What groups have committed."""
 
     marker: Marker | None
@@ -182,7 +182,7 @@ class Standing(Enum):
     ELSEWHERE = "it does not show this query's progress, and the group's offsets are not where this one begins"
 
 
-class Verdict(Enum):
+class MicroBatchAction(Enum):
     """What to do with a micro-batch."""
 
     WRITE = "write it"
@@ -191,29 +191,31 @@ class Verdict(Enum):
     FAIL = "fail"
 
 
-VERDICTS: Final[Mapping[Standing, Verdict]] = {
-    Standing.NOTHING_YET: Verdict.WRITE,
-    Standing.FIRST_OF_OURS: Verdict.WRITE,
-    Standing.LOST: Verdict.ASK,
-    Standing.JUST_BEFORE: Verdict.WRITE,
-    Standing.HERE: Verdict.SKIP,
+VERDICTS: Final[Mapping[Standing, MicroBatchAction]] = {
+    Standing.NOTHING_YET: MicroBatchAction.WRITE,
+    Standing.FIRST_OF_OURS: MicroBatchAction.WRITE,
+    Standing.LOST: MicroBatchAction.ASK,
+    Standing.JUST_BEFORE: MicroBatchAction.WRITE,
+    Standing.HERE: MicroBatchAction.SKIP,
     # Of a checkpoint that is older than the output: its next micro-batches have the numbers of others that were
     # committed, with other records. To take them for committed would lose theirs.
-    Standing.OTHER_PLAN: Verdict.FAIL,
-    Standing.AHEAD: Verdict.FAIL,
-    Standing.FAR_BEHIND: Verdict.ASK,
-    Standing.OTHER_QUERY_WE_CONTINUE: Verdict.WRITE,
-    Standing.OTHER_QUERY_HAD_STATE: Verdict.ASK,
-    Standing.OTHER_QUERY: Verdict.ASK,
+    Standing.OTHER_PLAN: MicroBatchAction.FAIL,
+    Standing.AHEAD: MicroBatchAction.FAIL,
+    Standing.FAR_BEHIND: MicroBatchAction.ASK,
+    Standing.OTHER_QUERY_WE_CONTINUE: MicroBatchAction.WRITE,
+    Standing.OTHER_QUERY_HAD_STATE: MicroBatchAction.ASK,
+    Standing.OTHER_QUERY: MicroBatchAction.ASK,
     # Not unknown: records would be repeated, or missing.
-    Standing.ELSEWHERE: Verdict.FAIL,
+    Standing.ELSEWHERE: MicroBatchAction.FAIL,
 }
 
 # What is committed stays so: a later look finds the same, or one that is further ahead.
 SETTLED: Final = (Standing.HERE, Standing.OTHER_PLAN, Standing.AHEAD)
 
 
-def standing(found: Found, batch: MicroBatch, sources: Sequence[SourceRange]) -> Standing:
+def standing(
+    found: CommittedProgress, batch: MicroBatch, sources: Sequence[SourceRange]
+) -> Standing:
     """Where the marker stands; `sources` are those whose offsets the pipeline's group has."""
     marker = found.marker
     if marker is None:
@@ -252,7 +254,7 @@ def is_written(committed: Mapping[TopicPartition, int], sources: Sequence[Source
     )
 
 
-def continues(found: Found, batch: MicroBatch, sources: Sequence[SourceRange]) -> bool:
+def continues(found: CommittedProgress, batch: MicroBatch, sources: Sequence[SourceRange]) -> bool:
     """Whether a micro-batch begins exactly where the group's offsets are.
 
     A partition of which the group has no offset was in no micro-batch: every one commits all its partitions.
@@ -272,18 +274,18 @@ def continues(found: Found, batch: MicroBatch, sources: Sequence[SourceRange]) -
 
 def check(
     pipeline: str,
-    found: Found,
+    found: CommittedProgress,
     batch: MicroBatch,
     sources: Sequence[SourceRange],
     *,
     fails_on_unknown: bool,
-) -> Verdict:
+) -> MicroBatchAction:
     """WRITE or SKIP; a ProgressError or TakenOverError tells why neither is right, and what to do."""
     place = standing(found, batch, sources)
     verdict = VERDICTS[place]
-    if verdict is Verdict.ASK and not fails_on_unknown:
-        return Verdict.WRITE
-    if verdict in (Verdict.WRITE, Verdict.SKIP):
+    if verdict is MicroBatchAction.ASK and not fails_on_unknown:
+        return MicroBatchAction.WRITE
+    if verdict in (MicroBatchAction.WRITE, MicroBatchAction.SKIP):
         return verdict
     if place is Standing.AHEAD:
         assert found.marker is not None
@@ -301,7 +303,7 @@ _NEW_CHECKPOINT: Final = (
 )
 
 
-def _explain(place: Standing, pipeline: str, found: Found, batch: MicroBatch) -> str:
+def _explain(place: Standing, pipeline: str, found: CommittedProgress, batch: MicroBatch) -> str:
     accept = (
         f"With {ACCEPT_OPTION}=false the micro-batch is written anyway, at the risk that its records are "
         "there twice."

@@ -74,7 +74,7 @@ def stream_writer(
     return AtLeastOnceWriter(settings, counts)
 
 
-class Written(WriterCommitMessage):
+class TaskCommit(WriterCommitMessage):
     """What a task tells the driver: whose micro-batch it was, and what it encoded."""
 
     def __init__(
@@ -144,11 +144,11 @@ def encoded(
     yield from encoder.finish()
 
 
-def told(parcel: Parcel = NOTHING, pin: Pin | None = None) -> Written:
+def told(parcel: Parcel = NOTHING, pin: Pin | None = None) -> TaskCommit:
     """The message of the running task; the plan goes with that of the first."""
     context = _context()
     batch = context.getLocalProperty(BATCH)
-    return Written(
+    return TaskCommit(
         context.partitionId(),
         context.getLocalProperty(QUERY),
         None if batch is None else int(batch),
@@ -243,7 +243,7 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
         self._pin = pin
         self._drivers_folder = own_folder()
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         """Encode the rows of a task; nothing is sent, so that a task may fail or run twice."""
         check_trigger()
         settings = self._settings
@@ -274,7 +274,7 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
         """Nothing to undo: nothing was sent, or `commit` ended what it had begun, or it committed."""
         discard(messages)
         for message in messages:
-            if isinstance(message, Written) and message.query is not None:
+            if isinstance(message, TaskCommit) and message.query is not None:
                 Committer(target_of(self._settings, message.query)).forget()
                 return
 
@@ -286,7 +286,7 @@ class AtLeastOnceWriter(DataSourceStreamArrowWriter):
         self._settings = settings
         self._counts = counts
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         """Send the rows of a task."""
         check_trigger()
         send(self._settings, self._counts, iterator)
@@ -334,9 +334,9 @@ def target_of(settings: SinkSettings, query: str) -> Target:
     )
 
 
-def all_written(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
+def all_written(messages: Sequence[WriterCommitMessage | None]) -> list[TaskCommit]:
     """The messages in the order of tasks; each task has one."""
-    written = [each for each in messages if isinstance(each, Written)]
+    written = [each for each in messages if isinstance(each, TaskCommit)]
     if messages and not written:
         # Epochs end before tasks do. Spark only logs this, and does not see what a running task refuses.
         raise ConfigError(NO_MICRO_BATCHES)
@@ -349,7 +349,7 @@ def all_written(messages: Sequence[WriterCommitMessage | None]) -> list[Written]
     return written
 
 
-def _all_of(messages: Sequence[WriterCommitMessage | None], number: int) -> list[Written]:
+def _all_of(messages: Sequence[WriterCommitMessage | None], number: int) -> list[TaskCommit]:
     """As `all_written`, and all are of this micro-batch."""
     written = all_written(messages)
     others = [each.batch for each in written if each.batch not in (None, number)]
@@ -361,11 +361,11 @@ def _all_of(messages: Sequence[WriterCommitMessage | None], number: int) -> list
 def discard(messages: Sequence[WriterCommitMessage | None]) -> None:
     """What tasks have encoded is not wanted."""
     for message in messages:
-        if isinstance(message, Written):
+        if isinstance(message, TaskCommit):
             message.parcel.discard()
 
 
-def _query_of(written: Sequence[Written], number: int) -> tuple[str, str | None]:
+def _query_of(written: Sequence[TaskCommit], number: int) -> tuple[str, str | None]:
     for each in written:
         if each.query is not None:
             return each.query, each.root

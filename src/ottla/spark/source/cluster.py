@@ -27,7 +27,7 @@ from ottla.spark.source.limits import (
     resolve,
 )
 from ottla.spark.source.source_options import SourceOptions
-from ottla.spark.source.stream_offsets import Found
+from ottla.spark.source.stream_offsets import FoundPartitions
 
 log = logging.getLogger("ottla.spark")
 
@@ -61,7 +61,7 @@ class SourceCluster:
 
     # Partitions
 
-    def found(self) -> Found:
+    def found(self) -> FoundPartitions:
         """What there is of the subscription now; topics that do not exist are left out."""
         topics = self._asked(lambda: existing(self.admin, self._topics()))
         wanted = self._options.subscription.partitions
@@ -77,9 +77,9 @@ class SourceCluster:
         }
         if wanted:
             partitions = [each for each in partitions if each in wanted]
-        return Found(tuple(sorted(partitions)), ids, self._id())
+        return FoundPartitions(tuple(sorted(partitions)), ids, self._id())
 
-    def found_at_first(self) -> Found:
+    def found_at_first(self) -> FoundPartitions:
         """As `found`, for a query that begins: what it names has to exist."""
         looks = 1
         while missing := self._missing(found := self.found()):
@@ -92,7 +92,7 @@ class SourceCluster:
             time.sleep(LOOK_PAUSE_SECONDS)
         return found
 
-    def _missing(self, found: Found) -> list[object]:
+    def _missing(self, found: FoundPartitions) -> list[object]:
         """What the subscription names, and the cluster does not have."""
         subscription = self._options.subscription
         there = {each.topic for each in found.partitions}
@@ -133,7 +133,7 @@ class SourceCluster:
         found = self.offsets(dict.fromkeys(partitions, lookup))
         return {each: 0 if offset is None else offset for each, offset in found.items()}
 
-    def starts(self, limit: Limit, found: Found) -> dict[TopicPartition, int]:
+    def starts(self, limit: Limit, found: FoundPartitions) -> dict[TopicPartition, int]:
         """Where a query begins."""
         check_partitions("starting", limit, found.partitions)
         at = resolve(limit, found.partitions, self.offsets(lookups(limit, found.partitions)))
@@ -141,7 +141,7 @@ class SourceCluster:
             check_found(at)
         return self._or_latest(at)
 
-    def stops(self, limit: Limit, found: Found) -> dict[TopicPartition, int]:
+    def stops(self, limit: Limit, found: FoundPartitions) -> dict[TopicPartition, int]:
         """Where a batch query ends."""
         check_partitions("ending", limit, found.partitions)
         at = resolve(limit, found.partitions, self.offsets(lookups(limit, found.partitions)))

@@ -48,7 +48,7 @@ from ottla.spark.source.source_options import (
 )
 from ottla.spark.source.stream_offsets import (
     Available,
-    Found,
+    FoundPartitions,
     Pacing,
     SourceOffset,
     available,
@@ -154,7 +154,7 @@ class BatchReader(DataSourceReader):
         finally:
             cluster.close()
 
-    def _ranges(self, cluster: SourceCluster, found: Found) -> list[OffsetRange]:
+    def _ranges(self, cluster: SourceCluster, found: FoundPartitions) -> list[OffsetRange]:
         options = self._options
         starts = cluster.starts(options.start, found)
         stops = cluster.stops(options.end, found)
@@ -216,7 +216,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = read_stream_options(given)
         self._cluster = SourceCluster(self._options)
         self._begin: SourceOffset | None = None
-        self._found: Found | None = None
+        self._found: FoundPartitions | None = None
         self._found_at = 0.0
         self._batch_at: float | None = None
         self._latest: SourceOffset | None = None
@@ -250,7 +250,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             offsets, found.topic_ids, found.cluster, self._options.pipeline, begin=offsets
         )
 
-    def _continued(self, found: Found) -> dict[TopicPartition, int] | None:
+    def _continued(self, found: FoundPartitions) -> dict[TopicPartition, int] | None:
         """Where the pipeline was when its checkpoint was lost; None if it has not run before."""
         pipeline = self._options.pipeline
         if pipeline is None or not found.partitions:
@@ -344,7 +344,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._found = None
             self._cluster.pause()
 
-    def _discovered(self) -> Found:
+    def _discovered(self) -> FoundPartitions:
         now = time.monotonic()
         if self._found is None or now - self._found_at >= DISCOVERY_SECONDS:
             self._found = self._cluster.found()

@@ -109,7 +109,7 @@ def _text(found: object) -> str | None:
     return found
 
 
-class Found(NamedTuple):
+class FoundPartitions(NamedTuple):
     """What is read at the moment: partitions, the ids of their topics and the cluster, where brokers have ids."""
 
     partitions: tuple[TopicPartition, ...]
@@ -124,7 +124,7 @@ class Available(NamedTuple):
     losses: tuple[str, ...]
 
 
-def new_partitions(start: SourceOffset, found: Found) -> list[TopicPartition]:
+def new_partitions(start: SourceOffset, found: FoundPartitions) -> list[TopicPartition]:
     """Partitions that begin at their first record: new ones, and those of topics that were made again."""
     again = remade_topics(start, found.topic_ids)
     return [each for each in found.partitions if each not in start.offsets or each.topic in again]
@@ -139,7 +139,7 @@ def remade_topics(start: SourceOffset, topic_ids: Mapping[str, str]) -> set[str]
     }
 
 
-def gone(start: SourceOffset, found: Found) -> list[TopicPartition]:
+def gone(start: SourceOffset, found: FoundPartitions) -> list[TopicPartition]:
     """Partitions that were read and are not there: of a topic that was deleted, or that a broker does not know yet."""
     again = remade_topics(start, found.topic_ids)
     there = set(found.partitions)
@@ -148,7 +148,7 @@ def gone(start: SourceOffset, found: Found) -> list[TopicPartition]:
 
 def available(
     start: SourceOffset,
-    found: Found,
+    found: FoundPartitions,
     latest: Mapping[TopicPartition, int],
     earliest: Mapping[TopicPartition, int],
 ) -> Available:
@@ -196,7 +196,7 @@ def available(
 
 
 def shrunk(
-    start: SourceOffset, found: Found, latest: Mapping[TopicPartition, int]
+    start: SourceOffset, found: FoundPartitions, latest: Mapping[TopicPartition, int]
 ) -> list[TopicPartition]:
     """Partitions that end before what was read: of a leader that is behind, or that lost records."""
     fresh = set(new_partitions(start, found))

@@ -25,7 +25,7 @@ from ottla.client.aio.admin.requests import (
     timeout_in_seconds,
     version_at,
 )
-from ottla.client.aio.admin.results import Answers, Verdict, results_or_raise, unsupported
+from ottla.client.aio.admin.results import Answers, ErrorMeaning, results_or_raise, unsupported
 from ottla.client.aio.admin.targets import Leaders, group_coordinators
 from ottla.client.aio.admin.topics import named
 from ottla.client.arguments import positions_of
@@ -149,7 +149,7 @@ class OffsetCalls(Calls):
                 read_fetched(response, batch, answers)
 
         place = group_coordinators()
-        verdicts = {**place.verdicts, ErrorCode.UNSTABLE_OFFSET_COMMIT: Verdict.AGAIN}
+        verdicts = {**place.verdicts, ErrorCode.UNSTABLE_OFFSET_COMMIT: ErrorMeaning.AGAIN}
         api = name_of(OffsetFetchRequest)
         found = await self.gather(wanted, place, api, ask, timeout, verdicts)
         results: dict[str, dict[TopicPartition, OffsetAndMetadata | None]] = {}
@@ -181,7 +181,7 @@ class OffsetCalls(Calls):
             build,
             read_committed,
             _WITH_NAMES,
-            {ErrorCode.REBALANCE_IN_PROGRESS: Verdict.AGAIN},
+            {ErrorCode.REBALANCE_IN_PROGRESS: ErrorMeaning.AGAIN},
         )
         found = await self.ask([group_id], group_coordinators(), question, timeout)
         raise_for_partitions(found[group_id])

@@ -13,7 +13,7 @@ from ottla.client.aio.admin.requests import (
     name_of,
     timeout_in_seconds,
 )
-from ottla.client.aio.admin.results import Answers, Verdict
+from ottla.client.aio.admin.results import Answers, ErrorMeaning
 from ottla.client.aio.admin.targets import GivenNode, Leaders, transaction_coordinators
 from ottla.client.aio.admin.topics import named
 from ottla.errors import ErrorCode
@@ -74,7 +74,7 @@ class ProducerCalls(Calls):
                 read_fenced(response, transactional_id, answers)
 
         place = transaction_coordinators()
-        verdicts = {**place.verdicts, ErrorCode.CONCURRENT_TRANSACTIONS: Verdict.AGAIN}
+        verdicts = {**place.verdicts, ErrorCode.CONCURRENT_TRANSACTIONS: ErrorMeaning.AGAIN}
         api = name_of(InitProducerIdRequest)
         return await self.ask_by(named(transactional_ids), place, api, ask, timeout, verdicts)
 

@@ -14,7 +14,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class Verdict(Enum):
+class ErrorMeaning(Enum):
     """What an error code means for the one thing that it is about."""
 
     FAIL = "it is the answer"
@@ -22,26 +22,26 @@ class Verdict(Enum):
     MOVED = "find out again which node to ask"
 
 
-Verdicts = Mapping[ErrorCode, Verdict]
+Verdicts = Mapping[ErrorCode, ErrorMeaning]
 
 ANYWHERE: Verdicts = MappingProxyType({})
 AT_CONTROLLER: Verdicts = MappingProxyType(
     {
-        ErrorCode.NOT_CONTROLLER: Verdict.MOVED,
+        ErrorCode.NOT_CONTROLLER: ErrorMeaning.MOVED,
         # A quota of controller mutations (KIP-599): the broker says how long to wait.
-        ErrorCode.THROTTLING_QUOTA_EXCEEDED: Verdict.AGAIN,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED: ErrorMeaning.AGAIN,
     }
 )
 AT_COORDINATOR: Verdicts = MappingProxyType(
     {
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Verdict.AGAIN,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE: Verdict.MOVED,
-        ErrorCode.NOT_COORDINATOR: Verdict.MOVED,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorMeaning.AGAIN,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorMeaning.MOVED,
+        ErrorCode.NOT_COORDINATOR: ErrorMeaning.MOVED,
     }
 )
 AT_LEADER: Verdicts = MappingProxyType(
     {
-        **{code: Verdict.AGAIN for code in ErrorCode if code.retriable},
+        **{code: ErrorMeaning.AGAIN for code in ErrorCode if code.retriable},
         **dict.fromkeys(
             (
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -54,7 +54,7 @@ AT_LEADER: Verdicts = MappingProxyType(
                 ErrorCode.FENCED_LEADER_EPOCH,
                 ErrorCode.UNKNOWN_LEADER_EPOCH,
             ),
-            Verdict.MOVED,
+            ErrorMeaning.MOVED,
         ),
     }
 )
@@ -95,12 +95,12 @@ class Answers(Generic[K, V]):
 
     def judge(self, key: K, error: KafkaError) -> None:
         """Notes an error, by what its code means."""
-        match self._verdicts.get(error.code, Verdict.FAIL):
-            case Verdict.FAIL:
+        match self._verdicts.get(error.code, ErrorMeaning.FAIL):
+            case ErrorMeaning.FAIL:
                 self.errors[key] = error
-            case Verdict.AGAIN:
+            case ErrorMeaning.AGAIN:
                 self.again[key] = error
-            case Verdict.MOVED:
+            case ErrorMeaning.MOVED:
                 self.moved[key] = error
 
     def refuse_all(self, keys: Iterable[K], code: int, message: str | None = None) -> None:

@@ -15,7 +15,7 @@ from ottla.client.admin_model import (
     TopicListing,
 )
 from ottla.client.aio.admin.requests import Calls, Question, timeout_in_seconds, version_at
-from ottla.client.aio.admin.results import AT_CONTROLLER, Answers, Verdict, unsupported
+from ottla.client.aio.admin.results import AT_CONTROLLER, Answers, ErrorMeaning, unsupported
 from ottla.client.aio.admin.targets import AnyNode, Controller
 from ottla.client.aio.admin.topic_descriptions import (
     TopicPages,
@@ -178,7 +178,7 @@ class TopicCalls(Calls):
 
 
 # What an exhausted quota means to who does not want to wait for it.
-FAIL_ON_QUOTA = {**AT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED: Verdict.FAIL}
+FAIL_ON_QUOTA = {**AT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED: ErrorMeaning.FAIL}
 
 
 def named(topics: Iterable[TopicName] | TopicName) -> list[TopicName]:

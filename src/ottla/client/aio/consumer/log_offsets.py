@@ -54,7 +54,7 @@ _FINAL: Final = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_E
 _FIRST_VALIDATING_VERSION: Final = 3
 
 
-class ListedOffset(NamedTuple):
+class LeaderOffset(NamedTuple):
     """What a leader answered; the offset is -1 if no record is as new as the time asked for."""
 
     offset: int
@@ -89,11 +89,11 @@ class Offsets:
 
     async def find(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float
-    ) -> dict[TopicPartition, ListedOffset]:
+    ) -> dict[TopicPartition, LeaderOffset]:
         """The offsets at these times (or names of positions); asks again until all have answered."""
         deadline = self._loop.time() + timeout_ms / 1000
         left = dict(timestamps)
-        found: dict[TopicPartition, ListedOffset] = {}
+        found: dict[TopicPartition, LeaderOffset] = {}
         problem: KafkaError | None = None
         attempt = 0
         try:
@@ -135,9 +135,9 @@ class Offsets:
 
     async def _find_once(
         self, timestamps: Mapping[TopicPartition, int]
-    ) -> tuple[dict[TopicPartition, ListedOffset], dict[TopicPartition, KafkaError]]:
+    ) -> tuple[dict[TopicPartition, LeaderOffset], dict[TopicPartition, KafkaError]]:
         """One request to every leader; an error that asking again does not mend is raised."""
-        found: dict[TopicPartition, ListedOffset] = {}
+        found: dict[TopicPartition, LeaderOffset] = {}
         errors: dict[TopicPartition, KafkaError] = {}
         by_leader = self._by_leader(timestamps)
         for partition in by_leader.pop(NO_LEADER, ()):
@@ -158,7 +158,7 @@ class Offsets:
 
     async def _list(
         self, leader: int, timestamps: Mapping[TopicPartition, int]
-    ) -> tuple[dict[TopicPartition, ListedOffset], dict[TopicPartition, KafkaError]]:
+    ) -> tuple[dict[TopicPartition, LeaderOffset], dict[TopicPartition, KafkaError]]:
         """What one leader answers, and for which partitions it has none."""
         try:
             response = await self._network.call(leader, self._list_request(timestamps))
@@ -369,8 +369,8 @@ def _is_final(error: KafkaError) -> bool:
 
 def _read_listed(
     response: ListOffsetsResponse, broker: str
-) -> tuple[dict[TopicPartition, ListedOffset], dict[TopicPartition, KafkaError]]:
-    found: dict[TopicPartition, ListedOffset] = {}
+) -> tuple[dict[TopicPartition, LeaderOffset], dict[TopicPartition, KafkaError]]:
+    found: dict[TopicPartition, LeaderOffset] = {}
     errors: dict[TopicPartition, KafkaError] = {}
     for topic in response.topics:
         for answer in topic.partitions:
@@ -380,7 +380,7 @@ def _read_listed(
                 # A log from before Kafka 0.10 has no times: no record is as new as was asked.
                 ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
             ):
-                found[partition] = ListedOffset(
+                found[partition] = LeaderOffset(
                     answer.offset, answer.timestamp, answer.leader_epoch
                 )
             else:

@@ -31,7 +31,7 @@ from ottla.client.state.group_leader import (
     user_data_of,
 )
 from ottla.client.state.group_offsets import Offsets
-from ottla.client.state.membership import Membership, MemberState, Next, leave_request
+from ottla.client.state.membership import AfterError, Membership, MemberState, leave_request
 from ottla.client.state.subscriptions import SubscriptionState
 from ottla.config.consumer import ConsumerConfig
 from ottla.core.assignors.model import Assignor, RebalanceProtocol, Subscription
@@ -242,7 +242,7 @@ class ClassicMember(GroupMember):
             return
         except RetriableError as error:
             self._attempt = None
-            self._try_again(Next.RETRY, error)
+            self._try_again(AfterError.RETRY, error)
             return
         except Exception as error:
             self._attempt = None
@@ -264,16 +264,16 @@ class ClassicMember(GroupMember):
         membership.needs_prepare = True
         self._listener.raise_first()
 
-    def _try_again(self, step: Next, error: KafkaError) -> None:
+    def _try_again(self, step: AfterError, error: KafkaError) -> None:
         log_failure(self._group_id, error)
         self._metrics.rebalance_failed()
         self._membership.attempt_failed(error.name)
-        if step is Next.TELL:
+        if step is AfterError.TELL:
             if error.code is ErrorCode.FENCED_INSTANCE_ID:
                 # Joining again would fence whoever has taken our place.
                 self._fenced = error
             raise error
-        if step is not Next.JOIN_AGAIN:
+        if step is not AfterError.JOIN_AGAIN:
             delay_ms = self._network.retry.delay_ms(self._failures, random.random())
             self._failures += 1
             self._not_before_ms = self._now_ms() + delay_ms

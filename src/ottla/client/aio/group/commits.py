@@ -24,7 +24,7 @@ from ottla.client.state.group_offsets import (
     fetched_offsets,
     group_error,
 )
-from ottla.client.state.membership import CommitFailure, Generation, Membership, Next
+from ottla.client.state.membership import AfterError, CommitFailure, Generation, Membership
 from ottla.client.state.subscriptions import SubscriptionState
 from ottla.config.consumer import ConsumerConfig
 from ottla.errors import (
@@ -279,9 +279,9 @@ class Commits:
             case CommitFailure.STALE:
                 self._wake()
                 return self._stale(code, where)
-            case Next.FIND_COORDINATOR:
+            case AfterError.FIND_COORDINATOR:
                 self._link.forget(f"OffsetCommit was answered with {code.name}")
-            case Next.REFRESH_AND_RETRY:
+            case AfterError.REFRESH_AND_RETRY:
                 self._network.request_update()
         return exception_for(code, None, **where)
 

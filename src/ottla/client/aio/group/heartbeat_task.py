@@ -13,7 +13,7 @@ from ottla.client.aio.group.commits import no_static_members
 from ottla.client.aio.group.coordinator import CoordinatorLink
 from ottla.client.state.backoff import Backoff
 from ottla.client.state.heartbeats import Heartbeats, Pulse
-from ottla.client.state.membership import Generation, Membership, Next
+from ottla.client.state.membership import AfterError, Generation, Membership
 from ottla.config.consumer import ConsumerConfig
 from ottla.errors import ErrorCode, KafkaError, RetriableError, exception_for
 from ottla.wire.messages.heartbeat import HeartbeatRequest
@@ -181,12 +181,12 @@ class HeartbeatTask:
         log.info("group %s: a heartbeat was answered with %s", self._group_id, code.name)
         match self._membership.heartbeat_failed(code, sent):
             # While the group waits for all to join, heartbeats keep the member in it.
-            case Next.JOIN_AGAIN | Next.IGNORE:
+            case AfterError.JOIN_AGAIN | AfterError.IGNORE:
                 self._beats.answered(now_ms)
-            case Next.FIND_COORDINATOR:
+            case AfterError.FIND_COORDINATOR:
                 self._beats.failed(now_ms, random.random())
                 self._link.forget(f"Heartbeat was answered with {code.name}")
-            case Next.TELL:
+            case AfterError.TELL:
                 self._failure = exception_for(
                     code, None, api="Heartbeat", group=self._group_id, broker=self._link.broker
                 )

@@ -23,9 +23,9 @@ from ottla.client.state.group_leader import (
 )
 from ottla.client.state.membership import (
     PROTOCOL_TYPE,
+    AfterError,
     Generation,
     Membership,
-    Next,
     truncated_reason,
 )
 from ottla.client.state.subscriptions import SubscriptionState
@@ -50,7 +50,7 @@ _JOIN_GRACE_MS = 5000
 class AttemptFailedError(Exception):
     """The coordinator refused; `next` says what to do, `cause` why."""
 
-    def __init__(self, next_step: Next, cause: KafkaError) -> None:
+    def __init__(self, next_step: AfterError, cause: KafkaError) -> None:
         super().__init__(next_step, cause)
         self.next = next_step
         self.cause = cause
@@ -178,11 +178,11 @@ class JoinAttempt:
             step = self._membership.join_failed(response.error_code, sent, response.member_id)
             raise self._refused("JoinGroup", response.error_code, step)
         if response.protocol_type not in (None, PROTOCOL_TYPE):
-            raise self._refused("JoinGroup", ErrorCode.INCONSISTENT_GROUP_PROTOCOL, Next.TELL)
+            raise self._refused("JoinGroup", ErrorCode.INCONSISTENT_GROUP_PROTOCOL, AfterError.TELL)
         generation = Generation(response.generation_id, response.member_id, response.protocol_name)
         if not self._membership.joined(generation):
             # The member has left since: it must not go on with this generation.
-            raise self._refused("JoinGroup", ErrorCode.UNKNOWN_MEMBER_ID, Next.JOIN_AGAIN)
+            raise self._refused("JoinGroup", ErrorCode.UNKNOWN_MEMBER_ID, AfterError.JOIN_AGAIN)
         log.info("group %s: joined %s", self._group_id, generation)
         self._on_joined()
         return response
@@ -269,13 +269,13 @@ class JoinAttempt:
             raise self._refused("SyncGroup", response.error_code, step)
         names = (response.protocol_type, response.protocol_name)
         if names[0] not in (None, PROTOCOL_TYPE) or names[1] not in (None, sent.protocol_name):
-            raise self._refused("SyncGroup", ErrorCode.INCONSISTENT_GROUP_PROTOCOL, Next.TELL)
+            raise self._refused("SyncGroup", ErrorCode.INCONSISTENT_GROUP_PROTOCOL, AfterError.TELL)
         if not membership.synced():
-            raise self._refused("SyncGroup", ErrorCode.ILLEGAL_GENERATION, Next.JOIN_AGAIN)
+            raise self._refused("SyncGroup", ErrorCode.ILLEGAL_GENERATION, AfterError.JOIN_AGAIN)
         return bytes(response.assignment)
 
-    def _refused(self, api: str, code: int, step: Next) -> AttemptFailedError:
+    def _refused(self, api: str, code: int, step: AfterError) -> AttemptFailedError:
         error = exception_for(code, None, api=api, group=self._group_id, broker=self._link.broker)
-        if step is Next.FIND_COORDINATOR:
+        if step is AfterError.FIND_COORDINATOR:
             self._link.forget(f"{api} was answered with {error.name}")
         return AttemptFailedError(step, error)

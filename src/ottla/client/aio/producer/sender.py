@@ -27,7 +27,7 @@ from ottla.client.state.sequences import Sequences
 from ottla.client.state.sticky import Sticky
 from ottla.client.state.transactions import (
     DEADLY,
-    State,
+    ProducerPhase,
     Transactions,
     as_abortable,
     as_fatal,
@@ -124,7 +124,7 @@ class Sender:
     def _pass(self, now_ms: float) -> float:
         next_ms = FOREVER
         transactions = self._transactions
-        if transactions is not None and transactions.state is State.DEAD:
+        if transactions is not None and transactions.state is ProducerPhase.DEAD:
             self.failure = self.failure or transactions.error
         if self.failure is not None:
             self._fail_all(self.failure)

@@ -29,10 +29,10 @@ from ottla.client.state.accumulator import Accumulator
 from ottla.client.state.producer_batch import NO_IDENTITY, ProducerIdentity
 from ottla.client.state.sequences import Sequences
 from ottla.client.state.transactions import (
+    CoordinatorErrorAction,
     Operation,
-    State,
+    ProducerPhase,
     Transactions,
-    Verdict,
     as_abortable,
     as_fatal,
     verdict_on,
@@ -56,7 +56,7 @@ _FIRST_IMPLICIT_VERSION: Final = 2
 class _FailedError(Exception):
     """A request failed for good; what that means for the transaction is in the verdict."""
 
-    def __init__(self, error: KafkaError, verdict: Verdict) -> None:
+    def __init__(self, error: KafkaError, verdict: CoordinatorErrorAction) -> None:
         super().__init__(error, verdict)
         self.error = error
         self.verdict = verdict
@@ -156,9 +156,9 @@ class Transactor:
     def start(self, operation: Operation) -> None:
         """Begin what a user asked for."""
         work = {
-            State.INITIALIZING: self._init,
-            State.COMMITTING: self._commit,
-            State.ABORTING: self._abort,
+            ProducerPhase.INITIALIZING: self._init,
+            ProducerPhase.COMMITTING: self._commit,
+            ProducerPhase.ABORTING: self._abort,
         }[operation.target]
         self._start(operation.method, self._operate(operation, work))
 
@@ -192,7 +192,7 @@ class Transactor:
             except _FailedError as failed:
                 if failed.error.code in _CURABLE_BY_OTHERS:
                     transactions.not_initialized()
-                    raise _FailedError(failed.error, Verdict.RETRY) from failed
+                    raise _FailedError(failed.error, CoordinatorErrorAction.RETRY) from failed
                 raise
             transactions.is_version_2 = self._has_version_2
             transactions.initialized()
@@ -210,7 +210,7 @@ class Transactor:
         await self._sender.idle()
         async with self._turn:
             if transactions.error is not None:
-                raise _FailedError(transactions.error, Verdict.ABORT)
+                raise _FailedError(transactions.error, CoordinatorErrorAction.ABORT)
             await self._end_transaction(is_commit=True)
 
     async def _abort(self) -> None:
@@ -306,11 +306,11 @@ class Transactor:
                 is_open = False
             except KafkaError as error:
                 verdict = verdict_on(error.code)
-                if isinstance(error, AbortableError) and verdict is Verdict.DIE:
-                    verdict = Verdict.ABORT
+                if isinstance(error, AbortableError) and verdict is CoordinatorErrorAction.DIE:
+                    verdict = CoordinatorErrorAction.ABORT
                 if ask.key is None and not is_open:
                     # Any broker will do, and this one was not even asked: another may take our credentials.
-                    verdict = Verdict.RETRY
+                    verdict = CoordinatorErrorAction.RETRY
                 failure = error
             else:
                 worst, verdict = self._judge(ask, response, broker)
@@ -318,13 +318,13 @@ class Transactor:
                     self.trouble = None
                     return response
                 failure = worst
-            if verdict not in (Verdict.RETRY, Verdict.FIND):
+            if verdict not in (CoordinatorErrorAction.RETRY, CoordinatorErrorAction.FIND):
                 raise _FailedError(failure, verdict)
             self.trouble = failure
-            if verdict is Verdict.FIND and ask.key is not None:
+            if verdict is CoordinatorErrorAction.FIND and ask.key is not None:
                 self._network.forget_coordinator(*ask.key)
             if is_moot is not None and is_moot() and not is_open:
-                raise _FailedError(failure, Verdict.RETRY)
+                raise _FailedError(failure, CoordinatorErrorAction.RETRY)
             log.debug("%s is asked again: %s", ask.api, failure)
             await asyncio.sleep(self._pause_ms(ask, failure, attempt) / 1000)
             attempt += 1
@@ -351,10 +351,12 @@ class Transactor:
             node_id = await network.coordinator(*ask.key)
         return await network.connection(node_id), network.name_of(node_id)
 
-    def _judge(self, ask: Ask, response: Any, broker: str) -> tuple[KafkaError | None, Verdict]:
+    def _judge(
+        self, ask: Ask, response: Any, broker: str
+    ) -> tuple[KafkaError | None, CoordinatorErrorAction]:
         """The worst that an answer says."""
         worst: KafkaError | None = None
-        worst_verdict = Verdict.RETRY
+        worst_verdict = CoordinatorErrorAction.RETRY
         for key, number in ask.codes_of(response).items():
             if not number:
                 continue
@@ -374,18 +376,18 @@ class Transactor:
         """What a failed request means for the producer; the error to show."""
         transactions = self._known()
         error, verdict = failed.error, failed.verdict
-        if verdict is Verdict.DIE:
+        if verdict is CoordinatorErrorAction.DIE:
             fatal = as_fatal(error)
             self._sender.fail(fatal)
             return fatal
-        if verdict is Verdict.RETRY:
+        if verdict is CoordinatorErrorAction.RETRY:
             return error
         if error.code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
             message = f"The group has moved on, so its offsets were not committed: {error.message}"
             error = CommitFailedError(error.code, message, error.context)
         error = as_abortable(error)
         transactions.must_abort(error, verdict)
-        if transactions.state is State.DEAD and transactions.error is not None:
+        if transactions.state is ProducerPhase.DEAD and transactions.error is not None:
             return transactions.error
         return error
 
@@ -419,9 +421,9 @@ _CURABLE_BY_OTHERS: Final = frozenset(
 """Refusals that an administrator may lift: init_transactions() can be called again."""
 
 _WEIGHTS: Final = {
-    Verdict.RETRY: 0,
-    Verdict.FIND: 1,
-    Verdict.ABORT: 2,
-    Verdict.BUMP: 3,
-    Verdict.DIE: 4,
+    CoordinatorErrorAction.RETRY: 0,
+    CoordinatorErrorAction.FIND: 1,
+    CoordinatorErrorAction.ABORT: 2,
+    CoordinatorErrorAction.BUMP: 3,
+    CoordinatorErrorAction.DIE: 4,
 }

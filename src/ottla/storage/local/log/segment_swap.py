@@ -23,7 +23,7 @@ from typing import Final
 from ottla.events import EventLog
 from ottla.storage.local.folder import checkpoint_files, layout
 from ottla.storage.local.log.index import empty_index
-from ottla.storage.local.recovery.scan import Scan, check_crc, scan_file
+from ottla.storage.local.recovery.scan import SegmentScan, check_crc, scan_file
 
 logger = EventLog(__name__)
 
@@ -88,7 +88,7 @@ def finish(folder: str) -> None:
         if first_cleaned is not None and first_cleaned <= base_offset and os.path.exists(path):
             os.unlink(path + layout.SWAP_SUFFIX)
             continue
-        scan = Scan(empty_index(base_offset), 0, base_offset)
+        scan = SegmentScan(empty_index(base_offset), 0, base_offset)
         scan_file(path + layout.SWAP_SUFFIX, scan, 1 << 30, check_crc)
         # The log of this name is the first to be retired: while it is there, all the old segments are.
         if scan.flaw is not None and os.path.exists(path):

@@ -38,7 +38,7 @@ from ottla.storage.local.recovery.disk_trouble import (
 from ottla.storage.local.recovery.scan import (
     READ_AT_ONCE_BYTES,
     Pause,
-    Scan,
+    SegmentScan,
     check_crc,
     check_nothing,
     never_pause,
@@ -208,9 +208,9 @@ def write_again(path: str, start: int) -> None:
         os.close(fd)
 
 
-def _scan_start(folder: Folder, base_offset: int, recovery_point: int) -> Scan:
+def _scan_start(folder: Folder, base_offset: int, recovery_point: int) -> SegmentScan:
     """Where to begin in the segment with the recovery point: at an index entry if it is right."""
-    fresh = Scan(empty_index(base_offset), 0, base_offset)
+    fresh = SegmentScan(empty_index(base_offset), 0, base_offset)
     if recovery_point <= base_offset:
         return fresh
     try:
@@ -237,7 +237,7 @@ def _scan_start(folder: Folder, base_offset: int, recovery_point: int) -> Scan:
     index.cut(position, first_offset)
     last = index.last_offset_entry()
     index.bytes_since_entry = position - (last[1] if last else 0)
-    return Scan(index, position, first_offset)
+    return SegmentScan(index, position, first_offset)
 
 
 def _header_at(path: str, position: int) -> bytes:
@@ -338,14 +338,14 @@ def recover(
 
 def _scan(
     folder: Folder, base_offset: int, checked_from: int, interval_bytes: int, pause: Pause
-) -> Scan:
+) -> SegmentScan:
     path = folder.stem(base_offset) + layout.LOG_SUFFIX
     scan = _scan_start(folder, base_offset, checked_from)
     start = scan.valid_bytes
     scan_file(path, scan, interval_bytes, check_crc, pause)
     if scan.flaw is not None and start and scan.valid_bytes == start:
         # The index led to something that is no batch, although it was flushed: trust nothing.
-        scan = Scan(empty_index(base_offset), 0, base_offset)
+        scan = SegmentScan(empty_index(base_offset), 0, base_offset)
         scan_file(path, scan, interval_bytes, check_crc, pause)
     return scan
 
@@ -365,7 +365,7 @@ def _lost(path: str, found: str, trust: Trust) -> str:
     )
 
 
-def _cut_off(path: str, scan: Scan, cut: Cut) -> None:
+def _cut_off(path: str, scan: SegmentScan, cut: Cut) -> None:
     """Cuts a segment where it stops being good; whole batches behind that are kept aside."""
     kept = "no whole batch is among them"
     if whole_batch_position(path, scan.valid_bytes, scan.end_offset) is not None:
@@ -493,7 +493,7 @@ def load_active(folder: Folder, base_offset: int, interval_bytes: int) -> tuple[
     size_bytes = folder.sizes[base_offset]
     if not size_bytes:
         return empty_index(base_offset), base_offset
-    scan = Scan(empty_index(base_offset), 0, base_offset)
+    scan = SegmentScan(empty_index(base_offset), 0, base_offset)
     index, last_position = None, 0
     try:
         index = read_active_index(stem, base_offset, size_bytes)
@@ -503,7 +503,7 @@ def load_active(folder: Folder, base_offset: int, interval_bytes: int) -> tuple[
             first_offset = layout.BATCH_SCAN.unpack(_header_at(path, last_position))[0]
             if not base_offset <= first_offset <= last[0]:
                 raise DamagedIndexError(f"no batch at {last_position}")
-            scan = Scan(empty_index(base_offset), last_position, first_offset)
+            scan = SegmentScan(empty_index(base_offset), last_position, first_offset)
             _check_last_time(path, index)
     except DamagedIndexError as error:
         text = "building the indexes of %(path)s anew: %(reason)s"
@@ -511,7 +511,7 @@ def load_active(folder: Folder, base_offset: int, interval_bytes: int) -> tuple[
         if size_bytes > READ_AT_ONCE_BYTES:
             raise UnusableIndexError(f"{path}: {error}", base_offset) from error
         index, last_position = None, 0
-        scan = Scan(empty_index(base_offset), 0, base_offset)
+        scan = SegmentScan(empty_index(base_offset), 0, base_offset)
     scan_file(path, scan, interval_bytes, check_nothing)
     if scan.flaw is not None:
         raise UntrustworthyError(f"{path} at {scan.valid_bytes}: {scan.flaw}")

@@ -23,7 +23,7 @@ Pause = Callable[[str, int, int], int]
 Check = Callable[[memoryview, int, int, int], str | None]
 
 
-class Scan:
+class SegmentScan:
     """What a walk found: how far a file is good, why not further, and the indexes so far."""
 
     __slots__ = ("end_offset", "epochs", "flaw", "index", "size_bytes", "valid_bytes")
@@ -55,8 +55,8 @@ def never_pause(path: str, fd: int, position: int) -> int:
 
 
 def scan_file(
-    path: str, scan: Scan, interval_bytes: int, check: Check, pause: Pause = never_pause
-) -> Scan:
+    path: str, scan: SegmentScan, interval_bytes: int, check: Check, pause: Pause = never_pause
+) -> SegmentScan:
     """Walks from where `scan` stands to the file's end or to the first batch that is not good."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -79,7 +79,11 @@ def scan_file(
 
 
 def _walk(
-    view: memoryview, scan: Scan, interval_bytes: int, check: Check, pause: Callable[[int], int]
+    view: memoryview,
+    scan: SegmentScan,
+    interval_bytes: int,
+    check: Check,
+    pause: Callable[[int], int],
 ) -> None:
     size_bytes = len(view)
     position = scan.valid_bytes
@@ -123,7 +127,7 @@ def build_index(
     path: str, base_offset: int, interval_bytes: int, pause: Pause = never_pause
 ) -> SegmentIndex:
     """Makes the indexes of a segment from its batches' headers."""
-    scan = Scan(empty_index(base_offset), 0, base_offset)
+    scan = SegmentScan(empty_index(base_offset), 0, base_offset)
     index = scan_file(path, scan, interval_bytes, check_nothing, pause).index
     index.add_time_entry()
     return index

@@ -15,7 +15,7 @@ from ottla.storage.local.sync.group_commit import SyncJob, run_sync
 _TELL_SECONDS: Final = 1.0
 
 
-class Written(NamedTuple):
+class ClosedLog(NamedTuple):
     """What of a log is on disk now; `is_new` says that the data folder does not list it durably yet."""
 
     job: SyncJob
@@ -57,10 +57,10 @@ def _wait(tasks: Collection[Future[Any]]) -> None:
             log_messages.tell_disk_is_slow(len(left), len(tasks), time.monotonic() - began)
 
 
-def _sync(log: LocalLog, folder: str) -> Written | None:
+def _sync(log: LocalLog, folder: str) -> ClosedLog | None:
     """Runs in another thread, while nobody else uses the log; None if there was nothing to sync."""
     if not log.durability.is_dirty():
         return None
     job = log.durability.take_sync_job()
     paths = [path for path in job.paths if path != folder]
-    return Written(job, run_sync(job._replace(paths=paths)), len(paths) < len(job.paths))
+    return ClosedLog(job, run_sync(job._replace(paths=paths)), len(paths) < len(job.paths))
