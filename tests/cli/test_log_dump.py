@@ -80,6 +80,26 @@ def test_a_whole_data_folder_is_good(data: Path, ottla: Ottla) -> None:
     assert "no damage" in done.err
 
 
+def test_a_transaction_index_that_is_not_what_was_written_is_told(
+    partition: Path, dump: Dump
+) -> None:
+    checkpoint = partition / "transaction-index-checkpoint"
+    code, found, _ = dump(checkpoint)
+    assert code == 0
+    assert {line["type"] for line in found if "type" in line} >= {"transaction_index_checksum"}
+    index = next(partition.glob("*.txnindex"))
+    content = bytearray(index.read_bytes())
+    content[5] ^= 1
+    index.write_bytes(content)
+    code, _, err = dump(checkpoint)
+    assert code == 1
+    assert f"{index.name} is missing, or not what was written" in err
+    index.unlink()
+    assert dump(checkpoint)[0] == 1
+    checkpoint.write_text("0\n1\n0 34\n")
+    assert dump(checkpoint)[0] == 1
+
+
 def test_records_are_printed_for_people(data: Path, ottla: Ottla) -> None:
     first = segments(data / f"{TOPIC}-0")[0]
     done = ottla("log", "dump", str(first), "--print-data-log", "--headers")

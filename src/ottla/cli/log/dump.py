@@ -11,7 +11,15 @@ from typing import Final, NamedTuple, TypeAlias
 from ottla.cli.commands.syntax import Arguments
 from ottla.cli.errors import CommandError, UsageError
 from ottla.cli.exit_codes import DONE, FAILED
-from ottla.cli.log.lines import FoundRecord, FoundTopicId, Item, PrintedParts, data_of, text_of
+from ottla.cli.log.lines import (
+    FoundChecksum,
+    FoundRecord,
+    FoundTopicId,
+    Item,
+    PrintedParts,
+    data_of,
+    text_of,
+)
 from ottla.cli.records.stored import is_decodable
 from ottla.cli.terminal.output import Output, say, yaml_text
 from ottla.core.producer_state import CorruptSnapshotError, SnapshotEntry, read_snapshot
@@ -36,6 +44,11 @@ Found: TypeAlias = Item | Flaw
 
 _FLAWS_TOLD: Final = 20
 _INDEXES: Final = (layout.INDEX_SUFFIX, layout.TIME_INDEX_SUFFIX)
+_NAMED: Final = (
+    layout.LEADER_EPOCHS_FILE,
+    layout.TXN_CHECKSUMS_FILE,
+    layout.PARTITION_METADATA_FILE,
+)
 _MOVED: Final = (layout.DELETED_SUFFIX, layout.CLEANED_SUFFIX, layout.SWAP_SUFFIX)
 _BY_FOLDER: Final = "by_folder"
 
@@ -64,7 +77,7 @@ def dump(arguments: Arguments) -> int:
 def kind_of(path: str) -> str | None:
     """The suffix of a file, or its name where that says what it is; None for anything else."""
     name = os.path.basename(path)
-    if name in (layout.LEADER_EPOCHS_FILE, layout.PARTITION_METADATA_FILE):
+    if name in _NAMED:
         return name
     for suffix in _MOVED:
         name = name.removesuffix(suffix)
@@ -230,6 +243,8 @@ class _Dump:
                 return _snapshot(path)
             case layout.LEADER_EPOCHS_FILE:
                 return _epochs(path)
+            case layout.TXN_CHECKSUMS_FILE:
+                return _checksums(path)
             case _:
                 return _topic_id(path)
 
@@ -323,6 +338,25 @@ def _epochs(path: str) -> Iterator[EpochStart | Flaw]:
         yield from checkpoint_files.decode_epochs(data)
     except ValueError as error:
         yield Flaw(0, str(error))
+
+
+def _checksums(path: str) -> Iterator[FoundChecksum | Flaw]:
+    """What the checkpoint says, and whether the transaction indexes of segments that are there begin so (ADR 0037)."""
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        checksums = checkpoint_files.decode_checksums(data)
+    except ValueError as error:
+        yield Flaw(0, str(error))
+        return
+    folder = os.path.dirname(path)
+    for base_offset, checksum in sorted(checksums.items()):
+        yield FoundChecksum(base_offset, *checksum)
+        index = os.path.join(folder, layout.offset_file_name(base_offset, layout.TXN_INDEX_SUFFIX))
+        segment = os.path.join(folder, layout.offset_file_name(base_offset, layout.LOG_SUFFIX))
+        content = checkpoint_files.read_small_file(index)
+        if os.path.exists(segment) and not checksum.fits(content or b""):
+            yield Flaw(0, f"{os.path.basename(index)} is missing, or not what was written")
 
 
 def _topic_id(path: str) -> Iterator[FoundTopicId | Flaw]:

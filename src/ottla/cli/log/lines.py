@@ -46,6 +46,14 @@ class FoundRecord(NamedTuple):
     record: Record
 
 
+class FoundChecksum(NamedTuple):
+    """What a checkpoint says of the transaction index of a segment."""
+
+    base_offset: int
+    size_bytes: int
+    crc: int
+
+
 class FoundTopicId(NamedTuple):
     """What partition.metadata says."""
 
@@ -60,6 +68,7 @@ Item: TypeAlias = (
     | AbortedEntry
     | SnapshotEntry
     | EpochStart
+    | FoundChecksum
     | FoundTopicId
 )
 
@@ -84,6 +93,8 @@ def text_of(item: Item, wanted: PrintedParts) -> str:
             return _snapshot_text(item)
         case EpochStart(epoch, start_offset):
             return f"leaderEpoch: {epoch} startOffset: {start_offset}"
+        case FoundChecksum(base_offset, size_bytes, crc):
+            return f"baseOffset: {base_offset} size: {size_bytes} crc: {crc}"
         case FoundTopicId(topic_id):
             return f"topicId: {topic_id_text(topic_id)}"
 
@@ -231,6 +242,8 @@ def data_of(item: Item, wanted: PrintedParts) -> dict[str, Any]:
             return {"type": "producer", **fields}
         case EpochStart(epoch, start_offset):
             return {"type": "leader_epoch", "leader_epoch": epoch, "start_offset": start_offset}
+        case FoundChecksum():
+            return {"type": "transaction_index_checksum", **item._asdict()}
         case FoundTopicId(topic_id):
             return {"type": "topic_id", "topic_id": topic_id_text(topic_id)}
 

@@ -173,11 +173,16 @@ def read_checksums(path: str) -> dict[int, Checksum]:
     if data is None:
         return {}
     try:
-        numbers = [[int(word) for word in line.split()] for line in decode_checkpoint(data)]
-        return {offset: Checksum(size_bytes, crc) for offset, size_bytes, crc in numbers}
+        return decode_checksums(data)
     except ValueError as error:
         _tell_damage(path, error)
         return {}
+
+
+def decode_checksums(data: bytes) -> dict[int, Checksum]:
+    """The checksums of a checkpoint; ValueError if it is damaged."""
+    numbers = [[int(word) for word in line.split()] for line in decode_checkpoint(data)]
+    return {offset: Checksum(size_bytes, crc) for offset, size_bytes, crc in numbers}
 
 
 def encode_partition_metadata(topic_id: uuid.UUID) -> bytes:
