@@ -27,7 +27,7 @@ FIRST_SECONDS: Final = 0.001
 CROWDED_SECONDS: Final = 0.00025
 # How long the frames that arrived in one turn of the loop are handled, all connections together, and as long those that
 # wait in line: there each connection has one frame handled, and waits again with the rest.
-TURN_SECONDS: Final = 0.01
+TURN_SECONDS: Final = 0.02
 # Of so many connections one frame each is handled before their time is taken: a connection that is alone, or one of a
 # few, does not have the clock read.
 UNTIMED_FRAMES: Final = 8
