@@ -199,7 +199,7 @@ def test_a_name_that_is_repeated_is_one(connection: RawConnection, topic: str) -
 
 def test_elements_beyond_the_limit_cost_the_connection(broker: ottla.Broker) -> None:
     partitions = [
-        FetchPartition(partition=n, fetch_offset=0, partition_max_bytes=1) for n in range(140_000)
+        FetchPartition(partition=n, fetch_offset=0, partition_max_bytes=1) for n in range(70_000)
     ]
     request = FetchRequest(
         max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic="t", partitions=partitions)]
@@ -438,8 +438,8 @@ def test_a_fetch_of_many_topics_is_no_attack(connection: RawConnection) -> None:
             topic=f"topic-{number}",
             partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)],
         )
-        for number in range(60_000)
+        for number in range(32_000)
     ]
     request = FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=FETCH_BYTES, topics=topics)
     answer = connection.call(request, FetchResponse, 12)
-    assert len(answer.responses) == 60_000
+    assert len(answer.responses) == 32_000

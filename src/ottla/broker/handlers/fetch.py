@@ -37,7 +37,7 @@ from ottla.wire.messages.fetch import (
 )
 
 REQUEST = FetchRequest
-MAX_ELEMENTS = 1 << 17
+MAX_ELEMENTS = 1 << 16
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 FIRST_VERSION_WITH_ZSTD = 10
 # Older ones have the field, but no addresses: clients would take a leader for one that they know (KIP-951).
