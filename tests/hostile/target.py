@@ -15,10 +15,12 @@ from typing import NamedTuple
 
 from tests.broker.exposition_reader import read, value
 from tests.broker.processes import ServeProcess
-from tests.broker.requests import create, read_values
+from tests.broker.requests import create, fetch, read_values
 from tests.hostile.probe import Probe
+from tests.waiting import in_time
 
 from ottla.client.raw import RawConnection
+from ottla.errors import ErrorCode
 from ottla.model import Endpoint
 
 PROBED = "the-probed-topic"
@@ -78,6 +80,11 @@ class Target:
         self.held_seconds()
 
     def _check_values(self, connection: RawConnection) -> None:
+        # While a long log is replayed, the broker answers that it does not lead the partition yet.
+        deadline = time.monotonic() + START_SECONDS
+        while (error := fetch(connection, PROBED, 0).error_code) != ErrorCode.NONE:
+            in_time(deadline, f"the probed topic is not served: {ErrorCode(error).name}")
+            time.sleep(0.05)
         found = {value for value in read_values(connection, PROBED) if value is not None}
         missing = [value for value in self.acknowledged if value not in found]
         assert not missing, (
