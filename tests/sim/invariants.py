@@ -143,6 +143,11 @@ class GroupChecks:
     def _term_of_answer(self, exchange: Exchange) -> Term | None:
         return self._term(exchange, str(_group_id(exchange.request)))
 
+    def _answering_term(self, exchange: Exchange) -> Term | None:
+        """The term that an answer is of; None if that is over: it was decided, and had to wait for the disk."""
+        arrived, now = self._arrivals[exchange.number].term, self._term_of_answer(exchange)
+        return now if arrived is None or arrived is now else None
+
     def _is_in_one_term(self, exchange: Exchange) -> bool:
         """Whether a request was handled and answered by the same coordinator."""
         term = self._arrivals[exchange.number].term
@@ -178,7 +183,7 @@ class GroupChecks:
         self._check(
             generation >= known, exchange, "generation {} comes after {}", generation, known
         )
-        term = self._term_of_answer(exchange)
+        term = self._answering_term(exchange)
         if term is not None:
             term.generation = max(term.generation, generation)
         if request.group_instance_id is not None and term is not None:

@@ -16,6 +16,7 @@ FOUND = {
     586: "on a full disk the next coordinator showed offsets that were not durable yet, and were lost",
     725: "a partition stayed offline because somebody had set the wall clock back",
     920003982: "a heartbeat was held against a coordinator that was still loading: a fault of the check",
+    950001070: "the late answer of a coordinator that was over was held against the next: a fault of the check",
 }
 
 
