@@ -21,16 +21,8 @@ from ottla.client.blocking.consumer import (
 from ottla.client.blocking.producer import (
     Producer,
 )
-from ottla.client.delivery import (
-    RecordFuture,
-    SentRecords,
-)
-from ottla.client.health import (
+from ottla.client.metrics.health import (
     ConsumerHealth,
-)
-from ottla.client.interceptors import (
-    ConsumerInterceptor,
-    ProducerInterceptor,
 )
 from ottla.client.model import (
     ConsumerGroupMetadata,
@@ -45,12 +37,20 @@ from ottla.client.model import (
     ProducerRecord,
     RecordMetadata,
 )
-from ottla.client.partitioners import (
+from ottla.client.plugins.interceptors import (
+    ConsumerInterceptor,
+    ProducerInterceptor,
+)
+from ottla.client.plugins.partitioners import (
     Partitioner,
 )
-from ottla.client.serializers import (
+from ottla.client.plugins.serializers import (
     Deserializer,
     Serializer,
+)
+from ottla.client.send.delivery import (
+    RecordFuture,
+    SentRecords,
 )
 from ottla.client.state.metadata import (
     ClusterMetadata,

@@ -7,14 +7,14 @@ NAMES = {
     "ottla.client.blocking.admin": "Admin",
     "ottla.client.blocking.consumer": "Consumer",
     "ottla.client.blocking.producer": "Producer",
-    "ottla.client.delivery": "RecordFuture SentRecords",
-    "ottla.client.health": "ConsumerHealth",
-    "ottla.client.interceptors": "ConsumerInterceptor ProducerInterceptor",
+    "ottla.client.send.delivery": "RecordFuture SentRecords",
+    "ottla.client.metrics.health": "ConsumerHealth",
+    "ottla.client.plugins.interceptors": "ConsumerInterceptor ProducerInterceptor",
     "ottla.client.model": """
         ConsumerGroupMetadata ConsumerRecord ConsumerRecords Headers HeadersToSend Node OffsetAndMetadata
         OffsetAndTimestamp PartitionInfo ProducerRecord RecordMetadata""",
-    "ottla.client.partitioners": "Partitioner",
-    "ottla.client.serializers": "Deserializer Serializer",
+    "ottla.client.plugins.partitioners": "Partitioner",
+    "ottla.client.plugins.serializers": "Deserializer Serializer",
     "ottla.client.state.metadata": "ClusterMetadata",
     "ottla.config.option_types": "AdminOptions BrokerOptions ConsumerOptions ProducerOptions",
     "ottla.errors": """

@@ -20,7 +20,7 @@ from ottla import Admin, Broker, Consumer, Producer, TopicPartition
 from ottla.admin import NewTopic
 from ottla.cli.records.consume import Assigned, BrokerWatch, Printer, Subscribed, _read
 from ottla.cli.records.ranges import Range
-from ottla.client.health import ConsumerHealth
+from ottla.client.metrics.health import ConsumerHealth
 from ottla.client.model import EMPTY_RECORDS, ConsumerRecords
 
 BEGAN_MS = 1_700_000_000_000

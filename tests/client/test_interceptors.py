@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from ottla.client.interceptors import ConsumerInterceptors, ProducerInterceptors, nowhere
 from ottla.client.model import (
     ConsumerRecord,
     ConsumerRecords,
@@ -16,6 +15,7 @@ from ottla.client.model import (
     ProducerRecord,
     RecordMetadata,
 )
+from ottla.client.plugins.interceptors import ConsumerInterceptors, ProducerInterceptors, nowhere
 from ottla.model import TopicPartition
 from ottla.records.record import TimestampType
 

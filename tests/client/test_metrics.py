@@ -6,7 +6,7 @@ from math import isnan
 
 import pytest
 
-from ottla.client.metrics import SAMPLES, WINDOW_MS, Metrics
+from ottla.client.metrics.kafka_metrics import SAMPLES, WINDOW_MS, Metrics
 
 
 class Clock:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ottla.client.configured_objects import (
+from ottla.client.model import ConsumerRecords, ProducerRecord
+from ottla.client.plugins.configured_objects import (
     assignors_of,
     consumer_interceptors_of,
     deserializers_of,
@@ -16,14 +17,13 @@ from ottla.client.configured_objects import (
     serializers_of,
     token_callback_of,
 )
-from ottla.client.model import ConsumerRecords, ProducerRecord
-from ottla.client.partitioners import (
+from ottla.client.plugins.partitioners import (
     DefaultPartitioner,
     RandomPartitioner,
     RoundRobinPartitioner,
     StickyPartitioner,
 )
-from ottla.client.serializers import (
+from ottla.client.plugins.serializers import (
     BytesDeserializer,
     BytesSerializer,
     LongSerializer,

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.client.java_facts.cases import Case, cases, vectors
 
-from ottla.client import serializers
-from ottla.client.list_serializer import (
+from ottla.client.plugins import serializers
+from ottla.client.plugins.list_serializer import (
     DESERIALIZERS,
     SERIALIZERS,
     ListDeserializer,
@@ -24,7 +24,7 @@ from ottla.client.list_serializer import (
     deserializer_of,
     serializer_of,
 )
-from ottla.client.serializers import (
+from ottla.client.plugins.serializers import (
     BytesSerializer,
     FunctionDeserializer,
     JSONDeserializer,
@@ -377,8 +377,8 @@ def test_every_java_name_is_known_in_both_directions(name: str) -> None:
         (StringSerializer, StringSerializer),
         (StringSerializer(), StringSerializer),
         ("org.apache.kafka.common.serialization.StringSerializer", StringSerializer),
-        ("ottla.client.serializers.JSONSerializer", JSONSerializer),
-        ("ottla.client.serializers:JSONSerializer", JSONSerializer),
+        ("ottla.client.plugins.serializers.JSONSerializer", JSONSerializer),
+        ("ottla.client.plugins.serializers:JSONSerializer", JSONSerializer),
         ("org.apache.kafka.connect.json.JsonSerializer", JSONSerializer),
     ],
 )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ottla.client.interceptors import ConsumerInterceptors
 from ottla.client.model import OffsetAndMetadata
-from ottla.client.serializers import BytesDeserializer, Deserializer
+from ottla.client.plugins.interceptors import ConsumerInterceptors
+from ottla.client.plugins.serializers import BytesDeserializer, Deserializer
 from ottla.errors import IllegalStateError
 from ottla.model import TopicPartition
 

@@ -13,7 +13,7 @@ from tests.waiting import in_time
 
 import ottla
 import ottla.aio
-from ottla.client.partitioners import DefaultPartitioner
+from ottla.client.plugins.partitioners import DefaultPartitioner
 from ottla.errors import ErrorCode, KafkaError, OttlaError
 from ottla.model import TopicPartition
 

@@ -16,7 +16,7 @@ from tests.client.apache_kafka.stage import Stage
 
 import ottla
 import ottla.aio
-from ottla.client.delivery import RecordFuture
+from ottla.client.send.delivery import RecordFuture
 from ottla.config.option_types import ClientOptions
 from ottla.errors import AbortableError
 from ottla.model import TopicPartition

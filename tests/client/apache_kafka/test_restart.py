@@ -13,7 +13,7 @@ from tests.client.apache_kafka.stage import CASES, Stage, read_until
 from tests.clients.java.agent import Agent
 
 import ottla
-from ottla.client.delivery import RecordFuture
+from ottla.client.send.delivery import RecordFuture
 
 WAIT = 30.0
 # The controller takes a broker back when the session of the one that was killed is over.

@@ -14,7 +14,7 @@ import pytest
 import ottla
 import ottla.aio
 from ottla import Broker
-from ottla.client.delivery import RecordFuture
+from ottla.client.send.delivery import RecordFuture
 from ottla.errors import IllegalStateError
 
 README = Path(__file__).parents[3] / "README.md"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client.list_serializer import SERIALIZERS
-from ottla.client.partitioners import BUILT_IN
+from ottla.client.plugins.list_serializer import SERIALIZERS
+from ottla.client.plugins.partitioners import BUILT_IN
 from ottla.config.admin import AdminConfig
 from ottla.config.consumer import ConsumerConfig
 from ottla.config.document import MARK, main, page

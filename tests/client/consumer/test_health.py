@@ -22,8 +22,8 @@ from tests.client.consumer.scripted import Cluster, T, data_of
 
 import ottla
 import ottla.aio
-from ottla.client.state.positions import AssignedPartition, FetchPosition
-from ottla.client.state.stalls import StallWatch
+from ottla.client.state.consumer.positions import AssignedPartition, FetchPosition
+from ottla.client.state.consumer.stalls import StallWatch
 from ottla.errors import ErrorCode, FatalError
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from ottla.client.aio.group.classic_group import ClassicMember
 from ottla.client.aio.network.brokers import Network
-from ottla.client.metrics import Metrics
-from ottla.client.state.membership import MemberState
-from ottla.client.state.positions import RESET_EARLIEST, FetchPosition
-from ottla.client.state.subscriptions import SubscriptionState
+from ottla.client.metrics.kafka_metrics import Metrics
+from ottla.client.state.consumer.positions import RESET_EARLIEST, FetchPosition
+from ottla.client.state.consumer.subscriptions import SubscriptionState
+from ottla.client.state.group.membership import MemberState
 from ottla.config.client import read_client_config
 from ottla.config.consumer import ConsumerConfig
 from ottla.core.assignors.model import Assignor

@@ -11,7 +11,7 @@ from tests.client.groups.driving import Driver, create_topic, new_group, run, un
 
 from ottla import Broker
 from ottla.client.model import OffsetAndMetadata
-from ottla.client.state.membership import MemberState
+from ottla.client.state.group.membership import MemberState
 from ottla.core.assignors.model import Assignment, RebalanceProtocol
 from ottla.core.assignors.ranges import RangeAssignor
 from ottla.core.assignors.sticky import CooperativeStickyAssignor

@@ -12,7 +12,7 @@ from tests.client.groups.driving import Driver, add_partitions, create_topic, ne
 
 from ottla import Broker
 from ottla.client.model import OffsetAndMetadata
-from ottla.client.state.membership import MemberState
+from ottla.client.state.group.membership import MemberState
 from ottla.core.assignors.model import Assignment
 from ottla.core.assignors.ranges import RangeAssignor
 from ottla.errors import CommitFailedError, FatalError

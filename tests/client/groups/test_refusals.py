@@ -13,7 +13,7 @@ from tests.client.groups.driving import Driver, create_topic, new_group, run, un
 from ottla import Broker
 from ottla.client.aio.network.connection import Connection
 from ottla.client.model import OffsetAndMetadata
-from ottla.client.state.membership import MemberState
+from ottla.client.state.group.membership import MemberState
 from ottla.errors import (
     AbortableError,
     CommitFailedError,

@@ -13,7 +13,7 @@ from tests.client.groups.driving import Driver, create_topic, new_group, run, un
 from tests.clients.confluent_kafka.closing import close_member
 
 from ottla import Broker
-from ottla.client.state.group_leader import assignable
+from ottla.client.state.group.group_leader import assignable
 from ottla.core.assignors.model import Assignment, Subscription
 from ottla.core.assignors.protocol import decode_assignment, decode_subscription
 from ottla.core.assignors.registry import ASSIGNORS

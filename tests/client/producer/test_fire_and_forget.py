@@ -12,7 +12,7 @@ import ottla
 import ottla.aio
 from ottla import Broker
 from ottla.client.admin_model import NewTopic
-from ottla.client.delivery import RecordFuture
+from ottla.client.send.delivery import RecordFuture
 from ottla.errors import KafkaError
 
 TOO_LARGE = bytes(2000)

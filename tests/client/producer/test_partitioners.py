@@ -14,8 +14,8 @@ import pytest
 from tests import maven
 from tests.maven import KAFKA_VERSION, NO_LOGGING
 
-from ottla.client import partitioners
-from ottla.client.partitioners import (
+from ottla.client.plugins import partitioners
+from ottla.client.plugins.partitioners import (
     DefaultPartitioner,
     RandomPartitioner,
     RoundRobinPartitioner,

@@ -19,7 +19,7 @@ from tests.client.producer.reading import headers_of, records_of, values_of
 
 import ottla
 import ottla.aio
-from ottla.client.delivery import RecordFuture, accepted_before
+from ottla.client.send.delivery import RecordFuture, accepted_before
 from ottla.config.option_types import CompressionTypeWord
 from ottla.errors import (
     AbortableError,

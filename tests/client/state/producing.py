@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
-from ottla.client.state.accumulator import Accumulator
 from ottla.client.state.backoff import Backoff
-from ottla.client.state.partition_queue import AccumulatorSettings
-from ottla.client.state.producer_batch import ProducerBatch, ProducerIdentity
-from ottla.client.state.sequences import Sequences
+from ottla.client.state.producer.accumulator import Accumulator
+from ottla.client.state.producer.partition_queue import AccumulatorSettings
+from ottla.client.state.producer.producer_batch import ProducerBatch, ProducerIdentity
+from ottla.client.state.producer.sequences import Sequences
 from ottla.errors import AbortableError, ErrorCode, TimedOutError
 from ottla.model import TopicPartition
 from ottla.records.batch import increment_sequence

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.client.state.producing import make_accumulator
 
-from ottla.client.delivery import RecordFuture
 from ottla.client.model import Node
-from ottla.client.state.accumulator import Accumulator
+from ottla.client.send.delivery import RecordFuture
 from ottla.client.state.metadata import ClusterMetadata, PartitionState, Topic
-from ottla.client.state.partition_queue import FOREVER, PartitionQueue
-from ottla.client.state.producer_batch import ProducerBatch, ProducerIdentity
+from ottla.client.state.producer.accumulator import Accumulator
+from ottla.client.state.producer.partition_queue import FOREVER, PartitionQueue
+from ottla.client.state.producer.producer_batch import ProducerBatch, ProducerIdentity
 from ottla.errors import AbortableError, ErrorCode, IllegalStateError
 from ottla.model import NO_TOPIC_ID, TopicPartition
 from ottla.records.batch import (

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.client.state.fetch_session import (
+from ottla.client.state.consumer.fetch_session import (
     FetchSession,
     FetchSettings,
     SessionFetch,

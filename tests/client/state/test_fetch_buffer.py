@@ -5,10 +5,15 @@ from __future__ import annotations
 import pytest
 from tests.client.state.test_fetched import batch
 
-from ottla.client.state.fetch_buffer import FetchBuffer
-from ottla.client.state.fetched_partition import Fetched, ReadSettings
-from ottla.client.state.positions import RESET_EARLIEST, FetchPosition, FetchState, LeaderAndEpoch
-from ottla.client.state.subscriptions import SubscriptionState
+from ottla.client.state.consumer.fetch_buffer import FetchBuffer
+from ottla.client.state.consumer.fetched_partition import Fetched, ReadSettings
+from ottla.client.state.consumer.positions import (
+    RESET_EARLIEST,
+    FetchPosition,
+    FetchState,
+    LeaderAndEpoch,
+)
+from ottla.client.state.consumer.subscriptions import SubscriptionState
 from ottla.config.consumer import OffsetReset
 from ottla.errors import AbortableError, ErrorCode, OffsetOutOfRangeError
 from ottla.model import TopicPartition

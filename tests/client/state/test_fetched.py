@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.client.model import ConsumerRecord
-from ottla.client.state.control_records import MarkedRecord
-from ottla.client.state.fetched_partition import Fetched, ReadSettings
+from ottla.client.state.consumer.control_records import MarkedRecord
+from ottla.client.state.consumer.fetched_partition import Fetched, ReadSettings
 from ottla.errors import AbortableError, DeserializationError, ErrorCode
 from ottla.model import TopicPartition
 from ottla.records.batch import BatchFlag, TimestampType, build_batch

@@ -10,7 +10,7 @@ pytest.importorskip("pyarrow")
 
 from tests.client.state.test_fetched import batch, fetched, marker, transactional
 
-from ottla.client.state.fetched_partition import Fetched
+from ottla.client.state.consumer.fetched_partition import Fetched
 from ottla.errors import AbortableError
 from ottla.records.arrow import RecordColumns
 from ottla.records.batch import build_batch

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.client.state.backoff import Backoff
-from ottla.client.state.heartbeats import Heartbeats, Pulse
+from ottla.client.state.group.heartbeats import Heartbeats, Pulse
 
 
 def beats(now_ms: float = 0) -> Heartbeats:

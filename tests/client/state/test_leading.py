@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from ottla.client.model import Node
-from ottla.client.state.group_leader import (
+from ottla.client.state.group.group_leader import (
     assignable,
     check_cooperative,
     elected_assignor,

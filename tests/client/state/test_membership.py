@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ottla.client.state.membership import (
+from ottla.client.state.group.membership import (
     COMMIT_REACTIONS,
     HEARTBEAT_REACTIONS,
     JOIN_REACTIONS,

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.client.state.producing import KEY, World, make_batch
 
-from ottla.client.state.producer_batch import NO_IDENTITY, ProducerIdentity
-from ottla.client.state.sequences import LAST_EPOCH, Sequences
+from ottla.client.state.producer.producer_batch import NO_IDENTITY, ProducerIdentity
+from ottla.client.state.producer.sequences import LAST_EPOCH, Sequences
 from ottla.errors import ErrorCode
 from ottla.records.record import INT32_MAX
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.client.state.metadata import ClusterMetadata, PartitionState, Topic
-from ottla.client.state.sticky import Sticky
+from ottla.client.state.producer.sticky import Sticky
 from ottla.model import NO_LEADER, NO_TOPIC_ID
 
 BATCH = 1000

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.client.model import ConsumerRecord, ConsumerRecords, OffsetAndMetadata
-from ottla.client.state.iteration_queue import Delivery
-from ottla.client.state.positions import (
+from ottla.client.state.consumer.iteration_queue import Delivery
+from ottla.client.state.consumer.positions import (
     RESET_EARLIEST,
     RESET_LATEST,
     AssignedPartition,
@@ -20,7 +20,7 @@ from ottla.client.state.positions import (
     Truncation,
     reset_timestamp_ms,
 )
-from ottla.client.state.subscriptions import SubscriptionState
+from ottla.client.state.consumer.subscriptions import SubscriptionState
 from ottla.config.consumer import OffsetReset
 from ottla.errors import IllegalStateError
 from ottla.model import TopicPartition

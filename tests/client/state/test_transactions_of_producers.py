@@ -7,8 +7,8 @@ from threading import Lock
 
 import pytest
 
-from ottla.client.state.ongoing_transaction import OngoingTransaction
-from ottla.client.state.transactions import (
+from ottla.client.state.producer.ongoing_transaction import OngoingTransaction
+from ottla.client.state.producer.transactions import (
     SOURCES,
     CoordinatorErrorAction,
     ProducerPhase,

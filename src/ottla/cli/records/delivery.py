@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from ottla.cli.errors import CommandError, line_of
 from ottla.cli.records.input import LineReader, Lines
 from ottla.cli.terminal.output import say
-from ottla.client.delivery import accepted_before
+from ottla.client.send.delivery import accepted_before
 from ottla.errors import ErrorCode, KafkaError, OttlaError
 
 if TYPE_CHECKING:
     from ottla.cli.records.json_lines import RecordToSend
     from ottla.client.blocking.producer import Producer
-    from ottla.client.delivery import RecordFuture, SentRecords
     from ottla.client.model import RecordMetadata
+    from ottla.client.send.delivery import RecordFuture, SentRecords
 
 # How much may be under way before the oldest is waited for.
 _UNDER_WAY_RECORDS: Final = 200_000

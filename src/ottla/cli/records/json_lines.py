@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from ottla.cli.records.transaction_marks import marks_of
 from ottla.client.model import ConsumerRecord, Headers
-from ottla.client.state.control_records import MarkedRecord
+from ottla.client.state.consumer.control_records import MarkedRecord
 from ottla.records.record import TimestampType
 
 _BYTES: Final = "base64"

@@ -12,10 +12,10 @@ from ottla.cli.commands.escapes import unescaped
 from ottla.cli.errors import UsageError
 from ottla.cli.records.stored import is_decodable, read_stored_record
 from ottla.cli.records.transaction_marks import ABORTED, control_line
-from ottla.client.list_serializer import configure, deserializer_of
 from ottla.client.model import ConsumerRecord
-from ottla.client.serializers import BytesDeserializer
-from ottla.client.state.control_records import MarkedRecord
+from ottla.client.plugins.list_serializer import configure, deserializer_of
+from ottla.client.plugins.serializers import BytesDeserializer
+from ottla.client.state.consumer.control_records import MarkedRecord
 from ottla.wire.types import MalformedMessageError
 
 Written = Callable[[ConsumerRecord], bytes]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.client.state.control_records import MarkedRecord
+from ottla.client.state.consumer.control_records import MarkedRecord
 from ottla.records.control import parse_marker
 from ottla.records.errors import CorruptRecordsError
 from ottla.records.record import Record

@@ -13,7 +13,7 @@ from ottla.client.arrow_records import ArrowRecords
 from ottla.client.blocking.calls import calling, waiting
 from ottla.client.blocking.face import BlockingFace
 from ottla.client.model import ConsumerRecord, ConsumerRecords, K_co, V_co
-from ottla.client.state.iteration_queue import Delivery
+from ottla.client.state.consumer.iteration_queue import Delivery
 from ottla.config.client import read_client_config
 from ottla.config.consumer import ConsumerConfig
 

@@ -21,14 +21,14 @@ from ottla.client.arguments import sequence_of
 from ottla.client.blocking.calls import waiting
 from ottla.client.blocking.face import BlockingFace
 from ottla.client.blocking.loop_thread import FORKED
-from ottla.client.delivery import RecordFuture, SentRecords
 from ottla.client.interruptible_wait import slices
 from ottla.client.model import HeadersToSend, ProducerRecord
-from ottla.client.record_writer import TopicWanted, Wanted
-from ottla.client.state.accumulator import Accumulator
-from ottla.client.state.memory import Reservation
-from ottla.client.state.partition_queue import out_of_memory
-from ottla.client.state.producer_batch import OnDelivery
+from ottla.client.send.delivery import RecordFuture, SentRecords
+from ottla.client.send.record_writer import TopicWanted, Wanted
+from ottla.client.state.producer.accumulator import Accumulator
+from ottla.client.state.producer.memory import Reservation
+from ottla.client.state.producer.partition_queue import out_of_memory
+from ottla.client.state.producer.producer_batch import OnDelivery
 from ottla.config.client import read_client_config
 from ottla.config.producer import ProducerConfig
 from ottla.errors import AbortableError, FatalError, IllegalStateError

@@ -20,7 +20,7 @@ from ottla.client.aio.admin.results import (
 from ottla.client.aio.network.brokers import Network
 from ottla.client.aio.network.connection import Connection
 from ottla.client.arguments import seconds_of
-from ottla.client.metrics import Metrics
+from ottla.client.metrics.kafka_metrics import Metrics
 from ottla.client.state.backoff import Backoff
 from ottla.config.admin import AdminConfig
 from ottla.errors import (

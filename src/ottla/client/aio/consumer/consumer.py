@@ -38,9 +38,8 @@ from ottla.client.arguments import (
     topic_names,
 )
 from ottla.client.arrow_records import ArrowRecords, columns_for
-from ottla.client.configured_objects import assignors_of, consumer_interceptors_of, deserializers_of
-from ottla.client.consumer_metrics import ConsumerMetrics
-from ottla.client.health import ConsumerHealth
+from ottla.client.metrics.consumer_metrics import ConsumerMetrics
+from ottla.client.metrics.health import ConsumerHealth
 from ottla.client.model import (
     ConsumerGroupMetadata,
     ConsumerRecord,
@@ -51,14 +50,19 @@ from ottla.client.model import (
     PartitionInfo,
     V_co,
 )
-from ottla.client.state.iteration_queue import Delivery
-from ottla.client.state.positions import (
+from ottla.client.plugins.configured_objects import (
+    assignors_of,
+    consumer_interceptors_of,
+    deserializers_of,
+)
+from ottla.client.state.consumer.iteration_queue import Delivery
+from ottla.client.state.consumer.positions import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     RESET_EARLIEST,
     RESET_LATEST,
 )
-from ottla.client.state.subscriptions import SubscriptionState
+from ottla.client.state.consumer.subscriptions import SubscriptionState
 from ottla.config.client import read_client_config
 from ottla.config.consumer import ConsumerConfig, OffsetReset
 from ottla.errors import IllegalStateError

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.client.aio.network.brokers import Network
-from ottla.client.list_serializer import ListDeserializer
-from ottla.client.serializers import BytesDeserializer, Deserializer, FunctionDeserializer
+from ottla.client.plugins.list_serializer import ListDeserializer
+from ottla.client.plugins.serializers import BytesDeserializer, Deserializer, FunctionDeserializer
 from ottla.client.state.backoff import Backoff
-from ottla.client.state.fetch_session import FetchSettings
-from ottla.client.state.fetched_partition import Deserialize, ReadSettings
+from ottla.client.state.consumer.fetch_session import FetchSettings
+from ottla.client.state.consumer.fetched_partition import Deserialize, ReadSettings
 from ottla.client.state.metadata import MetadataState
 from ottla.config.consumer import ConsumerConfig
 

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.client.aio.consumer.user_code import call_user
 from ottla.client.aio.network.brokers import Network
 from ottla.client.aio.network.connection import Connection
-from ottla.client.consumer_metrics import ConsumerMetrics
+from ottla.client.metrics.consumer_metrics import ConsumerMetrics
 from ottla.client.model import ConsumerRecord, Node, OffsetAndMetadata
-from ottla.client.state.fetch_buffer import FetchBuffer
-from ottla.client.state.fetch_session import (
+from ottla.client.state.consumer.fetch_buffer import FetchBuffer
+from ottla.client.state.consumer.fetch_session import (
     FetchSession,
     FetchSettings,
     SessionFetch,
     WantedPartition,
 )
-from ottla.client.state.fetched_partition import Fetched, ReadSettings
-from ottla.client.state.positions import NO_EPOCH, AssignedPartition, FetchPosition
-from ottla.client.state.subscriptions import SubscriptionState
+from ottla.client.state.consumer.fetched_partition import Fetched, ReadSettings
+from ottla.client.state.consumer.positions import NO_EPOCH, AssignedPartition, FetchPosition
+from ottla.client.state.consumer.subscriptions import SubscriptionState
 from ottla.errors import ErrorCode, FatalError, KafkaError
 from ottla.model import NO_LEADER, TopicPartition
 from ottla.records.record import INT64_MAX

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from ottla.client.aio.network.brokers import Network
-from ottla.client.state.positions import (
+from ottla.client.state.consumer.positions import (
     LATEST_TIMESTAMP,
     NO_EPOCH,
     FetchPosition,
@@ -18,7 +18,7 @@ from ottla.client.state.positions import (
     Truncation,
     reset_timestamp_ms,
 )
-from ottla.client.state.subscriptions import SubscriptionState
+from ottla.client.state.consumer.subscriptions import SubscriptionState
 from ottla.config.consumer import OffsetReset, OffsetResetKind
 from ottla.errors import (
     ErrorCode,

@@ -15,11 +15,11 @@ from ottla.client.aio.group.group import GroupMember
 from ottla.client.aio.network.brokers import Network
 from ottla.client.arguments import Partition, partition_of
 from ottla.client.arrow_records import ArrowRecords
-from ottla.client.consumer_metrics import ConsumerMetrics
-from ottla.client.interceptors import ConsumerInterceptors
+from ottla.client.metrics.consumer_metrics import ConsumerMetrics
 from ottla.client.model import EMPTY_RECORDS, ConsumerRecords, OffsetAndMetadata
-from ottla.client.state.positions import NO_EPOCH, FetchPosition, FetchState
-from ottla.client.state.subscriptions import SubscriptionState
+from ottla.client.plugins.interceptors import ConsumerInterceptors
+from ottla.client.state.consumer.positions import NO_EPOCH, FetchPosition, FetchState
+from ottla.client.state.consumer.subscriptions import SubscriptionState
 from ottla.config.consumer import ConsumerConfig
 from ottla.errors import (
     ErrorCode,

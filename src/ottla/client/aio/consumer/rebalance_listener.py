@@ -6,9 +6,9 @@ import logging
 from collections.abc import Iterable
 
 from ottla.client.aio.consumer.user_code import call_user
-from ottla.client.group_metrics import GroupMetrics
-from ottla.client.metrics import monotonic_ms
-from ottla.client.state.subscriptions import SubscriptionState
+from ottla.client.metrics.group_metrics import GroupMetrics
+from ottla.client.metrics.kafka_metrics import monotonic_ms
+from ottla.client.state.consumer.subscriptions import SubscriptionState
 from ottla.errors import WakeupError
 from ottla.model import TopicPartition
 

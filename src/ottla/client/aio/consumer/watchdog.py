@@ -9,11 +9,11 @@ from typing import Final
 from ottla.client.aio.consumer.fetcher import Fetcher
 from ottla.client.aio.group.group import GroupMember
 from ottla.client.aio.network.brokers import Network
-from ottla.client.consumer_metrics import ConsumerMetrics
-from ottla.client.health import ConsumerHealth
-from ottla.client.state.positions import AssignedPartition
-from ottla.client.state.stalls import StallWatch
-from ottla.client.state.subscriptions import SubscriptionState
+from ottla.client.metrics.consumer_metrics import ConsumerMetrics
+from ottla.client.metrics.health import ConsumerHealth
+from ottla.client.state.consumer.positions import AssignedPartition
+from ottla.client.state.consumer.stalls import StallWatch
+from ottla.client.state.consumer.subscriptions import SubscriptionState
 from ottla.client.topic_errors import topic_error_text
 from ottla.config.consumer import ConsumerConfig
 from ottla.model import NO_LEADER, TopicPartition

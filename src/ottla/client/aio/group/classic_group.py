@@ -19,10 +19,11 @@ from ottla.client.aio.group.heartbeat_task import HeartbeatTask
 from ottla.client.aio.group.join import AttemptFailedError, JoinAttempt, log_failure
 from ottla.client.aio.group.topic_watch import TopicWatch
 from ottla.client.aio.network.brokers import Network
-from ottla.client.group_metrics import GroupMetrics
-from ottla.client.metrics import Metrics
+from ottla.client.metrics.group_metrics import GroupMetrics
+from ottla.client.metrics.kafka_metrics import Metrics
 from ottla.client.model import ConsumerGroupMetadata, OffsetAndMetadata
-from ottla.client.state.group_leader import (
+from ottla.client.state.consumer.subscriptions import SubscriptionState
+from ottla.client.state.group.group_leader import (
     Racks,
     elected_assignor,
     on_assignment_of,
@@ -30,9 +31,8 @@ from ottla.client.state.group_leader import (
     rebalance_protocol,
     user_data_of,
 )
-from ottla.client.state.group_offsets import Offsets
-from ottla.client.state.membership import AfterError, Membership, MemberState, leave_request
-from ottla.client.state.subscriptions import SubscriptionState
+from ottla.client.state.group.group_offsets import Offsets
+from ottla.client.state.group.membership import AfterError, Membership, MemberState, leave_request
 from ottla.config.consumer import ConsumerConfig
 from ottla.core.assignors.model import Assignor, RebalanceProtocol, Subscription
 from ottla.core.assignors.protocol import encode_subscription

@@ -15,7 +15,8 @@ from ottla.client.aio.consumer.wakeup import Waiting
 from ottla.client.aio.group.coordinator import CoordinatorLink
 from ottla.client.aio.network.brokers import Network
 from ottla.client.model import OffsetAndMetadata
-from ottla.client.state.group_offsets import (
+from ottla.client.state.consumer.subscriptions import SubscriptionState
+from ottla.client.state.group.group_offsets import (
     Offsets,
     TopicIds,
     commit_errors,
@@ -24,8 +25,7 @@ from ottla.client.state.group_offsets import (
     fetched_offsets,
     group_error,
 )
-from ottla.client.state.membership import AfterError, CommitFailure, Generation, Membership
-from ottla.client.state.subscriptions import SubscriptionState
+from ottla.client.state.group.membership import AfterError, CommitFailure, Generation, Membership
 from ottla.config.consumer import ConsumerConfig
 from ottla.errors import (
     AbortableError,

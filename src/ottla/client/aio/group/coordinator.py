@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ottla.client.aio.network.brokers import KEY_GROUP, Network
 from ottla.client.aio.network.connection import Connection
-from ottla.client.group_metrics import GroupMetrics
+from ottla.client.metrics.group_metrics import GroupMetrics
 from ottla.errors import ErrorCode, KafkaError, RetriableError, TimedOutError, exception_for
 
 log = logging.getLogger("ottla.client.group")

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 from ottla.client.aio.consumer.wakeup import Waiting
 from ottla.client.aio.group.commits import OnCommit
 from ottla.client.model import ConsumerGroupMetadata, OffsetAndMetadata
-from ottla.client.state.group_offsets import Offsets
+from ottla.client.state.group.group_offsets import Offsets
 from ottla.errors import KafkaError
 from ottla.model import TopicPartition
 

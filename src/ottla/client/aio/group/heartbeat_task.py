@@ -12,8 +12,8 @@ from typing import Any
 from ottla.client.aio.group.commits import no_static_members
 from ottla.client.aio.group.coordinator import CoordinatorLink
 from ottla.client.state.backoff import Backoff
-from ottla.client.state.heartbeats import Heartbeats, Pulse
-from ottla.client.state.membership import AfterError, Generation, Membership
+from ottla.client.state.group.heartbeats import Heartbeats, Pulse
+from ottla.client.state.group.membership import AfterError, Generation, Membership
 from ottla.config.consumer import ConsumerConfig
 from ottla.errors import ErrorCode, KafkaError, RetriableError, exception_for
 from ottla.wire.messages.heartbeat import HeartbeatRequest

@@ -11,7 +11,8 @@ from ottla.client.aio.consumer.user_code import call_user
 from ottla.client.aio.group.commits import no_static_members
 from ottla.client.aio.group.coordinator import CoordinatorLink
 from ottla.client.aio.network.brokers import Network
-from ottla.client.state.group_leader import (
+from ottla.client.state.consumer.subscriptions import SubscriptionState
+from ottla.client.state.group.group_leader import (
     Racks,
     assignable,
     check_cooperative,
@@ -21,14 +22,13 @@ from ottla.client.state.group_leader import (
     topics_of,
     topics_to_watch,
 )
-from ottla.client.state.membership import (
+from ottla.client.state.group.membership import (
     PROTOCOL_TYPE,
     AfterError,
     Generation,
     Membership,
     truncated_reason,
 )
-from ottla.client.state.subscriptions import SubscriptionState
 from ottla.config.consumer import ConsumerConfig
 from ottla.core.assignors.model import Assignment, Assignor, RebalanceProtocol, Subscription
 from ottla.core.assignors.protocol import encode_assignment

@@ -9,8 +9,8 @@ from ottla.client.aio.group.commits import CommitInterceptors
 from ottla.client.aio.group.group import GroupMember, Wake
 from ottla.client.aio.group.ungrouped import Ungrouped
 from ottla.client.aio.network.brokers import Network
-from ottla.client.metrics import Metrics
-from ottla.client.state.subscriptions import SubscriptionState
+from ottla.client.metrics.kafka_metrics import Metrics
+from ottla.client.state.consumer.subscriptions import SubscriptionState
 from ottla.config.consumer import ConsumerConfig
 from ottla.core.assignors.model import Assignor
 

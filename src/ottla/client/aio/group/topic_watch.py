@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ottla.client.aio.network.brokers import Network
-from ottla.client.state.group_leader import Racks, snapshot
+from ottla.client.state.consumer.subscriptions import SubscriptionState
+from ottla.client.state.group.group_leader import Racks, snapshot
 from ottla.client.state.metadata import ClusterMetadata
-from ottla.client.state.subscriptions import SubscriptionState
 from ottla.config.consumer import ConsumerConfig
 
 

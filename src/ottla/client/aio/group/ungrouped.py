@@ -10,7 +10,7 @@ from ottla.client.aio.consumer.wakeup import Waiting
 from ottla.client.aio.group.commits import OnCommit
 from ottla.client.aio.group.group import GroupMember
 from ottla.client.model import ConsumerGroupMetadata, OffsetAndMetadata
-from ottla.client.state.group_offsets import Offsets
+from ottla.client.state.group.group_offsets import Offsets
 from ottla.errors import ConfigError
 from ottla.model import TopicPartition
 

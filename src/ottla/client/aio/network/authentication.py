@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from ottla.client.aio.network.connection import Connection
-from ottla.client.configured_objects import token_callback_of
+from ottla.client.plugins.configured_objects import token_callback_of
 from ottla.client.security.mechanisms import Mechanism, OAuthBearer, Plain, Token, refused
 from ottla.client.security.scram import scram, scram_with_token
 from ottla.config.security import OAUTHBEARER, PLAIN, SecurityConfig

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from ottla.client.aio.network.brokers import KEY_GROUP, KEY_TRANSACTION
 from ottla.client.model import ConsumerGroupMetadata, OffsetAndMetadata
-from ottla.client.state.producer_batch import ProducerIdentity
+from ottla.client.state.producer.producer_batch import ProducerIdentity
 from ottla.errors import AbortableError, ErrorCode
 from ottla.model import TopicPartition
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from ottla.client.aio.network.connection import Connection
 from ottla.client.model import NO_OFFSET, NO_TIMESTAMP, Node
-from ottla.client.state.producer_batch import ProducerBatch
+from ottla.client.state.producer.producer_batch import ProducerBatch
 from ottla.errors import ErrorCode, KafkaError
 from ottla.model import NO_TOPIC_ID
 from ottla.records.record import Buffer

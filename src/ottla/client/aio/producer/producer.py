@@ -17,27 +17,31 @@ from ottla.client.aio.producer.coordinator_requests import Offsets
 from ottla.client.aio.producer.sender import Sender
 from ottla.client.aio.producer.transactor import Transactor
 from ottla.client.arguments import positions_of, seconds_of, sequence_of
-from ottla.client.configured_objects import partitioner_of, producer_interceptors_of, serializers_of
-from ottla.client.delivery import RecordFuture, SentRecords
+from ottla.client.metrics.producer_metrics import ProducerMetrics
 from ottla.client.model import (
     ConsumerGroupMetadata,
     HeadersToSend,
     PartitionInfo,
     ProducerRecord,
 )
-from ottla.client.producer_metrics import ProducerMetrics
-from ottla.client.record_writer import TopicWanted, Wanted, Writer
-from ottla.client.state.accumulator import Accumulator
+from ottla.client.plugins.configured_objects import (
+    partitioner_of,
+    producer_interceptors_of,
+    serializers_of,
+)
+from ottla.client.send.delivery import RecordFuture, SentRecords
+from ottla.client.send.record_writer import TopicWanted, Wanted, Writer
 from ottla.client.state.backoff import Backoff
-from ottla.client.state.failed_records import FailedRecords
-from ottla.client.state.memory import Reservation
 from ottla.client.state.metadata import MetadataState
-from ottla.client.state.ongoing_transaction import OngoingTransaction
-from ottla.client.state.partition_queue import AccumulatorSettings, out_of_memory
-from ottla.client.state.producer_batch import OnDelivery, ProducerBatch
-from ottla.client.state.sequences import Sequences
-from ottla.client.state.sticky import Sticky
-from ottla.client.state.transactions import Operation, Transactions, fatal_again
+from ottla.client.state.producer.accumulator import Accumulator
+from ottla.client.state.producer.failed_records import FailedRecords
+from ottla.client.state.producer.memory import Reservation
+from ottla.client.state.producer.ongoing_transaction import OngoingTransaction
+from ottla.client.state.producer.partition_queue import AccumulatorSettings, out_of_memory
+from ottla.client.state.producer.producer_batch import OnDelivery, ProducerBatch
+from ottla.client.state.producer.sequences import Sequences
+from ottla.client.state.producer.sticky import Sticky
+from ottla.client.state.producer.transactions import Operation, Transactions, fatal_again
 from ottla.config.client import read_client_config
 from ottla.config.producer import ProducerConfig
 from ottla.errors import (

@@ -18,14 +18,14 @@ from ottla.client.aio.network.brokers import Network
 from ottla.client.aio.network.connection import Connection
 from ottla.client.aio.producer.produce_request import Answer, Exchange, judged
 from ottla.client.aio.producer.sender_schedule import Passes
-from ottla.client.delivery import Completion
-from ottla.client.producer_metrics import ProducerMetrics
-from ottla.client.state.accumulator import Accumulator
-from ottla.client.state.partition_queue import FOREVER
-from ottla.client.state.producer_batch import ProducerBatch
-from ottla.client.state.sequences import Sequences
-from ottla.client.state.sticky import Sticky
-from ottla.client.state.transactions import (
+from ottla.client.metrics.producer_metrics import ProducerMetrics
+from ottla.client.send.delivery import Completion
+from ottla.client.state.producer.accumulator import Accumulator
+from ottla.client.state.producer.partition_queue import FOREVER
+from ottla.client.state.producer.producer_batch import ProducerBatch
+from ottla.client.state.producer.sequences import Sequences
+from ottla.client.state.producer.sticky import Sticky
+from ottla.client.state.producer.transactions import (
     DEADLY,
     ProducerPhase,
     Transactions,

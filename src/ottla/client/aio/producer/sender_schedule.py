@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from ottla.client.state.partition_queue import FOREVER
+from ottla.client.state.producer.partition_queue import FOREVER
 
 log = logging.getLogger("ottla.client")
 

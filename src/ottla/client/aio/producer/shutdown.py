@@ -8,8 +8,8 @@ from typing import Final
 
 from ottla.client.aio.producer.sender import Sender
 from ottla.client.aio.producer.transactor import Transactor
-from ottla.client.state.accumulator import Accumulator
-from ottla.client.state.transactions import Transactions
+from ottla.client.state.producer.accumulator import Accumulator
+from ottla.client.state.producer.transactions import Transactions
 from ottla.config.producer import ProducerConfig
 from ottla.errors import IllegalStateError, KafkaError
 

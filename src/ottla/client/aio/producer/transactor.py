@@ -25,10 +25,10 @@ from ottla.client.aio.producer.coordinator_requests import (
 )
 from ottla.client.aio.producer.sender import Sender
 from ottla.client.model import ConsumerGroupMetadata, OffsetAndMetadata
-from ottla.client.state.accumulator import Accumulator
-from ottla.client.state.producer_batch import NO_IDENTITY, ProducerIdentity
-from ottla.client.state.sequences import Sequences
-from ottla.client.state.transactions import (
+from ottla.client.state.producer.accumulator import Accumulator
+from ottla.client.state.producer.producer_batch import NO_IDENTITY, ProducerIdentity
+from ottla.client.state.producer.sequences import Sequences
+from ottla.client.state.producer.transactions import (
     CoordinatorErrorAction,
     Operation,
     ProducerPhase,

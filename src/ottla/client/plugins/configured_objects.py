@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ottla.client import partitioners
-from ottla.client.interceptors import ConsumerInterceptors, ProducerInterceptors
-from ottla.client.list_serializer import configure, deserializer_of, serializer_of
-from ottla.client.object_lookup import BuiltIn, find, look_up, require
-from ottla.client.partitioners import Partitioner
-from ottla.client.serializers import Deserializer, Serializer
+from ottla.client.plugins import partitioners
+from ottla.client.plugins.interceptors import ConsumerInterceptors, ProducerInterceptors
+from ottla.client.plugins.list_serializer import configure, deserializer_of, serializer_of
+from ottla.client.plugins.object_lookup import BuiltIn, find, look_up, require
+from ottla.client.plugins.partitioners import Partitioner
+from ottla.client.plugins.serializers import Deserializer, Serializer
 from ottla.config.client import ClientConfig
 from ottla.config.consumer import ConsumerConfig
 from ottla.config.options import code_name

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from ottla.client.state.backoff import Backoff
-from ottla.client.state.ongoing_transaction import OngoingTransaction
-from ottla.client.state.producer_batch import ProducerBatch
+from ottla.client.state.producer.ongoing_transaction import OngoingTransaction
+from ottla.client.state.producer.producer_batch import ProducerBatch
 from ottla.errors import TimedOutError
 from ottla.model import TopicPartition
 from ottla.records.batch import HEADER_BYTES

@@ -8,8 +8,8 @@ from enum import Enum
 from typing import Any
 
 from ottla.client.model import OffsetAndMetadata
-from ottla.client.state.iteration_queue import Delivery
-from ottla.client.state.positions import (
+from ottla.client.state.consumer.iteration_queue import Delivery
+from ottla.client.state.consumer.positions import (
     NO_EPOCH,
     AssignedPartition,
     FetchPosition,

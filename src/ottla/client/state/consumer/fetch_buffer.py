@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Container
 from typing import Final
 
-from ottla.client.state.fetched_partition import Fetched, corrupt_error
-from ottla.client.state.subscriptions import SubscriptionState
+from ottla.client.state.consumer.fetched_partition import Fetched, corrupt_error
+from ottla.client.state.consumer.subscriptions import SubscriptionState
 from ottla.config.consumer import OffsetResetKind
 from ottla.errors import ErrorCode, OffsetOutOfRangeError, exception_for
 from ottla.model import TopicPartition

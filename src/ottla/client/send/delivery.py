@@ -18,7 +18,7 @@ from ottla.errors import IllegalStateError, KafkaError, TimedOutError
 from ottla.records.client_kernel import SentRecord
 
 if TYPE_CHECKING:
-    from ottla.client.state.producer_batch import ProducerBatch
+    from ottla.client.state.producer.producer_batch import ProducerBatch
 
 log = logging.getLogger("ottla.client")
 

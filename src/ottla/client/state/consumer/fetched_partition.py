@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.client.model import ConsumerRecord, Headers
-from ottla.client.state.control_records import MarkedRecord
+from ottla.client.state.consumer.control_records import MarkedRecord
 from ottla.errors import AbortableError, DeserializationError, ErrorCode
 from ottla.model import TopicPartition
 from ottla.records.batch import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.client.state.partition_queue import AccumulatorSettings
+from ottla.client.state.producer.partition_queue import AccumulatorSettings
 from ottla.errors import AbortableError, ErrorCode, exception_for
 from ottla.records.batch import (
     NO_PRODUCER_ID,

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from ottla.client.model import OffsetAndMetadata
-from ottla.client.state.membership import Generation
+from ottla.client.state.group.membership import Generation
 from ottla.client.state.metadata import ClusterMetadata
 from ottla.errors import AbortableError, ErrorCode, KafkaError, exception_for
 from ottla.model import NO_TOPIC_ID, TopicPartition

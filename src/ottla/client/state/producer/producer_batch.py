@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from typing import Any, Final, NamedTuple
 
-from ottla.client.delivery import CALLBACK_FAILURES, Completion, RecordFuture
-from ottla.client.interceptors import Acknowledgement
 from ottla.client.model import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
-from ottla.client.state.failed_records import FailedRecords
+from ottla.client.plugins.interceptors import Acknowledgement
+from ottla.client.send.delivery import CALLBACK_FAILURES, Completion, RecordFuture
+from ottla.client.state.producer.failed_records import FailedRecords
 from ottla.errors import AbortableError, ErrorCode, KafkaError
 from ottla.model import TopicPartition
 from ottla.records.batch import (

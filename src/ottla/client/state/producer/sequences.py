@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from ottla.client.model import NO_OFFSET
-from ottla.client.state.producer_batch import NO_IDENTITY, ProducerBatch, ProducerIdentity
+from ottla.client.state.producer.producer_batch import NO_IDENTITY, ProducerBatch, ProducerIdentity
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
 from ottla.records.batch import increment_sequence

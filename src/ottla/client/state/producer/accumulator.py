@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
-from ottla.client.delivery import RecordFuture, SentRecords
-from ottla.client.state.failed_records import FailedRecords
-from ottla.client.state.memory import Memory, Reservation
+from ottla.client.send.delivery import RecordFuture, SentRecords
 from ottla.client.state.metadata import ClusterMetadata
-from ottla.client.state.ongoing_transaction import OngoingTransaction
-from ottla.client.state.partition_queue import (
+from ottla.client.state.producer.failed_records import FailedRecords
+from ottla.client.state.producer.memory import Memory, Reservation
+from ottla.client.state.producer.ongoing_transaction import OngoingTransaction
+from ottla.client.state.producer.partition_queue import (
     FOREVER,
     RATIO_FALL,
     RATIO_RISE,
@@ -24,7 +24,7 @@ from ottla.client.state.partition_queue import (
     PartitionQueue,
     capacity_bytes,
 )
-from ottla.client.state.producer_batch import OnDelivery, ProducerBatch
+from ottla.client.state.producer.producer_batch import OnDelivery, ProducerBatch
 from ottla.model import NO_LEADER, TopicPartition
 from ottla.records.batch import HEADER_BYTES, read_header
 from ottla.records.record import Buffer, Header

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ottla.client.state.positions import AssignedPartition
+from ottla.client.state.consumer.positions import AssignedPartition
 from ottla.model import TopicPartition
 
 

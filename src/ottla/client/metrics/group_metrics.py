@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ottla.client.metrics import Metrics, monotonic_ms
+from ottla.client.metrics.kafka_metrics import Metrics, monotonic_ms
 
 # What Kafka calls the requests, and whether it tells their average besides their maximum.
 _MEASURED_APIS = {

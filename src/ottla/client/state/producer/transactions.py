@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from enum import Enum
 from typing import Final
 
-from ottla.client.delivery import Completion
+from ottla.client.send.delivery import Completion
 from ottla.errors import (
     AbortableError,
     ErrorCode,

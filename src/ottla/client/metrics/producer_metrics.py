@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.client.metrics import Measured, Metrics
-from ottla.client.state.accumulator import Accumulator
-from ottla.client.state.producer_batch import ProducerBatch
+from ottla.client.metrics.kafka_metrics import Measured, Metrics
+from ottla.client.state.producer.accumulator import Accumulator
+from ottla.client.state.producer.producer_batch import ProducerBatch
 from ottla.records.batch import HEADER_BYTES
 
 

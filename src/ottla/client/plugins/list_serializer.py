@@ -8,8 +8,8 @@ from typing import Any
 from uuid import UUID
 
 from ottla.client.model import Headers
-from ottla.client.object_lookup import BuiltIn, find, look_up, require
-from ottla.client.serializers import (
+from ottla.client.plugins.object_lookup import BuiltIn, find, look_up, require
+from ottla.client.plugins.serializers import (
     BooleanDeserializer,
     BooleanSerializer,
     BytesDeserializer,

@@ -10,20 +10,20 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from ottla.client.arguments import check_callback, check_record
-from ottla.client.delivery import RecordFuture, SentRecords, size_of
-from ottla.client.encoded_batches import check_ready_made, unchanging
-from ottla.client.interceptors import Acknowledgement, ProducerInterceptors
 from ottla.client.model import Headers, ProducerRecord
-from ottla.client.partitioners import DefaultPartitioner, Partitioner, StickyPartitioner
-from ottla.client.record_sizes import read_headers, record_bound_bytes
-from ottla.client.record_timestamps import SECONDS_END, SecondsWatch, current_timestamp_ms
-from ottla.client.serializers import BytesSerializer, Serializer
-from ottla.client.state.accumulator import Accumulator
-from ottla.client.state.memory import Reservation
+from ottla.client.plugins.interceptors import Acknowledgement, ProducerInterceptors
+from ottla.client.plugins.partitioners import DefaultPartitioner, Partitioner, StickyPartitioner
+from ottla.client.plugins.serializers import BytesSerializer, Serializer
+from ottla.client.send.delivery import RecordFuture, SentRecords, size_of
+from ottla.client.send.encoded_batches import check_ready_made, unchanging
+from ottla.client.send.record_sizes import read_headers, record_bound_bytes
+from ottla.client.send.record_timestamps import SECONDS_END, SecondsWatch, current_timestamp_ms
 from ottla.client.state.metadata import ClusterMetadata
-from ottla.client.state.partition_queue import Many, PartitionQueue
-from ottla.client.state.producer_batch import OnDelivery, ProducerBatch
-from ottla.client.state.sticky import Sticky
+from ottla.client.state.producer.accumulator import Accumulator
+from ottla.client.state.producer.memory import Reservation
+from ottla.client.state.producer.partition_queue import Many, PartitionQueue
+from ottla.client.state.producer.producer_batch import OnDelivery, ProducerBatch
+from ottla.client.state.producer.sticky import Sticky
 from ottla.errors import ErrorCode, KafkaError, SerializationError, exception_for
 from ottla.model import TopicPartition
 from ottla.records.batch import HEADER_BYTES

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from ottla.client.metrics import Clock, Metrics, monotonic_ms
-from ottla.client.state.subscriptions import SubscriptionState
+from ottla.client.metrics.kafka_metrics import Clock, Metrics, monotonic_ms
+from ottla.client.state.consumer.subscriptions import SubscriptionState
 from ottla.model import TopicPartition
 
 

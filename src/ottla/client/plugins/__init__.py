@@ -1,0 +1,1 @@
+"""Application code that options name (serializers, partitioners, interceptors): how it is found and configured."""

@@ -1,0 +1,1 @@
+"""The consumer without IO: subscriptions, positions, fetch sessions, fetched records."""

@@ -1,0 +1,1 @@
+"""A member of a consumer group without IO: its states, heartbeats, committed offsets, the leader's assignment."""
