@@ -2,7 +2,8 @@
 
     python examples/at_least_once.py HOST:PORT TOPIC GROUP
 
-The position is committed after the records were handled. A crash in between has them handled again.
+The program commits the position after it has handled the records. After a crash in between, the records are handled
+again.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def consume(
     handle: Callable[[bytes | None], None],
     **options: object,
 ) -> None:
-    """Handle what is in the topic, to its end; `options` are the consumer's."""
+    """Handles the records of the topic up to its end; `options` are those of the consumer."""
     settings = {
         "bootstrap.servers": bootstrap_servers,
         "group.id": group,
@@ -37,7 +38,7 @@ def consume(
 
 
 def is_done(consumer: ottla.Consumer) -> bool:
-    """Whether the group has given us partitions, and we have read them to their ends."""
+    """Whether this consumer has partitions and has read all of them to the end."""
     mine = consumer.assignment()
     return bool(mine) and all(consumer.current_lag(partition) == 0 for partition in mine)
 

@@ -2,8 +2,8 @@
 
     python examples/at_most_once.py HOST:PORT TOPIC GROUP
 
-The position is committed before the records are handled. A crash in between loses them: whoever comes next
-starts behind them.
+The program commits the position before it handles the records. A crash in between loses them: the next consumer
+begins behind them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def consume(
     handle: Callable[[bytes | None], None],
     **options: object,
 ) -> None:
-    """Handle what is in the topic, to its end; `options` are the consumer's."""
+    """Handles the records of the topic up to its end; `options` are those of the consumer."""
     settings = {
         "bootstrap.servers": bootstrap_servers,
         "group.id": group,
@@ -38,7 +38,7 @@ def consume(
 
 
 def is_done(consumer: ottla.Consumer) -> bool:
-    """Whether the group has given us partitions, and we have read them to their ends."""
+    """Whether this consumer has partitions and has read all of them to the end."""
     mine = consumer.assignment()
     return bool(mine) and all(consumer.current_lag(partition) == 0 for partition in mine)
 

@@ -1,9 +1,9 @@
-"""An assignor of one's own: members get partitions in proportion to what they can do.
+"""A custom assignor: members get partitions in proportion to their capacity.
 
     python examples/custom_assignor.py HOST:PORT TOPIC CAPACITY
 
-Start it several times, with different capacities: each member tells its own to the group's leader, which shares the
-partitions. All members of a group have to have the assignor.
+Start it several times with different capacities. Each member sends its capacity to the leader of the group, which
+assigns the partitions. All members of a group need the assignor.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ottla.assignors import Assignment, Assignor, Cluster, Subscription
 
 
 class ByCapacity(Assignor):
-    """The next partition goes to whoever has the least for its capacity."""
+    """Assigns each partition to the member with the fewest partitions for its capacity."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -49,7 +49,7 @@ class ByCapacity(Assignor):
 
 
 def member(bootstrap_servers: str, topic: str, assignor: Assignor) -> ottla.Consumer:
-    """A member of the group; poll it."""
+    """Returns a member of the group; the caller has to poll it."""
     consumer = ottla.Consumer(
         bootstrap_servers=bootstrap_servers,
         group_id="workers",

@@ -1,9 +1,9 @@
-"""A partitioner of one's own: one large customer has a partition to himself.
+"""A custom partitioner: one large customer has its own partition.
 
     python examples/custom_partitioner.py HOST:PORT TOPIC
 
-With the default partitioner, the records of a customer who sends most of them share a partition with those of many
-others, who then wait.
+With the default partitioner, many other customers share a partition with the customer that sends most of the records,
+and their records wait behind those.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import ottla
 
 
 class LargeCustomerFirst:
-    """Partition 0 for the large customer, the others for everybody else, by the key."""
+    """Partition 0 for the large customer; the key chooses one of the others for all other customers."""
 
     def __init__(self, customer: str = "large") -> None:
         self.customer = customer
 
     def configure(self, config: Mapping[str, Any]) -> None:
-        """Called once with the producer's options."""
+        """The producer calls this once, with its options."""
 
     def partition(
         self,
@@ -40,13 +40,13 @@ class LargeCustomerFirst:
         return 1 + crc32(key_bytes or b"") % (count - 1)
 
     def close(self) -> None:
-        """The producer is being closed."""
+        """The producer calls this when it is closed."""
 
 
 def send(
     bootstrap_servers: str, topic: str, payments: Iterable[tuple[str, str]]
 ) -> list[tuple[str, int]]:
-    """Sends payments of customers; which customer's went to which partition."""
+    """Sends payments, and returns the customer and the partition of each."""
     with ottla.Producer(
         bootstrap_servers=bootstrap_servers,
         key_serializer="str",

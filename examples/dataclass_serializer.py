@@ -1,8 +1,8 @@
-"""Values that are dataclasses: a serializer and a deserializer of one's own.
+"""Values that are dataclasses: a custom serializer and deserializer.
 
     python examples/dataclass_serializer.py HOST:PORT TOPIC
 
-A plain function does as well where neither topic nor headers matter: `value_serializer=to_bytes`.
+A plain function is enough if it needs neither topic nor headers: `value_serializer=to_bytes`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import ottla
 
 @dataclass(frozen=True)
 class Order:
-    """What travels."""
+    """The value of a record."""
 
     id: int
     items: tuple[str, ...]
@@ -26,14 +26,14 @@ class Order:
 
 
 class OrderSerializer:
-    """Orders as JSON, with amounts as text, because floating-point numbers lose cents."""
+    """Writes orders as JSON, with amounts as text, because floating-point numbers lose cents."""
 
     def serialize(self, topic: str, headers: ottla.Headers, order: Order | None) -> bytes | None:
         return None if order is None else json.dumps(asdict(order), default=str).encode()
 
 
 class OrderDeserializer:
-    """The other way; what it raises for a record that is no order, `poll` raises as DeserializationError."""
+    """Reads orders. If it raises an exception, `poll` raises a DeserializationError."""
 
     def deserialize(self, topic: str, headers: ottla.Headers, data: bytes | None) -> Order | None:
         if data is None:
@@ -54,7 +54,7 @@ def send(bootstrap_servers: str, topic: str, orders: Iterable[Order]) -> None:
 
 
 def receive(bootstrap_servers: str, topic: str, count: int) -> list[Order]:
-    """The first orders of a topic; those of one partition are in order."""
+    """Returns the first orders of a topic; those of one partition keep their order."""
     orders: list[Order] = []
     with ottla.Consumer(
         bootstrap_servers=bootstrap_servers,

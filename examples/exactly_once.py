@@ -1,9 +1,9 @@
-"""Exactly once: what is read, what is written and how far the reading went are one transaction.
+"""Exactly once: the written records and the consumer's positions are committed in one transaction.
 
     python examples/exactly_once.py HOST:PORT SOURCE SINK
 
-A copier that may be killed at any moment: its successor, with the same transactional id, ends what was left
-open and goes on behind the last commit. Readers of SINK use isolation.level=read_committed.
+The copier may be killed at any moment. The next one, with the same transactional id, ends the open transaction and
+continues behind the last commit. Consumers of SINK use isolation.level=read_committed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def copy(
     name: str = "copier",
     **options: object,
 ) -> None:
-    """Copy what is in the source, to its end; `options` are the consumer's."""
+    """Copies the records of the source up to its end; `options` are those of the consumer."""
     reading = {
         "bootstrap.servers": bootstrap_servers,
         "group.id": name,
@@ -46,12 +46,12 @@ def copy(
                         records.next_offsets, consumer.group_metadata()
                     )
             except ottla.AbortableError:
-                # Aborted: go back to what is committed, and try again.
+                # The transaction was aborted: go back to the committed positions and try again.
                 rewind(consumer)
 
 
 def rewind(consumer: ottla.Consumer) -> None:
-    """Read again from where the group's committed positions are."""
+    """Seeks to the committed positions of the group."""
     committed = consumer.committed()
     for partition in consumer.assignment():
         position = committed.get(partition)
@@ -62,7 +62,7 @@ def rewind(consumer: ottla.Consumer) -> None:
 
 
 def is_done(consumer: ottla.Consumer) -> bool:
-    """Whether the group has given us partitions, and we have read them to their ends."""
+    """Whether this consumer has partitions and has read all of them to the end."""
     mine = consumer.assignment()
     return bool(mine) and all(consumer.current_lag(partition) == 0 for partition in mine)
 

@@ -1,4 +1,4 @@
-"""Interceptors: how long records are on their way, measured without a change to the code that sends and receives.
+"""Interceptors: measure how long records travel, without a change to the code that sends and receives.
 
     python examples/interceptors.py HOST:PORT TOPIC
 
@@ -15,7 +15,7 @@ import ottla
 
 
 class StampSendTime:
-    """Adds the time of sending to each record, and counts what became of them."""
+    """Adds the time of sending to each record, and counts delivered and failed records."""
 
     def __init__(self) -> None:
         self.delivered = 0
@@ -33,7 +33,7 @@ class StampSendTime:
 
 
 class MeasureTravelTime:
-    """Reads the stamps of what is consumed, and notes what is committed."""
+    """Reads the stamps of consumed records, and remembers committed offsets."""
 
     def __init__(self) -> None:
         self.travel_ms: list[float] = []

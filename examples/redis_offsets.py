@@ -1,9 +1,9 @@
-"""Results and positions in one Redis transaction: each record counts exactly once, whatever crashes.
+"""Results and positions in one Redis transaction: each record counts exactly once, also after crashes.
 
     python examples/redis_offsets.py HOST:PORT TOPIC REDIS_HOST:PORT
 
-Counts the records of each key in the hash `counts`; the hash `positions` says where to go on. As durable as Redis is
-set up to be (appendfsync). Needs the package redis.
+Counts the records of each key in the hash `counts`. The hash `positions` has the next offset of each partition. The
+result is as durable as Redis is configured to be (appendfsync). Needs the package redis.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import ottla
 
 
 def position(server: redis.Redis, partition: ottla.TopicPartition) -> int:
-    """Where counting goes on."""
+    """The next offset to count."""
     return int(server.hget("positions", str(partition)) or 0)
 
 
@@ -28,10 +28,10 @@ def count(
     records: Sequence[ottla.ConsumerRecord],
     next_offset: int,
 ) -> None:
-    """Counts records and moves the position behind them: both, or neither."""
+    """Counts records and moves the position behind them, in one transaction."""
     counts = Counter(record.key or b"" for record in records)
     with server.pipeline(transaction=True) as pipeline:
-        # If somebody moves a position after this, the transaction fails with a WatchError.
+        # If another consumer moves a position after this, the transaction fails with a WatchError.
         pipeline.watch("positions")
         if int(pipeline.hget("positions", str(partition)) or 0) > records[0].offset:
             raise redis.WatchError(f"another consumer has counted these records of {partition}")
@@ -49,7 +49,7 @@ def consume(
     group: str = "counter",
     **options: object,
 ) -> None:
-    """Counts what is in the topic, to its end; `options` are the consumer's."""
+    """Counts the records of the topic up to its end; `options` are those of the consumer."""
     settings = {
         "bootstrap.servers": bootstrap_servers,
         "group.id": group,
@@ -71,12 +71,12 @@ def consume(
                 try:
                     count(server, partition, records.records(partition), next_offset)
                 except redis.WatchError:
-                    # One of two consumers has lost the partition and has not noticed yet.
+                    # One of the two consumers has lost the partition and has not noticed yet.
                     consumer.seek(partition, position(server, partition))
 
 
 def is_done(consumer: ottla.Consumer) -> bool:
-    """Whether the group has given us partitions, and we have read them to their ends."""
+    """Whether this consumer has partitions and has read all of them to the end."""
     mine = consumer.assignment()
     return bool(mine) and all(consumer.current_lag(partition) == 0 for partition in mine)
 

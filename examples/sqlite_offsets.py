@@ -1,9 +1,9 @@
-"""Results and positions in one SQLite transaction: each record counts exactly once, whatever crashes.
+"""Results and positions in one SQLite transaction: each record counts exactly once, also after crashes.
 
     python examples/sqlite_offsets.py HOST:PORT TOPIC DATABASE
 
-Counts the records of each key. The group shares the partitions; where to go on is in the database, beside the counts,
-and never committed to the cluster. PostgreSQL and others work the same way.
+Counts the records of each key. The group assigns the partitions. The positions are in the database, beside the counts,
+and are never committed to the cluster. PostgreSQL and others work the same way.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CREATE TABLE IF NOT EXISTS positions (
 ADD = """
 INSERT INTO counts VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET count = count + excluded.count
 """
-# Nothing is updated if somebody else has counted these records: one of two consumers has lost the partition and has not
+# Updates nothing if another consumer has counted these records: one of the two has lost the partition and has not
 # noticed yet.
 MOVE = """
 UPDATE positions SET next_offset = ? WHERE topic = ? AND partition = ? AND next_offset <= ?
@@ -36,14 +36,14 @@ class CountedError(Exception):
 
 
 class Ledger:
-    """The counts, and the position up to which they are made."""
+    """The counts, and the positions up to which records were counted."""
 
     def __init__(self, path: str) -> None:
         self.database = sqlite3.connect(path)
         self.database.executescript(SCHEMA)
 
     def position(self, partition: ottla.TopicPartition) -> int:
-        """Where counting goes on."""
+        """The next offset to count."""
         with self.database:
             self.database.execute("INSERT OR IGNORE INTO positions VALUES (?, ?, 0)", partition)
         found = self.database.execute(
@@ -57,7 +57,7 @@ class Ledger:
         records: Sequence[ottla.ConsumerRecord],
         next_offset: int,
     ) -> None:
-        """Counts records and moves the position behind them: both, or neither."""
+        """Counts records and moves the position behind them, in one transaction."""
         counts = Counter((record.key or b"").decode() for record in records)
         with self.database:
             self.database.executemany(ADD, counts.items())
@@ -70,7 +70,7 @@ class Ledger:
 
 
 class SeekToLedger:
-    """Goes on where the ledger says when the group assigns partitions."""
+    """Seeks to the positions of the ledger when the group assigns partitions."""
 
     def __init__(self, consumer: ottla.Consumer, ledger: Ledger) -> None:
         self.consumer = consumer
@@ -84,7 +84,7 @@ class SeekToLedger:
 def consume(
     bootstrap_servers: str, topic: str, ledger: Ledger, group: str = "ledger", **options: object
 ) -> None:
-    """Counts what is in the topic, to its end; `options` are the consumer's."""
+    """Counts the records of the topic up to its end; `options` are those of the consumer."""
     settings = {
         "bootstrap.servers": bootstrap_servers,
         "group.id": group,
@@ -104,7 +104,7 @@ def consume(
 
 
 def is_done(consumer: ottla.Consumer) -> bool:
-    """Whether the group has given us partitions, and we have read them to their ends."""
+    """Whether this consumer has partitions and has read all of them to the end."""
     mine = consumer.assignment()
     return bool(mine) and all(consumer.current_lag(partition) == 0 for partition in mine)
 

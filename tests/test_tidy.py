@@ -439,10 +439,59 @@ def test_the_check_of_packed_arguments_sees_them() -> None:
     assert list(starred_tuples(ast.parse("f(*both)"))) == []
 
 
-def test_paths_in_the_map_of_the_code_exist() -> None:
-    every = {name_of(path) for path in python_files("src", "tests", "benchmarks")}
-    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    named = re.findall(r"`((?:[\w]+/)+[\w]+\.py)`", text)
-    assert len(named) > 50
-    missing = [path for path in named if not any(f"/{one}".endswith(f"/{path}") for one in every)]
-    assert not missing
+# Documents
+
+
+DOCUMENTS = [
+    *(ROOT / name for name in ("ARCHITECTURE.md", "CONTRIBUTING.md", "README.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    ROOT / "benchmarks" / "README.md",
+    *sorted((ROOT / "tests").rglob("FINDINGS.md")),
+]
+# A module, or a folder with a slash at its end.
+NAMED_PATH = re.compile(r"`((?:\w+/)*\w+\.(?:pyx?|pxi)|(?:\w+/)+)`")
+
+
+def dead_paths(text: str, every: set[str]) -> list[str]:
+    """Paths that a document names and that end no path of the repository."""
+    return [path for path in NAMED_PATH.findall(text) if f"/{path}" not in every]
+
+
+def endings_of_paths() -> set[str]:
+    """Every way to write a file or folder of the repository, beginning with a slash."""
+    endings = {"/setup.py", "/results/"}  # benchmarks/results is not in the repository
+    for folder in ("src", "tests", "benchmarks", "docs", "examples", "packaging"):
+        for path in (ROOT / folder, *(ROOT / folder).rglob("*")):
+            parts = path.relative_to(ROOT).parts
+            slash = "/" if path.is_dir() else ""
+            endings |= {f"/{'/'.join(parts[n:])}{slash}" for n in range(len(parts))}
+    return endings
+
+
+def test_paths_in_documents_exist() -> None:
+    every = endings_of_paths()
+    texts = {name_of(path): path.read_text(encoding="utf-8") for path in DOCUMENTS}
+    assert len(NAMED_PATH.findall(texts["ARCHITECTURE.md"])) > 50
+    dead = {name: missing for name, text in texts.items() if (missing := dead_paths(text, every))}
+    assert not dead
+
+
+def test_the_check_of_paths_sees_dead_ones() -> None:
+    every = {"/core/append.py", "/append.py", "/core/"}
+    assert dead_paths("`core/append.py`, `append.py`, `core/`", every) == []
+    assert dead_paths("`core/gone.py`, `gone.py`, `gone/`", every) == [
+        "core/gone.py",
+        "gone.py",
+        "gone/",
+    ]
+
+
+def test_every_decision_is_in_the_index_and_has_its_parts() -> None:
+    decisions = sorted((ROOT / "docs" / "adr").glob("0*.md"))
+    index = (ROOT / "docs" / "adr" / "README.md").read_text(encoding="utf-8")
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert re.findall(r"\]\((0[\w-]+\.md)\)", index) == [path.name for path in decisions]
+    for path in decisions:
+        assert f"adr/{path.name}" in site, path.name
+        headings = re.findall(r"^## (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        assert headings == ["Context", "Decision", "Price"], path.name

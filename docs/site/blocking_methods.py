@@ -1,6 +1,6 @@
-"""Shows methods of the blocking clients with the signature and the words of the asyncio method that they wait for.
+"""Shows methods of the blocking clients with the signature and docstring of the asyncio method that they call.
 
-`flush = waiting(AsyncProducer.flush)` is an attribute for a reader of the source; a user has a method there.
+In the source, `flush = waiting(AsyncProducer.flush)` is an attribute; for a user it is a method.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ WRAPPERS = {"waiting", "calling"}
 
 
 class BlockingMethods(griffe.Extension):
-    """Replaces such attributes by methods, when all modules are read."""
+    """Replaces such attributes by methods after all modules are loaded."""
 
     def on_package(self, *, pkg: griffe.Module, loader: griffe.GriffeLoader, **_: Any) -> None:
         if "client" in pkg.members and "blocking" in pkg["client"].members:

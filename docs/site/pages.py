@@ -1,7 +1,7 @@
-"""Pages of the site that are no files of docs/: pages of the project's root, the examples, the API reference.
+"""Generates the pages of the site that are not files of docs/: README and others, the examples, the API reference.
 
-mkdocs.yml names this module as a hook. Links that lead out of docs/ are adapted here, so that the same pages can be
-read in the repository and on the site.
+mkdocs.yml names this module as a hook. It also rewrites links that lead out of docs/, so that the same pages work in
+the repository and on the site.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parents[2]
 LINK = re.compile(r"\[([^\]\[]*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 
-# Where the site has a file of the repository that is not in docs/.
+# Files of the repository outside docs/, and their place on the site.
 PLACES = {
     "README.md": "index.md",
     "ARCHITECTURE.md": "architecture.md",
@@ -37,20 +37,20 @@ PLACES = {
 }
 SOURCES = {place: source for source, place in PLACES.items()}
 
-# Pages of the reference: file, title, and how the modules begin whose names are on it. The first that fits has a name.
+# Pages of the reference: file, title, prefixes of the modules whose names it shows. The first match counts.
 REFERENCE = (
     ("broker", "Broker", ("ottla.broker",)),
     ("admin-client", "Admin", ("ottla.client.blocking.admin", "ottla.client.admin")),
     ("errors", "Errors", ("ottla.errors",)),
     ("clients", "Producer and Consumer", ("ottla",)),
 )
-# Names that are read first; the others follow by the alphabet.
+# Names at the top of a page; the others follow in alphabetical order.
 FIRST = ("Broker", "Producer", "Consumer", "Admin", "OttlaError", "KafkaError")
 MODULE_TITLES = {"admin": "Admin: arguments and results", "aio": "asyncio"}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the pages that are made here."""
+    """Adds the generated pages."""
     for source, place in PLACES.items():
         files.append(File.generated(config, place, content=text_of(source)))
     for place, text in reference():
@@ -59,7 +59,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Lets links that lead out of docs/ lead to pages of the site; without such a page their text stays."""
+    """Points links that lead out of docs/ to pages of the site. A link without such a page becomes plain text."""
     place = page.file.src_uri
     source = SOURCES.get(place, f"docs/{place}")
 
@@ -67,7 +67,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         text, target, anchor = link[1], link[2], link[3] or ""
         path = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
         if not (ROOT / path).exists():
-            return link[0]  # mkdocs finds it, or says that it is wrong
+            return link[0]  # mkdocs checks it
         goal = path.removeprefix("docs/") if path.startswith("docs/") else PLACES.get(path)
         if goal is None:
             return text
@@ -77,7 +77,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 
 def text_of(source: str) -> str:
-    """What the site shows of a file, or of the folder of examples."""
+    """The text of the page for a file, or for the folder of examples."""
     path = ROOT / source
     if path.is_dir():
         rows = [
@@ -97,7 +97,7 @@ def summary_of(path: Path) -> str:
 
 
 def reference() -> Iterator[tuple[str, str]]:
-    """The pages of the reference: every public name of `ottla`, and the modules that programs import."""
+    """The pages of the reference: every public name of `ottla`, and its public modules."""
     if str(ROOT / "src") not in sys.path:
         sys.path.insert(0, str(ROOT / "src"))
     exported = import_module("ottla.names")
@@ -122,7 +122,7 @@ def reference() -> Iterator[tuple[str, str]]:
 
 INDEX = """# API reference
 
-Every public name with its signature and documentation. The [guides](../guides/producing.md) say how they are used
+Every public name with its signature and documentation. The [guides](../guides/producing.md) show how to use them
 together, and [configuration](../guides/configuration.md) has every option.
 
 | page | names |
@@ -130,7 +130,7 @@ together, and [configuration](../guides/configuration.md) has every option.
 """
 
 
-# An error's attributes are shown where they are defined.
+# Inherited attributes of an error are shown only on their own class.
 NOTHING_INHERITED = "    options:\n      inherited_members: false\n"
 
 
@@ -143,7 +143,7 @@ def listed(names: list[str]) -> str:
 
 
 def text_of_module(path: str) -> str:
-    """The names that a module exports, or all that is in it."""
+    """The exported names of a module, or the whole module if it exports none."""
     module = import_module(path)
     names = getattr(module, "__all__", None)
     if names is None:
@@ -152,7 +152,7 @@ def text_of_module(path: str) -> str:
 
 
 def shown_members(path: str, name: str) -> str:
-    """Of an asyncio client the methods that its blocking face has too: the others are for its own parts."""
+    """The methods of an asyncio client that the blocking client has too; the others are internal."""
     if path != "ottla.aio":
         return ""
     face = getattr(import_module("ottla"), name)
