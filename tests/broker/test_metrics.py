@@ -177,7 +177,7 @@ def test_requests_have_their_turn_while_a_wide_topic_is_looked_at() -> None:
         cluster = Cluster(MemoryStore(clock=clock), clock, SystemIds())
         node = Node(cluster, BrokerConfig())
         cluster.join(node)
-        node.create_topics([NewTopic("wide", partitions, 1, {}, {})])
+        node.topics.create([NewTopic("wide", partitions, 1, {}, {})])
         turns = 0
         page = asyncio.ensure_future(metrics.page_of(cluster, {}, LoopMonitor(lambda: 0)))
         while not page.done():

@@ -37,9 +37,11 @@ class Leaders:
             leader_of=lambda topic, partition: 0,
             peers=self,
         )
-        self.sender = MarkerSender(cast(Any, SimpleNamespace(cluster=cluster)))
+        self.sender = MarkerSender(0, cast(Any, cluster))
 
-    def call(self, sender: Any, node_id: int, request: WriteTxnMarkersRequest, version: int) -> Any:
+    def call(
+        self, sender_id: int, node_id: int, request: WriteTxnMarkersRequest, version: int
+    ) -> Any:
         self.calls.append([])
         return WriteTxnMarkersResponse(
             markers=[

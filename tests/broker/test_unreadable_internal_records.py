@@ -51,7 +51,7 @@ class Scene:
 
     @property
     def shard(self) -> Shard:
-        shard = self.node.shard(self.coordinators.topic_name, 0)
+        shard = self.node.partitions.shard(self.coordinators.topic_name, 0)
         assert isinstance(shard, Shard)
         return shard
 
@@ -77,7 +77,7 @@ def test_a_malformed_record_is_told_once_and_the_partition_is_not_claimed_anew(
         )
         assert scene.coordinators.failed == [0]
         # Another claim looks again: the log may have been mended.
-        scene.node._discard(shard)
+        scene.node.partitions.discard(shard)
         assert scene.coordinators.find("k") is ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert scene.shard is not shard
 

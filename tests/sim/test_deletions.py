@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.sim.run import SeedFailedError, play_seed, play_seeds
 
-from ottla.broker import cluster
+from ottla.broker import topic_deletion
 from ottla.broker.requests.gather_responses import together
 from ottla.core.group.events import OffsetCommitted
 from ottla.core.group.machine import GroupMachine
@@ -59,7 +59,7 @@ def it_is_tried_only_once(patch: pytest.MonkeyPatch) -> None:
     def together_at_any_rate(parts: Any, done: Any) -> Any:
         return together(parts, lambda found: done([[]]))
 
-    patch.setattr(cluster, "together", together_at_any_rate)
+    patch.setattr(topic_deletion, "together", together_at_any_rate)
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
+from ottla.broker.cluster import Cluster
 from ottla.broker.coordination.coordinator import Coordinator
-from ottla.broker.coordination.coordinators import Kind
+from ottla.broker.coordination.coordinators import Coordinators, Kind
 from ottla.broker.coordination.event_batches import EventCodec
 from ottla.broker.crashpoints import CrashPoint
 from ottla.config.broker import BrokerConfig
@@ -19,10 +19,6 @@ from ottla.core.txn.states import TxnState
 from ottla.errors import ErrorCode
 from ottla.ports import StorageError
 from ottla.records.compression import Codec
-
-if TYPE_CHECKING:
-    from ottla.broker.cluster import Cluster
-    from ottla.broker.node import Node
 
 # After this a producer is told that the outcome is not known, and asks again.
 WRITE_TIMEOUT_MS = 30_000
@@ -90,9 +86,9 @@ def fenced_before(first_version: int, version: int, error: ErrorCode) -> ErrorCo
 
 
 def find_transaction(
-    node: Node, transactional_id: str
+    transactions: Coordinators[TransactionMachine], transactional_id: str
 ) -> Coordinator[TransactionMachine] | ErrorCode:
     """The coordinator of a transactional id; an empty one has none."""
     if not transactional_id:
         return ErrorCode.INVALID_REQUEST
-    return node.transactions.find(transactional_id)
+    return transactions.find(transactional_id)

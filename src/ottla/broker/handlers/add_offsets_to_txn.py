@@ -20,7 +20,7 @@ FIRST_VERSION_WITH_PRODUCER_FENCED = 2
 
 def handle(node: Node, request: AddOffsetsToTxnRequest, context: RequestContext) -> Answer:
     respond = partial(_respond, context.version)
-    coordinator = find_transaction(node, request.transactional_id)
+    coordinator = find_transaction(node.transactions, request.transactional_id)
     if isinstance(coordinator, ErrorCode):
         return respond(coordinator)
     topic = node.groups.make_topic()

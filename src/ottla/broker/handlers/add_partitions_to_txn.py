@@ -90,7 +90,7 @@ def _partitions(transaction: AddPartitionsToTxnTransaction) -> list[TopicPartiti
 def _answer(node: Node, transaction: AddPartitionsToTxnTransaction, version: int) -> Answer:
     partitions = _partitions(transaction)
     respond = partial(_result, transaction, partitions)
-    coordinator = find_transaction(node, transaction.transactional_id)
+    coordinator = find_transaction(node.transactions, transaction.transactional_id)
     if isinstance(coordinator, ErrorCode):
         return respond(coordinator)
     transactional_id = transaction.transactional_id
@@ -100,7 +100,7 @@ def _answer(node: Node, transaction: AddPartitionsToTxnTransaction, version: int
         return coordinator.ask_now(
             lambda machine, turn: machine.verify(transactional_id, producer, partitions), respond
         )
-    missing = {partition for partition in partitions if not _exists(node, partition)}
+    missing = {partition for partition in partitions if not node.cluster.topic_of(*partition)}
     if missing:
         return respond(
             [
@@ -116,11 +116,6 @@ def _answer(node: Node, transaction: AddPartitionsToTxnTransaction, version: int
         ),
         respond,
     )
-
-
-def _exists(node: Node, partition: TopicPartition) -> bool:
-    topic = node.cluster.catalog.topics.get(partition.topic)
-    return topic is not None and 0 <= partition.partition < topic.partition_count
 
 
 def _result(

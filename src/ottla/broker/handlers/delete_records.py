@@ -55,7 +55,7 @@ def handle(
 
 
 def _delete(node: Node, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
-    shard = node.shard(topic, asked.partition_index)
+    shard = node.partitions.shard(topic, asked.partition_index)
     if not isinstance(shard, Shard):
         return _failed(asked, shard)
     if topic in INTERNAL_TOPICS:

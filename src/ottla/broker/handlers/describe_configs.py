@@ -7,12 +7,11 @@ from collections.abc import Container, Generator, Hashable
 from ottla.broker.config_resources import (
     ResourceType,
     check_broker_name,
-    find_topic,
     unknown_resource,
 )
 from ottla.broker.node import Node
 from ottla.broker.requests.request import Answer, RequestContext
-from ottla.config.describe import ConfigSource, DescribedOption, describe_broker, describe_topic
+from ottla.config.describe import ConfigSource, DescribedOption
 from ottla.core.catalog import Refused
 from ottla.errors import ErrorCode
 from ottla.wire.messages.describe_configs import (
@@ -79,15 +78,15 @@ def _result(
 def _describe(node: Node, asked: DescribeConfigsResource) -> list[DescribedOption] | Refused:
     name = asked.resource_name
     if asked.resource_type == ResourceType.TOPIC:
-        topic = find_topic(node, name)
+        topic = node.topics.find(name)
         if isinstance(topic, Refused):
             return topic
-        return describe_topic(node.static_config, topic.config, node.dynamic_options)
+        return node.options.describe_topic(topic)
     if asked.resource_type == ResourceType.BROKER:
         refused = check_broker_name(node, name)
         if refused is not None:
             return refused
-        options = describe_broker(node.static_config, node.dynamic_options)
+        options = node.options.describe()
         if name:
             return options
         # Without a broker, only what was altered for all of them.

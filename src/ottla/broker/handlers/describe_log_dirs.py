@@ -37,7 +37,7 @@ def _respond(
     for log_dir in node.cluster.store.log_dirs():
         log_dirs.append((yield from _here(node, log_dir)))
     unused = yield from _unused_partitions(node, log_dirs)
-    offline = node.offline_partitions()
+    offline = node.partitions.offline_partitions()
     results = []
     for log_dir in log_dirs:
         sizes = {key: size for key, size in log_dir.partitions.items() if key not in offline}

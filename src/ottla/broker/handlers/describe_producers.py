@@ -46,7 +46,7 @@ def handle(
 
 
 def _describe(node: Node, topic: str, partition: int) -> PartitionResponse:
-    shard = node.shard(topic, partition)
+    shard = node.partitions.shard(topic, partition)
     if not isinstance(shard, Shard):
         return PartitionResponse(
             partition_index=partition,

@@ -45,7 +45,7 @@ def _respond(
     response = DescribeTopicPartitionsResponse(topics=[])
     for name in names:
         yield
-        topic = node.find_topic(name)
+        topic = node.topics.find(name)
         if isinstance(topic, Refused):
             response.topics.append(_failed(name, topic.error))
             continue

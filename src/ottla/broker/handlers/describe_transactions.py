@@ -32,7 +32,7 @@ def handle(node: Node, request: DescribeTransactionsRequest, context: RequestCon
 
 def _describe(node: Node, transactional_id: str) -> Answer:
     respond = partial(_respond, transactional_id)
-    coordinator = find_transaction(node, transactional_id)
+    coordinator = find_transaction(node.transactions, transactional_id)
     if isinstance(coordinator, ErrorCode):
         return respond(coordinator)
     return coordinator.ask(lambda machine, turn: machine.describe(transactional_id), respond)

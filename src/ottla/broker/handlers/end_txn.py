@@ -21,7 +21,7 @@ FIRST_VERSION_OF_TRANSACTION_V2 = 5
 
 def handle(node: Node, request: EndTxnRequest, context: RequestContext) -> Answer:
     respond = partial(_respond, context.version)
-    coordinator = find_transaction(node, request.transactional_id)
+    coordinator = find_transaction(node.transactions, request.transactional_id)
     if isinstance(coordinator, ErrorCode):
         return respond(coordinator)
     end = EndRequest(

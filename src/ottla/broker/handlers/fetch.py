@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any
 
-from ottla.broker.network.advertised_addresses import brokers_seen_by
 from ottla.broker.node import Node
 from ottla.broker.partitions.fetch_read import (
     PARTITIONS_AT_ONCE,
@@ -110,8 +109,8 @@ def _count(request: FetchRequest) -> int:
 
 def _limits(node: Node, request: FetchRequest) -> FetchLimits:
     return FetchLimits(
-        min(request.max_bytes, node.config.fetch_max_bytes),
-        min(request.min_bytes, request.max_bytes, node.config.fetch_max_bytes),
+        min(request.max_bytes, node.options.config.fetch_max_bytes),
+        min(request.min_bytes, request.max_bytes, node.options.config.fetch_max_bytes),
         request.max_wait_ms,
         request.isolation_level,
     )
@@ -238,7 +237,7 @@ class _Telling:
         if self._leaders:
             response.node_endpoints = [
                 NodeEndpoint(node_id=node_id, host=address.host, port=address.port)
-                for node_id, address in brokers_seen_by(self._node, self._context)
+                for node_id, address in self._node.cluster.addresses_for(self._context.local)
                 if node_id in self._leaders
             ]
         return response
@@ -289,4 +288,4 @@ def _aborted(one: Fetched) -> list[AbortedTransaction]:
 def _is_zstd(node: Node, one: Fetched) -> bool:
     """Whether the topic holds zstd, which readers of old versions do not know (KIP-110)."""
     topic = node.cluster.catalog.topics.get(one.target.topic)
-    return topic is not None and node.topic_config(topic).compression_type == "zstd"
+    return topic is not None and node.options.topic_config(topic).compression_type == "zstd"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ottla.broker.network.advertised_addresses import brokers_seen_by
 from ottla.broker.node import Node
 from ottla.broker.requests.request import RequestContext
 from ottla.broker.requests.request_pieces import Division, Divisions, Repeated
@@ -76,5 +75,5 @@ def _find(node: Node, key_type: int, key: str, context: RequestContext) -> Found
         )
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     leader = node.cluster.leader_of(topic, coordinator_partition(key, topic.partition_count))
-    endpoint = dict(brokers_seen_by(node, context)).get(leader)
+    endpoint = dict(node.cluster.addresses_for(context.local)).get(leader)
     return ErrorCode.COORDINATOR_NOT_AVAILABLE if endpoint is None else (leader, endpoint)

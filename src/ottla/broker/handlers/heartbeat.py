@@ -13,7 +13,7 @@ REQUEST = HeartbeatRequest
 
 
 def handle(node: Node, request: HeartbeatRequest, context: RequestContext) -> Answer:
-    coordinator = find_group(node, request.group_id)
+    coordinator = find_group(node.groups, request.group_id)
     if isinstance(coordinator, ErrorCode):
         return _respond(coordinator)
     heartbeat = requests.HeartbeatRequest(

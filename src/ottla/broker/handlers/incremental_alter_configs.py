@@ -100,7 +100,7 @@ def _apply(
         )
     default = known.render(known.default) or ""
     if resource_type == ResourceType.BROKER:
-        default = value_text(node.config, name) or ""
+        default = value_text(node.options.config, name) or ""
     items = [item for item in changed.get(name, default).split(",") if item]
     given = [item.strip() for item in value.split(",")]
     if operation == Operation.APPEND:

@@ -28,7 +28,7 @@ def handle(node: Node, request: InitProducerIdRequest, context: RequestContext) 
         return respond(refused)
     if request.transactional_id is None:
         return respond(_idempotent(node))
-    coordinator = find_transaction(node, request.transactional_id)
+    coordinator = find_transaction(node.transactions, request.transactional_id)
     if isinstance(coordinator, ErrorCode):
         return respond(coordinator)
     expected = (

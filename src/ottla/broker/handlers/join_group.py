@@ -27,7 +27,7 @@ def handle(node: Node, request: JoinGroupRequest, context: RequestContext) -> An
             result = JoinResult(result, request.member_id)
         return _response(result, context.version)
 
-    coordinator = find_group(node, request.group_id)
+    coordinator = find_group(node.groups, request.group_id)
     if isinstance(coordinator, ErrorCode):
         return respond(coordinator)
     join = _join(node, request, context)

@@ -21,7 +21,7 @@ FIRST_BATCHED_VERSION = 3
 
 def handle(node: Node, request: LeaveGroupRequest, context: RequestContext) -> Answer:
     is_batched = context.version >= FIRST_BATCHED_VERSION
-    coordinator = find_group(node, request.group_id)
+    coordinator = find_group(node.groups, request.group_id)
     if isinstance(coordinator, ErrorCode):
         return LeaveGroupResponse(error_code=coordinator)
     leavers = (

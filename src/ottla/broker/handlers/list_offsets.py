@@ -118,7 +118,7 @@ async def _search_elsewhere(node: Node, long: LongSearch) -> ListOffsetsPartitio
             return _failed(asked, ErrorCode.CORRUPT_MESSAGE)
         if found is not NOT_FOUND:
             return _found(asked, _below(found, search.end_offset))
-        if node.shard(long.topic, asked.partition_index) is not search.shard:
+        if node.partitions.shard(long.topic, asked.partition_index) is not search.shard:
             return _failed(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         try:
             following = _next_batch(search)
@@ -161,7 +161,7 @@ def _offset(
 ) -> ListOffsetsPartitionResponse | Search:
     if asked.timestamp < 0 and version < _POSITIONS.get(asked.timestamp, version + 1):
         return _failed(asked, ErrorCode.UNSUPPORTED_VERSION)
-    shard = node.shard(topic, asked.partition_index)
+    shard = node.partitions.shard(topic, asked.partition_index)
     if not isinstance(shard, Shard):
         return _failed(asked, shard)
     error = shard.partition.check_leader_epoch(asked.current_leader_epoch)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from uuid import UUID
 
-from ottla.broker.network.advertised_addresses import brokers_seen_by
 from ottla.broker.node import Node
 from ottla.broker.requests.request import MAX_ELEMENTS_IN_SLICES, Answer, RequestContext
 from ottla.core.catalog import Refused, Topic
@@ -49,7 +48,7 @@ def _respond(
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node_id, host=endpoint.host, port=endpoint.port)
-            for node_id, endpoint in brokers_seen_by(node, context)
+            for node_id, endpoint in node.cluster.addresses_for(context.local)
         ],
         cluster_id=node.cluster.cluster_id,
         controller_id=node.cluster.controller_id,
@@ -69,7 +68,7 @@ def _wanted(
     not_made: Mapping[str, Refused] = {}
     if request.allow_auto_topic_creation:
         names = [name for topic_id, name in unique if name is not None and topic_id == ZERO_UUID]
-        not_made = yield from node.create_on_first_use(names, MAX_CREATED)
+        not_made = yield from node.topics.create_on_first_use(names, MAX_CREATED)
     topics: list[MetadataResponseTopic] = []
     for asked in unique.values():
         if not len(topics) % NAMES_PER_STEP:
@@ -90,7 +89,7 @@ def _answer(
             return _failed(ErrorCode.UNKNOWN_TOPIC_ID, asked.name, asked.topic_id)
         return (yield from _described(node, known))
     name = asked.name or ""
-    topic = not_made.get(name) or node.find_topic(name)
+    topic = not_made.get(name) or node.topics.find(name)
     if isinstance(topic, Refused):
         return _failed(topic.error, name)
     return (yield from _described(node, topic))

@@ -25,7 +25,7 @@ def handle(node: Node, request: OffsetDeleteRequest, context: RequestContext) ->
         (topic.name, partition.partition_index)
         for topic in request.topics
         for partition in topic.partitions
-        if _exists(node, topic.name, partition.partition_index)
+        if node.cluster.topic_of(topic.name, partition.partition_index)
     ]
 
     def respond(results: list[ErrorCode] | ErrorCode) -> OffsetDeleteResponse:
@@ -33,17 +33,12 @@ def handle(node: Node, request: OffsetDeleteRequest, context: RequestContext) ->
             return OffsetDeleteResponse(error_code=results, topics=[])
         return _response(request, dict(zip(partitions, results, strict=True)))
 
-    coordinator = find_group(node, request.group_id)
+    coordinator = find_group(node.groups, request.group_id)
     if isinstance(coordinator, ErrorCode):
         return respond(coordinator)
     return coordinator.ask(
         lambda groups, turn: groups.delete_offsets(turn, request.group_id, partitions), respond
     )
-
-
-def _exists(node: Node, name: str, partition: int) -> bool:
-    topic = node.cluster.catalog.topics.get(name)
-    return topic is not None and 0 <= partition < topic.partition_count
 
 
 def _response(

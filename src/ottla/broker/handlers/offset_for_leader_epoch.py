@@ -37,7 +37,7 @@ def handle(
 
 
 def _end(node: Node, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
-    shard = node.shard(topic, asked.partition)
+    shard = node.partitions.shard(topic, asked.partition)
     if not isinstance(shard, Shard):
         return EpochEndOffset(error_code=shard, partition=asked.partition)
     error = shard.partition.check_leader_epoch(asked.current_leader_epoch)

@@ -19,7 +19,6 @@ from ottla.broker.coordination.produce_verification import (
     verify,
 )
 from ottla.broker.coordination.verification import Errors, LaterErrors
-from ottla.broker.network.advertised_addresses import brokers_seen_by
 from ottla.broker.node import Node
 from ottla.broker.partitions.shard import Appended, Shard
 from ottla.broker.requests.request import Answer, CloseConnectionError, RequestContext
@@ -215,7 +214,7 @@ def _same_shard(
 
     A new topic of the same name has other options, and is none that the client knows of.
     """
-    shard = node.shard(topic, index)
+    shard = node.partitions.shard(topic, index)
     if isinstance(shard, Shard) and shard.log.ref.topic_id != topic_id:
         uses_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
         return ErrorCode.UNKNOWN_TOPIC_ID if uses_ids else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -247,7 +246,7 @@ def _append(
         return _failed(data.index, ErrorCode.INVALID_REQUIRED_ACKS)
     if topic in INTERNAL_TOPICS:
         return _failed(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION)
-    shard = node.shard(topic, data.index)
+    shard = node.partitions.shard(topic, data.index)
     if not isinstance(shard, Shard):
         return _failed(data.index, shard)
     config = shard.config
@@ -387,6 +386,6 @@ def _name_leaders(node: Node, response: ProduceResponse, context: RequestContext
                 )
     response.node_endpoints = [
         NodeEndpoint(node_id=node_id, host=address.host, port=address.port)
-        for node_id, address in brokers_seen_by(node, context)
+        for node_id, address in node.cluster.addresses_for(context.local)
         if node_id in leaders
     ]

@@ -19,7 +19,7 @@ def handle(node: Node, request: SyncGroupRequest, context: RequestContext) -> An
         request.protocol_type is None or request.protocol_name is None
     ):
         return _respond(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    coordinator = find_group(node, request.group_id)
+    coordinator = find_group(node.groups, request.group_id)
     if isinstance(coordinator, ErrorCode):
         return _respond(coordinator)
     sync = SyncRequest(

@@ -78,7 +78,7 @@ async def _commit(
 ) -> list[ErrorCode] | ErrorCode:
     if not offsets:
         return []
-    coordinator = find_group(node, request.group_id)
+    coordinator = find_group(node.groups, request.group_id)
     if isinstance(coordinator, ErrorCode):
         return coordinator
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
@@ -111,7 +111,10 @@ async def _commit(
 
 
 def _must_ask(node: Node, transaction_version: int) -> bool:
-    return transaction_version >= VERSION_2 or node.config.transaction_partition_verification_enable
+    return (
+        transaction_version >= VERSION_2
+        or node.options.config.transaction_partition_verification_enable
+    )
 
 
 def _decide(

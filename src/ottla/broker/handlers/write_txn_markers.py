@@ -57,7 +57,7 @@ def _write(
     node: Node, marker: WritableTxnMarker, topic: str, partition: int, version: int
 ) -> Answer:
     """Appends a marker; the error, or its future if it is not durable yet."""
-    shard = node.shard(topic, partition)
+    shard = node.partitions.shard(topic, partition)
     if not isinstance(shard, Shard):
         return shard
     kind = MarkerType.COMMIT if marker.transaction_result else MarkerType.ABORT
