@@ -40,7 +40,9 @@ def test_an_answer_that_is_done_already_is_waited_for_as_well() -> None:
     async def scenario() -> None:
         done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         done.set_result(1)
-        assert await respond_to_all([done], lambda parts: parts) == [1]
+        response = respond_to_all([done], lambda parts: parts)
+        assert isinstance(response, asyncio.Future)
+        assert await response == [1]
 
     asyncio.run(scenario())
 
@@ -49,6 +51,7 @@ def test_a_client_that_went_away_needs_no_response() -> None:
     async def scenario() -> None:
         part: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         response = respond_to_all([part], lambda parts: parts)
+        assert isinstance(response, asyncio.Future)
         response.cancel()
         part.set_result(1)
         await asyncio.sleep(0)

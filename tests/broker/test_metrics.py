@@ -28,7 +28,8 @@ from ottla.broker.metrics import listener as metrics_listener
 from ottla.broker.metrics.exposition import Metric, Page
 from ottla.broker.metrics.request_counts import ApiCounts, _observing
 from ottla.broker.node import Node
-from ottla.broker.requests.request import Api, RequestContext
+from ottla.broker.requests.api import Api
+from ottla.broker.requests.request import RequestContext
 from ottla.broker.requests.response_errors import error_counter_of
 from ottla.config.broker import BrokerConfig
 from ottla.core.catalog import NewTopic

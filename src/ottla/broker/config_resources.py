@@ -9,7 +9,7 @@ from typing import Final
 
 from ottla.broker.cluster import Cluster
 from ottla.broker.node import Node
-from ottla.broker.requests.request_pieces import Division, Repeated
+from ottla.broker.requests.divisions import Division, Repeated
 from ottla.broker.topics import config_changes
 from ottla.core.catalog import Refused, Topic
 from ottla.errors import ErrorCode

@@ -11,7 +11,7 @@ from functools import partial
 
 from ottla.broker.loop.loop_share import LoopShare, at_once
 from ottla.broker.members import Member
-from ottla.broker.requests.gather_responses import together
+from ottla.broker.requests.gather_responses import respond_to_all
 from ottla.core.catalog import Catalog, Changes, Deleted, Topic
 from ottla.core.group.machine import GroupMachine
 from ottla.core.leadership import Leadership
@@ -134,7 +134,7 @@ class TopicDeletion:
 
         self._forgetting.update(dict.fromkeys(gone))
         parts = [part for member in self._members() for part in member.groups.ask_all(forget)]
-        together(parts, forgotten)
+        respond_to_all(parts, forgotten)
 
     def _complete(self, topics: Mapping[uuid.UUID, Deleted]) -> None:
         """Takes deletions that are complete out of the catalog."""

@@ -14,6 +14,7 @@ from ottla.broker.loop.pause_aware_clock import Uptime
 from ottla.broker.options import NodeOptions
 from ottla.broker.partitions.led_partitions import LedPartitions
 from ottla.broker.partitions.shard import Shard
+from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.broker.topics import Topics
 from ottla.core.catalog import NewTopic, Refused, Topic
 from ottla.core.turn import Turn
@@ -22,6 +23,7 @@ from ottla.model import coordinator_partition
 from ottla.ports import DamagedError, monotonic_ms
 
 M = TypeVar("M", bound=Machine)
+T = TypeVar("T")
 
 MIN_REPLICAS = "min.insync.replicas"
 # How long a partition is left alone whose log cannot be read or written.
@@ -228,7 +230,7 @@ class Coordinators(Generic[M]):
             if partition in self._loaded or self._partitions.leads_records_of(topic, partition)
         ]
 
-    def ask_all(self, decide: Callable[[M, Turn], Any]) -> list[asyncio.Future[Any] | ErrorCode]:
+    def ask_all(self, decide: Callable[[M, Turn], T]) -> list[NowOrLater[T | ErrorCode]]:
         """Has every machine here decide; what comes of it is a result, or an ErrorCode, for each."""
         return [
             found if isinstance(found, ErrorCode) else found.ask_when_loaded(decide)

@@ -6,7 +6,8 @@ from functools import partial
 
 from ottla.broker.coordination.transactions import fenced_before, find_transaction
 from ottla.broker.node import Node
-from ottla.broker.requests.request import Answer, RequestContext
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.request import Reply, RequestContext
 from ottla.core.catalog import Refused
 from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import VERSION_1
@@ -14,11 +15,12 @@ from ottla.errors import ErrorCode
 from ottla.model import TopicPartition, coordinator_partition
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
-REQUEST = AddOffsetsToTxnRequest
 FIRST_VERSION_WITH_PRODUCER_FENCED = 2
 
 
-def handle(node: Node, request: AddOffsetsToTxnRequest, context: RequestContext) -> Answer:
+def handle(
+    node: Node, request: AddOffsetsToTxnRequest, context: RequestContext
+) -> Reply[AddOffsetsToTxnResponse]:
     respond = partial(_respond, context.version)
     coordinator = find_transaction(node.transactions, request.transactional_id)
     if isinstance(coordinator, ErrorCode):
@@ -41,3 +43,6 @@ def _respond(version: int, error: ErrorCode) -> AddOffsetsToTxnResponse:
     return AddOffsetsToTxnResponse(
         error_code=fenced_before(FIRST_VERSION_WITH_PRODUCER_FENCED, version, error)
     )
+
+
+API = serve(AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, handle)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ottla.broker.node import Node
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.divisions import Division, Divisions, Repeated
 from ottla.broker.requests.request import RequestContext
-from ottla.broker.requests.request_pieces import Division, Divisions, Repeated
 from ottla.broker.topics import MorePartitions
 from ottla.errors import ErrorCode
 from ottla.wire.messages.create_partitions import (
@@ -13,7 +14,6 @@ from ottla.wire.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 
-REQUEST = CreatePartitionsRequest
 DIVISIONS = Divisions((Division("topics", "results", repeated=Repeated(("name",), most=2)),))
 
 
@@ -43,3 +43,6 @@ def handle(
             for asked, refused in zip(request.topics, outcomes, strict=True)
         ]
     )
+
+
+API = serve(CreatePartitionsRequest, CreatePartitionsResponse, handle, divisions=DIVISIONS)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from ottla.broker.node import Node
-from ottla.broker.requests.request import Answer, RequestContext
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.request import Reply, RequestContext
 from ottla.core.catalog import NewTopic, Refused, Topic
 from ottla.errors import ErrorCode
 from ottla.wire.messages.create_topics import (
@@ -16,14 +17,15 @@ from ottla.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 
-REQUEST = CreateTopicsRequest
 MAX_ELEMENTS = 1 << 16
 FIRST_VERSION_WITH_CONFIGS = 5
 # Each of them takes some time.
 FIRST_TOPICS = 8
 
 
-def handle(node: Node, request: CreateTopicsRequest, context: RequestContext) -> Answer:
+def handle(
+    node: Node, request: CreateTopicsRequest, context: RequestContext
+) -> Reply[CreateTopicsResponse]:
     return node.cluster.share.answer(_respond(node, request, context.version), FIRST_TOPICS)
 
 
@@ -89,3 +91,6 @@ def _result(node: Node, name: str, topic: Topic | Refused, describes: bool) -> C
         if describes
         else [],
     )
+
+
+API = serve(CreateTopicsRequest, CreateTopicsResponse, handle, max_elements=MAX_ELEMENTS)

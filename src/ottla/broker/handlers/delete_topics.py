@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from ottla.broker.node import Node
-from ottla.broker.requests.request import Answer, RequestContext
-from ottla.broker.requests.request_pieces import Division, Divisions, Repeated
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.divisions import Division, Divisions, Repeated
+from ottla.broker.requests.request import Reply, RequestContext
 from ottla.broker.topics import TopicToDelete
 from ottla.core.catalog import Topic
 from ottla.errors import ErrorCode
@@ -19,7 +20,6 @@ from ottla.wire.messages.delete_topics import (
 )
 from ottla.wire.types import ZERO_UUID
 
-REQUEST = DeleteTopicsRequest
 DIVISIONS = Divisions(
     (
         Division(
@@ -34,7 +34,9 @@ DIVISIONS = Divisions(
 FIRST_VERSION_WITH_DELETION_DISABLED = 3
 
 
-def handle(node: Node, request: DeleteTopicsRequest, context: RequestContext) -> Answer:
+def handle(
+    node: Node, request: DeleteTopicsRequest, context: RequestContext
+) -> Reply[DeleteTopicsResponse]:
     wanted = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     deletion = node.topics.delete_requested(
         [
@@ -84,3 +86,6 @@ def _result(
         error_code=ErrorCode.NONE if failure is None else ErrorCode.KAFKA_STORAGE_ERROR,
         error_message=None if failure is None else str(failure),
     )
+
+
+API = serve(DeleteTopicsRequest, DeleteTopicsResponse, handle, divisions=DIVISIONS)

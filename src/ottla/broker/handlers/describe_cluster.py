@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.node import Node
+from ottla.broker.requests.api import serve
 from ottla.broker.requests.request import RequestContext
 from ottla.errors import ErrorCode
 from ottla.wire.messages.describe_cluster import (
@@ -11,7 +12,6 @@ from ottla.wire.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 
-REQUEST = DescribeClusterRequest
 BROKERS, CONTROLLERS = 1, 2
 
 
@@ -44,3 +44,6 @@ def handle(
             for node_id, endpoint in node.cluster.addresses_for(context.local)
         ],
     )
+
+
+API = serve(DescribeClusterRequest, DescribeClusterResponse, handle)

@@ -10,7 +10,8 @@ from ottla.broker.config_resources import (
     unknown_resource,
 )
 from ottla.broker.node import Node
-from ottla.broker.requests.request import Answer, RequestContext
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.request import Reply, RequestContext
 from ottla.config.describe import ConfigSource, DescribedOption
 from ottla.core.catalog import Refused
 from ottla.errors import ErrorCode
@@ -23,13 +24,14 @@ from ottla.wire.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
-REQUEST = DescribeConfigsRequest
 MAX_ELEMENTS = 1 << 17
 # Each of them takes some time.
 FIRST_RESOURCES = 8
 
 
-def handle(node: Node, request: DescribeConfigsRequest, context: RequestContext) -> Answer:
+def handle(
+    node: Node, request: DescribeConfigsRequest, context: RequestContext
+) -> Reply[DescribeConfigsResponse]:
     return node.cluster.share.answer(_respond(node, request), FIRST_RESOURCES)
 
 
@@ -115,3 +117,6 @@ def _option(
         config_type=option.type,
         documentation=option.documentation if request.include_documentation else None,
     )
+
+
+API = serve(DescribeConfigsRequest, DescribeConfigsResponse, handle, max_elements=MAX_ELEMENTS)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ottla.broker.node import Node
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.divisions import Division, Divisions
 from ottla.broker.requests.request import RequestContext
-from ottla.broker.requests.request_pieces import Division, Divisions
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
 from ottla.wire.messages.elect_leaders import (
@@ -14,7 +15,6 @@ from ottla.wire.messages.elect_leaders import (
     ReplicaElectionResult,
 )
 
-REQUEST = ElectLeadersRequest
 DIVISIONS = Divisions(
     (
         Division(
@@ -68,3 +68,6 @@ def handle(
 def _result(partition: int, error: ErrorCode) -> PartitionResult:
     message = None if error is ErrorCode.NONE else error.text
     return PartitionResult(partition_id=partition, error_code=error, error_message=message)
+
+
+API = serve(ElectLeadersRequest, ElectLeadersResponse, handle, divisions=DIVISIONS)

@@ -6,7 +6,8 @@ from functools import partial
 
 from ottla.broker.coordination.transactions import fenced_before, find_transaction
 from ottla.broker.node import Node
-from ottla.broker.requests.request import Answer, RequestContext
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.request import Reply, RequestContext
 from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import VERSION_1, VERSION_2
 from ottla.core.txn.requests import EndRequest, Identity
@@ -14,12 +15,11 @@ from ottla.core.txn.states import Result
 from ottla.errors import ErrorCode
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
-REQUEST = EndTxnRequest
 FIRST_VERSION_WITH_PRODUCER_FENCED = 2
 FIRST_VERSION_OF_TRANSACTION_V2 = 5
 
 
-def handle(node: Node, request: EndTxnRequest, context: RequestContext) -> Answer:
+def handle(node: Node, request: EndTxnRequest, context: RequestContext) -> Reply[EndTxnResponse]:
     respond = partial(_respond, context.version)
     coordinator = find_transaction(node.transactions, request.transactional_id)
     if isinstance(coordinator, ErrorCode):
@@ -41,3 +41,6 @@ def _respond(version: int, result: Identity | ErrorCode) -> EndTxnResponse:
         producer_id=result.producer_id,
         producer_epoch=result.producer_epoch,
     )
+
+
+API = serve(EndTxnRequest, EndTxnResponse, handle)

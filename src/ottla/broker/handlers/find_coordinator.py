@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ottla.broker.node import Node
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.divisions import Division, Divisions, Repeated
 from ottla.broker.requests.request import RequestContext
-from ottla.broker.requests.request_pieces import Division, Divisions, Repeated
 from ottla.core.catalog import Refused
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
@@ -15,7 +16,6 @@ from ottla.wire.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 
-REQUEST = FindCoordinatorRequest
 DIVISIONS = Divisions((Division("coordinator_keys", "coordinators", repeated=Repeated()),))
 FIRST_BATCHED_VERSION = 4
 GROUP, TRANSACTION = 0, 1
@@ -77,3 +77,6 @@ def _find(node: Node, key_type: int, key: str, context: RequestContext) -> Found
     leader = node.cluster.leader_of(topic, coordinator_partition(key, topic.partition_count))
     endpoint = dict(node.cluster.addresses_for(context.local)).get(leader)
     return ErrorCode.COORDINATOR_NOT_AVAILABLE if endpoint is None else (leader, endpoint)
+
+
+API = serve(FindCoordinatorRequest, FindCoordinatorResponse, handle, divisions=DIVISIONS)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from ottla.broker.coordination.groups import find_group
 from ottla.broker.node import Node
-from ottla.broker.requests.request import Answer, RequestContext
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.request import Reply, RequestContext
 from ottla.core.group import requests
 from ottla.errors import ErrorCode
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
-REQUEST = HeartbeatRequest
 
-
-def handle(node: Node, request: HeartbeatRequest, context: RequestContext) -> Answer:
+def handle(
+    node: Node, request: HeartbeatRequest, context: RequestContext
+) -> Reply[HeartbeatResponse]:
     coordinator = find_group(node.groups, request.group_id)
     if isinstance(coordinator, ErrorCode):
         return _respond(coordinator)
@@ -27,3 +28,6 @@ def _respond(error: ErrorCode) -> HeartbeatResponse:
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         error = ErrorCode.NONE
     return HeartbeatResponse(error_code=error)
+
+
+API = serve(HeartbeatRequest, HeartbeatResponse, handle)

@@ -10,18 +10,20 @@ from ottla.broker.coordination.transactions import (
     reserve_producer_id,
 )
 from ottla.broker.node import Node
-from ottla.broker.requests.request import Answer, RequestContext
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.request import Reply, RequestContext
 from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.requests import Identity, InitRequest
 from ottla.errors import ErrorCode
 from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
-REQUEST = InitProducerIdRequest
 FIRST_VERSION_WITH_PRODUCER_FENCED = 4
 
 
-def handle(node: Node, request: InitProducerIdRequest, context: RequestContext) -> Answer:
+def handle(
+    node: Node, request: InitProducerIdRequest, context: RequestContext
+) -> Reply[InitProducerIdResponse]:
     respond = partial(_respond, context.version)
     refused = _refuse(request)
     if refused is not None:
@@ -64,3 +66,6 @@ def _respond(version: int, result: Identity | ErrorCode) -> InitProducerIdRespon
         producer_id=result.producer_id,
         producer_epoch=result.producer_epoch,
     )
+
+
+API = serve(InitProducerIdRequest, InitProducerIdResponse, handle)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ottla.broker.coordination.groups import find_group
 from ottla.broker.node import Node
-from ottla.broker.requests.request import Answer, RequestContext
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.request import Reply, RequestContext
 from ottla.core.group.requests import NO_MEMBER_ID, JoinRequest, JoinResult
 from ottla.errors import ErrorCode
 from ottla.wire.messages.join_group import (
@@ -13,7 +14,6 @@ from ottla.wire.messages.join_group import (
     JoinGroupResponseMember,
 )
 
-REQUEST = JoinGroupRequest
 FIRST_VERSION_WITH_HANDSHAKE = 4
 FIRST_VERSION_WITH_NULL_PROTOCOL = 7
 FIRST_VERSION_WITH_SKIPPING = 9
@@ -21,7 +21,9 @@ FIRST_VERSION_WITH_SKIPPING = 9
 ID_PREFIX_CHARS = 255
 
 
-def handle(node: Node, request: JoinGroupRequest, context: RequestContext) -> Answer:
+def handle(
+    node: Node, request: JoinGroupRequest, context: RequestContext
+) -> Reply[JoinGroupResponse]:
     def respond(result: JoinResult | ErrorCode) -> JoinGroupResponse:
         if isinstance(result, ErrorCode):
             result = JoinResult(result, request.member_id)
@@ -83,3 +85,6 @@ def _response(result: JoinResult, version: int) -> JoinGroupResponse:
             for member in result.members
         ],
     )
+
+
+API = serve(JoinGroupRequest, JoinGroupResponse, handle)

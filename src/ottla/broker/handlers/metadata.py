@@ -6,7 +6,8 @@ from collections.abc import Generator, Mapping
 from uuid import UUID
 
 from ottla.broker.node import Node
-from ottla.broker.requests.request import MAX_ELEMENTS_IN_SLICES, Answer, RequestContext
+from ottla.broker.requests.api import MAX_ELEMENTS_IN_SLICES, serve
+from ottla.broker.requests.request import Reply, RequestContext
 from ottla.core.catalog import Refused, Topic
 from ottla.errors import ErrorCode
 from ottla.wire.messages.metadata import (
@@ -19,7 +20,6 @@ from ottla.wire.messages.metadata import (
 )
 from ottla.wire.types import ZERO_UUID
 
-REQUEST = MetadataRequest
 FIRST_VERSION_WITH_NULL_FOR_ALL = 1
 FIRST_VERSION_WITH_TOPIC_IDS = 12
 
@@ -31,7 +31,9 @@ NAMES_PER_STEP = 64
 PARTITIONS_PER_STEP = 16
 
 
-def handle(node: Node, request: MetadataRequest, context: RequestContext) -> Answer:
+def handle(
+    node: Node, request: MetadataRequest, context: RequestContext
+) -> Reply[MetadataResponse]:
     return node.cluster.share.answer(_respond(node, request, context))
 
 
@@ -125,3 +127,6 @@ def _described(node: Node, topic: Topic) -> Generator[None, None, MetadataRespon
         is_internal=topic.is_internal,
         partitions=partitions,
     )
+
+
+API = serve(MetadataRequest, MetadataResponse, handle, max_elements=MAX_ELEMENTS)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.broker.node import Node
-from ottla.broker.requests.request import Answer, RequestContext
-from ottla.broker.requests.request_pieces import Division, Divisions
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.divisions import Division, Divisions
+from ottla.broker.requests.request import Reply, RequestContext
 from ottla.core.catalog import Topic
 from ottla.core.group.requests import CommitSender, NewOffset
 from ottla.errors import ErrorCode
@@ -18,8 +19,7 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 
-REQUEST = OffsetCommitRequest
-# Offsets that are committed together are written together.
+# Offsets that are committed respond_to_all are written respond_to_all.
 OFFSETS_AT_ONCE = 1000
 DIVISIONS = Divisions(
     (
@@ -43,7 +43,9 @@ class Asked(NamedTuple):
     partitions: list[NewOffset | ErrorCode]
 
 
-def handle(node: Node, request: OffsetCommitRequest, context: RequestContext) -> Answer:
+def handle(
+    node: Node, request: OffsetCommitRequest, context: RequestContext
+) -> Reply[OffsetCommitResponse]:
     asked = [_asked(node, topic, request, context.version) for topic in request.topics]
     offsets = [one for topic in asked for one in topic.partitions if isinstance(one, NewOffset)]
 
@@ -126,3 +128,6 @@ def _response(asked: list[Asked], results: list[ErrorCode]) -> OffsetCommitRespo
             for topic, partitions in asked
         ]
     )
+
+
+API = serve(OffsetCommitRequest, OffsetCommitResponse, handle, divisions=DIVISIONS)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ottla.broker.coordination.groups import find_group
 from ottla.broker.node import Node
-from ottla.broker.requests.request import Answer, RequestContext
-from ottla.broker.requests.request_pieces import Division, Divisions
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.divisions import Division, Divisions
+from ottla.broker.requests.request import Reply, RequestContext
 from ottla.errors import ErrorCode
 from ottla.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -14,13 +15,14 @@ from ottla.wire.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 
-REQUEST = OffsetDeleteRequest
 DIVISIONS = Divisions(
     (Division("topics", "topics", inner=Division("partitions", "partitions"), named=("name",)),)
 )
 
 
-def handle(node: Node, request: OffsetDeleteRequest, context: RequestContext) -> Answer:
+def handle(
+    node: Node, request: OffsetDeleteRequest, context: RequestContext
+) -> Reply[OffsetDeleteResponse]:
     partitions = [
         (topic.name, partition.partition_index)
         for topic in request.topics
@@ -61,3 +63,6 @@ def _response(
             for topic in request.topics
         ],
     )
+
+
+API = serve(OffsetDeleteRequest, OffsetDeleteResponse, handle, divisions=DIVISIONS)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from ottla.broker.coordination.groups import find_group
 from ottla.broker.node import Node
-from ottla.broker.requests.request import Answer, RequestContext
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.request import Reply, RequestContext
 from ottla.core.group.requests import SyncRequest, SyncResult
 from ottla.errors import ErrorCode
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-REQUEST = SyncGroupRequest
 FIRST_VERSION_WITH_PROTOCOL = 5
 
 
-def handle(node: Node, request: SyncGroupRequest, context: RequestContext) -> Answer:
+def handle(
+    node: Node, request: SyncGroupRequest, context: RequestContext
+) -> Reply[SyncGroupResponse]:
     # Since v5 a member says which protocol it was told (KIP-559).
     if context.version >= FIRST_VERSION_WITH_PROTOCOL and (
         request.protocol_type is None or request.protocol_name is None
@@ -47,3 +49,6 @@ def _respond(result: SyncResult | ErrorCode) -> SyncGroupResponse:
         protocol_name=result.protocol,
         assignment=result.assignment,
     )
+
+
+API = serve(SyncGroupRequest, SyncGroupResponse, handle)

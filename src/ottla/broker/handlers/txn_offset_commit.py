@@ -7,8 +7,9 @@ from ottla.broker.coordination.groups import find_group
 from ottla.broker.coordination.verification import confirm
 from ottla.broker.handlers.offset_commit import OFFSETS_AT_ONCE
 from ottla.broker.node import Node
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.divisions import Division, Divisions
 from ottla.broker.requests.request import RequestContext
-from ottla.broker.requests.request_pieces import Division, Divisions
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import CommitSender, NewOffset
 from ottla.core.producer_state import Verification
@@ -23,7 +24,6 @@ from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 
-REQUEST = TxnOffsetCommitRequest
 DIVISIONS = Divisions(
     (
         Division(
@@ -166,3 +166,6 @@ def _response(request: TxnOffsetCommitRequest, errors: Errors) -> TxnOffsetCommi
             for topic in request.topics
         ]
     )
+
+
+API = serve(TxnOffsetCommitRequest, TxnOffsetCommitResponse, handle, divisions=DIVISIONS)

@@ -12,7 +12,7 @@ import struct
 import termios
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from ottla.broker.loop.loop_share import LoopShare
 from ottla.broker.metrics.request_counts import ApiCounts, observed
@@ -24,8 +24,8 @@ from ottla.broker.network.unfinished_frames import UnfinishedFrames
 from ottla.broker.node import Node
 from ottla.broker.partitions.compactor import Compactor
 from ottla.broker.partitions.retention import Retention
+from ottla.broker.requests.api import Api
 from ottla.broker.requests.apis import SERVED
-from ottla.broker.requests.request import Api
 from ottla.event_loop import addresses_of
 from ottla.events import EventLog
 from ottla.model import Endpoint
@@ -52,7 +52,7 @@ class Server:
 
     def __init__(self, node: Node, listen: Endpoint) -> None:
         self.node = node
-        self.apis: Mapping[int, Api] = SERVED
+        self.apis: Mapping[int, Api[Any, Any]] = SERVED
         self.api_counts: list[ApiCounts] = []
         self.traffic = Traffic()
         self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))

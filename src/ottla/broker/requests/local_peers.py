@@ -8,7 +8,8 @@ from typing import Any
 
 from ottla.broker.coordination.peers import UnreachableError
 from ottla.broker.node import Node
-from ottla.broker.requests.request import Api, RequestContext
+from ottla.broker.requests.api import Api
+from ottla.broker.requests.request import RequestContext
 from ottla.model import Endpoint
 from ottla.wire.declare import info_of
 
@@ -19,7 +20,9 @@ HERE = Endpoint("127.0.0.1", 0)
 class LocalPeers:
     """Implements Peers; `find_node` gives the node of an id, if it is live."""
 
-    def __init__(self, find_node: Callable[[int], Node | None], apis: Mapping[int, Api]) -> None:
+    def __init__(
+        self, find_node: Callable[[int], Node | None], apis: Mapping[int, Api[Any, Any]]
+    ) -> None:
         self._find_node = find_node
         self._apis = apis
 
