@@ -16,8 +16,8 @@ from ottla.broker.coordination.coordinators import Coordinators
 from ottla.broker.node import Node
 from ottla.broker.partitions.shard import Appended, Shard
 from ottla.config.broker import BrokerConfig
-from ottla.core.catalog import Topic
 from ottla.errors import ErrorCode
+from ottla.model import TopicPartition
 from ottla.records.batch import build_batch
 from ottla.records.control import MarkerType, build_marker_batch
 from ottla.records.record import Record
@@ -40,7 +40,7 @@ class Running:
         self.node = Node(cluster, BrokerConfig.read(OPTIONS))
         cluster.join(self.node)
         self.coordinators: Coordinators = KINDS[kind][0](self.node)  # type: ignore[type-arg]
-        assert isinstance(self.coordinators.make_topic(), Topic)
+        assert isinstance(self.coordinators.partition_of("any"), TopicPartition)
 
     @property
     def shard(self) -> Shard | ErrorCode:

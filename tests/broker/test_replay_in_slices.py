@@ -25,6 +25,7 @@ from ottla.core.catalog import GROUPS_TOPIC, NewTopic, Topic
 from ottla.core.partition import Partition
 from ottla.core.producer_state import SnapshotDraft, read_snapshot
 from ottla.errors import ErrorCode
+from ottla.model import TopicPartition
 from ottla.ports import LogStore
 from ottla.records.batch import BatchFlag, build_batch
 from ottla.records.control import MarkerType
@@ -219,7 +220,7 @@ def test_a_log_that_fails_during_a_replay_is_offline() -> None:
 def test_a_coordinator_waits_for_the_replay_of_its_partition() -> None:
     async def scenario() -> None:
         node = node_over(MemoryStore(clock=SteppingClock()))
-        assert isinstance(node.groups.make_topic(), Topic)
+        assert isinstance(node.groups.partition_of("any"), TopicPartition)
         unknown = build_batch([Record(0, 0, b"\x00\x63", b"")], producer_id=7, producer_epoch=0)
         for _ in range(SLICE_BATCHES + 1):
             shard_of(node, 0, GROUPS_TOPIC).append_own(unknown, NOW_MS)

@@ -6,6 +6,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
+from ottla.broker.coordination.coordinator import When
 from ottla.broker.coordination.transaction_markers import MARKERS_PER_TURN, MarkerSender
 from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.requests import SendMarkers
@@ -78,8 +79,9 @@ class Transaction:
         self.is_gone = False
         self.epoch = 0
 
-    def ask_when_loaded(self, decide: Any) -> None:
-        decide(self, None)
+    def ask(self, decide: Any, respond: Any, when: When) -> None:
+        assert when is When.LOADED
+        decide(self, None, None)
 
     def marked(
         self,

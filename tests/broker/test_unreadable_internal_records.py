@@ -15,8 +15,8 @@ from ottla.broker.coordination.coordinators import Coordinators
 from ottla.broker.node import Node
 from ottla.broker.partitions.shard import Appended, Shard
 from ottla.config.broker import BrokerConfig
-from ottla.core.catalog import Topic
 from ottla.errors import ErrorCode
+from ottla.model import TopicPartition
 from ottla.ports import Buffer, StorageError
 from ottla.records.batch import build_batch
 from ottla.records.record import Record
@@ -44,7 +44,7 @@ class Scene:
         cluster.join(self.node)
         find, known_key = KINDS[kind]
         self.coordinators = find(self.node)
-        assert isinstance(self.coordinators.make_topic(), Topic)
+        assert isinstance(self.coordinators.partition_of("any"), TopicPartition)
         record = Record(0, 0, known_key if key is None else key, b"\x00\x00")
         appended = self.shard.append_own(build_batch([record]), self.clock.now_ms())
         assert isinstance(appended, Appended)

@@ -8,8 +8,14 @@ from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ottla.broker.cluster import Cluster
-from ottla.broker.coordination.coordinator import Coordinator, Machine, Settings
-from ottla.broker.coordination.event_batches import EventCodec
+from ottla.broker.coordination.coordinator import (
+    Coordinator,
+    Parked,
+    Settings,
+    When,
+    unchanged,
+)
+from ottla.broker.coordination.machine_log import EventCodec, Machine
 from ottla.broker.loop.pause_aware_clock import Uptime
 from ottla.broker.options import NodeOptions
 from ottla.broker.partitions.led_partitions import LedPartitions
@@ -17,13 +23,14 @@ from ottla.broker.partitions.shard import Shard
 from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.broker.topics import Topics
 from ottla.core.catalog import NewTopic, Refused, Topic
-from ottla.core.turn import Turn
+from ottla.core.turn import Ticket, Turn
 from ottla.errors import ErrorCode
-from ottla.model import coordinator_partition
+from ottla.model import TopicPartition, coordinator_partition
 from ottla.ports import DamagedError, monotonic_ms
 
 M = TypeVar("M", bound=Machine)
 T = TypeVar("T")
+R = TypeVar("R")
 
 MIN_REPLICAS = "min.insync.replicas"
 # How long a partition is left alone whose log cannot be read or written.
@@ -90,8 +97,14 @@ class Coordinators(Generic[M]):
     def topic(self) -> Topic | None:
         return self._cluster.catalog.topics.get(self.topic_name)
 
-    def make_topic(self) -> Topic | Refused:
-        """The internal topic, created if this is its first use."""
+    def partition_of(self, key: str) -> TopicPartition | Refused:
+        """The partition that has a group or transactional id; its topic is created if this is the first use."""
+        topic = self._make_topic()
+        if isinstance(topic, Refused):
+            return topic
+        return TopicPartition(topic.name, coordinator_partition(key, topic.partition_count))
+
+    def _make_topic(self) -> Topic | Refused:
         topic = self.topic
         if topic is not None:
             return topic
@@ -103,6 +116,19 @@ class Coordinators(Generic[M]):
         replicas = min(shape.replication_factor, live)
         fitting = shape._replace(replication_factor=replicas, config=config)
         return self._topics.create([fitting])[0]
+
+    def ask(
+        self,
+        key: str,
+        decide: Callable[[M, Turn, Ticket], T | ErrorCode | Parked],
+        respond: Callable[[T | ErrorCode], R],
+        when: When = When.SOON,
+    ) -> NowOrLater[R]:
+        """Has the coordinator of a group or transactional id decide, if it is here (`Coordinator.ask`)."""
+        coordinator = self.find(key)
+        if isinstance(coordinator, ErrorCode):
+            return respond(coordinator)
+        return coordinator.ask(decide, respond, when)
 
     def find(self, key: str) -> Coordinator[M] | ErrorCode:
         """The coordinator of a group or transactional id, or what to tell a client that asks the wrong node."""
@@ -233,6 +259,8 @@ class Coordinators(Generic[M]):
     def ask_all(self, decide: Callable[[M, Turn], T]) -> list[NowOrLater[T | ErrorCode]]:
         """Has every machine here decide; what comes of it is a result, or an ErrorCode, for each."""
         return [
-            found if isinstance(found, ErrorCode) else found.ask_when_loaded(decide)
+            found
+            if isinstance(found, ErrorCode)
+            else found.ask(lambda machine, turn, _: decide(machine, turn), unchanged, When.LOADED)
             for found in self.load_all()
         ]

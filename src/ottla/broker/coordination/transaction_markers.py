@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from ottla.broker.cluster import Cluster
-from ottla.broker.coordination.coordinator import Coordinator
+from ottla.broker.coordination.coordinator import Coordinator, When, unchanged
 from ottla.broker.coordination.peers import UnreachableError
 from ottla.broker.crashpoints import CrashPoint, reach
 from ottla.core.txn.machine import TransactionMachine
@@ -173,10 +173,12 @@ class MarkerSender:
     def _done(self, errand: Errand, partitions: Sequence[TopicPartition]) -> None:
         wanted = errand.wanted
         if not errand.coordinator.is_gone:
-            errand.coordinator.ask_when_loaded(
-                lambda machine, turn: machine.marked(
+            errand.coordinator.ask(
+                lambda machine, turn, _: machine.marked(
                     turn, wanted.transactional_id, wanted.producer, partitions
-                )
+                ),
+                unchanged,
+                When.LOADED,
             )
 
     def _retry(self, errands: list[Errand]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from ottla.broker.coordination.coordinator import When
 from ottla.broker.coordination.transactions import fenced_before, find_transaction
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
@@ -98,15 +99,17 @@ def _answer(
 ) -> NowOrLater[AddPartitionsToTxnResult]:
     partitions = _partitions(transaction)
     respond = partial(_result, transaction, partitions)
-    coordinator = find_transaction(node.transactions, transaction.transactional_id)
-    if isinstance(coordinator, ErrorCode):
-        return respond(coordinator)
     transactional_id = transaction.transactional_id
     producer = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
-    # Now, because the first batches of a transaction wait for it, and what else is on their connection.
+    coordinator = find_transaction(node.transactions, transactional_id)
+    if isinstance(coordinator, ErrorCode):
+        return respond(coordinator)
+    # Now, because the first batches of a transaction wait for it, and the requests behind them on their connection.
     if transaction.verify_only:
-        return coordinator.ask_now(
-            lambda machine, turn: machine.verify(transactional_id, producer, partitions), respond
+        return coordinator.ask(
+            lambda machine, turn, _: machine.verify(transactional_id, producer, partitions),
+            respond,
+            When.NOW,
         )
     missing = {partition for partition in partitions if not node.cluster.topic_of(*partition)}
     if missing:
@@ -118,11 +121,12 @@ def _answer(
                 for partition in partitions
             ]
         )
-    return coordinator.ask_now(
-        lambda machine, turn: machine.add_partitions(
+    return coordinator.ask(
+        lambda machine, turn, _: machine.add_partitions(
             turn, transactional_id, producer, partitions, version
         ),
         respond,
+        When.NOW,
     )
 
 

@@ -31,10 +31,7 @@ def handle(
 def _delete(node: Node, group_id: str) -> NowOrLater[DeletableGroupResult]:
     respond = partial(_result, group_id)
     # One without a name may have offsets, and so can be deleted.
-    coordinator = node.groups.find(group_id)
-    if isinstance(coordinator, ErrorCode):
-        return respond(coordinator)
-    return coordinator.ask(lambda groups, turn: groups.delete(turn, group_id), respond)
+    return node.groups.ask(group_id, lambda groups, turn, _: groups.delete(turn, group_id), respond)
 
 
 def _result(group_id: str, error: ErrorCode) -> DeletableGroupResult:

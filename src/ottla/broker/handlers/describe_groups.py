@@ -40,10 +40,7 @@ def _describe(node: Node, group_id: str, version: int) -> NowOrLater[DescribedGr
             return _missing(group_id, version)
         return _described(group_id, found)
 
-    coordinator = node.groups.find(group_id)
-    if isinstance(coordinator, ErrorCode):
-        return respond(coordinator)
-    return coordinator.ask(lambda groups, turn: groups.describe(group_id), respond)
+    return node.groups.ask(group_id, lambda groups, turn, _: groups.describe(group_id), respond)
 
 
 def _missing(group_id: str, version: int) -> DescribedGroup:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.broker.coordination.transactions import find_transaction
+from ottla.broker.coordination.transactions import ask_transaction
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions, Repeated
@@ -34,10 +34,12 @@ def handle(
 
 def _describe(node: Node, transactional_id: str) -> NowOrLater[TransactionState]:
     respond = partial(_respond, transactional_id)
-    coordinator = find_transaction(node.transactions, transactional_id)
-    if isinstance(coordinator, ErrorCode):
-        return respond(coordinator)
-    return coordinator.ask(lambda machine, turn: machine.describe(transactional_id), respond)
+    return ask_transaction(
+        node.transactions,
+        transactional_id,
+        lambda machine, turn, _: machine.describe(transactional_id),
+        respond,
+    )
 
 
 def _respond(

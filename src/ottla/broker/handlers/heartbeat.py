@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from ottla.broker.coordination.groups import find_group
+from ottla.broker.coordination.groups import ask_group
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
-from ottla.broker.requests.request import Reply, RequestContext
+from ottla.broker.requests.gather_responses import NowOrLater
+from ottla.broker.requests.request import RequestContext
 from ottla.core.group import requests
 from ottla.errors import ErrorCode
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -13,14 +14,16 @@ from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 def handle(
     node: Node, request: HeartbeatRequest, context: RequestContext
-) -> Reply[HeartbeatResponse]:
-    coordinator = find_group(node.groups, request.group_id)
-    if isinstance(coordinator, ErrorCode):
-        return _respond(coordinator)
+) -> NowOrLater[HeartbeatResponse]:
     heartbeat = requests.HeartbeatRequest(
         request.group_id, request.generation_id, request.member_id, request.group_instance_id
     )
-    return coordinator.ask(lambda groups, turn: groups.heartbeat(turn, heartbeat), _respond)
+    return ask_group(
+        node.groups,
+        request.group_id,
+        lambda groups, turn, _: groups.heartbeat(turn, heartbeat),
+        _respond,
+    )
 
 
 def _respond(error: ErrorCode) -> HeartbeatResponse:

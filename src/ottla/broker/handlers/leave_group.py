@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from ottla.broker.coordination.groups import find_group
+from ottla.broker.coordination.groups import ask_group
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions
-from ottla.broker.requests.request import Reply, RequestContext
+from ottla.broker.requests.gather_responses import NowOrLater
+from ottla.broker.requests.request import RequestContext
 from ottla.core.group.requests import Leaver, LeaveResults
 from ottla.errors import ErrorCode
 from ottla.wire.messages.leave_group import (
@@ -21,18 +22,17 @@ FIRST_BATCHED_VERSION = 3
 
 def handle(
     node: Node, request: LeaveGroupRequest, context: RequestContext
-) -> Reply[LeaveGroupResponse]:
+) -> NowOrLater[LeaveGroupResponse]:
     is_batched = context.version >= FIRST_BATCHED_VERSION
-    coordinator = find_group(node.groups, request.group_id)
-    if isinstance(coordinator, ErrorCode):
-        return LeaveGroupResponse(error_code=coordinator)
     leavers = (
         tuple(Leaver(member.member_id, member.group_instance_id) for member in request.members)
         if is_batched
         else (Leaver(request.member_id, None),)
     )
-    return coordinator.ask(
-        lambda groups, turn: groups.leave(turn, request.group_id, leavers),
+    return ask_group(
+        node.groups,
+        request.group_id,
+        lambda groups, turn, _: groups.leave(turn, request.group_id, leavers),
         _respond if is_batched else _respond_for_one,
     )
 

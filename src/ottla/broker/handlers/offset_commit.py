@@ -7,7 +7,8 @@ from typing import NamedTuple
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions
-from ottla.broker.requests.request import Reply, RequestContext
+from ottla.broker.requests.gather_responses import NowOrLater
+from ottla.broker.requests.request import RequestContext
 from ottla.core.catalog import Topic
 from ottla.core.group.requests import CommitSender, NewOffset
 from ottla.errors import ErrorCode
@@ -45,7 +46,7 @@ class Asked(NamedTuple):
 
 def handle(
     node: Node, request: OffsetCommitRequest, context: RequestContext
-) -> Reply[OffsetCommitResponse]:
+) -> NowOrLater[OffsetCommitResponse]:
     asked = [_asked(node, topic, request, context.version) for topic in request.topics]
     offsets = [one for topic in asked for one in topic.partitions if isinstance(one, NewOffset)]
 
@@ -58,16 +59,15 @@ def handle(
 
     if request.topics and not offsets:
         return respond([])
-    coordinator = node.groups.find(request.group_id)
-    if isinstance(coordinator, ErrorCode):
-        return respond(coordinator)
     sender = CommitSender(
         request.group_id,
         request.generation_id_or_member_epoch,
         request.member_id,
         request.group_instance_id,
     )
-    return coordinator.ask(lambda groups, turn: groups.commit(turn, sender, offsets), respond)
+    return node.groups.ask(
+        request.group_id, lambda groups, turn, _: groups.commit(turn, sender, offsets), respond
+    )
 
 
 def _asked(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from ottla.broker.coordination.groups import find_group
+from ottla.broker.coordination.groups import ask_group
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions
-from ottla.broker.requests.request import Reply, RequestContext
+from ottla.broker.requests.gather_responses import NowOrLater
+from ottla.broker.requests.request import RequestContext
 from ottla.errors import ErrorCode
 from ottla.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -22,7 +23,7 @@ DIVISIONS = Divisions(
 
 def handle(
     node: Node, request: OffsetDeleteRequest, context: RequestContext
-) -> Reply[OffsetDeleteResponse]:
+) -> NowOrLater[OffsetDeleteResponse]:
     partitions = [
         (topic.name, partition.partition_index)
         for topic in request.topics
@@ -35,11 +36,11 @@ def handle(
             return OffsetDeleteResponse(error_code=results, topics=[])
         return _response(request, dict(zip(partitions, results, strict=True)))
 
-    coordinator = find_group(node.groups, request.group_id)
-    if isinstance(coordinator, ErrorCode):
-        return respond(coordinator)
-    return coordinator.ask(
-        lambda groups, turn: groups.delete_offsets(turn, request.group_id, partitions), respond
+    return ask_group(
+        node.groups,
+        request.group_id,
+        lambda groups, turn, _: groups.delete_offsets(turn, request.group_id, partitions),
+        respond,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
+from ottla.broker.coordination.coordinator import unchanged
 from ottla.broker.loop.loop_share import at_once
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
@@ -149,16 +150,13 @@ def _find(
     node: Node, group_id: str, wanted: list[WantedTopic] | None, stable: bool
 ) -> NowOrLater[Found]:
     """What the group has committed for the wanted topics, or for all of them; or an error."""
-    coordinator = node.groups.find(group_id)
-    if isinstance(coordinator, ErrorCode):
-        return coordinator
     if wanted is None:
-        return coordinator.ask(
-            lambda groups, turn: _all_offsets(groups, group_id, stable), lambda result: result
+        return node.groups.ask(
+            group_id, lambda groups, turn, _: _all_offsets(groups, group_id, stable), unchanged
         )
     fetch_one = GroupMachine.fetch_stable if stable else GroupMachine.fetch
-    return coordinator.ask(
-        lambda groups, turn: _fetch(groups, group_id, wanted, fetch_one), lambda result: result
+    return node.groups.ask(
+        group_id, lambda groups, turn, _: _fetch(groups, group_id, wanted, fetch_one), unchanged
     )
 
 

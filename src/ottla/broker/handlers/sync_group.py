@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from ottla.broker.coordination.groups import find_group
+from ottla.broker.coordination.coordinator import PARKED, Parked
+from ottla.broker.coordination.groups import ask_group
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
-from ottla.broker.requests.request import Reply, RequestContext
+from ottla.broker.requests.gather_responses import NowOrLater
+from ottla.broker.requests.request import RequestContext
+from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import SyncRequest, SyncResult
+from ottla.core.turn import Ticket, Turn
 from ottla.errors import ErrorCode
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -15,15 +19,12 @@ FIRST_VERSION_WITH_PROTOCOL = 5
 
 def handle(
     node: Node, request: SyncGroupRequest, context: RequestContext
-) -> Reply[SyncGroupResponse]:
+) -> NowOrLater[SyncGroupResponse]:
     # Since v5 a member says which protocol it was told (KIP-559).
     if context.version >= FIRST_VERSION_WITH_PROTOCOL and (
         request.protocol_type is None or request.protocol_name is None
     ):
         return _respond(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    coordinator = find_group(node.groups, request.group_id)
-    if isinstance(coordinator, ErrorCode):
-        return _respond(coordinator)
     sync = SyncRequest(
         request.group_id,
         request.generation_id,
@@ -33,7 +34,12 @@ def handle(
         request.protocol_name,
         {given.member_id: given.assignment for given in request.assignments},
     )
-    return coordinator.park(lambda groups, turn, ticket: groups.sync(turn, sync, ticket), _respond)
+
+    def decide(groups: GroupMachine, turn: Turn, ticket: Ticket) -> Parked:
+        groups.sync(turn, sync, ticket)
+        return PARKED
+
+    return ask_group(node.groups, request.group_id, decide, _respond)
 
 
 def _respond(result: SyncResult | ErrorCode) -> SyncGroupResponse:

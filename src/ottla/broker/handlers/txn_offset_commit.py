@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ottla.broker.coordination.coordinator import Coordinator
+import asyncio
+
+from ottla.broker.coordination.coordinator import Coordinator, unchanged
 from ottla.broker.coordination.groups import find_group
 from ottla.broker.coordination.verification import confirm
 from ottla.broker.handlers.offset_commit import OFFSETS_AT_ONCE
@@ -98,16 +100,13 @@ async def _commit(
     sender = CommitSender(
         request.group_id, request.generation_id, request.member_id, request.group_instance_id
     )
-    answer = coordinator.ask(
-        lambda groups, turn: _decide(
+    decided = coordinator.ask(
+        lambda groups, turn, _: _decide(
             coordinator, groups, turn, sender, producer, verification, offsets
         ),
-        lambda result: result,
+        unchanged,
     )
-    if isinstance(answer, ErrorCode):
-        return answer
-    decided: list[ErrorCode] | ErrorCode = await answer
-    return decided
+    return await decided if isinstance(decided, asyncio.Future) else decided
 
 
 def _must_ask(node: Node, transaction_version: int) -> bool:
