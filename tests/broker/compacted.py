@@ -70,7 +70,7 @@ class CompactedLog:
         self.topic = topic
         if topic in self.node.cluster.catalog.topics:
             return  # made before the store was closed, or before a crash
-        (made,) = self.node.create_topics([NewTopic(topic, 1, 1, {}, self._config)])
+        (made,) = self.node.topics.create([NewTopic(topic, 1, 1, {}, self._config)])
         assert isinstance(made, Topic), made
 
     def beside(self, topic: str) -> CompactedLog:
@@ -81,7 +81,7 @@ class CompactedLog:
 
     @property
     def shard(self) -> Shard:
-        shard = self.node.shard(self.topic, 0)
+        shard = self.node.partitions.shard(self.topic, 0)
         assert isinstance(shard, Shard)
         return shard
 
@@ -149,7 +149,7 @@ class CompactedLog:
             pass
 
     def claim_anew(self) -> None:
-        self.node._discard(self.shard)
+        self.node.partitions.discard(self.shard)
 
     # What is there.
 

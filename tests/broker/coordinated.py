@@ -8,9 +8,16 @@ from typing import Any, cast
 
 from tests.storage.batches import SteppingClock, ref_of
 
-from ottla.broker.coordination.coordinator import Coordinator, Settings
-from ottla.broker.coordination.event_batches import EventCodec
+from ottla.broker.coordination.coordinator import (
+    PARKED,
+    Coordinator,
+    Parked,
+    Settings,
+    When,
+    unchanged,
+)
 from ottla.broker.coordination.groups import CRASH_POINTS
+from ottla.broker.coordination.machine_log import EventCodec
 from ottla.broker.loop.pause_aware_clock import Uptime
 from ottla.broker.partitions.replay import replay
 from ottla.broker.partitions.shard import Shard
@@ -18,7 +25,7 @@ from ottla.config.topic import TopicConfig
 from ottla.core.group import records
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import CommitSender, GroupConfig, JoinRequest, NewOffset
-from ottla.core.turn import ProducerIdentity, Turn
+from ottla.core.turn import ProducerIdentity, Ticket, Turn
 from ottla.ports import Buffer, Extent, PartitionLog, StorageError
 from ottla.records.batch import BatchHeader, read_batch, split_batches
 from ottla.records.compression import Codec
@@ -92,10 +99,16 @@ class Bench:
         return self.coordinator.machine
 
     def ask(self, decide: Callable[[GroupMachine, Turn], Any]) -> Any:
-        return self.coordinator.ask(decide, lambda result: result)
+        return self._ask(decide, When.SOON)
 
     def ask_now(self, decide: Callable[[GroupMachine, Turn], Any]) -> Any:
-        return self.coordinator.ask_now(decide, lambda result: result)
+        return self._ask(decide, When.NOW)
+
+    def ask_when_loaded(self, decide: Callable[[GroupMachine, Turn], Any]) -> Any:
+        return self._ask(decide, When.LOADED)
+
+    def _ask(self, decide: Callable[[GroupMachine, Turn], Any], when: When) -> Any:
+        return self.coordinator.ask(lambda machine, turn, _: decide(machine, turn), unchanged, when)
 
     def commit(self, value: int, group: str = "g", count: int = 1, metadata: str = "") -> Any:
         offsets = [NewOffset("orders", at, value, -1, metadata) for at in range(count)]
@@ -114,9 +127,12 @@ class Bench:
         request = JoinRequest(
             group, "", None, "client", "", 10_000, 60_000, "x", protocols, name, False, False
         )
-        return self.coordinator.park(
-            lambda machine, turn, ticket: machine.join(turn, request, ticket), lambda result: result
-        )
+
+        def decide(machine: GroupMachine, turn: Turn, ticket: Ticket) -> Parked:
+            machine.join(turn, request, ticket)
+            return PARKED
+
+        return self.coordinator.ask(decide, unchanged)
 
     def batches(self) -> list[tuple[BatchHeader, int]]:
         """The headers of the log and how many records each batch has."""

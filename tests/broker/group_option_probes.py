@@ -161,7 +161,7 @@ def replicas_on_three_nodes(bench: Bench) -> object:
     """One node can have one replica, whatever the option says; three with the same option can have more."""
     option = "offsets.topic.replication.factor"
     factor = on_loop(
-        bench.broker, lambda running: running.node.config.offsets_topic_replication_factor
+        bench.broker, lambda running: running.node.options.config.offsets_topic_replication_factor
     )
     with ottla.Broker({option: factor}, nodes=3) as broker:
         nodes = Nodes(broker)

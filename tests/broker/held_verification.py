@@ -12,7 +12,6 @@ from tests.broker.requests import eventually, on_loop
 
 import ottla
 from ottla.broker.coordination.peers import Peers
-from ottla.broker.node import Node
 from ottla.broker.runtime import RunningBroker
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 
@@ -29,8 +28,8 @@ class HeldVerification:
         real, running.cluster.peers = running.cluster.peers, self
         return real
 
-    def call(self, sender: Node, node_id: int, request: Any, version: int) -> Any:
-        answer = self._real.call(sender, node_id, request, version)
+    def call(self, sender_id: int, node_id: int, request: Any, version: int) -> Any:
+        answer = self._real.call(sender_id, node_id, request, version)
         if not isinstance(request, AddPartitionsToTxnRequest):
             return answer
         later: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

@@ -77,9 +77,10 @@ class Nodes:
             self.broker,
             lambda running: {
                 node_id: [
-                    (shard.log.ref.topic, shard.log.ref.partition) for shard in node.open_shards()
+                    (shard.log.ref.topic, shard.log.ref.partition)
+                    for shard in server.node.partitions.open_shards()
                 ]
-                for node_id, node in running.cluster.nodes.items()
+                for node_id, server in running.servers.items()
             },
         )
 
@@ -91,8 +92,8 @@ class Nodes:
                     self.broker,
                     lambda running: sum(
                         len(shard.waiters)
-                        for node in running.cluster.nodes.values()
-                        for shard in node.open_shards()
+                        for server in running.servers.values()
+                        for shard in server.node.partitions.open_shards()
                     ),
                 )
                 == count

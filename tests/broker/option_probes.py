@@ -67,7 +67,7 @@ class Bench:
         """The partition's own objects, which no client sees."""
 
         def look(running: Any) -> Shard:
-            found = running.node.shard(self.topic, 0)
+            found = running.node.partitions.shard(self.topic, 0)
             assert isinstance(found, Shard)
             return found
 
@@ -91,7 +91,7 @@ class Bench:
         return on_loop(self.broker, lambda running: len(self.log_in(running).segments()))
 
     def log_in(self, running: Any) -> LocalLog:
-        log = running.node.shard(self.topic, 0).log
+        log = running.node.partitions.shard(self.topic, 0).log
         assert isinstance(log, LocalLog)
         return log
 
@@ -105,7 +105,7 @@ class Bench:
         """Applies retention now; the offset that the log starts at then."""
 
         def apply(running: Any) -> int:
-            shard = running.node.shard(self.topic, 0)
+            shard = running.node.partitions.shard(self.topic, 0)
             shard.apply_retention(now_ms())
             return int(shard.log.start_offset)
 
@@ -376,7 +376,7 @@ def _producers(bench: Bench) -> int:
         bench.broker,
         lambda running: (
             len(
-                running.node.shard(bench.topic, 0).partition.producers.to_snapshot()  # type: ignore[union-attr]
+                running.node.partitions.shard(bench.topic, 0).partition.producers.to_snapshot()  # type: ignore[union-attr]
             )
             > EMPTY_SNAPSHOT_BYTES
         ),
@@ -453,10 +453,10 @@ def takes_in_memory(max_bytes: int) -> bool:
         config = BrokerConfig.read({"ottla.ephemeral.max.bytes": str(max_bytes)})
         running = await start_broker(BrokerSettings(config, Endpoint("127.0.0.1", 0)))
         try:
-            changes = running.node.decide_create(NewTopic("t", 1, -1, {}, {}))
+            changes = running.node.topics._decide_create(NewTopic("t", 1, -1, {}, {}))
             assert not isinstance(changes, Refused)
             running.cluster.commit(changes)
-            shard = running.node.shard("t", 0)
+            shard = running.node.partitions.shard("t", 0)
             assert isinstance(shard, Shard)
             prepared = prepare(batch_of(b"x" * 1000), shard.config, now_ms(), 9)
             assert isinstance(prepared, Prepared)

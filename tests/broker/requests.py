@@ -112,7 +112,7 @@ def waiter_count(broker: ottla.Broker) -> int:
         broker,
         lambda found: sum(
             isinstance(waiter, ParkedFetch)
-            for shard in found.node.open_shards()
+            for shard in found.node.partitions.open_shards()
             for waiter in shard.waiters
         ),
     )

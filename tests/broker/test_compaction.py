@@ -286,9 +286,11 @@ def test_the_last_batch_of_a_producer_keeps_its_sequence(log: CompactedLog) -> N
     state = log.replayed().producers.get(9)
     assert state is not None
     assert (state.epoch, state.last_sequence) == (3, 2)
-    log.node.config = log.node.config.__class__.read({"producer.id.expiration.ms": "1"})
+    log.node.options.config = log.node.options.config.__class__.read(
+        {"producer.id.expiration.ms": "1"}
+    )
     log.clock.value_ms += 10
-    log.node.expire_producers()
+    log.node.partitions.expire_producers()
     log.append((B, b"1"))
     log.clean_all()
     assert [header.producer_id for header in log.headers()] == [-1, -1]

@@ -101,7 +101,7 @@ def test_it_is_as_slow_as_it_is_told_to_be(start: Starter, topic: str) -> None:
 
 
 def roll(broker: ottla.Broker, topic: str) -> None:
-    on_loop(broker, lambda found: found.node.shard(topic, 0).roll())  # type: ignore[union-attr]
+    on_loop(broker, lambda found: found.node.partitions.shard(topic, 0).roll())  # type: ignore[union-attr]
 
 
 def test_requests_are_answered_while_a_large_log_is_cleaned(start: Starter, topic: str) -> None:
@@ -120,7 +120,7 @@ def test_requests_are_answered_while_a_large_log_is_cleaned(start: Starter, topi
         roll(broker, topic)
         waits = []
         all_began = time.monotonic()
-        while on_loop(broker, lambda found: cleaned(found.node.shard(topic, 0))) is None:
+        while on_loop(broker, lambda found: cleaned(found.node.partitions.shard(topic, 0))) is None:
             began = time.monotonic()
             fetch(connection, topic, 500_000)
             waits.append(time.monotonic() - began)

@@ -192,7 +192,7 @@ def test_a_damaged_log_is_not_cleaned_any_more_and_serves_on(
         assert log.shard is shard
         assert shard.log.epoch == epoch
     assert other.shard.log.cleaned_offset == 2
-    assert list(log.node.uncleanable) == [shard.log.ref]
+    assert list(log.node.partitions.uncleanable) == [shard.log.ref]
     assert len(uncleanable(caplog)) == 1
     log.append((b"c", b"1"))
     assert len(log.records()) == 4
@@ -221,7 +221,7 @@ def test_a_broken_header_that_only_the_cleaner_meets_does_not_end_the_claim(
         log.clean()
     assert log.shard is shard
     assert shard.log.is_open
-    assert list(log.node.uncleanable) == [shard.log.ref]
+    assert list(log.node.partitions.uncleanable) == [shard.log.ref]
 
 
 @pytest.mark.parametrize(

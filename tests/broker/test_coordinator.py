@@ -11,7 +11,7 @@ from tests.broker.coordinated import Bench, every, run, settle
 
 import ottla.broker.coordination.coordinator as runtime
 from ottla.broker.coordination.coordinator import Coordinator
-from ottla.broker.coordination.event_batches import BATCH_BYTES
+from ottla.broker.coordination.machine_log import BATCH_BYTES
 from ottla.broker.partitions.shard import Shard
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import CommitSender, JoinResult, NewOffset
@@ -326,7 +326,7 @@ def test_an_answer_that_cannot_be_made_costs_nobody_else_his() -> None:
         def respond(result: object) -> None:
             raise ValueError("a bug")
 
-        broken = bench.coordinator.ask(lambda machine, turn: 1, respond)
+        broken: Any = bench.coordinator.ask(lambda machine, turn, _: 1, respond)
         asked = bench.commit(1)
         assert await every(asked) == [[ErrorCode.NONE]]
         with pytest.raises(ValueError, match="a bug"):
@@ -361,7 +361,7 @@ def test_a_long_log_is_replayed_in_slices_and_others_have_their_turn() -> None:
         bench.start()
         assert not bench.coordinator.is_loaded
         assert bench.commit(9) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        found = bench.coordinator.ask_when_loaded(lambda machine, turn: machine.durable_state())
+        found = bench.ask_when_loaded(lambda machine, turn: machine.durable_state())
         await asyncio.sleep(0)
         assert not bench.coordinator.is_loaded
         assert not found.done()
@@ -377,14 +377,14 @@ def test_a_partition_that_goes_elsewhere_while_it_is_replayed_is_given_up() -> N
         for value in range(4):
             await bench.commit(value, count=400)
         bench.start()
-        waiting = bench.coordinator.ask_when_loaded(lambda machine, turn: None)
+        waiting = bench.ask_when_loaded(lambda machine, turn: None)
         bench.shard.release_waiters()
         assert await waiting is ErrorCode.NOT_COORDINATOR
         await settle()
         assert not bench.coordinator.is_loaded
         assert bench.commit(9) is ErrorCode.NOT_COORDINATOR
-        late = bench.coordinator.ask_when_loaded(lambda machine, turn: None)
-        assert await asyncio.wait_for(late, 5) is ErrorCode.NOT_COORDINATOR
+        late = bench.ask_when_loaded(lambda machine, turn: None)
+        assert late is ErrorCode.NOT_COORDINATOR
 
     run(scenario)
 
@@ -445,7 +445,7 @@ def test_what_a_large_turn_writes_is_split_and_answered_when_all_of_it_is_durabl
         assert await asked == [NONE] * 300
         before = bench.machine.durable_state()
         bench.start()
-        found = bench.coordinator.ask_when_loaded(lambda machine, turn: machine.durable_state())
+        found = bench.ask_when_loaded(lambda machine, turn: machine.durable_state())
         assert await found == before
 
     run(scenario)

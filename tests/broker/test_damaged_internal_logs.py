@@ -16,8 +16,8 @@ from ottla.broker.coordination.coordinators import Coordinators
 from ottla.broker.node import Node
 from ottla.broker.partitions.shard import Appended, Shard
 from ottla.config.broker import BrokerConfig
-from ottla.core.catalog import Topic
 from ottla.errors import ErrorCode
+from ottla.model import TopicPartition
 from ottla.records.batch import build_batch
 from ottla.records.control import MarkerType, build_marker_batch
 from ottla.records.record import Record
@@ -40,11 +40,11 @@ class Running:
         self.node = Node(cluster, BrokerConfig.read(OPTIONS))
         cluster.join(self.node)
         self.coordinators: Coordinators = KINDS[kind][0](self.node)  # type: ignore[type-arg]
-        assert isinstance(self.coordinators.make_topic(), Topic)
+        assert isinstance(self.coordinators.partition_of("any"), TopicPartition)
 
     @property
     def shard(self) -> Shard | ErrorCode:
-        return self.node.shard(self.coordinators.topic_name, 0)
+        return self.node.partitions.shard(self.coordinators.topic_name, 0)
 
     def is_found(self) -> bool:
         found = self.coordinators.find("k")
@@ -52,7 +52,7 @@ class Running:
         return not isinstance(found, ErrorCode)
 
     def stop(self) -> None:
-        self.node.close()
+        self.node.partitions.close()
         self.store.close()
 
 
@@ -86,7 +86,7 @@ def test_a_flipped_bit_takes_the_partition_offline_until_the_file_is_put_back(
             await asyncio.sleep(0.01)
             running.clock.value_ms += 120_000
         topic = running.coordinators.topic_name
-        assert running.node.offline_partitions() == [(topic, 0)]
+        assert running.node.partitions.offline_partitions() == [(topic, 0)]
         assert told(caplog, "partition_offline") == 1
         assert told(caplog, "storage_failed") == told(caplog, "replay_failed") == 0
         beside = segment.with_suffix(".copy")
@@ -96,7 +96,7 @@ def test_a_flipped_bit_takes_the_partition_offline_until_the_file_is_put_back(
         running.node.tick()
         await asyncio.sleep(0.01)
         assert running.is_found()
-        assert not running.node.offline_partitions()
+        assert not running.node.partitions.offline_partitions()
         running.stop()
 
     with caplog.at_level(logging.INFO):

@@ -55,10 +55,10 @@ class Broker:
         self.node = Node(self.cluster, BrokerConfig(node_id=1))
         self.cluster.join(self.node)
         for name, partitions in ((WIDE, PARTITIONS), (NARROW, UNTIMED_STEPS - 1)):
-            (made,) = self.node.create_topics([NewTopic(name, partitions, 1, {}, {})])
+            (made,) = self.node.topics.create([NewTopic(name, partitions, 1, {}, {})])
             assert isinstance(made, Topic)
             for partition in range(partitions):
-                assert isinstance(self.node.shard(name, partition), Shard)
+                assert isinstance(self.node.partitions.shard(name, partition), Shard)
 
     def delete(self, name: str) -> Any:
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=1000)
@@ -74,7 +74,7 @@ def test_the_data_of_a_wide_topic_is_removed_in_slices() -> None:
         broker = Broker()
         answer = asyncio.ensure_future(broker.delete(WIDE))
         assert WIDE not in broker.cluster.catalog.topics
-        assert broker.node.open_shard(WIDE, 0) is None
+        assert broker.node.partitions.open_shard(WIDE, 0) is None
         turns = []
         while not answer.done():
             turns.append(broker.store.removed)
@@ -102,16 +102,16 @@ def test_a_removal_that_is_given_up_is_finished_later() -> None:
         answer = asyncio.ensure_future(broker.delete(WIDE))
         await asyncio.sleep(0)
         # While it is at work, nobody else removes the same.
-        await broker.cluster.finish_deletions()
+        await broker.cluster.deletion.finish()
         assert broker.store.removed < PARTITIONS / 2
         answer.cancel()
         await asyncio.gather(answer, return_exceptions=True)
         assert not broker.is_clean
         broker.store.failing = True
-        await broker.cluster.finish_deletions()
+        await broker.cluster.deletion.finish()
         assert not broker.is_clean
         broker.store.failing = False
-        await broker.cluster.finish_deletions()
+        await broker.cluster.deletion.finish()
         assert broker.is_clean
 
     asyncio.run(scenario())
@@ -121,9 +121,9 @@ def test_a_topic_that_is_made_again_during_the_removal_keeps_its_own_data() -> N
     async def scenario() -> None:
         broker = Broker()
         answer = asyncio.ensure_future(broker.delete(WIDE))
-        (made,) = broker.node.create_topics([NewTopic(WIDE, PARTITIONS, 1, {}, {})])
+        (made,) = broker.node.topics.create([NewTopic(WIDE, PARTITIONS, 1, {}, {})])
         assert isinstance(made, Topic)
-        last = broker.node.shard(WIDE, PARTITIONS - 1)
+        last = broker.node.partitions.shard(WIDE, PARTITIONS - 1)
         assert isinstance(last, Shard)
         await answer
         assert broker.is_clean

@@ -11,7 +11,8 @@ from ottla.broker.network.connection import BYTES_PER_CHECK, Connection, Host
 from ottla.broker.network.receive_buffers import Buffers
 from ottla.broker.network.traffic import Traffic
 from ottla.broker.network.unfinished_frames import UnfinishedFrames
-from ottla.broker.requests.request import Api, RequestContext
+from ottla.broker.requests.api import Api
+from ottla.broker.requests.request import NO_REPLY, NoReply, RequestContext
 from ottla.wire.framing import frame_request
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 
@@ -48,7 +49,7 @@ class Server:
         self.clock_reads = 0
         self.handled = 0
         self._seconds_per_frame = seconds_per_frame
-        api = Api(
+        api: Api[Any, Any] = Api(
             key=API_KEY,
             name="ApiVersions",
             request=ApiVersionsRequest,
@@ -79,9 +80,10 @@ class Server:
         self.clock_reads += 1
         return self.now
 
-    def _handle(self, node: object, request: Any, context: RequestContext) -> None:
+    def _handle(self, node: object, request: Any, context: RequestContext) -> NoReply:
         self.handled += 1
         self.now += self._seconds_per_frame
+        return NO_REPLY
 
     def receive(self, data: bytes) -> None:
         """Has every connection receive the same."""

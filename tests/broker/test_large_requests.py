@@ -24,9 +24,9 @@ from tests.broker.requests import (
 )
 
 import ottla
-from ottla.broker.handlers.create_topics import MAX_RECORDS
 from ottla.broker.handlers.metadata import MAX_CREATED
 from ottla.broker.network.server import DEPARTED_CHECK_MS
+from ottla.broker.topics import MAX_CREATED_PER_REQUEST
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
 from ottla.wire.messages.create_topics import (
@@ -165,9 +165,9 @@ def test_more_topics_than_kafka_makes_at_once_are_refused(connection: RawConnect
         ]
 
     for counts, error in (
-        ((MAX_RECORDS - 1,), ErrorCode.NONE),
-        ((MAX_RECORDS,), ErrorCode.POLICY_VIOLATION),
-        ((1, MAX_RECORDS), ErrorCode.POLICY_VIOLATION),
+        ((MAX_CREATED_PER_REQUEST - 1,), ErrorCode.NONE),
+        ((MAX_CREATED_PER_REQUEST,), ErrorCode.POLICY_VIOLATION),
+        ((1, MAX_CREATED_PER_REQUEST), ErrorCode.POLICY_VIOLATION),
     ):
         request = CreateTopicsRequest(topics=topics(*counts), validate_only=True)
         answer = connection.call(request, CreateTopicsResponse, 5)

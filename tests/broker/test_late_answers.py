@@ -14,7 +14,8 @@ from ottla.broker.network.connection import Connection
 from ottla.broker.network.receive_buffers import Buffers
 from ottla.broker.network.traffic import Traffic
 from ottla.broker.network.unfinished_frames import UnfinishedFrames
-from ottla.broker.requests.request import Api, CloseConnectionError, RequestContext
+from ottla.broker.requests.api import Api
+from ottla.broker.requests.request import CloseConnectionError, RequestContext
 from ottla.wire.compile import decode_message
 from ottla.wire.framing import SIZE_BYTES, frame_request, read_size
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -59,7 +60,7 @@ class LateHost:
         self.unfinished = UnfinishedFrames(self.max_frame_bytes)
         self.answers: list[asyncio.Future[Any]] = []
         api = Api("Heartbeat", 12, HeartbeatRequest, 0, 0, 4, 4, self.handle)
-        self.apis: Mapping[int, Api] = {12: api}
+        self.apis: Mapping[int, Api[Any, Any]] = {12: api}
 
     def handle(self, node: Any, request: Any, context: RequestContext) -> asyncio.Future[Any]:
         self.answers.append(asyncio.get_running_loop().create_future())

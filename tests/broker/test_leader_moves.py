@@ -257,8 +257,8 @@ def test_an_append_that_waits_for_the_disk_is_not_acknowledged_by_the_old_leader
 def _end_offset(running: RunningBroker, topic: str) -> int:
     (shard,) = [
         shard
-        for node in running.cluster.nodes.values()
-        for shard in node.open_shards()
+        for server in running.servers.values()
+        for shard in server.node.partitions.open_shards()
         if shard.log.ref.topic == topic
     ]
     return shard.partition.end_offset

@@ -28,7 +28,8 @@ from ottla.broker.metrics import listener as metrics_listener
 from ottla.broker.metrics.exposition import Metric, Page
 from ottla.broker.metrics.request_counts import ApiCounts, _observing
 from ottla.broker.node import Node
-from ottla.broker.requests.request import Api, RequestContext
+from ottla.broker.requests.api import Api
+from ottla.broker.requests.request import RequestContext
 from ottla.broker.requests.response_errors import error_counter_of
 from ottla.config.broker import BrokerConfig
 from ottla.core.catalog import NewTopic
@@ -177,7 +178,7 @@ def test_requests_have_their_turn_while_a_wide_topic_is_looked_at() -> None:
         cluster = Cluster(MemoryStore(clock=clock), clock, SystemIds())
         node = Node(cluster, BrokerConfig())
         cluster.join(node)
-        node.create_topics([NewTopic("wide", partitions, 1, {}, {})])
+        node.topics.create([NewTopic("wide", partitions, 1, {}, {})])
         turns = 0
         page = asyncio.ensure_future(metrics.page_of(cluster, {}, LoopMonitor(lambda: 0)))
         while not page.done():

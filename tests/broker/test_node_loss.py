@@ -138,8 +138,8 @@ def test_a_lost_node_saves_nothing_and_its_producers_are_known_all_the_same(
         three.broker,
         lambda running: [
             list(shard.log.snapshots())
-            for node in running.cluster.nodes.values()
-            for shard in node.open_shards()
+            for server in running.servers.values()
+            for shard in server.node.partitions.open_shards()
         ],
     )
     assert snapshots == [[]]
@@ -212,13 +212,13 @@ def test_what_is_left_of_a_killed_node_does_not_act_for_the_one_that_is_back(
     three: Nodes, topic: str
 ) -> None:
     create(three.any, topic)
-    killed = on_loop(three.broker, lambda running: running.cluster.nodes[2])
+    killed = on_loop(three.broker, lambda running: running.servers[2].node)
     three.kill(2)
     three.broker.start_node(2)
     three.broker.move_leader(topic, 0, 2)
     fill(three.at(2), topic, b"v")
     epoch = three.epoch(topic)
-    refused = on_loop(three.broker, lambda running: killed.shard(topic, 0))
+    refused = on_loop(three.broker, lambda running: killed.partitions.shard(topic, 0))
     assert refused is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert three.epoch(topic) == epoch
     assert read_values(three.at(2), topic) == [b"v"]

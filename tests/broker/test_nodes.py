@@ -285,7 +285,8 @@ def test_options_of_brokers_reach_all_or_the_one_that_is_named(start: Starter, t
         limits = on_loop(
             broker,
             lambda running: [
-                running.cluster.nodes[node_id].config.message_max_bytes for node_id in NODE_IDS
+                running.servers[node_id].node.options.config.message_max_bytes
+                for node_id in NODE_IDS
             ],
         )
         assert limits == [1000, 9000, 1000]

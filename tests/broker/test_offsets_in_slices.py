@@ -37,12 +37,10 @@ class Coordinator:
         cluster = SimpleNamespace(
             share=LoopShare(itertools.count(1).__next__), catalog=SimpleNamespace(topics={})
         )
-        self._node = cast(
-            Node, SimpleNamespace(cluster=cluster, groups=SimpleNamespace(find=lambda name: self))
-        )
+        self._node = cast(Node, SimpleNamespace(cluster=cluster, groups=self))
 
-    def ask(self, decide: Any, respond: Any) -> Any:
-        return respond(decide(self.groups.machine, None))
+    def ask(self, group_id: str, decide: Any, respond: Any) -> Any:
+        return respond(decide(self.groups.machine, None, None))
 
     def fetch(self, version: int, partitions: list[int] | None) -> Any:
         topics = None

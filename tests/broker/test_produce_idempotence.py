@@ -222,7 +222,7 @@ def _forgotten(broker: ottla.Broker) -> bool:
         lambda: on_loop(
             broker,
             lambda found: all(
-                len(shard.partition.producers) == 0 for shard in found.node.open_shards()
+                len(shard.partition.producers) == 0 for shard in found.node.partitions.open_shards()
             ),
         )
     )

@@ -44,7 +44,7 @@ def send(broker: ottla.Broker, topic: str, producer_id: int, sequence: int, valu
     )
 
     def append(running: RunningBroker) -> None:
-        shard = running.node.shard(topic, 0)
+        shard = running.node.partitions.shard(topic, 0)
         assert isinstance(shard, Shard)
         made = prepare(data, shard.config, now_ms(), 12)
         assert isinstance(made, Prepared)
@@ -57,7 +57,7 @@ def send(broker: ottla.Broker, topic: str, producer_id: int, sequence: int, valu
 
 def end(broker: ottla.Broker, topic: str, producer_id: int, kind: MarkerType) -> None:
     def append(running: RunningBroker) -> None:
-        shard = running.node.shard(topic, 0)
+        shard = running.node.partitions.shard(topic, 0)
         assert isinstance(shard, Shard)
         assert isinstance(shard.append_marker(kind, producer_id, 0, 0, 1, now_ms()), Appended)
 
@@ -104,7 +104,9 @@ def test_the_list_survives_restarts_of_both_kinds(start: Starter, tmp_path: Path
         assert aborted(connection, topic, 0) == expected
         # As a crash before the entries were written would leave it.
         (tmp_path / "a" / "orders-0" / f"{0:020d}.txnindex").unlink()
-    on_loop(broker, lambda running: running.node.open_shards()[0].fail(OSError("a test")))
+    on_loop(
+        broker, lambda running: running.node.partitions.open_shards()[0].fail(OSError("a test"))
+    )
     with session_with(broker) as connection:
         assert aborted(connection, topic, 0) == expected
     broker.stop()

@@ -25,6 +25,7 @@ from ottla.core.catalog import GROUPS_TOPIC, NewTopic, Topic
 from ottla.core.partition import Partition
 from ottla.core.producer_state import SnapshotDraft, read_snapshot
 from ottla.errors import ErrorCode
+from ottla.model import TopicPartition
 from ottla.ports import LogStore
 from ottla.records.batch import BatchFlag, build_batch
 from ottla.records.control import MarkerType
@@ -56,13 +57,13 @@ def node_over(store: LogStore, partitions: int = 1) -> Node:
     node = Node(cluster, BrokerConfig.read({"offsets.topic.num.partitions": 1}))
     cluster.join(node)
     if TOPIC not in cluster.catalog.topics:
-        (made,) = node.create_topics([NewTopic(TOPIC, partitions, 1, {}, {})])
+        (made,) = node.topics.create([NewTopic(TOPIC, partitions, 1, {}, {})])
         assert isinstance(made, Topic)
     return node
 
 
 def shard_of(node: Node, partition: int = 0, topic: str = TOPIC) -> Shard:
-    found = node.shard(topic, partition)
+    found = node.partitions.shard(topic, partition)
     assert isinstance(found, Shard)
     return found
 
@@ -79,8 +80,8 @@ def fill(shard: Shard, count: int) -> None:
 
 def forget(node: Node) -> None:
     """Leaves every partition as a kill does."""
-    for one in node.open_shards():
-        node._discard(one)
+    for one in node.partitions.open_shards():
+        node.partitions.discard(one)
 
 
 def state_of(partition: Partition) -> object:
@@ -90,7 +91,7 @@ def state_of(partition: Partition) -> object:
 
 async def opened(node: Node, partition: int = 0) -> Shard:
     for _ in range(10_000):
-        if isinstance(found := node.shard(TOPIC, partition), Shard):
+        if isinstance(found := node.partitions.shard(TOPIC, partition), Shard):
             return found
         assert found is NOT_YET
         await asyncio.sleep(0)
@@ -125,8 +126,8 @@ def test_a_long_replay_gives_the_loop_back_and_is_seen_when_it_is_over(
         expected = state_of(shard_of(node).partition)
         forget(node)
         turns = Turns(monkeypatch)
-        assert node.shard(TOPIC, 0) is NOT_YET
-        assert node.shard(TOPIC, 0) is NOT_YET, "asking again does not begin again"
+        assert node.partitions.shard(TOPIC, 0) is NOT_YET
+        assert node.partitions.shard(TOPIC, 0) is NOT_YET, "asking again does not begin again"
         assert state_of((await opened(node)).partition) == expected
         assert max(turns.counts) == SLICE_BATCHES
         assert sum(turns.counts) == 3 * SLICE_BATCHES + 5
@@ -139,7 +140,7 @@ def test_a_short_replay_is_part_of_the_request() -> None:
         node = node_over(MemoryStore(clock=SteppingClock()))
         fill(shard_of(node), SLICE_BATCHES)
         forget(node)
-        assert isinstance(node.shard(TOPIC, 0), Shard)
+        assert isinstance(node.partitions.shard(TOPIC, 0), Shard)
 
     asyncio.run(scenario())
 
@@ -153,15 +154,15 @@ def test_many_partitions_that_are_opened_at_once_share_a_slice(
             fill(shard_of(node, partition), 100)
         forget(node)
         turns = Turns(monkeypatch)
-        found = [node.shard(TOPIC, partition) for partition in range(20)]
+        found = [node.partitions.shard(TOPIC, partition) for partition in range(20)]
         assert sum(isinstance(one, Shard) for one in found) == SLICE_BATCHES // 100
         for partition in range(20):
             await opened(node, partition)
         assert max(turns.counts) <= SLICE_BATCHES
         # When nothing is left to do, the next request has a slice of its own again.
         await asyncio.sleep(0.001)
-        node._discard(shard_of(node, 3))
-        assert isinstance(node.shard(TOPIC, 3), Shard)
+        node.partitions.discard(shard_of(node, 3))
+        assert isinstance(node.partitions.shard(TOPIC, 3), Shard)
 
     asyncio.run(scenario())
 
@@ -173,7 +174,7 @@ def end_of_replay(change: Callable[[Node], None]) -> Node:
         node = node_over(MemoryStore(clock=SteppingClock()))
         fill(shard_of(node), 3 * SLICE_BATCHES)
         forget(node)
-        assert node.shard(TOPIC, 0) is NOT_YET
+        assert node.partitions.shard(TOPIC, 0) is NOT_YET
         change(node)
         await asyncio.sleep(0.01)
         return node
@@ -183,23 +184,23 @@ def end_of_replay(change: Callable[[Node], None]) -> Node:
 
 def test_a_topic_that_is_deleted_during_its_replay_is_gone() -> None:
     node = end_of_replay(
-        lambda node: at_once(node.delete_topics([node.cluster.catalog.topics[TOPIC]]))
+        lambda node: at_once(node.topics.delete([node.cluster.catalog.topics[TOPIC]]))
     )
-    assert node.open_shards() == []
-    assert node.offline_partitions() == []
+    assert node.partitions.open_shards() == []
+    assert node.partitions.offline_partitions() == []
 
 
 def test_options_that_change_during_a_replay_hold_after_it() -> None:
     def change(node: Node) -> None:
         topic = node.cluster.catalog.topics[TOPIC]
-        node.configure_topics([(topic, {"segment.bytes": "1048576"})])
+        node.topics.configure([(topic, {"segment.bytes": "1048576"})])
 
-    (shard,) = end_of_replay(change).open_shards()
+    (shard,) = end_of_replay(change).partitions.open_shards()
     assert shard.config.segment_bytes == 1048576
 
 
 def test_a_node_that_ends_during_a_replay_opens_nothing_more() -> None:
-    assert end_of_replay(lambda node: node.end()).open_shards() == []
+    assert end_of_replay(lambda node: node.partitions.end()).partitions.open_shards() == []
 
 
 def test_a_log_that_fails_during_a_replay_is_offline() -> None:
@@ -208,18 +209,18 @@ def test_a_log_that_fails_during_a_replay_is_offline() -> None:
         batches = partition.segments[0].batches
         batches[-1] = batches[-1][:16] + b"\x07" + batches[-1][17:]
         # What was read already is what it was.
-        for waiting in node._opener._replays._waiting.values():
+        for waiting in node.partitions._opener._replays._waiting.values():
             waiting._chunk = waiting._chunk[: waiting._position]
 
     node = end_of_replay(damage)
-    assert node.open_shards() == []
-    assert node.offline_partitions() == [(TOPIC, 0)]
+    assert node.partitions.open_shards() == []
+    assert node.partitions.offline_partitions() == [(TOPIC, 0)]
 
 
 def test_a_coordinator_waits_for_the_replay_of_its_partition() -> None:
     async def scenario() -> None:
         node = node_over(MemoryStore(clock=SteppingClock()))
-        assert isinstance(node.groups.make_topic(), Topic)
+        assert isinstance(node.groups.partition_of("any"), TopicPartition)
         unknown = build_batch([Record(0, 0, b"\x00\x63", b"")], producer_id=7, producer_epoch=0)
         for _ in range(SLICE_BATCHES + 1):
             shard_of(node, 0, GROUPS_TOPIC).append_own(unknown, NOW_MS)

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from ottla.broker.handlers import list_offsets, offset_fetch, write_txn_markers
 from ottla.broker.loop.loop_share import LoopShare, at_once
 from ottla.broker.requests.apis import SERVED
+from ottla.broker.requests.divisions import Division
 from ottla.broker.requests.request import RequestContext
-from ottla.broker.requests.request_pieces import Division, answer_in_pieces, arrange, cut
+from ottla.broker.requests.request_pieces import answer_in_pieces, arrange, cut
 from ottla.errors import ErrorCode
 from ottla.model import Endpoint
 from ottla.wire.declare import fields_of
@@ -121,7 +122,7 @@ def test_the_response_in_pieces_is_that_of_the_whole(
 ) -> None:
     division = LIST_OFFSETS._replace(piece_elements=size)
     node: Any = OneCluster()
-    response = asyncio.run(answer_in_pieces(handle, node, request, CONTEXT, division))
+    response: Any = asyncio.run(answer_in_pieces(handle, node, request, CONTEXT, division))
 
     def told(found: Any) -> dict[tuple[str, int], bool]:
         return {

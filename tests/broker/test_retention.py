@@ -171,7 +171,8 @@ def test_a_topic_that_may_hold_no_bytes_holds_none(start: Starter, topic: str) -
 
 def claimed(broker: ottla.Broker) -> set[str]:
     return on_loop(
-        broker, lambda running: {shard.log.ref.topic for shard in running.node.open_shards()}
+        broker,
+        lambda running: {shard.log.ref.topic for shard in running.node.partitions.open_shards()},
     )
 
 

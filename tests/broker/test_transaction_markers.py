@@ -6,6 +6,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
+from ottla.broker.coordination.coordinator import When
 from ottla.broker.coordination.transaction_markers import MARKERS_PER_TURN, MarkerSender
 from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.requests import SendMarkers
@@ -37,9 +38,11 @@ class Leaders:
             leader_of=lambda topic, partition: 0,
             peers=self,
         )
-        self.sender = MarkerSender(cast(Any, SimpleNamespace(cluster=cluster)))
+        self.sender = MarkerSender(0, cast(Any, cluster))
 
-    def call(self, sender: Any, node_id: int, request: WriteTxnMarkersRequest, version: int) -> Any:
+    def call(
+        self, sender_id: int, node_id: int, request: WriteTxnMarkersRequest, version: int
+    ) -> Any:
         self.calls.append([])
         return WriteTxnMarkersResponse(
             markers=[
@@ -76,8 +79,9 @@ class Transaction:
         self.is_gone = False
         self.epoch = 0
 
-    def ask_when_loaded(self, decide: Any) -> None:
-        decide(self, None)
+    def ask(self, decide: Any, respond: Any, when: When) -> None:
+        assert when is When.LOADED
+        decide(self, None, None)
 
     def marked(
         self,

@@ -203,7 +203,7 @@ def set_epoch(broker: ottla.Broker, transactional_id: str, epoch: int) -> None:
             transactional_id
         )
 
-        def write(machine: TransactionMachine, turn: Turn) -> None:
+        def write(machine: TransactionMachine, turn: Turn, _: object) -> None:
             saved = machine._saved[transactional_id]
             machine._write(turn, saved._replace(producer_epoch=epoch))
 

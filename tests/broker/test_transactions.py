@@ -15,7 +15,6 @@ from tests.broker.txn_producer import Cluster, Producer, insist
 
 import ottla
 from ottla.broker.coordination.peers import UnreachableError
-from ottla.broker.node import Node
 from ottla.broker.runtime import RunningBroker
 from ottla.core.catalog import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.core.partition import READ_COMMITTED
@@ -297,10 +296,10 @@ class Deaf:
     def _take_the_place(self, running: RunningBroker) -> None:
         running.cluster.peers = self
 
-    def call(self, sender: Node, node_id: int, request: Any, version: int) -> Any:
+    def call(self, sender_id: int, node_id: int, request: Any, version: int) -> Any:
         if node_id in self.node_ids and isinstance(request, WriteTxnMarkersRequest):
             return UnreachableError("a test")
-        return self.real.call(sender, node_id, request, version)
+        return self.real.call(sender_id, node_id, request, version)
 
 
 @VERSIONS

@@ -15,8 +15,8 @@ from ottla.broker.coordination.coordinators import Coordinators
 from ottla.broker.node import Node
 from ottla.broker.partitions.shard import Appended, Shard
 from ottla.config.broker import BrokerConfig
-from ottla.core.catalog import Topic
 from ottla.errors import ErrorCode
+from ottla.model import TopicPartition
 from ottla.ports import Buffer, StorageError
 from ottla.records.batch import build_batch
 from ottla.records.record import Record
@@ -44,14 +44,14 @@ class Scene:
         cluster.join(self.node)
         find, known_key = KINDS[kind]
         self.coordinators = find(self.node)
-        assert isinstance(self.coordinators.make_topic(), Topic)
+        assert isinstance(self.coordinators.partition_of("any"), TopicPartition)
         record = Record(0, 0, known_key if key is None else key, b"\x00\x00")
         appended = self.shard.append_own(build_batch([record]), self.clock.now_ms())
         assert isinstance(appended, Appended)
 
     @property
     def shard(self) -> Shard:
-        shard = self.node.shard(self.coordinators.topic_name, 0)
+        shard = self.node.partitions.shard(self.coordinators.topic_name, 0)
         assert isinstance(shard, Shard)
         return shard
 
@@ -77,7 +77,7 @@ def test_a_malformed_record_is_told_once_and_the_partition_is_not_claimed_anew(
         )
         assert scene.coordinators.failed == [0]
         # Another claim looks again: the log may have been mended.
-        scene.node._discard(shard)
+        scene.node.partitions.discard(shard)
         assert scene.coordinators.find("k") is ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert scene.shard is not shard
 

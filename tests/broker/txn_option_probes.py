@@ -93,7 +93,7 @@ def with_one_node_of_three(bench: Bench) -> object:
     """Whether a coordinator works while two of three nodes are away."""
     option = "transaction.state.log.min.isr"
     wanted = on_loop(
-        bench.broker, lambda running: running.node.config.transaction_state_log_min_isr
+        bench.broker, lambda running: running.node.options.config.transaction_state_log_min_isr
     )
     with ottla.Broker({option: wanted}, nodes=3) as broker:
         nodes = Nodes(broker)
@@ -119,7 +119,7 @@ def replicas_on_three_nodes(bench: Bench) -> object:
     option = "transaction.state.log.replication.factor"
     factor = on_loop(
         bench.broker,
-        lambda running: running.node.config.transaction_state_log_replication_factor,
+        lambda running: running.node.options.config.transaction_state_log_replication_factor,
     )
     with ottla.Broker({option: factor}, nodes=3) as broker:
         nodes = Nodes(broker)

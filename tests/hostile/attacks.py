@@ -19,7 +19,7 @@ from tests.hostile.target import Target
 from tests.waiting import in_time
 
 from ottla.broker.handlers.fetch import MAX_ELEMENTS as MAX_FETCH_ELEMENTS
-from ottla.broker.requests.request import MAX_ELEMENTS_IN_SLICES
+from ottla.broker.requests.api import MAX_ELEMENTS_IN_SLICES
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
 from ottla.records.compression import Codec

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.coordination import machine_log
 from ottla.broker.coordination.coordinator import Coordinator
 from ottla.core.group.classic import ClassicGroup
 from ottla.core.group.machine import GroupMachine
@@ -179,33 +180,33 @@ def old_assignments_are_kept(patch: pytest.MonkeyPatch) -> None:
 
 
 def failed_appends_are_taken_for_good(patch: pytest.MonkeyPatch) -> None:
-    original = Coordinator._give_up
+    original = Coordinator._end
 
     def give_up(coordinator: Any, error: ErrorCode) -> None:
         if error is not ErrorCode.COORDINATOR_NOT_AVAILABLE:
             original(coordinator, error)
 
-    patch.setattr(Coordinator, "_give_up", give_up)
+    patch.setattr(Coordinator, "_end", give_up)
 
 
 def waiting_requests_are_dropped(patch: pytest.MonkeyPatch) -> None:
-    original = Coordinator._give_up
+    original = Coordinator._end
 
     def give_up(coordinator: Any, error: ErrorCode) -> None:
         coordinator._waiting.clear()
         original(coordinator, error)
 
-    patch.setattr(Coordinator, "_give_up", give_up)
+    patch.setattr(Coordinator, "_end", give_up)
 
 
 def replays_begin_in_the_middle(patch: pytest.MonkeyPatch) -> None:
-    original = Coordinator._replay_batch
+    original = machine_log._replay_batch
 
-    def replay(coordinator: Any, header: Any, batch: Any) -> None:
+    def replay(machine: Any, codec: Any, header: Any, batch: Any) -> None:
         if header.base_offset % 7 != 3:
-            original(coordinator, header, batch)
+            original(machine, codec, header, batch)
 
-    patch.setattr(Coordinator, "_replay_batch", replay)
+    patch.setattr(machine_log, "_replay_batch", replay)
 
 
 def timers_are_forgotten(patch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from tests.sim.nodes import trouble
 from tests.sim.weather import Weather
 from tests.sim.world import World, every
 
-from ottla.broker.coordination import coordinator, event_batches
+from ottla.broker.coordination import coordinator, machine_log
 from ottla.broker.partitions import replay as shard_replay
 from ottla.core.catalog import GROUPS_TOPIC
 from ottla.core.group import records
@@ -201,13 +201,13 @@ class Crowd:
 @contextmanager
 def coordinators_work_in_slices(slice_records: int, batch_bytes: int) -> Iterator[None]:
     """Has replays take several turns of the loop, and decisions several batches, as large ones do."""
-    usual = coordinator.SLICE_RECORDS, event_batches.BATCH_BYTES, shard_replay.SLICE_BATCHES
-    coordinator.SLICE_RECORDS, event_batches.BATCH_BYTES = slice_records, batch_bytes  # type: ignore[misc]
+    usual = coordinator.SLICE_RECORDS, machine_log.BATCH_BYTES, shard_replay.SLICE_BATCHES
+    coordinator.SLICE_RECORDS, machine_log.BATCH_BYTES = slice_records, batch_bytes  # type: ignore[misc]
     shard_replay.SLICE_BATCHES = slice_records  # type: ignore[misc]
     try:
         yield
     finally:
-        coordinator.SLICE_RECORDS, event_batches.BATCH_BYTES, shard_replay.SLICE_BATCHES = usual  # type: ignore[misc]
+        coordinator.SLICE_RECORDS, machine_log.BATCH_BYTES, shard_replay.SLICE_BATCHES = usual  # type: ignore[misc]
 
 
 async def grouping(world: World) -> None:

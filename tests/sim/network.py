@@ -89,7 +89,7 @@ class Host:
 
     @property
     def max_frame_bytes(self) -> int:
-        return self.node.config.socket_request_max_bytes
+        return self.node.options.config.socket_request_max_bytes
 
     def admit(self, connection: Connection) -> str | None:
         return None

@@ -17,6 +17,8 @@ from tests.sim.trace import Trace
 from ottla.broker.cluster import Cluster
 from ottla.broker.node import Node
 from ottla.broker.partitions.compactor import Compactor
+from ottla.broker.requests.apis import SERVED
+from ottla.broker.requests.local_peers import LocalPeers
 from ottla.config.broker import BrokerConfig
 from ottla.errors import ErrorCode
 from ottla.model import topic_id_text
@@ -124,14 +126,15 @@ class Nodes:
 
     def _make_cluster(self) -> Cluster:
         cluster = Cluster(self.store, self.clock, self.ids)
-        cluster.peers = SimulatedPeers(cluster, self.network, self.rng)
+        local = LocalPeers(lambda node_id: self.running.get(node_id), SERVED)
+        cluster.peers = SimulatedPeers(local, self.network, self.rng)
         # What the cluster has begun goes on when the node dies that asked for it.
         share = cluster.share
         share._serve_soon = at_home(NOBODY, share._serve_soon)  # type: ignore[method-assign]
         share._end_of_new_work = at_home(NOBODY, share._end_of_new_work)  # type: ignore[method-assign]
-        forget = at_home(NOBODY, cluster._forget_offsets)
-        cluster._forget_offsets = forget  # type: ignore[method-assign]
-        cluster.finish_deletions_at_once()
+        forget = at_home(NOBODY, cluster.deletion._forget_offsets)
+        cluster.deletion._forget_offsets = forget  # type: ignore[method-assign]
+        cluster.deletion.finish_at_once()
         return cluster
 
     def start_all(self) -> None:
@@ -154,7 +157,7 @@ class Nodes:
         # Others reach these as if they were in the same process; what comes of it belongs to this node.
         node.groups.load_all = visited(owner, node.groups.load_all)  # type: ignore[method-assign]
         node.groups.ask_all = visited(owner, node.groups.ask_all)  # type: ignore[method-assign]
-        node._opener.open = at_home(owner, node._opener.open)  # type: ignore[method-assign]
+        node.partitions._opener.open = at_home(owner, node.partitions._opener.open)  # type: ignore[method-assign]
         node.advertised = endpoint_of(node_id)
         node.uptime.watch()
         return node
@@ -162,11 +165,11 @@ class Nodes:
     def _join(self, node: Node) -> None:
         owner = self._owners[node.node_id]
         self.cluster.join(node)
-        node.find_offline()
+        node.partitions.find_offline()
         self.running[node.node_id] = node
         self.network.attach(node, owner)
         self.loop.create_task(self._tick(node), context=owner.context)
-        if node.config.log_cleaner_enable:
+        if node.options.config.log_cleaner_enable:
             self.loop.create_task(Compactor(node).run(), context=owner.context)
 
     async def _tick(self, node: Node) -> None:
@@ -174,7 +177,7 @@ class Nodes:
         while True:
             await asyncio.sleep(TICK_SECONDS)
             if self.cluster.controller_id == node.node_id:
-                await self.cluster.finish_deletions()
+                await self.cluster.deletion.finish()
             node.tick()
 
     def crash(self, node_id: int) -> None:

@@ -11,9 +11,7 @@ from typing import Any
 
 from tests.sim.network import Exchange, Link, LinkBrokenError, Network
 
-from ottla.broker.cluster import Cluster
-from ottla.broker.coordination.peers import LocalPeers, UnreachableError
-from ottla.broker.node import Node
+from ottla.broker.coordination.peers import Peers, UnreachableError
 from ottla.core.txn.events import VERSION_2
 from ottla.wire.messages.end_txn import EndTxnRequest
 from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
@@ -38,19 +36,19 @@ def can_be_told_apart(request: Any, version: int) -> bool:
 class SimulatedPeers:
     """Implements Peers; a node may reach itself without the network."""
 
-    def __init__(self, cluster: Cluster, network: Network, rng: random.Random) -> None:
+    def __init__(self, at_once: Peers, network: Network, rng: random.Random) -> None:
         self._network = network
         self._rng = rng
-        self._at_once = LocalPeers(cluster)
+        self._at_once = at_once
 
     def call(
-        self, sender: Node, node_id: int, request: Any, version: int
+        self, sender_id: int, node_id: int, request: Any, version: int
     ) -> asyncio.Future[Any] | Any:
-        if node_id == sender.node_id and self._rng.random() < 0.5:
-            return self._at_once.call(sender, node_id, request, version)
+        if node_id == sender_id and self._rng.random() < 0.5:
+            return self._at_once.call(sender_id, node_id, request, version)
         first = len(self._network.exchanges)
         try:
-            link = self._network.connect_at_once(f"node-{sender.node_id}", node_id)
+            link = self._network.connect_at_once(f"node-{sender_id}", node_id)
         except LinkBrokenError as error:
             return UnreachableError(str(error))
         link.is_between_nodes = True

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.sim.run import SeedFailedError, play_seed, play_seeds
 
-from ottla.broker import cluster
-from ottla.broker.requests.gather_responses import together
+from ottla.broker import topic_deletion
+from ottla.broker.requests.gather_responses import respond_to_all
 from ottla.core.group.events import OffsetCommitted
 from ottla.core.group.machine import GroupMachine
 from ottla.errors import ErrorCode
@@ -56,10 +56,10 @@ def the_clock_tells_of_which_topic_an_offset_is(patch: pytest.MonkeyPatch) -> No
 def it_is_tried_only_once(patch: pytest.MonkeyPatch) -> None:
     """Coordinators that could not be asked keep what they have."""
 
-    def together_at_any_rate(parts: Any, done: Any) -> Any:
-        return together(parts, lambda found: done([[]]))
+    def respond_at_any_rate(parts: Any, done: Any) -> Any:
+        return respond_to_all(parts, lambda found: done([[]]))
 
-    patch.setattr(cluster, "together", together_at_any_rate)
+    patch.setattr(topic_deletion, "respond_to_all", respond_at_any_rate)
 
 
 @pytest.mark.parametrize(

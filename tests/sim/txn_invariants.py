@@ -93,9 +93,9 @@ def _durable(machine: Any) -> object:
 def check_producers(world: World) -> None:
     """Every partition knows of its producers what a replay of its log gives."""
     for node in running(world):
-        for shard in node.open_shards():
+        for shard in node.partitions.open_shards():
             ref, partition = shard.log.ref, shard.partition
-            if "compact" in shard.config.cleanup_policy and node.config.log_cleaner_enable:
+            if "compact" in shard.config.cleanup_policy and node.options.config.log_cleaner_enable:
                 continue  # what was cleaned away, a snapshot has to tell
             replayed = type(partition)(partition.leader_epoch, 0, 0, ProducerStates())
             for batch in world.nodes.store.batches(ref.topic, ref.partition):
@@ -129,7 +129,7 @@ def check_open(world: World) -> None:
     if saved is None:
         return
     for node in world.nodes.running.values():
-        for shard in node.open_shards():
+        for shard in node.partitions.open_shards():
             ref = shard.log.ref
             for producer_id in shard.partition.producers._open.values():
                 found = saved.get(producer_id)
@@ -170,7 +170,7 @@ def unfinished(world: World) -> str:
             pending = of_groups.machine.offsets._pending
             if pending:
                 return f"offsets of the producers {sorted(pending)} are pending"
-        for shard in node.open_shards():
+        for shard in node.partitions.open_shards():
             partition, ref = shard.partition, shard.log.ref
             if partition.last_stable_offset != partition.high_watermark:
                 return (

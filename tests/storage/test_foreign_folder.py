@@ -12,6 +12,7 @@ from tests.storage.conftest import Opener
 
 from ottla.broker.clock import SystemClock, SystemIds
 from ottla.broker.cluster import Cluster
+from ottla.broker.topics import adopt_topics
 from ottla.config.topic import TopicConfig
 from ottla.ports import StorageError
 from ottla.storage.local import LocalStoreOptions
@@ -46,7 +47,7 @@ def test_topics_are_taken_over_once(open_store: Opener, tmp_path: Path, is_clean
     store = open_store(tmp_path)
     assert store.cluster_id == "Kafkas"
     cluster = Cluster(store, SystemClock(), SystemIds())
-    cluster.adopt_topics()
+    adopt_topics(cluster)
     topics = cluster.catalog.topics
     assert {name: topic.partition_count for name, topic in topics.items()} == {
         "orders": 3,
@@ -59,7 +60,7 @@ def test_topics_are_taken_over_once(open_store: Opener, tmp_path: Path, is_clean
     cluster.commit(cluster.catalog.delete(topics["payments"], 0))
     store.close()
     again = Cluster(open_store(tmp_path), SystemClock(), SystemIds())
-    again.adopt_topics()
+    adopt_topics(again)
     assert list(again.catalog.topics) == ["orders"], "what was deleted does not come back"
 
 
@@ -69,12 +70,12 @@ def test_a_folder_of_ours_that_lost_its_journal_gives_out_no_producer_id_twice(
     foreign(open_store, tmp_path)
     store = open_store(tmp_path)
     cluster = Cluster(store, SystemClock(), SystemIds())
-    cluster.adopt_topics()
+    adopt_topics(cluster)
     given = [cluster.next_producer_id() for _ in range(2500)]
     store.close()
     (tmp_path / "catalog.journal").unlink()
     cluster = Cluster(open_store(tmp_path), SystemClock(), SystemIds())
-    cluster.adopt_topics()
+    adopt_topics(cluster)
     assert cluster.next_producer_id() > max(given)
 
 
@@ -85,7 +86,7 @@ def test_partitions_of_one_name_and_different_ids_are_not_mixed(
     fill(store.claim(ref_of("orders", 0, 1), CONFIG), 1)
     fill(store.claim(ref_of("orders", 1, 2), CONFIG), 1)
     cluster = Cluster(store, SystemClock(), SystemIds())
-    cluster.adopt_topics()
+    adopt_topics(cluster)
     assert not cluster.catalog.topics
     assert "partitions of 'orders' have different topic ids" in caplog.text
 

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
-from ottla.broker.coordination.peers import LocalPeers, Peers
-from ottla.broker.loop.loop_share import LoopShare, at_once
-from ottla.broker.requests.gather_responses import together
-from ottla.core.catalog import Catalog, Changes, Deleted, Topic
+from ottla.broker.coordination.peers import NoPeers, Peers
+from ottla.broker.loop.loop_share import LoopShare
+from ottla.broker.members import Member
+from ottla.broker.topic_deletion import TopicDeletion
+from ottla.core.catalog import Catalog, Changes, Refused, Topic
 from ottla.core.leadership import Leadership
 from ottla.errors import ErrorCode, IllegalStateError, OttlaError
 from ottla.events import EventLog
-from ottla.model import NO_LEADER
+from ottla.model import NO_LEADER, Endpoint, TopicPartition
 from ottla.ports import Clock, Ids, LogStore, PartitionRef, StorageError
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
-    from ottla.core.group.machine import GroupMachine
-    from ottla.core.turn import Turn
 
 logger = EventLog(__name__)
 
@@ -54,14 +48,18 @@ class Cluster:
         self.ids = ids
         self.share = LoopShare(clock.monotonic_seconds)
         self.catalog = Catalog(store.catalog.entries())
-        self.nodes: dict[int, Node] = {}  # those that are live, by rising id
+        self.nodes: dict[int, Member] = {}  # those that are live, by rising id
         self._leadership = Leadership()
         self._producer_ids = range(0)
-        self.peers: Peers = LocalPeers(self)
-        # Deleted topics that groups are being made to forget; a dict for its order.
-        self._forgetting: dict[uuid.UUID, None] = {}
-        # Deleted topics whose data is being removed.
-        self._removing: set[uuid.UUID] = set()
+        self.peers: Peers = NoPeers()
+        self.deletion = TopicDeletion(
+            store=store,
+            catalog=self.catalog,
+            leadership=self._leadership,
+            share=self.share,
+            commit=self.commit,
+            members=lambda: self.nodes.values(),
+        )
 
     @property
     def cluster_id(self) -> str:
@@ -73,132 +71,20 @@ class Cluster:
         store.commit(changes, store.revision)
         self.catalog.apply(changes)
 
-    def delete_topics(self, topics: Sequence[Topic]) -> Generator[None, None, None]:
-        """Deletes topics in one step; what is returned removes their data, in many steps if there is much.
-
-        After a crash in the middle `finish_deletions` does the rest.
-        """
-        now_ms = self.clock.now_ms()
-        together: Changes = {}
-        for topic in topics:
-            for node in self.nodes.values():
-                node.forget_topic(topic)
-            together |= self.catalog.delete(topic, now_ms)
-        self.commit(together)
-        for topic in topics:
-            self._leadership.forget(topic.topic_id)
-        return self._remove_deleted()
-
-    def forget_offsets_early(self, topics: Iterable[Topic]) -> None:
-        """Has groups forget topics whose data is still being removed: the next of that name may come sooner."""
-        for topic in topics:
-            deleted = self.catalog.deleting.get(topic.topic_id)
-            if deleted is not None:
-                for node in self.nodes.values():
-                    node.groups.ask_all(partial(_forget_topic, deleted=deleted))
-
-    async def finish_deletions(self) -> None:
-        """Removes what is left of topics that are no longer in the catalog; what cannot go yet is tried again."""
-        if self.catalog.deleting:
-            await self.share.run(self._remove_deleted())
-
-    def finish_deletions_at_once(self) -> None:
-        """As `finish_deletions`, before anybody is served."""
-        at_once(self._remove_deleted())
-
-    def _remove_deleted(self) -> Generator[None, None, None]:
-        found = {
-            topic_id: deleted
-            for topic_id, deleted in self.catalog.deleting.items()
-            if topic_id not in self._removing
-        }
-        gone: dict[uuid.UUID, Deleted] = {}
-        self._removing.update(found)
-        try:
-            for topic_id, deleted in found.items():
-                try:
-                    for partition in range(deleted.partition_count):
-                        self.store.delete(PartitionRef(deleted.name, partition, topic_id))
-                        yield
-                except StorageError as error:
-                    logger.error(
-                        "topic_data_not_deleted",
-                        "the data of the deleted topic %(topic)s is still there: %(reason)s",
-                        topic=deleted.name,
-                        reason=str(error),
-                    )
-                    continue
-                # Before the nodes have joined, nobody knows what groups have committed.
-                if self.nodes and topic_id not in self._forgetting:
-                    gone[topic_id] = deleted
-        finally:
-            self._removing.difference_update(found)
-        if gone:
-            self._forget_offsets(gone)
-
-    def _forget_offsets(self, gone: Mapping[uuid.UUID, Deleted]) -> None:
-        """Has every group forget deleted topics; when all of that is durable, nothing is left of them."""
-
-        def forget(groups: GroupMachine, turn: Turn) -> list[uuid.UUID]:
-            """Those for which a transaction has to end first: the next tick tries again."""
-            return [
-                topic_id
-                for topic_id, deleted in gone.items()
-                if _forget_topic(groups, turn, deleted) is not ErrorCode.NONE
-            ]
-
-        def forgotten(results: list[list[uuid.UUID] | ErrorCode]) -> None:
-            for topic_id in gone:
-                del self._forgetting[topic_id]
-            waiting: set[uuid.UUID] = set()
-            for result in results:
-                if isinstance(result, ErrorCode):
-                    return  # a partition has moved or is offline: the next tick tries again
-                waiting.update(result)
-            ended: Changes = {}
-            for topic_id in gone:
-                if topic_id not in waiting:
-                    ended |= self.catalog.deleted(topic_id)
-            if not ended:
-                return
-            try:
-                self.commit(ended)
-            except StorageError as error:
-                logger.error(
-                    "topic_end_not_noted",
-                    "the end of topic %(topic)s was not noted: %(reason)s",
-                    topic=", ".join(deleted.name for deleted in gone.values()),
-                    reason=str(error),
-                )
-
-        self._forgetting.update(dict.fromkeys(gone))
-        parts = [part for node in self.nodes.values() for part in node.groups.ask_all(forget)]
-        together(parts, forgotten)
-
     def reconfigure(self) -> None:
         """Lets every node take the options that are in the catalog now."""
-        for node in self.nodes.values():
-            node.reconfigure()
+        for member in self.nodes.values():
+            member.options.reload()
+            member.partitions.reconfigure()
 
-    def adopt_topics(self) -> None:
-        """Takes over the partitions of a folder without a catalog: Apache Kafka's, or ours that lost its journal."""
-        if self.store.catalog.entries():
-            return
-        adopted = self.catalog.adopt(self.store.partitions(), self.clock.now_ms())
-        for problem in adopted.problems:
-            logger.error("topic_not_adopted", "not taken over: %(reason)s", reason=problem)
-        if not adopted.changes:
-            return
-        self.commit(adopted.changes)
-        for topic in adopted.topics:
-            logger.warning(
-                "topic_adopted",
-                "took over topic %(topic)s with %(partitions)d partition(s): "
-                "%(config)s until it is configured otherwise",
-                topic=topic.name,
-                partitions=topic.partition_count,
-                config=", ".join(f"{name}={value}" for name, value in topic.config.items()),
-            )
+    def check_broker_config(self, name: str, altered: Mapping[str, str]) -> Refused | None:
+        """Whether a broker, or with an empty name all brokers, may have these options altered."""
+        members = [self.nodes[int(name)]] if name else self.nodes.values()
+        for member in members:
+            refused = member.options.check_altered(name, altered)
+            if refused is not None:
+                return refused
+        return None
 
     def next_producer_id(self) -> int:
         """A producer id that was never given to anybody: its block is reserved durably first."""
@@ -217,7 +103,11 @@ class Cluster:
         """The node that clients are told to be the controller, and that does what is to be done once."""
         return next(iter(self.nodes), NO_LEADER)
 
-    def join(self, node: Node) -> None:
+    def addresses_for(self, local: Endpoint) -> list[tuple[int, Endpoint]]:
+        """Every live node and where a client reaches it that has connected to the address `local`."""
+        return [(node_id, member.address_for(local)) for node_id, member in self.nodes.items()]
+
+    def join(self, node: Member) -> None:
         """Lets a node lead its share; all that are there at the start join before any of them is asked something."""
         if node.node_id in self.nodes:
             raise IllegalStateError(f"node {node.node_id} is there already")
@@ -232,10 +122,10 @@ class Cluster:
         led = self._led()
         del self.nodes[node_id]
         self._leadership.remove(node_id)
-        node.end()
+        node.partitions.end()
         self._hand_over(led)
 
-    def _live(self, node_id: int) -> Node:
+    def _live(self, node_id: int) -> Member:
         node = self.nodes.get(node_id)
         if node is None:
             raise IllegalStateError(
@@ -275,11 +165,15 @@ class Cluster:
         """Takes note of partitions that were created just now."""
         self._leadership.place_new(topic, first_partition)
 
-    def elect_preferred(self, wanted: Iterable[tuple[Topic, int]]) -> list[ErrorCode]:
+    def elect_preferred(self, wanted: Iterable[TopicPartition]) -> list[ErrorCode]:
         """Makes the preferred leaders of partitions lead them where they can, all under one new epoch."""
         errors = []
         before = []
-        for topic, partition in wanted:
+        for name, partition in wanted:
+            topic = self.topic_of(name, partition)
+            if topic is None:
+                errors.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                continue
             preferred = self._leadership.preferred_leader_of(topic, partition)
             if self.leader_of(topic, partition) == preferred:
                 errors.append(ErrorCode.ELECTION_NOT_NEEDED)
@@ -292,6 +186,26 @@ class Cluster:
         self._hand_over(before)
         return errors
 
+    def elect_unclean(self, wanted: Iterable[TopicPartition]) -> list[ErrorCode]:
+        """Finds no leader for any partition: all nodes read the same storage, and where one cannot, no other can."""
+        errors = []
+        for name, partition in wanted:
+            topic = self.topic_of(name, partition)
+            if topic is None:
+                errors.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            elif self.place(topic, partition).leader_id == NO_LEADER:
+                errors.append(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
+            else:
+                errors.append(ErrorCode.ELECTION_NOT_NEEDED)
+        return errors
+
+    def topic_of(self, name: str, partition: int) -> Topic | None:
+        """The topic of a partition, if that exists."""
+        topic = self.catalog.topics.get(name)
+        if topic is None or not 0 <= partition < topic.partition_count:
+            return None
+        return topic
+
     def place(self, topic: Topic, partition: int) -> Placement:
         """Where a partition is, as clients are told."""
         leader_id, replica_ids = self._leadership.place(topic, partition)
@@ -299,7 +213,7 @@ class Cluster:
         ref = PartitionRef(topic.name, partition, topic.topic_id)
         epoch = self.store.epoch_of(ref)
         nodes = self.nodes
-        if leader_id == NO_LEADER or nodes[leader_id].is_offline(ref):
+        if leader_id == NO_LEADER or nodes[leader_id].partitions.is_offline(ref):
             error = ErrorCode.LEADER_NOT_AVAILABLE
             return Placement(error, NO_LEADER, epoch, replicas, replicas, replicas)
         if len(nodes) == len(self._leadership.known):
@@ -330,7 +244,7 @@ class Cluster:
         for led in moved:
             if led.leader_id in self.nodes:
                 ref = PartitionRef(led.topic.name, led.partition, led.topic.topic_id)
-                self.nodes[led.leader_id].resign(ref)
+                self.nodes[led.leader_id].partitions.resign(ref)
         if any(self._has_old_epoch(led) for led in moved):
             try:
                 self.store.raise_epoch()
@@ -351,11 +265,7 @@ class Cluster:
                 leader_before=led.leader_id,
             )
             if leader_id in self.nodes and self._has_old_epoch(led):
-                self.nodes[leader_id].shard(led.topic.name, led.partition)
+                self.nodes[leader_id].partitions.shard(led.topic.name, led.partition)
 
     def _has_old_epoch(self, led: Led) -> bool:
         return self.leader_epoch(led.topic, led.partition) <= led.epoch
-
-
-def _forget_topic(groups: GroupMachine, turn: Turn, deleted: Deleted) -> ErrorCode:
-    return groups.forget_topic(turn, deleted.name, deleted.deleted_at_ms)

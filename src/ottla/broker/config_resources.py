@@ -7,11 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Final
 
+from ottla.broker.cluster import Cluster
 from ottla.broker.node import Node
-from ottla.broker.requests.request_pieces import Division, Repeated
+from ottla.broker.requests.divisions import Division, Repeated
+from ottla.broker.topics import config_changes
 from ottla.core.catalog import Refused, Topic
 from ottla.errors import ErrorCode
+from ottla.events import EventLog
 from ottla.ports import StorageError
+
+logger = EventLog(__name__)
 
 # What becomes of the options that were set for a resource.
 Change = Callable[[Mapping[str, str]], dict[str, str] | Refused]
@@ -34,10 +39,6 @@ RESOURCES: Final = Division(
 
 # Kafka has more kinds, which users may ask for by these names.
 _WITHOUT_CONFIGS: Final = {8: "loggers", 16: "client metrics", 32: "groups"}
-
-
-def find_topic(node: Node, name: str) -> Topic | Refused:
-    return node.find_topic(name)
 
 
 def check_broker_name(node: Node, name: str) -> Refused | None:
@@ -85,7 +86,7 @@ def _alter_topics(
     """Alters what was decided so far, and takes it off."""
     if topics:
         try:
-            node.configure_topics(list(topics.values()))
+            node.topics.configure(list(topics.values()))
         except StorageError as error:
             for place in topics:
                 outcomes[place] = Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
@@ -99,13 +100,13 @@ def unknown_resource(resource_type: int) -> Refused:
 
 def _decide_topic(node: Node, name: str, change: Change) -> tuple[Topic, dict[str, str]] | Refused:
     """What `change` makes of the options that were set for a topic."""
-    topic = find_topic(node, name)
+    topic = node.topics.find(name)
     if isinstance(topic, Refused):
         return topic
     config = change(topic.config)
     if isinstance(config, Refused):
         return config
-    return node.check_topic_config(config) or (topic, config)
+    return node.options.check_topic_config(config) or (topic, config)
 
 
 def _alter_broker(
@@ -120,10 +121,22 @@ def _alter_broker(
     config = change(node.cluster.catalog.broker_configs.get(name, {}))
     if isinstance(config, Refused):
         return config
-    refused = node.check_broker_config(name, config)
+    refused = node.cluster.check_broker_config(name, config)
     if refused is None and not validate_only:
         try:
-            node.configure_broker(name, config)
+            _configure_broker(node.cluster, name, config)
         except StorageError as error:
             return Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
     return refused
+
+
+def _configure_broker(cluster: Cluster, name: str, altered: Mapping[str, str]) -> None:
+    changes = config_changes(cluster.catalog.broker_configs.get(name, {}), altered)
+    cluster.commit(cluster.catalog.configure_broker(name, altered))
+    cluster.reconfigure()
+    logger.info(
+        "broker_configured",
+        "broker %(broker)s configured: %(changes)s",
+        broker=name or "(all)",
+        changes=changes,
+    )

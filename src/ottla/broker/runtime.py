@@ -19,6 +19,9 @@ from ottla.broker.metrics import request_counts
 from ottla.broker.network.listen_error import ListenError
 from ottla.broker.network.server import Server
 from ottla.broker.node import Node
+from ottla.broker.requests.apis import SERVED
+from ottla.broker.requests.local_peers import LocalPeers
+from ottla.broker.topics import adopt_topics
 from ottla.config.broker import BrokerConfig
 from ottla.errors import ConfigError, IllegalStateError, OttlaError
 from ottla.model import Endpoint
@@ -97,6 +100,7 @@ class RunningBroker:
     def __init__(self, settings: BrokerSettings, cluster: Cluster) -> None:
         self._settings = settings
         self.cluster = cluster
+        cluster.peers = LocalPeers(self._find_node, SERVED)
         self.servers: dict[int, Server] = {}  # of live nodes
         self._listen = {node_id: settings.listen_of(node_id) for node_id in settings.node_ids}
         self._reserved: dict[int, list[socket.socket]] = {}
@@ -107,6 +111,10 @@ class RunningBroker:
 
     def _received_bytes(self) -> int:
         return sum(server.traffic.received_bytes for server in self.servers.values())
+
+    def _find_node(self, node_id: int) -> Node | None:
+        server = self.servers.get(node_id)
+        return None if server is None else server.node
 
     @property
     def server(self) -> Server:
@@ -141,7 +149,7 @@ class RunningBroker:
         for server in self.servers.values():
             self.cluster.join(server.node)
         for server in self.servers.values():
-            server.node.find_offline()
+            server.node.partitions.find_offline()
             await server.serve()
         if self._metrics is not None:
             self._metrics.serving()
@@ -169,7 +177,7 @@ class RunningBroker:
                 raise IllegalStateError(f"node {node_id} is running already")
             server = await self._bind(node_id)
             self.cluster.join(server.node)
-            server.node.find_offline()
+            server.node.partitions.find_offline()
             try:
                 await server.serve()
             except BaseException:
@@ -214,7 +222,7 @@ class RunningBroker:
             self._metrics.stopping()
         await self.stop_listening()
         for server in self.servers.values():
-            server.node.close()
+            server.node.partitions.close()
         for node_id in list(self._reserved):
             self._release_port(node_id)
         self.cluster.store.close()
@@ -257,8 +265,8 @@ async def start_broker(settings: BrokerSettings) -> RunningBroker:
     broker = None
     try:
         cluster = Cluster(store, clock, SystemIds())
-        cluster.finish_deletions_at_once()
-        cluster.adopt_topics()
+        cluster.deletion.finish_at_once()
+        adopt_topics(cluster)
         broker = RunningBroker(settings, cluster)
         await broker.start_all()
     except BaseException:

@@ -5,21 +5,32 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from ottla.broker.coordination.coordinator import Coordinator, Machine, Settings
-from ottla.broker.coordination.event_batches import EventCodec
+from ottla.broker.cluster import Cluster
+from ottla.broker.coordination.coordinator import (
+    Coordinator,
+    Parked,
+    Settings,
+    When,
+    unchanged,
+)
+from ottla.broker.coordination.machine_log import EventCodec, Machine
+from ottla.broker.loop.pause_aware_clock import Uptime
+from ottla.broker.options import NodeOptions
+from ottla.broker.partitions.led_partitions import LedPartitions
 from ottla.broker.partitions.shard import Shard
+from ottla.broker.requests.gather_responses import NowOrLater
+from ottla.broker.topics import Topics
 from ottla.core.catalog import NewTopic, Refused, Topic
-from ottla.core.turn import Turn
+from ottla.core.turn import Ticket, Turn
 from ottla.errors import ErrorCode
-from ottla.model import coordinator_partition
+from ottla.model import TopicPartition, coordinator_partition
 from ottla.ports import DamagedError, monotonic_ms
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
-
 M = TypeVar("M", bound=Machine)
+T = TypeVar("T")
+R = TypeVar("R")
 
 MIN_REPLICAS = "min.insync.replicas"
 # How long a partition is left alone whose log cannot be read or written.
@@ -53,14 +64,22 @@ class Coordinators(Generic[M]):
 
     def __init__(
         self,
-        node: Node,
         kind: Kind[M],
         *,
+        cluster: Cluster,
+        topics: Topics,
+        partitions: LedPartitions,
+        options: NodeOptions,
+        uptime: Uptime,
         perform: Callable[[Coordinator[M], Any], None] = _nothing,
         prepare: Callable[[Coordinator[M]], None] = lambda coordinator: None,
     ) -> None:
         """`prepare` is given every coordinator before anybody asks it something."""
-        self._node = node
+        self._cluster = cluster
+        self._topics = topics
+        self._partitions = partitions
+        self._options = options
+        self._uptime = uptime
         self._perform = perform
         self._prepare = prepare
         self._kind = kind
@@ -76,21 +95,40 @@ class Coordinators(Generic[M]):
 
     @property
     def topic(self) -> Topic | None:
-        return self._node.cluster.catalog.topics.get(self.topic_name)
+        return self._cluster.catalog.topics.get(self.topic_name)
 
-    def make_topic(self) -> Topic | Refused:
-        """The internal topic, created if this is its first use."""
+    def partition_of(self, key: str) -> TopicPartition | Refused:
+        """The partition that has a group or transactional id; its topic is created if this is the first use."""
+        topic = self._make_topic()
+        if isinstance(topic, Refused):
+            return topic
+        return TopicPartition(topic.name, coordinator_partition(key, topic.partition_count))
+
+    def _make_topic(self) -> Topic | Refused:
         topic = self.topic
         if topic is not None:
             return topic
-        live = len(self._node.cluster.nodes)
+        live = len(self._cluster.nodes)
         shape = self._kind.shape
         config = dict(shape.config)
         if MIN_REPLICAS in config:
             config[MIN_REPLICAS] = str(min(int(config[MIN_REPLICAS]), live))
         replicas = min(shape.replication_factor, live)
         fitting = shape._replace(replication_factor=replicas, config=config)
-        return self._node.create_topics([fitting])[0]
+        return self._topics.create([fitting])[0]
+
+    def ask(
+        self,
+        key: str,
+        decide: Callable[[M, Turn, Ticket], T | ErrorCode | Parked],
+        respond: Callable[[T | ErrorCode], R],
+        when: When = When.SOON,
+    ) -> NowOrLater[R]:
+        """Has the coordinator of a group or transactional id decide, if it is here (`Coordinator.ask`)."""
+        coordinator = self.find(key)
+        if isinstance(coordinator, ErrorCode):
+            return respond(coordinator)
+        return coordinator.ask(decide, respond, when)
 
     def find(self, key: str) -> Coordinator[M] | ErrorCode:
         """The coordinator of a group or transactional id, or what to tell a client that asks the wrong node."""
@@ -104,8 +142,8 @@ class Coordinators(Generic[M]):
 
     def _lacks_replicas(self, topic: Topic, partition: int) -> bool:
         """Whether fewer nodes are there than `min.insync.replicas` of the topic asks for."""
-        wanted = self._node.topic_config(topic).min_insync_replicas
-        return wanted > 1 and wanted > len(self._node.cluster.place(topic, partition).in_sync)
+        wanted = self._options.topic_config(topic).min_insync_replicas
+        return wanted > 1 and wanted > len(self._cluster.place(topic, partition).in_sync)
 
     def _of_partition(self, partition: int) -> Coordinator[M] | ErrorCode:
         found = self._loaded.get(partition)
@@ -115,10 +153,10 @@ class Coordinators(Generic[M]):
         rest = self._rests.get(partition)
         if rest is not None and self._now_ms() < rest.until_ms:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        shard = self._node.shard(self.topic_name, partition)
+        shard = self._partitions.shard(self.topic_name, partition)
         if not isinstance(shard, Shard):
             topic = self.topic
-            if topic is not None and self._node.is_replaying(topic, partition):
+            if topic is not None and self._partitions.is_replaying(topic, partition):
                 return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             offline = ErrorCode.COORDINATOR_NOT_AVAILABLE
             return offline if shard is ErrorCode.KAFKA_STORAGE_ERROR else ErrorCode.NOT_COORDINATOR
@@ -126,8 +164,8 @@ class Coordinators(Generic[M]):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         settings = Settings(
             self._kind.codec,
-            self._node.cluster.clock,
-            self._node.uptime,
+            self._cluster.clock,
+            self._uptime,
             self._kind.read_bytes,
             self._kind.write_timeout_ms,
             self._perform,
@@ -157,12 +195,12 @@ class Coordinators(Generic[M]):
         self._failed[coordinator.shard.log.ref.partition] = coordinator.epoch
 
     def _take_offline(self, coordinator: Coordinator[M], error: DamagedError) -> None:
-        self._node.take_offline(coordinator.shard, error)
+        self._partitions.take_offline(coordinator.shard, error)
 
     @property
     def failed(self) -> list[int]:
         """The partitions whose coordinator could not be loaded, and is not tried again."""
-        shards = {key: self._node.open_shard(self.topic_name, key) for key in self._failed}
+        shards = {key: self._partitions.open_shard(self.topic_name, key) for key in self._failed}
         return [
             partition
             for partition, shard in shards.items()
@@ -170,7 +208,7 @@ class Coordinators(Generic[M]):
         ]
 
     def _now_ms(self) -> int:
-        return monotonic_ms(self._node.cluster.clock)
+        return monotonic_ms(self._cluster.clock)
 
     def _discard(self, coordinator: Coordinator[M]) -> None:
         partition = coordinator.shard.log.ref.partition
@@ -215,12 +253,14 @@ class Coordinators(Generic[M]):
         return [
             partition
             for partition in range(topic.partition_count)
-            if partition in self._loaded or self._node.leads_records_of(topic, partition)
+            if partition in self._loaded or self._partitions.leads_records_of(topic, partition)
         ]
 
-    def ask_all(self, decide: Callable[[M, Turn], Any]) -> list[asyncio.Future[Any] | ErrorCode]:
+    def ask_all(self, decide: Callable[[M, Turn], T]) -> list[NowOrLater[T | ErrorCode]]:
         """Has every machine here decide; what comes of it is a result, or an ErrorCode, for each."""
         return [
-            found if isinstance(found, ErrorCode) else found.ask_when_loaded(decide)
+            found
+            if isinstance(found, ErrorCode)
+            else found.ask(lambda machine, turn, _: decide(machine, turn), unchanged, When.LOADED)
             for found in self.load_all()
         ]

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TypeVar
 
-from ottla.broker.coordination.coordinator import Coordinator
-from ottla.broker.coordination.coordinators import Kind
-from ottla.broker.coordination.event_batches import EventCodec
+from ottla.broker.coordination.coordinator import Coordinator, Parked, When, unchanged
+from ottla.broker.coordination.coordinators import Coordinators, Kind
+from ottla.broker.coordination.machine_log import EventCodec
 from ottla.broker.crashpoints import CrashPoint
+from ottla.broker.requests.gather_responses import NowOrLater
+from ottla.broker.topic_deletion import forget_topic
 from ottla.config.broker import BrokerConfig
-from ottla.core.catalog import GROUPS_TOPIC, Catalog, Deleted, NewTopic
+from ottla.core.catalog import GROUPS_TOPIC, Catalog, NewTopic
 from ottla.core.group import records
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import GroupConfig
-from ottla.core.turn import Turn
+from ottla.core.turn import Ticket, Turn
 from ottla.errors import ErrorCode
 from ottla.records.compression import Codec
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
+T = TypeVar("T")
+R = TypeVar("R")
 
 MINUTE_MS = 60_000
 CRASH_POINTS = (CrashPoint.BEFORE_GROUP_APPEND, CrashPoint.AFTER_GROUP_APPEND)
@@ -61,16 +63,32 @@ def group_kind(config: BrokerConfig, catalog: Catalog) -> Kind[GroupMachine]:
     )
 
 
-def forget_deleted(node: Node, coordinator: Coordinator[GroupMachine]) -> None:
-    """Has a coordinator that was just loaded forget topics whose deletion is not finished."""
-    for deleted in node.cluster.catalog.deleting.values():
-        coordinator.ask_when_loaded(partial(_forget, deleted=deleted))
+def forget_deleted_topics(catalog: Catalog, coordinator: Coordinator[GroupMachine]) -> None:
+    """Has a coordinator that was just loaded forget topics whose deletion is not complete."""
+    deleting = list(catalog.deleting.values())
+    if deleting:
+        coordinator.ask(
+            lambda groups, turn, _: [forget_topic(groups, turn, deleted) for deleted in deleting],
+            unchanged,
+            When.LOADED,
+        )
 
 
-def _forget(groups: GroupMachine, turn: Turn, deleted: Deleted) -> ErrorCode:
-    return groups.forget_topic(turn, deleted.name, deleted.deleted_at_ms)
-
-
-def find_group(node: Node, group_id: str) -> Coordinator[GroupMachine] | ErrorCode:
+def find_group(
+    groups: Coordinators[GroupMachine], group_id: str
+) -> Coordinator[GroupMachine] | ErrorCode:
     """The coordinator of a group with members; without a name there can be none."""
-    return node.groups.find(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
+    return groups.find(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
+
+
+def ask_group(
+    groups: Coordinators[GroupMachine],
+    group_id: str,
+    decide: Callable[[GroupMachine, Turn, Ticket], T | ErrorCode | Parked],
+    respond: Callable[[T | ErrorCode], R],
+) -> NowOrLater[R]:
+    """Has the coordinator of a group with members decide, if it is here (`Coordinator.ask`)."""
+    coordinator = find_group(groups, group_id)
+    if isinstance(coordinator, ErrorCode):
+        return respond(coordinator)
+    return coordinator.ask(decide, respond)

@@ -77,7 +77,7 @@ def verify(
     """What the coordinator says of all of them, who is asked once."""
     wanted = transaction_version(version)
     partitions = list(dict.fromkeys(batch.partition for batch in unverified))
-    if wanted < VERSION_2 and not node.config.transaction_partition_verification_enable:
+    if wanted < VERSION_2 and not node.options.config.transaction_partition_verification_enable:
         return dict.fromkeys(partitions, ErrorCode.NONE)
     producers = dict.fromkeys(batch.producer for batch in unverified)
     if len(producers) > 1:

@@ -6,9 +6,10 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from ottla.broker.coordination.coordinator import Coordinator
+from ottla.broker.cluster import Cluster
+from ottla.broker.coordination.coordinator import Coordinator, When, unchanged
 from ottla.broker.coordination.peers import UnreachableError
 from ottla.broker.crashpoints import CrashPoint, reach
 from ottla.core.txn.machine import TransactionMachine
@@ -23,9 +24,6 @@ from ottla.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
 logger = EventLog(__name__)
 
@@ -51,8 +49,9 @@ class Errand(NamedTuple):
 class MarkerSender:
     """Sends markers for the coordinators of a node, those for one destination together."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, node_id: int, cluster: Cluster) -> None:
+        self._node_id = node_id
+        self._cluster = cluster
         self._leaving: deque[Errand] = deque()
         self._leaves_soon = False
 
@@ -104,7 +103,7 @@ class MarkerSender:
         return errands
 
     def _leaders(self, errand: Errand) -> dict[int, list[TopicPartition]]:
-        catalog = self._node.cluster.catalog
+        catalog = self._cluster.catalog
         found: dict[int, list[TopicPartition]] = {}
         gone = []
         for partition in errand.partitions:
@@ -112,7 +111,7 @@ class MarkerSender:
             if topic is None or partition.partition >= topic.partition_count:
                 gone.append(partition)
             else:
-                leader = self._node.cluster.leader_of(topic, partition.partition)
+                leader = self._cluster.leader_of(topic, partition.partition)
                 found.setdefault(leader, []).append(partition)
         if gone:
             # The topic was deleted, and what was open in it went with it.
@@ -122,7 +121,7 @@ class MarkerSender:
     def _call(self, leader: int, errands: list[Errand]) -> None:
         request = WriteTxnMarkersRequest(markers=[_marker(errand) for errand in errands])
         reach(CrashPoint.BEFORE_MARKERS_SENT)
-        answer = self._node.cluster.peers.call(self._node, leader, request, VERSION)
+        answer = self._cluster.peers.call(self._node_id, leader, request, VERSION)
         reach(CrashPoint.AFTER_MARKERS_SENT)
         if isinstance(answer, asyncio.Future):
             answer.add_done_callback(partial(self._answered_later, errands))
@@ -174,10 +173,12 @@ class MarkerSender:
     def _done(self, errand: Errand, partitions: Sequence[TopicPartition]) -> None:
         wanted = errand.wanted
         if not errand.coordinator.is_gone:
-            errand.coordinator.ask_when_loaded(
-                lambda machine, turn: machine.marked(
+            errand.coordinator.ask(
+                lambda machine, turn, _: machine.marked(
                     turn, wanted.transactional_id, wanted.producer, partitions
-                )
+                ),
+                unchanged,
+                When.LOADED,
             )
 
     def _retry(self, errands: list[Errand]) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
-from ottla.broker.coordination.coordinator import Coordinator
-from ottla.broker.coordination.coordinators import Kind
-from ottla.broker.coordination.event_batches import EventCodec
+from ottla.broker.cluster import Cluster
+from ottla.broker.coordination.coordinator import Coordinator, Parked, When
+from ottla.broker.coordination.coordinators import Coordinators, Kind
+from ottla.broker.coordination.machine_log import EventCodec
 from ottla.broker.crashpoints import CrashPoint
+from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.config.broker import BrokerConfig
 from ottla.core.catalog import TRANSACTIONS_TOPIC, NewTopic
+from ottla.core.turn import Ticket, Turn
 from ottla.core.txn import records
 from ottla.core.txn.events import Event, TransactionSaved
 from ottla.core.txn.machine import TransactionMachine
@@ -20,9 +24,8 @@ from ottla.errors import ErrorCode
 from ottla.ports import StorageError
 from ottla.records.compression import Codec
 
-if TYPE_CHECKING:
-    from ottla.broker.cluster import Cluster
-    from ottla.broker.node import Node
+T = TypeVar("T")
+R = TypeVar("R")
 
 # After this a producer is told that the outcome is not known, and asks again.
 WRITE_TIMEOUT_MS = 30_000
@@ -90,9 +93,21 @@ def fenced_before(first_version: int, version: int, error: ErrorCode) -> ErrorCo
 
 
 def find_transaction(
-    node: Node, transactional_id: str
+    transactions: Coordinators[TransactionMachine], transactional_id: str
 ) -> Coordinator[TransactionMachine] | ErrorCode:
     """The coordinator of a transactional id; an empty one has none."""
-    if not transactional_id:
-        return ErrorCode.INVALID_REQUEST
-    return node.transactions.find(transactional_id)
+    return transactions.find(transactional_id) if transactional_id else ErrorCode.INVALID_REQUEST
+
+
+def ask_transaction(
+    transactions: Coordinators[TransactionMachine],
+    transactional_id: str,
+    decide: Callable[[TransactionMachine, Turn, Ticket], T | ErrorCode | Parked],
+    respond: Callable[[T | ErrorCode], R],
+    when: When = When.SOON,
+) -> NowOrLater[R]:
+    """Has the coordinator of a transactional id decide, if it is here (`Coordinator.ask`)."""
+    coordinator = find_transaction(transactions, transactional_id)
+    if isinstance(coordinator, ErrorCode):
+        return respond(coordinator)
+    return coordinator.ask(decide, respond, when)

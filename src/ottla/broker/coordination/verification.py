@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ottla.broker.coordination.peers import UnreachableError
 from ottla.broker.crashpoints import CrashPoint, reach
+from ottla.broker.node import Node
 from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import VERSION_2
 from ottla.errors import ErrorCode
@@ -19,9 +19,6 @@ from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
 VERSION = 5
 
@@ -47,7 +44,7 @@ def confirm(
         return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     request = _request(transactional_id, producer, partitions, version)
     reach(CrashPoint.BEFORE_VERIFICATION)
-    answer = node.cluster.peers.call(node, coordinator, request, VERSION)
+    answer = node.cluster.peers.call(node.node_id, coordinator, request, VERSION)
     if isinstance(answer, asyncio.Future):
         return partial(_confirmed_later, answer, partitions)
     return _confirmed(answer, partitions)

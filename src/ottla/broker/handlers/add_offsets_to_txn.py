@@ -6,32 +6,32 @@ from functools import partial
 
 from ottla.broker.coordination.transactions import fenced_before, find_transaction
 from ottla.broker.node import Node
-from ottla.broker.requests.request import Answer, RequestContext
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.gather_responses import NowOrLater
+from ottla.broker.requests.request import RequestContext
 from ottla.core.catalog import Refused
 from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import VERSION_1
 from ottla.errors import ErrorCode
-from ottla.model import TopicPartition, coordinator_partition
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
-REQUEST = AddOffsetsToTxnRequest
 FIRST_VERSION_WITH_PRODUCER_FENCED = 2
 
 
-def handle(node: Node, request: AddOffsetsToTxnRequest, context: RequestContext) -> Answer:
+def handle(
+    node: Node, request: AddOffsetsToTxnRequest, context: RequestContext
+) -> NowOrLater[AddOffsetsToTxnResponse]:
     respond = partial(_respond, context.version)
-    coordinator = find_transaction(node, request.transactional_id)
+    coordinator = find_transaction(node.transactions, request.transactional_id)
     if isinstance(coordinator, ErrorCode):
         return respond(coordinator)
-    topic = node.groups.make_topic()
-    if isinstance(topic, Refused):
+    partition = node.groups.partition_of(request.group_id)
+    if isinstance(partition, Refused):
         return respond(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    partition = coordinator_partition(request.group_id, topic.partition_count)
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
-    offsets = [TopicPartition(topic.name, partition)]
     return coordinator.ask(
-        lambda machine, turn: machine.add_partitions(
-            turn, request.transactional_id, producer, offsets, VERSION_1
+        lambda machine, turn, _: machine.add_partitions(
+            turn, request.transactional_id, producer, [partition], VERSION_1
         ),
         respond,
     )
@@ -41,3 +41,6 @@ def _respond(version: int, error: ErrorCode) -> AddOffsetsToTxnResponse:
     return AddOffsetsToTxnResponse(
         error_code=fenced_before(FIRST_VERSION_WITH_PRODUCER_FENCED, version, error)
     )
+
+
+API = serve(AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, handle)

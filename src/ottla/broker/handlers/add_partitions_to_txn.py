@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from ottla.broker.coordination.coordinator import When
 from ottla.broker.coordination.transactions import fenced_before, find_transaction
 from ottla.broker.node import Node
-from ottla.broker.requests.gather_responses import together
-from ottla.broker.requests.request import Answer, RequestContext
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.gather_responses import NowOrLater, respond_to_all
+from ottla.broker.requests.request import RequestContext
 from ottla.core.catalog import INTERNAL_TOPICS
 from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import VERSION_1, VERSION_2
@@ -24,7 +26,6 @@ from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 
-REQUEST = AddPartitionsToTxnRequest
 MAX_ELEMENTS = 1 << 15
 FIRST_BATCHED_VERSION = 4
 FIRST_VERSION_OF_TRANSACTION_V2 = 5
@@ -33,10 +34,12 @@ FIRST_VERSION_WITH_PRODUCER_FENCED = 2
 Errors = dict[TopicPartition, ErrorCode]
 
 
-def handle(node: Node, request: AddPartitionsToTxnRequest, context: RequestContext) -> Answer:
+def handle(
+    node: Node, request: AddPartitionsToTxnRequest, context: RequestContext
+) -> NowOrLater[AddPartitionsToTxnResponse]:
     version = VERSION_2 if context.version >= FIRST_VERSION_OF_TRANSACTION_V2 else VERSION_1
     if context.version >= FIRST_BATCHED_VERSION:
-        return together(
+        return respond_to_all(
             [_answer(node, transaction, version) for transaction in request.transactions],
             lambda results: AddPartitionsToTxnResponse(results_by_transaction=results),
         )
@@ -46,7 +49,9 @@ def handle(node: Node, request: AddPartitionsToTxnRequest, context: RequestConte
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
-    return together([_answer_client(node, transaction)], partial(_response_of_one, context.version))
+    return respond_to_all(
+        [_answer_client(node, transaction)], partial(_response_of_one, context.version)
+    )
 
 
 def _response_of_one(
@@ -62,7 +67,9 @@ def _response_of_one(
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results)
 
 
-def _answer_client(node: Node, transaction: AddPartitionsToTxnTransaction) -> Answer:
+def _answer_client(
+    node: Node, transaction: AddPartitionsToTxnTransaction
+) -> NowOrLater[AddPartitionsToTxnResult]:
     """Only brokers have partitions of internal topics in transactions, in the name of their clients."""
     if any(topic.name in INTERNAL_TOPICS for topic in transaction.topics):
         partitions = _partitions(transaction)
@@ -87,20 +94,24 @@ def _partitions(transaction: AddPartitionsToTxnTransaction) -> list[TopicPartiti
     ]
 
 
-def _answer(node: Node, transaction: AddPartitionsToTxnTransaction, version: int) -> Answer:
+def _answer(
+    node: Node, transaction: AddPartitionsToTxnTransaction, version: int
+) -> NowOrLater[AddPartitionsToTxnResult]:
     partitions = _partitions(transaction)
     respond = partial(_result, transaction, partitions)
-    coordinator = find_transaction(node, transaction.transactional_id)
-    if isinstance(coordinator, ErrorCode):
-        return respond(coordinator)
     transactional_id = transaction.transactional_id
     producer = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
-    # Now, because the first batches of a transaction wait for it, and what else is on their connection.
+    coordinator = find_transaction(node.transactions, transactional_id)
+    if isinstance(coordinator, ErrorCode):
+        return respond(coordinator)
+    # Now, because the first batches of a transaction wait for it, and the requests behind them on their connection.
     if transaction.verify_only:
-        return coordinator.ask_now(
-            lambda machine, turn: machine.verify(transactional_id, producer, partitions), respond
+        return coordinator.ask(
+            lambda machine, turn, _: machine.verify(transactional_id, producer, partitions),
+            respond,
+            When.NOW,
         )
-    missing = {partition for partition in partitions if not _exists(node, partition)}
+    missing = {partition for partition in partitions if not node.cluster.topic_of(*partition)}
     if missing:
         return respond(
             [
@@ -110,17 +121,13 @@ def _answer(node: Node, transaction: AddPartitionsToTxnTransaction, version: int
                 for partition in partitions
             ]
         )
-    return coordinator.ask_now(
-        lambda machine, turn: machine.add_partitions(
+    return coordinator.ask(
+        lambda machine, turn, _: machine.add_partitions(
             turn, transactional_id, producer, partitions, version
         ),
         respond,
+        When.NOW,
     )
-
-
-def _exists(node: Node, partition: TopicPartition) -> bool:
-    topic = node.cluster.catalog.topics.get(partition.topic)
-    return topic is not None and 0 <= partition.partition < topic.partition_count
 
 
 def _result(
@@ -148,3 +155,8 @@ def _topic_result(topic: AddPartitionsToTxnTopic, errors: Errors) -> AddPartitio
             for partition in topic.partitions
         ],
     )
+
+
+API = serve(
+    AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, handle, max_elements=MAX_ELEMENTS
+)

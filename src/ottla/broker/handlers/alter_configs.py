@@ -7,8 +7,9 @@ from functools import partial
 
 from ottla.broker.config_resources import RESOURCES, alter_all
 from ottla.broker.node import Node
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.divisions import Divisions
 from ottla.broker.requests.request import RequestContext
-from ottla.broker.requests.request_pieces import Divisions
 from ottla.core.catalog import Refused
 from ottla.errors import ErrorCode
 from ottla.wire.messages.alter_configs import (
@@ -18,7 +19,6 @@ from ottla.wire.messages.alter_configs import (
     AlterConfigsResponse,
 )
 
-REQUEST = AlterConfigsRequest
 DIVISIONS = Divisions((RESOURCES,))
 
 
@@ -52,3 +52,6 @@ def _replaced(asked: AlterConfigsResource, _: Mapping[str, str]) -> dict[str, st
     if null:
         return Refused(ErrorCode.INVALID_REQUEST, f"no value is given for {', '.join(null)}")
     return {config.name: config.value or "" for config in asked.configs}
+
+
+API = serve(AlterConfigsRequest, AlterConfigsResponse, handle, divisions=DIVISIONS)

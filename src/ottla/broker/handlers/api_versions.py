@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from ottla.broker.node import Node
+from ottla.broker.requests.api import Api, serve
 from ottla.broker.requests.request import RequestContext
 from ottla.errors import ErrorCode
 from ottla.wire.messages.api_versions import (
@@ -15,23 +18,33 @@ from ottla.wire.messages.api_versions import (
     SupportedFeatureKey,
 )
 
-REQUEST = ApiVersionsRequest
 # The feature by which clients learn that every transaction has an epoch of its own (KIP-890).
 TRANSACTION_VERSION = "transaction.version"
 FIRST_VERSION_WITH_SOFTWARE = 3
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")  # as KIP-511 has it
 
 
-def handle(
-    node: Node, request: ApiVersionsRequest | None, context: RequestContext
-) -> ApiVersionsResponse:
-    """Answers; without a request (its version is not served) with the error and what is served."""
-    from ottla.broker.requests.apis import SERVED  # the table lists this module
+def api_of(others: Iterable[Api[Any, Any]]) -> Api[ApiVersionsRequest, ApiVersionsResponse]:
+    """The API that tells clients of the others and of itself."""
 
+    def handle(
+        node: Node, request: ApiVersionsRequest | None, context: RequestContext
+    ) -> ApiVersionsResponse:
+        return _respond(served, request, context.version)
+
+    api = serve(ApiVersionsRequest, ApiVersionsResponse, handle)
+    served = sorted((*others, api), key=lambda served: served.key)
+    return api
+
+
+def _respond(
+    served: Sequence[Api[Any, Any]], request: ApiVersionsRequest | None, version: int
+) -> ApiVersionsResponse:
+    """The response; without a request (its version is not served) with an error."""
     error = ErrorCode.NONE
     if request is None:
         error = ErrorCode.UNSUPPORTED_VERSION
-    elif context.version >= FIRST_VERSION_WITH_SOFTWARE and not (
+    elif version >= FIRST_VERSION_WITH_SOFTWARE and not (
         _SOFTWARE.fullmatch(request.client_software_name)
         and _SOFTWARE.fullmatch(request.client_software_version)
     ):
@@ -42,7 +55,7 @@ def handle(
             ApiVersion(
                 api_key=api.key, min_version=api.first_advertised, max_version=api.last_version
             )
-            for api in SERVED.values()
+            for api in served
         ],
         supported_features=[
             SupportedFeatureKey(name=TRANSACTION_VERSION, min_version=0, max_version=2)

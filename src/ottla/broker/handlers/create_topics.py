@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 
 from ottla.broker.node import Node
-from ottla.broker.requests.request import Answer, RequestContext
-from ottla.config.describe import describe_topic
-from ottla.core.catalog import MAX_PARTITIONS_PER_REQUEST, Catalog, NewTopic, Refused, Topic
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.request import Reply, RequestContext
+from ottla.core.catalog import NewTopic, Refused, Topic
 from ottla.errors import ErrorCode
 from ottla.wire.messages.create_topics import (
     CreatableTopic,
@@ -18,73 +17,47 @@ from ottla.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 
-REQUEST = CreateTopicsRequest
+MAX_ELEMENTS = 1 << 16
 FIRST_VERSION_WITH_CONFIGS = 5
 # Each of them takes some time.
 FIRST_TOPICS = 8
 
 
-MAX_ELEMENTS = 1 << 16
-# As in Kafka: so many topics and partitions can be made by one request.
-MAX_RECORDS = 10_000
-# So many topics are made in one step, which is one change of the catalog.
-TOPICS_PER_STEP = 250
-
-
-def handle(node: Node, request: CreateTopicsRequest, context: RequestContext) -> Answer:
+def handle(
+    node: Node, request: CreateTopicsRequest, context: RequestContext
+) -> Reply[CreateTopicsResponse]:
     return node.cluster.share.answer(_respond(node, request, context.version), FIRST_TOPICS)
 
 
 def _respond(
     node: Node, request: CreateTopicsRequest, version: int
 ) -> Generator[None, None, CreateTopicsResponse]:
-    times = Counter(asked.name for asked in request.topics)
-    asked_for = {asked.name: asked for asked in request.topics}
-    outcome: dict[str, Topic | Refused] = {}
-    wanted: list[NewTopic] = []
-    is_excessive = _records(request, node.config.num_partitions) > MAX_RECORDS
-    for name, asked in asked_for.items():
-        checked = _checked(asked, times[name], is_excessive)
-        if isinstance(checked, Refused):
-            outcome[name] = checked
-        else:
-            wanted.append(checked)
-    for start in range(0, len(wanted), TOPICS_PER_STEP):
-        yield
-        some = wanted[start : start + TOPICS_PER_STEP]
-        made = _would_be(node, some) if request.validate_only else node.create_topics(some)
-        outcome.update(zip((new.name for new in some), made, strict=True))
+    invalid: dict[str, Refused] = {}
+    for asked in request.topics:
+        refused = _check(asked)
+        if refused is not None:
+            invalid[asked.name] = refused
+    wanted = [_new_topic(asked) for asked in request.topics]
+    outcome = yield from node.topics.create_requested(wanted, invalid, request.validate_only)
     results = []
-    for name in asked_for:
+    for name in dict.fromkeys(asked.name for asked in request.topics):
         yield
         results.append(_result(node, name, outcome[name], version >= FIRST_VERSION_WITH_CONFIGS))
     return CreateTopicsResponse(topics=results)
 
 
-def _records(request: CreateTopicsRequest, default_partitions: int) -> int:
-    """How many topics and partitions would be made."""
-    count = len(request.topics)
-    for asked in request.topics:
-        partitions = asked.num_partitions if asked.num_partitions > 0 else default_partitions
-        if partitions <= MAX_PARTITIONS_PER_REQUEST:  # or else the topic will be refused by itself
-            count += len(asked.assignments) or partitions
-    return count
-
-
-def _checked(asked: CreatableTopic, times_asked: int, is_excessive: bool) -> NewTopic | Refused:
-    if times_asked > 1:
-        return Refused(ErrorCode.INVALID_REQUEST, "the topic is asked for twice")
-    if is_excessive:
-        return Refused(
-            ErrorCode.POLICY_VIOLATION,
-            f"one request makes at most {MAX_RECORDS} topics and partitions together",
-        )
+def _check(asked: CreatableTopic) -> Refused | None:
+    """What is wrong with a topic that `NewTopic` cannot say."""
     null = [config.name for config in asked.configs if config.value is None]
     if null:
         return Refused(ErrorCode.INVALID_CONFIG, f"no value is given for {', '.join(null)}")
     assigned_to = [assigned.partition_index for assigned in asked.assignments]
     if len(set(assigned_to)) < len(assigned_to):
         return Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition is assigned twice")
+    return None
+
+
+def _new_topic(asked: CreatableTopic) -> NewTopic:
     return NewTopic(
         asked.name,
         asked.num_partitions,
@@ -92,15 +65,6 @@ def _checked(asked: CreatableTopic, times_asked: int, is_excessive: bool) -> New
         {assigned.partition_index: assigned.broker_ids for assigned in asked.assignments},
         {config.name: config.value or "" for config in asked.configs},
     )
-
-
-def _would_be(node: Node, wanted: Sequence[NewTopic]) -> list[Topic | Refused]:
-    """What creating the topics would give, without doing it."""
-    decided = [node.decide_create(new) for new in wanted]
-    return [
-        one if isinstance(one, Refused) else Catalog(one).topics[new.name]
-        for new, one in zip(wanted, decided, strict=True)
-    ]
 
 
 def _result(node: Node, name: str, topic: Topic | Refused, describes: bool) -> CreatableTopicResult:
@@ -122,8 +86,11 @@ def _result(node: Node, name: str, topic: Topic | Refused, describes: bool) -> C
                 config_source=option.source,
                 is_sensitive=option.sensitive,
             )
-            for option in describe_topic(node.static_config, topic.config, node.dynamic_options)
+            for option in node.options.describe_topic(topic)
         ]
         if describes
         else [],
     )
+
+
+API = serve(CreateTopicsRequest, CreateTopicsResponse, handle, max_elements=MAX_ELEMENTS)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from ottla.broker.node import Node
-from ottla.broker.requests.gather_responses import together
-from ottla.broker.requests.request import Answer, RequestContext
-from ottla.broker.requests.request_pieces import Division, Divisions, Repeated
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.divisions import Division, Divisions, Repeated
+from ottla.broker.requests.gather_responses import NowOrLater, respond_to_all
+from ottla.broker.requests.request import RequestContext
 from ottla.errors import ErrorCode
 from ottla.wire.messages.delete_groups import (
     DeletableGroupResult,
@@ -15,25 +16,26 @@ from ottla.wire.messages.delete_groups import (
     DeleteGroupsResponse,
 )
 
-REQUEST = DeleteGroupsRequest
 DIVISIONS = Divisions((Division("groups_names", "results", repeated=Repeated()),))
 
 
-def handle(node: Node, request: DeleteGroupsRequest, context: RequestContext) -> Answer:
-    return together(
+def handle(
+    node: Node, request: DeleteGroupsRequest, context: RequestContext
+) -> NowOrLater[DeleteGroupsResponse]:
+    return respond_to_all(
         [_delete(node, group_id) for group_id in dict.fromkeys(request.groups_names)],
         lambda results: DeleteGroupsResponse(results=results),
     )
 
 
-def _delete(node: Node, group_id: str) -> Answer:
+def _delete(node: Node, group_id: str) -> NowOrLater[DeletableGroupResult]:
     respond = partial(_result, group_id)
     # One without a name may have offsets, and so can be deleted.
-    coordinator = node.groups.find(group_id)
-    if isinstance(coordinator, ErrorCode):
-        return respond(coordinator)
-    return coordinator.ask(lambda groups, turn: groups.delete(turn, group_id), respond)
+    return node.groups.ask(group_id, lambda groups, turn, _: groups.delete(turn, group_id), respond)
 
 
 def _result(group_id: str, error: ErrorCode) -> DeletableGroupResult:
     return DeletableGroupResult(group_id=group_id, error_code=error)
+
+
+API = serve(DeleteGroupsRequest, DeleteGroupsResponse, handle, divisions=DIVISIONS)

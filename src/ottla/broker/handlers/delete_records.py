@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ottla.broker.node import Node
 from ottla.broker.partitions.shard import Shard
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.divisions import Division, Divisions
 from ottla.broker.requests.request import RequestContext
-from ottla.broker.requests.request_pieces import Division, Divisions
 from ottla.core.catalog import INTERNAL_TOPICS
 from ottla.errors import ErrorCode
 from ottla.ports import StorageError
@@ -17,7 +18,6 @@ from ottla.wire.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 
-REQUEST = DeleteRecordsRequest
 DIVISIONS = Divisions(
     (
         Division(
@@ -55,7 +55,7 @@ def handle(
 
 
 def _delete(node: Node, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
-    shard = node.shard(topic, asked.partition_index)
+    shard = node.partitions.shard(topic, asked.partition_index)
     if not isinstance(shard, Shard):
         return _failed(asked, shard)
     if topic in INTERNAL_TOPICS:
@@ -83,3 +83,6 @@ def _failed(asked: DeleteRecordsPartition, error: ErrorCode) -> DeleteRecordsPar
     return DeleteRecordsPartitionResult(
         partition_index=asked.partition_index, low_watermark=-1, error_code=error
     )
+
+
+API = serve(DeleteRecordsRequest, DeleteRecordsResponse, handle, divisions=DIVISIONS)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import uuid
-from collections import Counter
 from collections.abc import Generator
 
 from ottla.broker.node import Node
-from ottla.broker.requests.request import Answer, RequestContext
-from ottla.broker.requests.request_pieces import Division, Divisions, Repeated
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.divisions import Division, Divisions, Repeated
+from ottla.broker.requests.request import Reply, RequestContext
+from ottla.broker.topics import TopicToDelete
 from ottla.core.catalog import Topic
 from ottla.errors import ErrorCode
 from ottla.ports import StorageError
@@ -20,7 +20,6 @@ from ottla.wire.messages.delete_topics import (
 )
 from ottla.wire.types import ZERO_UUID
 
-REQUEST = DeleteTopicsRequest
 DIVISIONS = Divisions(
     (
         Division(
@@ -35,37 +34,27 @@ DIVISIONS = Divisions(
 FIRST_VERSION_WITH_DELETION_DISABLED = 3
 
 
-def handle(node: Node, request: DeleteTopicsRequest, context: RequestContext) -> Answer:
+def handle(
+    node: Node, request: DeleteTopicsRequest, context: RequestContext
+) -> Reply[DeleteTopicsResponse]:
     wanted = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
-    times = Counter((asked.name, asked.topic_id) for asked in wanted)
-    found: list[Topic | ErrorCode] = []
-    topics: dict[uuid.UUID, Topic] = {}
-    for asked in wanted:
-        is_twice = times[asked.name, asked.topic_id] > 1
-        topic = ErrorCode.INVALID_REQUEST if is_twice else _find(node, asked, context.version)
-        if isinstance(topic, Topic):
-            if topic.topic_id in topics:  # by its name and by its id: once is enough
-                topic = _unknown(asked)
-            else:
-                topics[topic.topic_id] = topic
-        found.append(topic)
-    failure: StorageError | None = None
-    removal: Generator[None, None, None] | None = None
-    try:
-        if topics:
-            removal = node.delete_topics(list(topics.values()))
-    except StorageError as error:
-        failure = error
-    response = DeleteTopicsResponse(
-        responses=[
-            _result(asked, topic, failure) for asked, topic in zip(wanted, found, strict=True)
+    deletion = node.topics.delete_requested(
+        [
+            TopicToDelete(asked.name, None if asked.topic_id == ZERO_UUID else asked.topic_id)
+            for asked in wanted
         ]
     )
-    if removal is None:
+    response = DeleteTopicsResponse(
+        responses=[
+            _result(asked, topic, deletion.failure, context.version)
+            for asked, topic in zip(wanted, deletion.outcomes, strict=True)
+        ]
+    )
+    if deletion.removal is None:
         return response
-    answer = node.cluster.share.answer(_after(removal, response))
+    answer = node.cluster.share.answer(_after(deletion.removal, response))
     if answer is not response:
-        node.cluster.forget_offsets_early(topics.values())
+        node.cluster.deletion.forget_offsets_early(deletion.topics)
     return answer
 
 
@@ -77,9 +66,17 @@ def _after(
 
 
 def _result(
-    asked: DeleteTopicState, topic: Topic | ErrorCode, failure: StorageError | None
+    asked: DeleteTopicState,
+    topic: Topic | ErrorCode,
+    failure: StorageError | None,
+    version: int,
 ) -> DeletableTopicResult:
     if isinstance(topic, ErrorCode):
+        if (
+            topic is ErrorCode.TOPIC_DELETION_DISABLED
+            and version < FIRST_VERSION_WITH_DELETION_DISABLED
+        ):
+            topic = ErrorCode.INVALID_REQUEST
         return DeletableTopicResult(
             name=asked.name, topic_id=asked.topic_id, error_code=topic, error_message=topic.text
         )
@@ -91,21 +88,4 @@ def _result(
     )
 
 
-def _unknown(asked: DeleteTopicState) -> ErrorCode:
-    by_id = asked.topic_id != ZERO_UUID
-    return ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-def _find(node: Node, asked: DeleteTopicState, version: int) -> Topic | ErrorCode:
-    if not node.config.delete_topic_enable:
-        return (
-            ErrorCode.TOPIC_DELETION_DISABLED
-            if version >= FIRST_VERSION_WITH_DELETION_DISABLED
-            else ErrorCode.INVALID_REQUEST
-        )
-    catalog = node.cluster.catalog
-    if (asked.name is None) == (asked.topic_id == ZERO_UUID):
-        return ErrorCode.INVALID_REQUEST  # neither a name nor an id, or both
-    if asked.topic_id != ZERO_UUID:
-        return catalog.topics_by_id.get(asked.topic_id) or _unknown(asked)
-    return catalog.topics.get(asked.name or "") or _unknown(asked)
+API = serve(DeleteTopicsRequest, DeleteTopicsResponse, handle, divisions=DIVISIONS)

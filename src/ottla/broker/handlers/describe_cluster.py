@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.broker.network.advertised_addresses import brokers_seen_by
 from ottla.broker.node import Node
+from ottla.broker.requests.api import serve
 from ottla.broker.requests.request import RequestContext
 from ottla.errors import ErrorCode
 from ottla.wire.messages.describe_cluster import (
@@ -12,7 +12,6 @@ from ottla.wire.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 
-REQUEST = DescribeClusterRequest
 BROKERS, CONTROLLERS = 1, 2
 
 
@@ -42,6 +41,9 @@ def handle(
         controller_id=node.cluster.controller_id,
         brokers=[
             DescribeClusterBroker(broker_id=node_id, host=endpoint.host, port=endpoint.port)
-            for node_id, endpoint in brokers_seen_by(node, context)
+            for node_id, endpoint in node.cluster.addresses_for(context.local)
         ],
     )
+
+
+API = serve(DescribeClusterRequest, DescribeClusterResponse, handle)

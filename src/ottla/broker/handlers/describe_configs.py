@@ -7,12 +7,12 @@ from collections.abc import Container, Generator, Hashable
 from ottla.broker.config_resources import (
     ResourceType,
     check_broker_name,
-    find_topic,
     unknown_resource,
 )
 from ottla.broker.node import Node
-from ottla.broker.requests.request import Answer, RequestContext
-from ottla.config.describe import ConfigSource, DescribedOption, describe_broker, describe_topic
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.request import Reply, RequestContext
+from ottla.config.describe import ConfigSource, DescribedOption
 from ottla.core.catalog import Refused
 from ottla.errors import ErrorCode
 from ottla.wire.messages.describe_configs import (
@@ -24,13 +24,14 @@ from ottla.wire.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
-REQUEST = DescribeConfigsRequest
 MAX_ELEMENTS = 1 << 17
 # Each of them takes some time.
 FIRST_RESOURCES = 8
 
 
-def handle(node: Node, request: DescribeConfigsRequest, context: RequestContext) -> Answer:
+def handle(
+    node: Node, request: DescribeConfigsRequest, context: RequestContext
+) -> Reply[DescribeConfigsResponse]:
     return node.cluster.share.answer(_respond(node, request), FIRST_RESOURCES)
 
 
@@ -79,15 +80,15 @@ def _result(
 def _describe(node: Node, asked: DescribeConfigsResource) -> list[DescribedOption] | Refused:
     name = asked.resource_name
     if asked.resource_type == ResourceType.TOPIC:
-        topic = find_topic(node, name)
+        topic = node.topics.find(name)
         if isinstance(topic, Refused):
             return topic
-        return describe_topic(node.static_config, topic.config, node.dynamic_options)
+        return node.options.describe_topic(topic)
     if asked.resource_type == ResourceType.BROKER:
         refused = check_broker_name(node, name)
         if refused is not None:
             return refused
-        options = describe_broker(node.static_config, node.dynamic_options)
+        options = node.options.describe()
         if name:
             return options
         # Without a broker, only what was altered for all of them.
@@ -116,3 +117,6 @@ def _option(
         config_type=option.type,
         documentation=option.documentation if request.include_documentation else None,
     )
+
+
+API = serve(DescribeConfigsRequest, DescribeConfigsResponse, handle, max_elements=MAX_ELEMENTS)

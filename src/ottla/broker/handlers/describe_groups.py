@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ottla.broker.node import Node
-from ottla.broker.requests.gather_responses import together
-from ottla.broker.requests.request import Answer, RequestContext
-from ottla.broker.requests.request_pieces import Division, Divisions, Repeated
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.divisions import Division, Divisions, Repeated
+from ottla.broker.requests.gather_responses import NowOrLater, respond_to_all
+from ottla.broker.requests.request import RequestContext
 from ottla.core.group import requests
 from ottla.core.group.classic import ClassicState
 from ottla.errors import ErrorCode
@@ -16,21 +17,22 @@ from ottla.wire.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 
-REQUEST = DescribeGroupsRequest
 DIVISIONS = Divisions((Division("groups", "groups", repeated=Repeated()),))
 FIRST_VERSION_WITH_GROUP_ID_NOT_FOUND = 6
 # A message that quotes the longest name would not fit into a string.
 QUOTED_CHARS = 255
 
 
-def handle(node: Node, request: DescribeGroupsRequest, context: RequestContext) -> Answer:
-    return together(
+def handle(
+    node: Node, request: DescribeGroupsRequest, context: RequestContext
+) -> NowOrLater[DescribeGroupsResponse]:
+    return respond_to_all(
         [_describe(node, group_id, context.version) for group_id in request.groups],
         lambda groups: DescribeGroupsResponse(groups=groups),
     )
 
 
-def _describe(node: Node, group_id: str, version: int) -> Answer:
+def _describe(node: Node, group_id: str, version: int) -> NowOrLater[DescribedGroup]:
     def respond(found: requests.DescribedGroup | ErrorCode | None) -> DescribedGroup:
         if isinstance(found, ErrorCode):
             return _failed(group_id, found, "", None)
@@ -38,10 +40,7 @@ def _describe(node: Node, group_id: str, version: int) -> Answer:
             return _missing(group_id, version)
         return _described(group_id, found)
 
-    coordinator = node.groups.find(group_id)
-    if isinstance(coordinator, ErrorCode):
-        return respond(coordinator)
-    return coordinator.ask(lambda groups, turn: groups.describe(group_id), respond)
+    return node.groups.ask(group_id, lambda groups, turn, _: groups.describe(group_id), respond)
 
 
 def _missing(group_id: str, version: int) -> DescribedGroup:
@@ -85,3 +84,6 @@ def _described(group_id: str, found: requests.DescribedGroup) -> DescribedGroup:
             for member in found.members
         ],
     )
+
+
+API = serve(DescribeGroupsRequest, DescribeGroupsResponse, handle, divisions=DIVISIONS)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 
 from ottla.broker.node import Node
-from ottla.broker.requests.request import MAX_ELEMENTS_IN_SLICES, Answer, RequestContext
+from ottla.broker.requests.api import MAX_ELEMENTS_IN_SLICES, serve
+from ottla.broker.requests.request import Reply, RequestContext
 from ottla.errors import ErrorCode
 from ottla.ports import LogDir
 from ottla.wire.messages.describe_log_dirs import (
@@ -16,12 +17,13 @@ from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 
-REQUEST = DescribeLogDirsRequest
 MAX_ELEMENTS = MAX_ELEMENTS_IN_SLICES
 PARTITIONS_PER_STEP = 16
 
 
-def handle(node: Node, request: DescribeLogDirsRequest, context: RequestContext) -> Answer:
+def handle(
+    node: Node, request: DescribeLogDirsRequest, context: RequestContext
+) -> Reply[DescribeLogDirsResponse]:
     return node.cluster.share.answer(_respond(node, request))
 
 
@@ -37,7 +39,7 @@ def _respond(
     for log_dir in node.cluster.store.log_dirs():
         log_dirs.append((yield from _here(node, log_dir)))
     unused = yield from _unused_partitions(node, log_dirs)
-    offline = node.offline_partitions()
+    offline = node.partitions.offline_partitions()
     results = []
     for log_dir in log_dirs:
         sizes = {key: size for key, size in log_dir.partitions.items() if key not in offline}
@@ -115,3 +117,6 @@ def _topics(
                 )
             )
     return list(topics.values())
+
+
+API = serve(DescribeLogDirsRequest, DescribeLogDirsResponse, handle, max_elements=MAX_ELEMENTS)

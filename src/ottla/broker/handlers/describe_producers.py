@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ottla.broker.node import Node
 from ottla.broker.partitions.shard import Shard
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.divisions import Division, Divisions, Repeated
 from ottla.broker.requests.request import RequestContext
-from ottla.broker.requests.request_pieces import Division, Divisions, Repeated
 from ottla.errors import ErrorCode
 from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -15,7 +16,6 @@ from ottla.wire.messages.describe_producers import (
     TopicResponse,
 )
 
-REQUEST = DescribeProducersRequest
 DIVISIONS = Divisions(
     (
         Division(
@@ -46,7 +46,7 @@ def handle(
 
 
 def _describe(node: Node, topic: str, partition: int) -> PartitionResponse:
-    shard = node.shard(topic, partition)
+    shard = node.partitions.shard(topic, partition)
     if not isinstance(shard, Shard):
         return PartitionResponse(
             partition_index=partition,
@@ -69,3 +69,6 @@ def _describe(node: Node, topic: str, partition: int) -> PartitionResponse:
             for producer in shard.partition.producers
         ],
     )
+
+
+API = serve(DescribeProducersRequest, DescribeProducersResponse, handle, divisions=DIVISIONS)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from ottla.broker.node import Node
-from ottla.broker.requests.request import MAX_ELEMENTS_IN_SLICES, Answer, RequestContext
+from ottla.broker.requests.api import MAX_ELEMENTS_IN_SLICES, serve
+from ottla.broker.requests.request import Reply, RequestContext
 from ottla.core.catalog import Refused, Topic
 from ottla.errors import ErrorCode
 from ottla.wire.messages.describe_topic_partitions import (
@@ -17,13 +18,14 @@ from ottla.wire.messages.describe_topic_partitions import (
 )
 from ottla.wire.types import ZERO_UUID
 
-REQUEST = DescribeTopicPartitionsRequest
 MAX_ELEMENTS = MAX_ELEMENTS_IN_SLICES
 PARTITIONS_PER_STEP = 16
 LIMIT = 2000  # Kafka's max.request.partition.size.limit
 
 
-def handle(node: Node, request: DescribeTopicPartitionsRequest, context: RequestContext) -> Answer:
+def handle(
+    node: Node, request: DescribeTopicPartitionsRequest, context: RequestContext
+) -> Reply[DescribeTopicPartitionsResponse]:
     return node.cluster.share.answer(_respond(node, request))
 
 
@@ -45,7 +47,7 @@ def _respond(
     response = DescribeTopicPartitionsResponse(topics=[])
     for name in names:
         yield
-        topic = node.find_topic(name)
+        topic = node.topics.find(name)
         if isinstance(topic, Refused):
             response.topics.append(_failed(name, topic.error))
             continue
@@ -105,3 +107,11 @@ def _described(
         is_internal=topic.is_internal,
         partitions=described,
     )
+
+
+API = serve(
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    handle,
+    max_elements=MAX_ELEMENTS,
+)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.broker.coordination.transactions import find_transaction
+from ottla.broker.coordination.transactions import ask_transaction
 from ottla.broker.node import Node
-from ottla.broker.requests.gather_responses import together
-from ottla.broker.requests.request import Answer, RequestContext
-from ottla.broker.requests.request_pieces import Division, Divisions, Repeated
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.divisions import Division, Divisions, Repeated
+from ottla.broker.requests.gather_responses import NowOrLater, respond_to_all
+from ottla.broker.requests.request import RequestContext
 from ottla.core.txn.events import NO_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from ottla.core.txn.requests import DescribedTransaction
 from ottla.errors import ErrorCode
@@ -19,23 +20,26 @@ from ottla.wire.messages.describe_transactions import (
     TransactionState,
 )
 
-REQUEST = DescribeTransactionsRequest
 DIVISIONS = Divisions((Division("transactional_ids", "transaction_states", repeated=Repeated()),))
 
 
-def handle(node: Node, request: DescribeTransactionsRequest, context: RequestContext) -> Answer:
-    return together(
+def handle(
+    node: Node, request: DescribeTransactionsRequest, context: RequestContext
+) -> NowOrLater[DescribeTransactionsResponse]:
+    return respond_to_all(
         [_describe(node, transactional_id) for transactional_id in request.transactional_ids],
         lambda states: DescribeTransactionsResponse(transaction_states=states),
     )
 
 
-def _describe(node: Node, transactional_id: str) -> Answer:
+def _describe(node: Node, transactional_id: str) -> NowOrLater[TransactionState]:
     respond = partial(_respond, transactional_id)
-    coordinator = find_transaction(node, transactional_id)
-    if isinstance(coordinator, ErrorCode):
-        return respond(coordinator)
-    return coordinator.ask(lambda machine, turn: machine.describe(transactional_id), respond)
+    return ask_transaction(
+        node.transactions,
+        transactional_id,
+        lambda machine, turn, _: machine.describe(transactional_id),
+        respond,
+    )
 
 
 def _respond(
@@ -67,3 +71,6 @@ def _respond(
         producer_epoch=found.producer_epoch,
         topics=[TopicData(topic=topic, partitions=some) for topic, some in by_topic.items()],
     )
+
+
+API = serve(DescribeTransactionsRequest, DescribeTransactionsResponse, handle, divisions=DIVISIONS)

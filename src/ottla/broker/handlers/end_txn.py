@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.broker.coordination.transactions import fenced_before, find_transaction
+from ottla.broker.coordination.transactions import ask_transaction, fenced_before
 from ottla.broker.node import Node
-from ottla.broker.requests.request import Answer, RequestContext
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.gather_responses import NowOrLater
+from ottla.broker.requests.request import RequestContext
 from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import VERSION_1, VERSION_2
 from ottla.core.txn.requests import EndRequest, Identity
@@ -14,23 +16,26 @@ from ottla.core.txn.states import Result
 from ottla.errors import ErrorCode
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
-REQUEST = EndTxnRequest
 FIRST_VERSION_WITH_PRODUCER_FENCED = 2
 FIRST_VERSION_OF_TRANSACTION_V2 = 5
 
 
-def handle(node: Node, request: EndTxnRequest, context: RequestContext) -> Answer:
+def handle(
+    node: Node, request: EndTxnRequest, context: RequestContext
+) -> NowOrLater[EndTxnResponse]:
     respond = partial(_respond, context.version)
-    coordinator = find_transaction(node, request.transactional_id)
-    if isinstance(coordinator, ErrorCode):
-        return respond(coordinator)
     end = EndRequest(
         request.transactional_id,
         ProducerIdentity(request.producer_id, request.producer_epoch),
         Result.COMMIT if request.committed else Result.ABORT,
         VERSION_2 if context.version >= FIRST_VERSION_OF_TRANSACTION_V2 else VERSION_1,
     )
-    return coordinator.ask(lambda machine, turn: machine.end(turn, end), respond)
+    return ask_transaction(
+        node.transactions,
+        request.transactional_id,
+        lambda machine, turn, _: machine.end(turn, end),
+        respond,
+    )
 
 
 def _respond(version: int, result: Identity | ErrorCode) -> EndTxnResponse:
@@ -41,3 +46,6 @@ def _respond(version: int, result: Identity | ErrorCode) -> EndTxnResponse:
         producer_id=result.producer_id,
         producer_epoch=result.producer_epoch,
     )
+
+
+API = serve(EndTxnRequest, EndTxnResponse, handle)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator, Sequence
-from typing import Any
+from collections.abc import Callable, Generator, Sequence
 
-from ottla.broker.network.advertised_addresses import brokers_seen_by
 from ottla.broker.node import Node
 from ottla.broker.partitions.fetch_read import (
     PARTITIONS_AT_ONCE,
@@ -18,7 +16,8 @@ from ottla.broker.partitions.fetch_read import (
     read_in_steps,
     steps_of,
 )
-from ottla.broker.requests.request import Answer, RequestContext
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.request import Detached, MadeWhenSent, Reply, RequestContext
 from ottla.core.fetch_session import FetchContext, FetchTarget, Key
 from ottla.core.partition import READ_COMMITTED
 from ottla.errors import ErrorCode
@@ -36,7 +35,6 @@ from ottla.wire.messages.fetch import (
     PartitionData,
 )
 
-REQUEST = FetchRequest
 MAX_ELEMENTS = 1 << 16
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 FIRST_VERSION_WITH_ZSTD = 10
@@ -46,7 +44,7 @@ Targets = list[tuple[Key, FetchTarget]]
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-def handle(node: Node, request: FetchRequest, context: RequestContext) -> Answer:
+def handle(node: Node, request: FetchRequest, context: RequestContext) -> Reply[FetchResponse]:
     if _count(request) > PARTITIONS_AT_ONCE:
         return _handle_many(node, request, context)
     targets: Targets = []
@@ -73,13 +71,13 @@ def handle(node: Node, request: FetchRequest, context: RequestContext) -> Answer
 
 async def _handle_many(
     node: Node, request: FetchRequest, context: RequestContext
-) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+) -> FetchResponse | Detached[FetchResponse]:
     """The response, or what waits for it without the request, which may be large."""
     targets = await node.cluster.share.run(_targets_in_steps(request, context.version))
     opened = _open_session(node, request, context, targets)
     if isinstance(opened, ErrorCode):
         return FetchResponse(error_code=opened, responses=[])
-    return _fetch_many(node, opened, _limits(node, request), context)
+    return Detached(_fetch_many(node, opened, _limits(node, request), context))
 
 
 async def _fetch_many(
@@ -110,8 +108,8 @@ def _count(request: FetchRequest) -> int:
 
 def _limits(node: Node, request: FetchRequest) -> FetchLimits:
     return FetchLimits(
-        min(request.max_bytes, node.config.fetch_max_bytes),
-        min(request.min_bytes, request.max_bytes, node.config.fetch_max_bytes),
+        min(request.max_bytes, node.options.config.fetch_max_bytes),
+        min(request.min_bytes, request.max_bytes, node.options.config.fetch_max_bytes),
         request.max_wait_ms,
         request.isolation_level,
     )
@@ -183,13 +181,13 @@ def _open_session(
 
 def _after(
     over: asyncio.Future[None], respond: Callable[[], FetchResponse]
-) -> asyncio.Future[Callable[[], FetchResponse]]:
+) -> asyncio.Future[MadeWhenSent[FetchResponse]]:
     """What makes the response, once the wait is over; who gives it up ends the wait too."""
-    answer: asyncio.Future[Callable[[], FetchResponse]] = asyncio.get_running_loop().create_future()
+    answer: asyncio.Future[MadeWhenSent[FetchResponse]] = asyncio.get_running_loop().create_future()
 
     def forward(done: asyncio.Future[None]) -> None:
         if not done.cancelled() and not answer.done():
-            answer.set_result(respond)
+            answer.set_result(MadeWhenSent(respond))
 
     over.add_done_callback(forward)
     answer.add_done_callback(lambda done: over.cancel() if done.cancelled() else None)
@@ -238,7 +236,7 @@ class _Telling:
         if self._leaders:
             response.node_endpoints = [
                 NodeEndpoint(node_id=node_id, host=address.host, port=address.port)
-                for node_id, address in brokers_seen_by(self._node, self._context)
+                for node_id, address in self._node.cluster.addresses_for(self._context.local)
                 if node_id in self._leaders
             ]
         return response
@@ -289,4 +287,7 @@ def _aborted(one: Fetched) -> list[AbortedTransaction]:
 def _is_zstd(node: Node, one: Fetched) -> bool:
     """Whether the topic holds zstd, which readers of old versions do not know (KIP-110)."""
     topic = node.cluster.catalog.topics.get(one.target.topic)
-    return topic is not None and node.topic_config(topic).compression_type == "zstd"
+    return topic is not None and node.options.topic_config(topic).compression_type == "zstd"
+
+
+API = serve(FetchRequest, FetchResponse, handle, max_elements=MAX_ELEMENTS)

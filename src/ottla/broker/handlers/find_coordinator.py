@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from ottla.broker.network.advertised_addresses import brokers_seen_by
 from ottla.broker.node import Node
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.divisions import Division, Divisions, Repeated
 from ottla.broker.requests.request import RequestContext
-from ottla.broker.requests.request_pieces import Division, Divisions, Repeated
 from ottla.core.catalog import Refused
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
-from ottla.model import Endpoint, coordinator_partition
+from ottla.model import Endpoint
 from ottla.wire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
 
-REQUEST = FindCoordinatorRequest
 DIVISIONS = Divisions((Division("coordinator_keys", "coordinators", repeated=Repeated()),))
 FIRST_BATCHED_VERSION = 4
 GROUP, TRANSACTION = 0, 1
@@ -66,15 +65,20 @@ def _find(node: Node, key_type: int, key: str, context: RequestContext) -> Found
     if key_type not in (GROUP, TRANSACTION):
         return ErrorCode.INVALID_REQUEST
     coordinators = node.groups if key_type == GROUP else node.transactions
-    topic = coordinators.make_topic()
-    if isinstance(topic, Refused):
+    partition = coordinators.partition_of(key)
+    if isinstance(partition, Refused):
         logger.error(
             "topic_not_created",
             "topic %(topic)s cannot be created: %(reason)s",
             topic=coordinators.topic_name,
-            reason=topic.message,
+            reason=partition.message,
         )
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    leader = node.cluster.leader_of(topic, coordinator_partition(key, topic.partition_count))
-    endpoint = dict(brokers_seen_by(node, context)).get(leader)
+    leader = node.cluster.leader_of(
+        node.cluster.catalog.topics[partition.topic], partition.partition
+    )
+    endpoint = dict(node.cluster.addresses_for(context.local)).get(leader)
     return ErrorCode.COORDINATOR_NOT_AVAILABLE if endpoint is None else (leader, endpoint)
+
+
+API = serve(FindCoordinatorRequest, FindCoordinatorResponse, handle, divisions=DIVISIONS)

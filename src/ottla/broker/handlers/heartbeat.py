@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from ottla.broker.coordination.groups import find_group
+from ottla.broker.coordination.groups import ask_group
 from ottla.broker.node import Node
-from ottla.broker.requests.request import Answer, RequestContext
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.gather_responses import NowOrLater
+from ottla.broker.requests.request import RequestContext
 from ottla.core.group import requests
 from ottla.errors import ErrorCode
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
-REQUEST = HeartbeatRequest
 
-
-def handle(node: Node, request: HeartbeatRequest, context: RequestContext) -> Answer:
-    coordinator = find_group(node, request.group_id)
-    if isinstance(coordinator, ErrorCode):
-        return _respond(coordinator)
+def handle(
+    node: Node, request: HeartbeatRequest, context: RequestContext
+) -> NowOrLater[HeartbeatResponse]:
     heartbeat = requests.HeartbeatRequest(
         request.group_id, request.generation_id, request.member_id, request.group_instance_id
     )
-    return coordinator.ask(lambda groups, turn: groups.heartbeat(turn, heartbeat), _respond)
+    return ask_group(
+        node.groups,
+        request.group_id,
+        lambda groups, turn, _: groups.heartbeat(turn, heartbeat),
+        _respond,
+    )
 
 
 def _respond(error: ErrorCode) -> HeartbeatResponse:
@@ -27,3 +31,6 @@ def _respond(error: ErrorCode) -> HeartbeatResponse:
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         error = ErrorCode.NONE
     return HeartbeatResponse(error_code=error)
+
+
+API = serve(HeartbeatRequest, HeartbeatResponse, handle)

@@ -9,8 +9,9 @@ from functools import partial
 
 from ottla.broker.config_resources import RESOURCES, ResourceType, alter_all
 from ottla.broker.node import Node
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.divisions import Divisions
 from ottla.broker.requests.request import RequestContext
-from ottla.broker.requests.request_pieces import Divisions
 from ottla.config.broker import BrokerConfig
 from ottla.config.options import OptionType, find_option, value_text
 from ottla.config.topic import TopicConfig
@@ -24,7 +25,6 @@ from ottla.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
-REQUEST = IncrementalAlterConfigsRequest
 DIVISIONS = Divisions((RESOURCES,))
 
 
@@ -100,7 +100,7 @@ def _apply(
         )
     default = known.render(known.default) or ""
     if resource_type == ResourceType.BROKER:
-        default = value_text(node.config, name) or ""
+        default = value_text(node.options.config, name) or ""
     items = [item for item in changed.get(name, default).split(",") if item]
     given = [item.strip() for item in value.split(",")]
     if operation == Operation.APPEND:
@@ -109,3 +109,8 @@ def _apply(
         items = [item for item in items if item not in given]
     changed[name] = ",".join(items)
     return None
+
+
+API = serve(
+    IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, handle, divisions=DIVISIONS
+)

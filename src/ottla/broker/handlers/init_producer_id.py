@@ -5,39 +5,44 @@ from __future__ import annotations
 from functools import partial
 
 from ottla.broker.coordination.transactions import (
+    ask_transaction,
     fenced_before,
-    find_transaction,
     reserve_producer_id,
 )
 from ottla.broker.node import Node
-from ottla.broker.requests.request import Answer, RequestContext
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.gather_responses import NowOrLater
+from ottla.broker.requests.request import RequestContext
 from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.requests import Identity, InitRequest
 from ottla.errors import ErrorCode
 from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
-REQUEST = InitProducerIdRequest
 FIRST_VERSION_WITH_PRODUCER_FENCED = 4
 
 
-def handle(node: Node, request: InitProducerIdRequest, context: RequestContext) -> Answer:
+def handle(
+    node: Node, request: InitProducerIdRequest, context: RequestContext
+) -> NowOrLater[InitProducerIdResponse]:
     respond = partial(_respond, context.version)
     refused = _refuse(request)
     if refused is not None:
         return respond(refused)
     if request.transactional_id is None:
         return respond(_idempotent(node))
-    coordinator = find_transaction(node, request.transactional_id)
-    if isinstance(coordinator, ErrorCode):
-        return respond(coordinator)
     expected = (
         None
         if request.producer_id == NO_PRODUCER_ID
         else ProducerIdentity(request.producer_id, request.producer_epoch)
     )
     init = InitRequest(request.transactional_id, request.transaction_timeout_ms, expected)
-    return coordinator.ask(lambda machine, turn: machine.init(turn, init), respond)
+    return ask_transaction(
+        node.transactions,
+        request.transactional_id,
+        lambda machine, turn, _: machine.init(turn, init),
+        respond,
+    )
 
 
 def _refuse(request: InitProducerIdRequest) -> ErrorCode | None:
@@ -64,3 +69,6 @@ def _respond(version: int, result: Identity | ErrorCode) -> InitProducerIdRespon
         producer_id=result.producer_id,
         producer_epoch=result.producer_epoch,
     )
+
+
+API = serve(InitProducerIdRequest, InitProducerIdResponse, handle)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from ottla.broker.coordination.groups import find_group
+from ottla.broker.coordination.coordinator import PARKED, Parked
+from ottla.broker.coordination.groups import ask_group
 from ottla.broker.node import Node
-from ottla.broker.requests.request import Answer, RequestContext
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.gather_responses import NowOrLater
+from ottla.broker.requests.request import RequestContext
+from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import NO_MEMBER_ID, JoinRequest, JoinResult
+from ottla.core.turn import Ticket, Turn
 from ottla.errors import ErrorCode
 from ottla.wire.messages.join_group import (
     JoinGroupRequest,
@@ -13,7 +18,6 @@ from ottla.wire.messages.join_group import (
     JoinGroupResponseMember,
 )
 
-REQUEST = JoinGroupRequest
 FIRST_VERSION_WITH_HANDSHAKE = 4
 FIRST_VERSION_WITH_NULL_PROTOCOL = 7
 FIRST_VERSION_WITH_SKIPPING = 9
@@ -21,17 +25,21 @@ FIRST_VERSION_WITH_SKIPPING = 9
 ID_PREFIX_CHARS = 255
 
 
-def handle(node: Node, request: JoinGroupRequest, context: RequestContext) -> Answer:
+def handle(
+    node: Node, request: JoinGroupRequest, context: RequestContext
+) -> NowOrLater[JoinGroupResponse]:
     def respond(result: JoinResult | ErrorCode) -> JoinGroupResponse:
         if isinstance(result, ErrorCode):
             result = JoinResult(result, request.member_id)
         return _response(result, context.version)
 
-    coordinator = find_group(node, request.group_id)
-    if isinstance(coordinator, ErrorCode):
-        return respond(coordinator)
     join = _join(node, request, context)
-    return coordinator.park(lambda groups, turn, ticket: groups.join(turn, join, ticket), respond)
+
+    def decide(groups: GroupMachine, turn: Turn, ticket: Ticket) -> Parked:
+        groups.join(turn, join, ticket)
+        return PARKED
+
+    return ask_group(node.groups, request.group_id, decide, respond)
 
 
 def _join(node: Node, request: JoinGroupRequest, context: RequestContext) -> JoinRequest:
@@ -83,3 +91,6 @@ def _response(result: JoinResult, version: int) -> JoinGroupResponse:
             for member in result.members
         ],
     )
+
+
+API = serve(JoinGroupRequest, JoinGroupResponse, handle)

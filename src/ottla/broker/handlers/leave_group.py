@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from ottla.broker.coordination.groups import find_group
+from ottla.broker.coordination.groups import ask_group
 from ottla.broker.node import Node
-from ottla.broker.requests.request import Answer, RequestContext
-from ottla.broker.requests.request_pieces import Division, Divisions
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.divisions import Division, Divisions
+from ottla.broker.requests.gather_responses import NowOrLater
+from ottla.broker.requests.request import RequestContext
 from ottla.core.group.requests import Leaver, LeaveResults
 from ottla.errors import ErrorCode
 from ottla.wire.messages.leave_group import (
@@ -14,23 +16,23 @@ from ottla.wire.messages.leave_group import (
     MemberResponse,
 )
 
-REQUEST = LeaveGroupRequest
 DIVISIONS = Divisions((Division("members", "members"),))
 FIRST_BATCHED_VERSION = 3
 
 
-def handle(node: Node, request: LeaveGroupRequest, context: RequestContext) -> Answer:
+def handle(
+    node: Node, request: LeaveGroupRequest, context: RequestContext
+) -> NowOrLater[LeaveGroupResponse]:
     is_batched = context.version >= FIRST_BATCHED_VERSION
-    coordinator = find_group(node, request.group_id)
-    if isinstance(coordinator, ErrorCode):
-        return LeaveGroupResponse(error_code=coordinator)
     leavers = (
         tuple(Leaver(member.member_id, member.group_instance_id) for member in request.members)
         if is_batched
         else (Leaver(request.member_id, None),)
     )
-    return coordinator.ask(
-        lambda groups, turn: groups.leave(turn, request.group_id, leavers),
+    return ask_group(
+        node.groups,
+        request.group_id,
+        lambda groups, turn, _: groups.leave(turn, request.group_id, leavers),
         _respond if is_batched else _respond_for_one,
     )
 
@@ -54,3 +56,6 @@ def _respond(results: LeaveResults | ErrorCode) -> LeaveGroupResponse:
 def _respond_for_one(results: LeaveResults | ErrorCode) -> LeaveGroupResponse:
     error = results if isinstance(results, ErrorCode) else results[0][1]
     return LeaveGroupResponse(error_code=error)
+
+
+API = serve(LeaveGroupRequest, LeaveGroupResponse, handle, divisions=DIVISIONS)

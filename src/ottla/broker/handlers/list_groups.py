@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 
 from ottla.broker.node import Node
-from ottla.broker.requests.gather_responses import gathered
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.gather_responses import all_parts
 from ottla.broker.requests.request import RequestContext
 from ottla.core.group import requests
 from ottla.errors import ErrorCode
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
-REQUEST = ListGroupsRequest
 GROUPS_PER_STEP = 64
 
 
@@ -19,7 +19,7 @@ async def handle(
     node: Node, request: ListGroupsRequest, context: RequestContext
 ) -> ListGroupsResponse:
     # It waits for replays that are not over: a list in which some groups are missing would look complete.
-    parts = await gathered(node.groups.ask_all(lambda groups, turn: groups.list_groups()))
+    parts = await all_parts(node.groups.ask_all(lambda groups, turn: groups.list_groups()))
     return await node.cluster.share.run(_respond(request, parts))
 
 
@@ -50,3 +50,6 @@ def _respond(
                 )
             )
     return response
+
+
+API = serve(ListGroupsRequest, ListGroupsResponse, handle)

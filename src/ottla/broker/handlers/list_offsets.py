@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 from ottla.broker.node import Node
 from ottla.broker.partitions.shard import Shard
-from ottla.broker.requests.request import Answer, RequestContext
-from ottla.broker.requests.request_pieces import Division, Divisions, Repeated
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.divisions import Division, Divisions, Repeated
+from ottla.broker.requests.request import Reply, RequestContext
 from ottla.core.leader_epochs import epoch_at
 from ottla.core.offsets import NOT_FOUND, FoundOffset, first_at, first_at_once
 from ottla.errors import ErrorCode
@@ -25,7 +26,6 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 
-REQUEST = ListOffsetsRequest
 DIVISIONS = Divisions(
     (
         Division(
@@ -84,7 +84,9 @@ class LongSearch(NamedTuple):
     place: int
 
 
-def handle(node: Node, request: ListOffsetsRequest, context: RequestContext) -> Answer:
+def handle(
+    node: Node, request: ListOffsetsRequest, context: RequestContext
+) -> Reply[ListOffsetsResponse]:
     long: list[LongSearch] = []
     steps = _answer(node, request, context, long)
     response = node.cluster.share.answer(steps, SEARCHES_AT_ONCE)
@@ -118,7 +120,7 @@ async def _search_elsewhere(node: Node, long: LongSearch) -> ListOffsetsPartitio
             return _failed(asked, ErrorCode.CORRUPT_MESSAGE)
         if found is not NOT_FOUND:
             return _found(asked, _below(found, search.end_offset))
-        if node.shard(long.topic, asked.partition_index) is not search.shard:
+        if node.partitions.shard(long.topic, asked.partition_index) is not search.shard:
             return _failed(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         try:
             following = _next_batch(search)
@@ -161,7 +163,7 @@ def _offset(
 ) -> ListOffsetsPartitionResponse | Search:
     if asked.timestamp < 0 and version < _POSITIONS.get(asked.timestamp, version + 1):
         return _failed(asked, ErrorCode.UNSUPPORTED_VERSION)
-    shard = node.shard(topic, asked.partition_index)
+    shard = node.partitions.shard(topic, asked.partition_index)
     if not isinstance(shard, Shard):
         return _failed(asked, shard)
     error = shard.partition.check_leader_epoch(asked.current_leader_epoch)
@@ -236,3 +238,6 @@ def _found(asked: ListOffsetsPartition, found: FoundOffset) -> ListOffsetsPartit
 
 def _failed(asked: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=error)
+
+
+API = serve(ListOffsetsRequest, ListOffsetsResponse, handle, divisions=DIVISIONS)

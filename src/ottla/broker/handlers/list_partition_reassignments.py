@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.node import Node
+from ottla.broker.requests.api import serve
 from ottla.broker.requests.request import RequestContext
 from ottla.errors import ErrorCode
 from ottla.wire.messages.list_partition_reassignments import (
@@ -10,10 +11,11 @@ from ottla.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
 )
 
-REQUEST = ListPartitionReassignmentsRequest
-
 
 def handle(
     node: Node, request: ListPartitionReassignmentsRequest, context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
     return ListPartitionReassignmentsResponse(error_code=ErrorCode.NONE, topics=[])
+
+
+API = serve(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse, handle)

@@ -6,7 +6,8 @@ from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
 from ottla.broker.node import Node
-from ottla.broker.requests.gather_responses import gathered
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.gather_responses import all_parts
 from ottla.broker.requests.patterns import Pattern, PatternError
 from ottla.broker.requests.request import RequestContext
 from ottla.core.txn.requests import DescribedTransaction
@@ -18,7 +19,6 @@ from ottla.wire.messages.list_transactions import (
     TransactionState,
 )
 
-REQUEST = ListTransactionsRequest
 ANY_DURATION = -1
 NOT_BEGUN = -1
 IDS_PER_STEP = 16
@@ -53,7 +53,7 @@ async def handle(
             pattern = await share.elsewhere(Pattern, request.transactional_id_pattern)
         except PatternError:
             return _failed(ErrorCode.INVALID_REGULAR_EXPRESSION)
-    parts = await gathered(
+    parts = await all_parts(
         node.transactions.ask_all(lambda machine, turn: machine.list_transactions())
     )
     wanted = TransactionFilter(
@@ -106,3 +106,6 @@ def _respond(
                     )
                 )
     return response
+
+
+API = serve(ListTransactionsRequest, ListTransactionsResponse, handle)

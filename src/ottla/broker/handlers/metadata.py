@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from uuid import UUID
 
-from ottla.broker.network.advertised_addresses import brokers_seen_by
 from ottla.broker.node import Node
-from ottla.broker.requests.request import MAX_ELEMENTS_IN_SLICES, Answer, RequestContext
+from ottla.broker.requests.api import MAX_ELEMENTS_IN_SLICES, serve
+from ottla.broker.requests.request import Reply, RequestContext
 from ottla.core.catalog import Refused, Topic
 from ottla.errors import ErrorCode
 from ottla.wire.messages.metadata import (
@@ -20,7 +20,6 @@ from ottla.wire.messages.metadata import (
 )
 from ottla.wire.types import ZERO_UUID
 
-REQUEST = MetadataRequest
 FIRST_VERSION_WITH_NULL_FOR_ALL = 1
 FIRST_VERSION_WITH_TOPIC_IDS = 12
 
@@ -32,7 +31,9 @@ NAMES_PER_STEP = 64
 PARTITIONS_PER_STEP = 16
 
 
-def handle(node: Node, request: MetadataRequest, context: RequestContext) -> Answer:
+def handle(
+    node: Node, request: MetadataRequest, context: RequestContext
+) -> Reply[MetadataResponse]:
     return node.cluster.share.answer(_respond(node, request, context))
 
 
@@ -49,7 +50,7 @@ def _respond(
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node_id, host=endpoint.host, port=endpoint.port)
-            for node_id, endpoint in brokers_seen_by(node, context)
+            for node_id, endpoint in node.cluster.addresses_for(context.local)
         ],
         cluster_id=node.cluster.cluster_id,
         controller_id=node.cluster.controller_id,
@@ -69,7 +70,7 @@ def _wanted(
     not_made: Mapping[str, Refused] = {}
     if request.allow_auto_topic_creation:
         names = [name for topic_id, name in unique if name is not None and topic_id == ZERO_UUID]
-        not_made = yield from node.create_on_first_use(names, MAX_CREATED)
+        not_made = yield from node.topics.create_on_first_use(names, MAX_CREATED)
     topics: list[MetadataResponseTopic] = []
     for asked in unique.values():
         if not len(topics) % NAMES_PER_STEP:
@@ -90,7 +91,7 @@ def _answer(
             return _failed(ErrorCode.UNKNOWN_TOPIC_ID, asked.name, asked.topic_id)
         return (yield from _described(node, known))
     name = asked.name or ""
-    topic = not_made.get(name) or node.find_topic(name)
+    topic = not_made.get(name) or node.topics.find(name)
     if isinstance(topic, Refused):
         return _failed(topic.error, name)
     return (yield from _described(node, topic))
@@ -126,3 +127,6 @@ def _described(node: Node, topic: Topic) -> Generator[None, None, MetadataRespon
         is_internal=topic.is_internal,
         partitions=partitions,
     )
+
+
+API = serve(MetadataRequest, MetadataResponse, handle, max_elements=MAX_ELEMENTS)

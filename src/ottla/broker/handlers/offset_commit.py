@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.broker.node import Node
-from ottla.broker.requests.request import Answer, RequestContext
-from ottla.broker.requests.request_pieces import Division, Divisions
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.divisions import Division, Divisions
+from ottla.broker.requests.gather_responses import NowOrLater
+from ottla.broker.requests.request import RequestContext
 from ottla.core.catalog import Topic
 from ottla.core.group.requests import CommitSender, NewOffset
 from ottla.errors import ErrorCode
@@ -18,8 +20,7 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 
-REQUEST = OffsetCommitRequest
-# Offsets that are committed together are written together.
+# Offsets that are committed respond_to_all are written respond_to_all.
 OFFSETS_AT_ONCE = 1000
 DIVISIONS = Divisions(
     (
@@ -43,7 +44,9 @@ class Asked(NamedTuple):
     partitions: list[NewOffset | ErrorCode]
 
 
-def handle(node: Node, request: OffsetCommitRequest, context: RequestContext) -> Answer:
+def handle(
+    node: Node, request: OffsetCommitRequest, context: RequestContext
+) -> NowOrLater[OffsetCommitResponse]:
     asked = [_asked(node, topic, request, context.version) for topic in request.topics]
     offsets = [one for topic in asked for one in topic.partitions if isinstance(one, NewOffset)]
 
@@ -56,16 +59,15 @@ def handle(node: Node, request: OffsetCommitRequest, context: RequestContext) ->
 
     if request.topics and not offsets:
         return respond([])
-    coordinator = node.groups.find(request.group_id)
-    if isinstance(coordinator, ErrorCode):
-        return respond(coordinator)
     sender = CommitSender(
         request.group_id,
         request.generation_id_or_member_epoch,
         request.member_id,
         request.group_instance_id,
     )
-    return coordinator.ask(lambda groups, turn: groups.commit(turn, sender, offsets), respond)
+    return node.groups.ask(
+        request.group_id, lambda groups, turn, _: groups.commit(turn, sender, offsets), respond
+    )
 
 
 def _asked(
@@ -126,3 +128,6 @@ def _response(asked: list[Asked], results: list[ErrorCode]) -> OffsetCommitRespo
             for topic, partitions in asked
         ]
     )
+
+
+API = serve(OffsetCommitRequest, OffsetCommitResponse, handle, divisions=DIVISIONS)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from ottla.broker.coordination.groups import find_group
+from ottla.broker.coordination.groups import ask_group
 from ottla.broker.node import Node
-from ottla.broker.requests.request import Answer, RequestContext
-from ottla.broker.requests.request_pieces import Division, Divisions
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.divisions import Division, Divisions
+from ottla.broker.requests.gather_responses import NowOrLater
+from ottla.broker.requests.request import RequestContext
 from ottla.errors import ErrorCode
 from ottla.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -14,18 +16,19 @@ from ottla.wire.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 
-REQUEST = OffsetDeleteRequest
 DIVISIONS = Divisions(
     (Division("topics", "topics", inner=Division("partitions", "partitions"), named=("name",)),)
 )
 
 
-def handle(node: Node, request: OffsetDeleteRequest, context: RequestContext) -> Answer:
+def handle(
+    node: Node, request: OffsetDeleteRequest, context: RequestContext
+) -> NowOrLater[OffsetDeleteResponse]:
     partitions = [
         (topic.name, partition.partition_index)
         for topic in request.topics
         for partition in topic.partitions
-        if _exists(node, topic.name, partition.partition_index)
+        if node.cluster.topic_of(topic.name, partition.partition_index)
     ]
 
     def respond(results: list[ErrorCode] | ErrorCode) -> OffsetDeleteResponse:
@@ -33,17 +36,12 @@ def handle(node: Node, request: OffsetDeleteRequest, context: RequestContext) ->
             return OffsetDeleteResponse(error_code=results, topics=[])
         return _response(request, dict(zip(partitions, results, strict=True)))
 
-    coordinator = find_group(node, request.group_id)
-    if isinstance(coordinator, ErrorCode):
-        return respond(coordinator)
-    return coordinator.ask(
-        lambda groups, turn: groups.delete_offsets(turn, request.group_id, partitions), respond
+    return ask_group(
+        node.groups,
+        request.group_id,
+        lambda groups, turn, _: groups.delete_offsets(turn, request.group_id, partitions),
+        respond,
     )
-
-
-def _exists(node: Node, name: str, partition: int) -> bool:
-    topic = node.cluster.catalog.topics.get(name)
-    return topic is not None and 0 <= partition < topic.partition_count
 
 
 def _response(
@@ -66,3 +64,6 @@ def _response(
             for topic in request.topics
         ],
     )
+
+
+API = serve(OffsetDeleteRequest, OffsetDeleteResponse, handle, divisions=DIVISIONS)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
+from ottla.broker.coordination.coordinator import unchanged
 from ottla.broker.loop.loop_share import at_once
 from ottla.broker.node import Node
-from ottla.broker.requests.gather_responses import gathered, together
-from ottla.broker.requests.request import Answer, RequestContext
-from ottla.broker.requests.request_pieces import Division, Divisions, Repeated
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.divisions import Division, Divisions, Repeated
+from ottla.broker.requests.gather_responses import NowOrLater, all_parts, respond_to_all
+from ottla.broker.requests.request import Reply, RequestContext
 from ottla.core.group.events import OffsetCommitted
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import FetchedOffset
@@ -27,7 +29,6 @@ from ottla.wire.messages.offset_fetch import (
 )
 from ottla.wire.types import ZERO_UUID
 
-REQUEST = OffsetFetchRequest
 _PARTITIONS = Division("partition_indexes", "partitions", repeated=Repeated())
 DIVISIONS = Divisions(
     (
@@ -82,7 +83,13 @@ class AllOffsets(NamedTuple):
     unstable: frozenset[tuple[str, int]]
 
 
-def handle(node: Node, request: OffsetFetchRequest, context: RequestContext) -> Answer:
+# What a group has committed, or why that is not known.
+Found = list[FoundOffsets] | AllOffsets | ErrorCode
+
+
+def handle(
+    node: Node, request: OffsetFetchRequest, context: RequestContext
+) -> Reply[OffsetFetchResponse]:
     if context.version >= FIRST_BATCHED_VERSION:
         return _handle_batch(node, request, context.version)
     wanted = (
@@ -97,11 +104,16 @@ def handle(node: Node, request: OffsetFetchRequest, context: RequestContext) -> 
         return _respond_in_slices(
             node, [found], lambda parts: _response(parts[0], [], context.version)
         )
-    return together([found], lambda parts: at_once(_response(parts[0], wanted, context.version)))
+    later: NowOrLater[OffsetFetchResponse] = respond_to_all(
+        [found], lambda parts: at_once(_response(parts[0], wanted, context.version))
+    )
+    return later
 
 
-def _handle_batch(node: Node, request: OffsetFetchRequest, version: int) -> Answer:
-    answers = []
+def _handle_batch(
+    node: Node, request: OffsetFetchRequest, version: int
+) -> Reply[OffsetFetchResponse]:
+    answers: list[NowOrLater[Found]] = []
     for group in request.groups:
         wanted = (
             None
@@ -112,16 +124,19 @@ def _handle_batch(node: Node, request: OffsetFetchRequest, version: int) -> Answ
     names = [group.group_id for group in request.groups]
     if any(group.topics is None for group in request.groups):
         return _respond_in_slices(node, answers, lambda parts: _batch_response(node, names, parts))
-    return together(answers, lambda parts: at_once(_batch_response(node, names, parts)))
+    later: NowOrLater[OffsetFetchResponse] = respond_to_all(
+        answers, lambda parts: at_once(_batch_response(node, names, parts))
+    )
+    return later
 
 
 async def _respond_in_slices(
     node: Node,
-    answers: Sequence[Any],
-    respond: Callable[[list[Any]], Generator[None, None, OffsetFetchResponse]],
+    answers: Sequence[NowOrLater[Found]],
+    respond: Callable[[list[Found]], Generator[None, None, OffsetFetchResponse]],
 ) -> OffsetFetchResponse:
     """The response to a request for all offsets of a group, which may be very many."""
-    return await node.cluster.share.run(respond(await gathered(answers)))
+    return await node.cluster.share.run(respond(await all_parts(answers)))
 
 
 def _wanted(node: Node, topic: OffsetFetchRequestTopics, version: int) -> WantedTopic:
@@ -131,18 +146,17 @@ def _wanted(node: Node, topic: OffsetFetchRequestTopics, version: int) -> Wanted
     return WantedTopic(known.name if known else None, topic.topic_id, topic.partition_indexes)
 
 
-def _find(node: Node, group_id: str, wanted: list[WantedTopic] | None, stable: bool) -> Answer:
+def _find(
+    node: Node, group_id: str, wanted: list[WantedTopic] | None, stable: bool
+) -> NowOrLater[Found]:
     """What the group has committed for the wanted topics, or for all of them; or an error."""
-    coordinator = node.groups.find(group_id)
-    if isinstance(coordinator, ErrorCode):
-        return coordinator
     if wanted is None:
-        return coordinator.ask(
-            lambda groups, turn: _all_offsets(groups, group_id, stable), lambda result: result
+        return node.groups.ask(
+            group_id, lambda groups, turn, _: _all_offsets(groups, group_id, stable), unchanged
         )
     fetch_one = GroupMachine.fetch_stable if stable else GroupMachine.fetch
-    return coordinator.ask(
-        lambda groups, turn: _fetch(groups, group_id, wanted, fetch_one), lambda result: result
+    return node.groups.ask(
+        group_id, lambda groups, turn, _: _fetch(groups, group_id, wanted, fetch_one), unchanged
     )
 
 
@@ -190,7 +204,7 @@ def _by_topic(found: AllOffsets) -> Generator[None, None, list[FoundOffsets]]:
 
 
 def _response(
-    found: list[FoundOffsets] | AllOffsets | ErrorCode, wanted: list[WantedTopic], version: int
+    found: Found, wanted: list[WantedTopic], version: int
 ) -> Generator[None, None, OffsetFetchResponse]:
     error = ErrorCode.NONE
     if isinstance(found, ErrorCode):
@@ -212,7 +226,7 @@ def _response(
 
 
 def _batch_response(
-    node: Node, names: list[str], parts: list[list[FoundOffsets] | AllOffsets | ErrorCode]
+    node: Node, names: list[str], parts: list[Found]
 ) -> Generator[None, None, OffsetFetchResponse]:
     groups = []
     for name, part in zip(names, parts, strict=True):
@@ -221,7 +235,7 @@ def _batch_response(
 
 
 def _response_group(
-    node: Node, group_id: str, found: list[FoundOffsets] | AllOffsets | ErrorCode
+    node: Node, group_id: str, found: Found
 ) -> Generator[None, None, OffsetFetchResponseGroup]:
     if isinstance(found, ErrorCode):
         return OffsetFetchResponseGroup(group_id=group_id, topics=[], error_code=found)
@@ -261,3 +275,6 @@ def _topic_id(node: Node, topic: WantedTopic) -> UUID:
     """A request for all topics names none; the newest version answers with ids."""
     known = None if topic.name is None else node.cluster.catalog.topics.get(topic.name)
     return topic.topic_id if known is None else known.topic_id
+
+
+API = serve(OffsetFetchRequest, OffsetFetchResponse, handle, divisions=DIVISIONS)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ottla.broker.node import Node
 from ottla.broker.partitions.shard import Shard
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.divisions import Division, Divisions
 from ottla.broker.requests.request import RequestContext
-from ottla.broker.requests.request_pieces import Division, Divisions
 from ottla.core.leader_epochs import end_of_epoch
 from ottla.errors import ErrorCode
 from ottla.wire.messages.offset_for_leader_epoch import (
@@ -16,7 +17,6 @@ from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 
-REQUEST = OffsetForLeaderEpochRequest
 DIVISIONS = Divisions(
     (Division("topics", "topics", inner=Division("partitions", "partitions"), named=("topic",)),)
 )
@@ -37,7 +37,7 @@ def handle(
 
 
 def _end(node: Node, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
-    shard = node.shard(topic, asked.partition)
+    shard = node.partitions.shard(topic, asked.partition)
     if not isinstance(shard, Shard):
         return EpochEndOffset(error_code=shard, partition=asked.partition)
     error = shard.partition.check_leader_epoch(asked.current_leader_epoch)
@@ -55,3 +55,6 @@ def _end(node: Node, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOff
         leader_epoch=end.epoch,
         end_offset=end.end_offset,
     )
+
+
+API = serve(OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, handle, divisions=DIVISIONS)

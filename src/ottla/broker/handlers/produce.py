@@ -19,11 +19,17 @@ from ottla.broker.coordination.produce_verification import (
     verify,
 )
 from ottla.broker.coordination.verification import Errors, LaterErrors
-from ottla.broker.network.advertised_addresses import brokers_seen_by
 from ottla.broker.node import Node
 from ottla.broker.partitions.shard import Appended, Shard
-from ottla.broker.requests.request import Answer, CloseConnectionError, RequestContext
-from ottla.broker.requests.request_pieces import Division, Divisions
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.divisions import Division, Divisions
+from ottla.broker.requests.request import (
+    NO_REPLY,
+    CloseConnectionError,
+    NoReply,
+    Reply,
+    RequestContext,
+)
 from ottla.config.topic import TopicConfig
 from ottla.core.append import AT_ONCE, Prepared, Rejected, prepare, prepare_within
 from ottla.core.catalog import INTERNAL_TOPICS
@@ -41,7 +47,6 @@ from ottla.wire.messages.produce import (
     TopicProduceResponse,
 )
 
-REQUEST = ProduceRequest
 DIVISIONS = Divisions(
     (
         Division(
@@ -82,7 +87,7 @@ class Work:
         self.long: list[LongBatch] = []
 
 
-def handle(node: Node, request: ProduceRequest, context: RequestContext) -> Answer:
+def handle(node: Node, request: ProduceRequest, context: RequestContext) -> Reply[ProduceResponse]:
     work = Work(request, context.version, node.cluster.clock.now_ms())
     responses = [
         TopicProduceResponse(
@@ -117,7 +122,7 @@ async def _append_long(
     context: RequestContext,
     response: ProduceResponse,
     batches: Sequence[LongBatch],
-) -> ProduceResponse | None:
+) -> ProduceResponse | NoReply:
     """Appends the batches of a request whose preparation takes long, when that has been done elsewhere."""
     for one in batches:
         prepared = await node.cluster.share.elsewhere(
@@ -131,11 +136,13 @@ async def _append_long(
     )
     if isinstance(answer, asyncio.Future) or inspect.iscoroutine(answer):
         answer = await answer
-    result: ProduceResponse | None = answer
+    result: ProduceResponse | NoReply = answer
     return result
 
 
-def _verify(node: Node, work: Work, context: RequestContext, response: ProduceResponse) -> Answer:
+def _verify(
+    node: Node, work: Work, context: RequestContext, response: ProduceResponse
+) -> Reply[ProduceResponse]:
     """A transaction begins on some of the partitions: whether that is so, the coordinator knows (KIP-890)."""
     request, unverified, waits = work.request, work.unverified, work.waits
     assert request.transactional_id is not None
@@ -153,10 +160,10 @@ def _answer(
     context: RequestContext,
     response: ProduceResponse,
     waits: Waits,
-) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
+) -> ProduceResponse | asyncio.Future[ProduceResponse] | NoReply:
     if request.acks == ACKS_NONE:
         _close_on_error(response)
-        return None
+        return NO_REPLY
     if waits:
         return _after(waits, response, lambda: _name_leaders(node, response, context))
     if len(node.cluster.nodes) > 1:
@@ -172,7 +179,7 @@ async def _append_later(
     unverified: Sequence[Unverified],
     verified: LaterErrors,
     waits: Waits,
-) -> ProduceResponse | None:
+) -> ProduceResponse | NoReply:
     """The rest of a request whose coordinator has to be waited for."""
     _append_verified(node, unverified, await verified(), context.version, waits)
     answer = _answer(node, request, context, response, waits)
@@ -215,7 +222,7 @@ def _same_shard(
 
     A new topic of the same name has other options, and is none that the client knows of.
     """
-    shard = node.shard(topic, index)
+    shard = node.partitions.shard(topic, index)
     if isinstance(shard, Shard) and shard.log.ref.topic_id != topic_id:
         uses_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
         return ErrorCode.UNKNOWN_TOPIC_ID if uses_ids else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -247,7 +254,7 @@ def _append(
         return _failed(data.index, ErrorCode.INVALID_REQUIRED_ACKS)
     if topic in INTERNAL_TOPICS:
         return _failed(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION)
-    shard = node.shard(topic, data.index)
+    shard = node.partitions.shard(topic, data.index)
     if not isinstance(shard, Shard):
         return _failed(data.index, shard)
     config = shard.config
@@ -387,6 +394,10 @@ def _name_leaders(node: Node, response: ProduceResponse, context: RequestContext
                 )
     response.node_endpoints = [
         NodeEndpoint(node_id=node_id, host=address.host, port=address.port)
-        for node_id, address in brokers_seen_by(node, context)
+        for node_id, address in node.cluster.addresses_for(context.local)
         if node_id in leaders
     ]
+
+
+# librdkafka takes a broker that does not advertise Produce v0 for one without any Produce (KAFKA-18659).
+API = serve(ProduceRequest, ProduceResponse, handle, divisions=DIVISIONS, first_advertised=0)

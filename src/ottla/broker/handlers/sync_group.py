@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from ottla.broker.coordination.groups import find_group
+from ottla.broker.coordination.coordinator import PARKED, Parked
+from ottla.broker.coordination.groups import ask_group
 from ottla.broker.node import Node
-from ottla.broker.requests.request import Answer, RequestContext
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.gather_responses import NowOrLater
+from ottla.broker.requests.request import RequestContext
+from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import SyncRequest, SyncResult
+from ottla.core.turn import Ticket, Turn
 from ottla.errors import ErrorCode
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-REQUEST = SyncGroupRequest
 FIRST_VERSION_WITH_PROTOCOL = 5
 
 
-def handle(node: Node, request: SyncGroupRequest, context: RequestContext) -> Answer:
+def handle(
+    node: Node, request: SyncGroupRequest, context: RequestContext
+) -> NowOrLater[SyncGroupResponse]:
     # Since v5 a member says which protocol it was told (KIP-559).
     if context.version >= FIRST_VERSION_WITH_PROTOCOL and (
         request.protocol_type is None or request.protocol_name is None
     ):
         return _respond(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    coordinator = find_group(node, request.group_id)
-    if isinstance(coordinator, ErrorCode):
-        return _respond(coordinator)
     sync = SyncRequest(
         request.group_id,
         request.generation_id,
@@ -31,7 +34,12 @@ def handle(node: Node, request: SyncGroupRequest, context: RequestContext) -> An
         request.protocol_name,
         {given.member_id: given.assignment for given in request.assignments},
     )
-    return coordinator.park(lambda groups, turn, ticket: groups.sync(turn, sync, ticket), _respond)
+
+    def decide(groups: GroupMachine, turn: Turn, ticket: Ticket) -> Parked:
+        groups.sync(turn, sync, ticket)
+        return PARKED
+
+    return ask_group(node.groups, request.group_id, decide, _respond)
 
 
 def _respond(result: SyncResult | ErrorCode) -> SyncGroupResponse:
@@ -47,3 +55,6 @@ def _respond(result: SyncResult | ErrorCode) -> SyncGroupResponse:
         protocol_name=result.protocol,
         assignment=result.assignment,
     )
+
+
+API = serve(SyncGroupRequest, SyncGroupResponse, handle)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from ottla.broker.coordination.coordinator import Coordinator
+import asyncio
+
+from ottla.broker.coordination.coordinator import Coordinator, unchanged
 from ottla.broker.coordination.groups import find_group
 from ottla.broker.coordination.verification import confirm
 from ottla.broker.handlers.offset_commit import OFFSETS_AT_ONCE
 from ottla.broker.node import Node
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.divisions import Division, Divisions
 from ottla.broker.requests.request import RequestContext
-from ottla.broker.requests.request_pieces import Division, Divisions
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import CommitSender, NewOffset
 from ottla.core.producer_state import Verification
@@ -23,7 +26,6 @@ from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 
-REQUEST = TxnOffsetCommitRequest
 DIVISIONS = Divisions(
     (
         Division(
@@ -78,7 +80,7 @@ async def _commit(
 ) -> list[ErrorCode] | ErrorCode:
     if not offsets:
         return []
-    coordinator = find_group(node, request.group_id)
+    coordinator = find_group(node.groups, request.group_id)
     if isinstance(coordinator, ErrorCode):
         return coordinator
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
@@ -98,20 +100,20 @@ async def _commit(
     sender = CommitSender(
         request.group_id, request.generation_id, request.member_id, request.group_instance_id
     )
-    answer = coordinator.ask(
-        lambda groups, turn: _decide(
+    decided = coordinator.ask(
+        lambda groups, turn, _: _decide(
             coordinator, groups, turn, sender, producer, verification, offsets
         ),
-        lambda result: result,
+        unchanged,
     )
-    if isinstance(answer, ErrorCode):
-        return answer
-    decided: list[ErrorCode] | ErrorCode = await answer
-    return decided
+    return await decided if isinstance(decided, asyncio.Future) else decided
 
 
 def _must_ask(node: Node, transaction_version: int) -> bool:
-    return transaction_version >= VERSION_2 or node.config.transaction_partition_verification_enable
+    return (
+        transaction_version >= VERSION_2
+        or node.options.config.transaction_partition_verification_enable
+    )
 
 
 def _decide(
@@ -163,3 +165,6 @@ def _response(request: TxnOffsetCommitRequest, errors: Errors) -> TxnOffsetCommi
             for topic in request.topics
         ]
     )
+
+
+API = serve(TxnOffsetCommitRequest, TxnOffsetCommitResponse, handle, divisions=DIVISIONS)

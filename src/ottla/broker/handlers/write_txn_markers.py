@@ -6,9 +6,10 @@ import asyncio
 
 from ottla.broker.node import Node
 from ottla.broker.partitions.shard import Shard
-from ottla.broker.requests.gather_responses import together
-from ottla.broker.requests.request import Answer, RequestContext
-from ottla.broker.requests.request_pieces import Division, Divisions
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.divisions import Division, Divisions
+from ottla.broker.requests.gather_responses import NowOrLater, respond_to_all
+from ottla.broker.requests.request import RequestContext
 from ottla.core.catalog import GROUPS_TOPIC
 from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import VERSION_1
@@ -23,7 +24,6 @@ from ottla.wire.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
-REQUEST = WriteTxnMarkersRequest
 DIVISIONS = Divisions(
     (
         Division(
@@ -43,21 +43,23 @@ DIVISIONS = Divisions(
 FIRST_VERSION_WITH_TRANSACTION_VERSION = 2
 
 
-def handle(node: Node, request: WriteTxnMarkersRequest, context: RequestContext) -> Answer:
+def handle(
+    node: Node, request: WriteTxnMarkersRequest, context: RequestContext
+) -> NowOrLater[WriteTxnMarkersResponse]:
     answers = [
         _write(node, marker, topic.name, partition, context.version)
         for marker in request.markers
         for topic in marker.topics
         for partition in topic.partition_indexes
     ]
-    return together(answers, lambda errors: _response(request, errors))
+    return respond_to_all(answers, lambda errors: _response(request, errors))
 
 
 def _write(
     node: Node, marker: WritableTxnMarker, topic: str, partition: int, version: int
-) -> Answer:
+) -> NowOrLater[ErrorCode]:
     """Appends a marker; the error, or its future if it is not durable yet."""
-    shard = node.shard(topic, partition)
+    shard = node.partitions.shard(topic, partition)
     if not isinstance(shard, Shard):
         return shard
     kind = MarkerType.COMMIT if marker.transaction_result else MarkerType.ABORT
@@ -119,3 +121,6 @@ def _response(request: WriteTxnMarkersRequest, errors: list[ErrorCode]) -> Write
             for marker in request.markers
         ]
     )
+
+
+API = serve(WriteTxnMarkersRequest, WriteTxnMarkersResponse, handle, divisions=DIVISIONS)

@@ -159,8 +159,8 @@ def _add_node(page: Page, server: Server) -> None:
     page.add(REFUSED, traffic.refused, node=label)
     page.add(FAULTED, traffic.faulted, node=label)
     page.add(PARTITIONS, _led_count(node), node=label)
-    page.add(OFFLINE, len(node.offline_partitions()), node=label)
-    page.add(UNCLEANABLE, len(node.uncleanable), node=label)
+    page.add(OFFLINE, len(node.partitions.offline_partitions()), node=label)
+    page.add(UNCLEANABLE, len(node.partitions.uncleanable), node=label)
     for coordinators in (node.groups, node.transactions):
         failed = len(coordinators.failed)
         page.add(FAILED_COORDINATORS, failed, node=label, topic=coordinators.topic_name)
@@ -227,7 +227,7 @@ def _extent_of(cluster: Cluster, topic: Topic, partitions: range) -> Extent:
     size_bytes = start_offsets = end_offsets = 0
     for partition in partitions:
         node = cluster.nodes.get(cluster.leader_of(topic, partition))
-        shard = None if node is None else node.open_shard(topic.name, partition)
+        shard = None if node is None else node.partitions.open_shard(topic.name, partition)
         if shard is not None:
             size_bytes += shard.log.size_bytes
             start_offsets += shard.log.start_offset

@@ -7,13 +7,22 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from time import perf_counter
 from types import CoroutineType
 from typing import Any
 
 from ottla.broker.node import Node
-from ottla.broker.requests.request import Answer, Api, Handler, RequestContext
+from ottla.broker.requests.api import Api
+from ottla.broker.requests.request import (
+    NO_REPLY,
+    Detached,
+    Handler,
+    MadeWhenSent,
+    NoReply,
+    Reply,
+    RequestContext,
+)
 from ottla.broker.requests.response_errors import (
     ErrorCounter,
     error_counter_of,
@@ -43,14 +52,14 @@ class ApiCounts:
         return self.seconds.count + self.waiting + self.failed
 
 
-def observed(apis: Mapping[int, Api]) -> tuple[dict[int, Api], list[ApiCounts]]:
+def observed(apis: Mapping[int, Api[Any, Any]]) -> tuple[dict[int, Api[Any, Any]], list[ApiCounts]]:
     """The same APIs with handlers that count, and what they count in."""
     counts = {key: ApiCounts(api.name) for key, api in apis.items()}
     made = {key: _observed(api, counts[key]) for key, api in apis.items()}
     return made, list(counts.values())
 
 
-def _observed(api: Api, counts: ApiCounts) -> Api:
+def _observed(api: Api[Any, Any], counts: ApiCounts) -> Api[Any, Any]:
     large = api.handle_large
     return api._replace(
         handle=_observing(api, api.handle, counts),
@@ -58,15 +67,17 @@ def _observed(api: Api, counts: ApiCounts) -> Api:
     )
 
 
-def _observing(api: Api, handle: Handler, counts: ApiCounts) -> Handler:
+def _observing(
+    api: Api[Any, Any], handle: Handler[Any, Any], counts: ApiCounts
+) -> Handler[Any, Any]:
     if logger.shows_debug:
         handle = _logging(api, handle)
     # This is done for every request: what is here as a name need not be looked for.
     errors, histogram, now = counts.errors, counts.seconds, perf_counter
     bounds, buckets = histogram.bounds, histogram.counts
-    counters: dict[type, ErrorCounter] = {type(None): lambda response, errors: None}
+    counters: dict[type, ErrorCounter] = {NoReply: lambda response, errors: None}
 
-    def observing(node: Node, request: Any, context: RequestContext) -> Answer:
+    def observing(node: Node, request: Any, context: RequestContext) -> Reply[Any]:
         began = now()
         try:
             answer = handle(node, request, context)
@@ -116,17 +127,17 @@ def _later(answer: asyncio.Future[Any], counts: ApiCounts, began: float) -> asyn
     return outer
 
 
-def _with_errors_counted(answer: Any, counts: ApiCounts) -> Any:
-    """The answer, whose errors count now, or when it is made if that is later (see `Answer`)."""
-    if not callable(answer):
-        if answer is not None:
-            error_counter_of(type(answer))(answer, counts.errors)
-        return answer
-    return lambda: _with_errors_counted(answer(), counts)
+def _with_errors_counted(response: Any, counts: ApiCounts) -> Any:
+    """The response, whose errors are counted now, or when it is made."""
+    if isinstance(response, MadeWhenSent):
+        make = response.make
+        return MadeWhenSent(lambda: _with_errors_counted(make(), counts))
+    error_counter_of(type(response))(response, counts.errors)
+    return response
 
 
 async def _run(
-    node: Node, coroutine: CoroutineType[Any, Any, Any], counts: ApiCounts, began: float
+    node: Node, coroutine: Coroutine[Any, Any, Any], counts: ApiCounts, began: float
 ) -> Any:
     counts.waiting += 1
     try:
@@ -136,17 +147,17 @@ async def _run(
         raise
     finally:
         counts.waiting -= 1
-    if isinstance(response, CoroutineType):
-        return _run(node, response, counts, began)
+    if isinstance(response, Detached):
+        return Detached(_run(node, response.coroutine, counts, began))
     counts.seconds.observe(perf_counter() - began)
-    if response is not None:
+    if response is not NO_REPLY:
         count_errors = pausing_error_counter_of(type(response))
         await node.cluster.share.run(count_errors(response, counts.errors))
     return response
 
 
-def _logging(api: Api, handle: Handler) -> Handler:
-    def logging(node: Node, request: Any, context: RequestContext) -> Answer:
+def _logging(api: Api[Any, Any], handle: Handler[Any, Any]) -> Handler[Any, Any]:
+    def logging(node: Node, request: Any, context: RequestContext) -> Reply[Any]:
         logger.debug(
             "request",
             "%(api)s v%(version)d of client %(client_id)s at %(peer)s",

@@ -20,6 +20,7 @@ from ottla.broker.network.receive_buffers import LARGE_BYTES, Buffers, Kept
 from ottla.broker.network.traffic import Traffic
 from ottla.broker.network.unfinished_frames import UNCOUNTED_BYTES, UnfinishedFrames
 from ottla.broker.node import Node
+from ottla.broker.requests.api import Api
 from ottla.broker.requests.large_request import (
     DIVIDED_FRAME_BYTES,
     SLICED_FRAME_BYTES,
@@ -27,7 +28,14 @@ from ottla.broker.requests.large_request import (
     answer_large,
     frame_in_slices,
 )
-from ottla.broker.requests.request import Api, CloseConnectionError, RequestContext
+from ottla.broker.requests.request import (
+    NO_REPLY,
+    CloseConnectionError,
+    MadeWhenSent,
+    NoReply,
+    Reply,
+    RequestContext,
+)
 from ottla.events import EventLog
 from ottla.model import Endpoint
 from ottla.ports import Buffer
@@ -72,7 +80,7 @@ class Host(Protocol):
     def node(self) -> Node: ...
 
     @property
-    def apis(self) -> Mapping[int, Api]: ...
+    def apis(self) -> Mapping[int, Api[Any, Any]]: ...
 
     @property
     def receive_buffer(self) -> memoryview: ...
@@ -104,7 +112,7 @@ class Host(Protocol):
 class _Pending:
     """The place of an answer in the order of answers."""
 
-    __slots__ = ("answer", "correlation_id", "future", "parts", "version")
+    __slots__ = ("correlation_id", "future", "parts", "response", "version")
 
     def __init__(
         self, version: int, correlation_id: int, future: asyncio.Future[Any] | None
@@ -112,19 +120,21 @@ class _Pending:
         self.version = version
         self.correlation_id = correlation_id
         self.future = future  # until it is done
-        self.answer: Any = None
+        self.response: Any = None
         self.parts: list[Buffer] | None = None
 
     def framed(self) -> list[Buffer]:
-        """The answer's bytes; an answer that is a function is made only now (see `Answer`)."""
+        """The response's bytes."""
         if self.parts is not None:
             return self.parts
-        answer = self.answer() if callable(self.answer) else self.answer
-        if answer is None:
-            return []  # the client asked for no answer
-        if isinstance(answer, Framed):
-            return answer.parts
-        return frame_response(answer, self.version, self.correlation_id)
+        response = self.response
+        if isinstance(response, MadeWhenSent):
+            response = response.make()
+        if isinstance(response, Framed):
+            return response.parts
+        if response is NO_REPLY:
+            return []
+        return frame_response(response, self.version, self.correlation_id)
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -399,7 +409,7 @@ class Connection(asyncio.BufferedProtocol):
                     raise CloseConnectionError(f"{api.name} v{version} is not served")
                 # The client learns from a version 0 answer what it may ask (KIP-511).
                 context = RequestContext(version, None, self.peer, self._local)
-                self._answer(api.handle(self._host.node, None, context), 0, correlation_id)
+                self._reply(api.handle(self._host.node, None, context), 0, correlation_id)
                 return
             header = read_request_header(frame, version >= api.flexible_since)
             context = RequestContext(version, header.client_id, self.peer, self._local)
@@ -411,9 +421,9 @@ class Connection(asyncio.BufferedProtocol):
                 if request is None:
                     self._answer_large(api, frame, position, context, correlation_id)
                     return
-            answer = api.handle(self._host.node, request, context)
-            if answer is not None:
-                self._answer(answer, version, correlation_id)
+            reply = api.handle(self._host.node, request, context)
+            if reply is not NO_REPLY:
+                self._reply(reply, version, correlation_id)
         except (MalformedMessageError, CloseConnectionError) as error:
             self._close(str(error))
         except Exception as error:
@@ -421,7 +431,7 @@ class Connection(asyncio.BufferedProtocol):
             self._close("an internal error")
 
     def _decode_unless_large(
-        self, api: Api, version: int, frame: memoryview, position: int
+        self, api: Api[Any, Any], version: int, frame: memoryview, position: int
     ) -> Any | None:
         """The request of a frame, if it has so few elements that it can be answered in one go."""
         if len(frame) <= SLICED_FRAME_BYTES:
@@ -439,7 +449,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _answer_large(
         self,
-        api: Api,
+        api: Api[Any, Any],
         frame: memoryview,
         position: int,
         context: RequestContext,
@@ -464,17 +474,17 @@ class Connection(asyncio.BufferedProtocol):
 
     # Answers out.
 
-    def _answer(self, answer: Any, version: int, correlation_id: int) -> None:
-        if isinstance(answer, asyncio.Future):
-            pending = _Pending(version, correlation_id, answer)
+    def _reply(self, reply: Reply[Any], version: int, correlation_id: int) -> None:
+        if isinstance(reply, asyncio.Future):
+            pending = _Pending(version, correlation_id, reply)
             self._unanswered.append(pending)
-            answer.add_done_callback(lambda done: self._complete(pending, done))
-        elif inspect.iscoroutine(answer):
-            framed = frame_in_slices(self._share, answer, version, correlation_id)
-            # Given up before it began, nobody would have waited for it.
-            self._run(framed, version, correlation_id).add_done_callback(lambda _: answer.close())
+            reply.add_done_callback(lambda done: self._complete(pending, done))
+        elif inspect.iscoroutine(reply):
+            framed = frame_in_slices(self._share, reply, version, correlation_id)
+            # A task that is cancelled before it begins does not await the coroutine.
+            self._run(framed, version, correlation_id).add_done_callback(lambda _: reply.close())
         else:
-            parts = frame_response(answer, version, correlation_id)
+            parts = frame_response(reply, version, correlation_id)
             if self._unanswered:
                 pending = _Pending(version, correlation_id, None)
                 pending.parts = parts
@@ -484,8 +494,11 @@ class Connection(asyncio.BufferedProtocol):
                 self._queue(parts)
 
     def _run(
-        self, coroutine: Coroutine[Any, Any, Any], version: int, correlation_id: int
-    ) -> asyncio.Future[Any]:
+        self,
+        coroutine: Coroutine[Any, Any, Framed | NoReply],
+        version: int,
+        correlation_id: int,
+    ) -> asyncio.Future[Framed | NoReply]:
         self._busy = True
         task = asyncio.ensure_future(coroutine)
         pending = _Pending(version, correlation_id, task)
@@ -509,7 +522,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._tell_bug(error)
             self._close(str(error) or "an internal error")
             return
-        pending.future, pending.answer = None, done.result()
+        pending.future, pending.response = None, done.result()
         self.last_active = self._host.now()
         was_held_back = not self._may_handle
         self._release()

@@ -12,7 +12,7 @@ import struct
 import termios
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from ottla.broker.loop.loop_share import LoopShare
 from ottla.broker.metrics.request_counts import ApiCounts, observed
@@ -23,8 +23,9 @@ from ottla.broker.network.traffic import Traffic
 from ottla.broker.network.unfinished_frames import UnfinishedFrames
 from ottla.broker.node import Node
 from ottla.broker.partitions.compactor import Compactor
+from ottla.broker.partitions.retention import Retention
+from ottla.broker.requests.api import Api
 from ottla.broker.requests.apis import SERVED
-from ottla.broker.requests.request import Api
 from ottla.event_loop import addresses_of
 from ottla.events import EventLog
 from ottla.model import Endpoint
@@ -51,12 +52,12 @@ class Server:
 
     def __init__(self, node: Node, listen: Endpoint) -> None:
         self.node = node
-        self.apis: Mapping[int, Api] = SERVED
+        self.apis: Mapping[int, Api[Any, Any]] = SERVED
         self.api_counts: list[ApiCounts] = []
         self.traffic = Traffic()
         self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self.buffers = Buffers()
-        self.unfinished = UnfinishedFrames(node.config.socket_request_max_bytes)
+        self.unfinished = UnfinishedFrames(node.options.config.socket_request_max_bytes)
         self.endpoint = listen
         self._listen = listen
         self._connections: dict[Connection, None] = {}
@@ -74,7 +75,7 @@ class Server:
 
     @property
     def max_frame_bytes(self) -> int:
-        return self.node.config.socket_request_max_bytes
+        return self.node.options.config.socket_request_max_bytes
 
     def now(self) -> float:
         return self._loop.time()
@@ -103,8 +104,10 @@ class Server:
         self.node.uptime.watch()
         # What was interrupted goes on: members have their sessions, prepared transactions their markers.
         self._loop.call_soon(self.node.tick)
-        config = self.node.config
-        self._every(config.log_retention_check_interval_ms, self.node.apply_retention)
+        node = self.node
+        config = node.options.config
+        retention = Retention(node.cluster, node.options, node.partitions)
+        self._every(config.log_retention_check_interval_ms, retention.apply)
         self._every(config.producer_id_expiration_check_interval_ms, self._expire_producers)
         self._every(min(config.log_flush_scheduler_interval_ms, 1000), self._tick_store)
         if config.log_cleaner_enable:
@@ -153,14 +156,14 @@ class Server:
                 logger.bug("work_failed", "periodic work failed: this is a bug", error)
 
     async def _expire_producers(self) -> None:
-        self.node.expire_producers()
+        self.node.partitions.expire_producers()
 
     async def _tick_store(self) -> None:
         cluster = self.node.cluster
         self.node.tick()
         if cluster.controller_id == self.node.node_id:  # there is one store for all nodes
             cluster.store.tick(monotonic_ms(cluster.clock))
-            await cluster.finish_deletions()
+            await cluster.deletion.finish()
 
     async def _notice_departed(self) -> None:
         """Ends what is done for clients that have gone while nothing was read from them.
@@ -184,7 +187,7 @@ class Server:
                     silent[descriptor].abort()
 
     async def _close_idle(self) -> None:
-        idle_ms = self.node.config.connections_max_idle_ms
+        idle_ms = self.node.options.config.connections_max_idle_ms
         oldest = self.now() - idle_ms / 1000
         for connection in list(self._connections):
             if connection.last_active < oldest and connection.is_idle:
@@ -197,7 +200,7 @@ class Server:
                 connection.expire()
 
     def admit(self, connection: Connection) -> str | None:
-        config = self.node.config
+        config = self.node.options.config
         host = connection.peer.host
         here = self._per_host.get(host, 0)
         if self._is_over:
@@ -260,7 +263,7 @@ class Server:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for connection in list(self._connections):
             connection.drain()
-        self.node.release_waiters()
+        self.node.partitions.release_waiters()
         deadline = self.now() + DRAIN_SECONDS
         telling = self._loop.call_later(TELL_SECONDS, self._tell_who_is_slow)
         while (

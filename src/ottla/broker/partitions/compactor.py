@@ -97,7 +97,7 @@ class Compactor:
     async def run(self) -> None:
         """Cleans for ever, and pauses when nothing is dirty enough."""
         while True:
-            await asyncio.sleep(max(self._node.config.log_cleaner_backoff_ms, 1) / 1000)
+            await asyncio.sleep(max(self._node.options.config.log_cleaner_backoff_ms, 1) / 1000)
             try:
                 while await self.clean_dirtiest():
                     pass
@@ -131,7 +131,7 @@ class Compactor:
                 topic=ref.topic,
                 partition=ref.partition,
             )
-            assert self._node.shard(ref.topic, ref.partition) is not dirtiest.shard
+            assert self._node.partitions.shard(ref.topic, ref.partition) is not dirtiest.shard
         except (StorageError, CorruptRecordsError) as error:
             self._leave_alone(dirtiest.shard, error)
         except Exception as error:
@@ -143,7 +143,7 @@ class Compactor:
                 topic=ref.topic,
                 partition=ref.partition,
             )
-            self._node.uncleanable[ref] = dirtiest.shard.log.epoch
+            self._node.partitions.uncleanable[ref] = dirtiest.shard.log.epoch
         # There may be others, which it must not hold up.
         return True
 
@@ -161,7 +161,7 @@ class Compactor:
                 partition=log.ref.partition,
                 reason=str(error),
             )
-            self._node.uncleanable[log.ref] = log.epoch
+            self._node.partitions.uncleanable[log.ref] = log.epoch
         else:
             logger.warning(
                 "compaction_postponed",
@@ -177,18 +177,18 @@ class Compactor:
 
     def _compacted_shards(self) -> Iterator[Shard]:
         for topic in list(self._node.cluster.catalog.topics.values()):
-            if not self._node.topic_config(topic).compacts:
+            if not self._node.options.topic_config(topic).compacts:
                 continue
             for partition in range(topic.partition_count):
                 # Most of the fifty partitions of an internal topic are never used: they stay unclaimed.
-                if not self._node.leads_records_of(topic, partition):
+                if not self._node.partitions.leads_records_of(topic, partition):
                     continue
-                shard = self._node.shard(topic.name, partition)
+                shard = self._node.partitions.shard(topic.name, partition)
                 if isinstance(shard, Shard) and self._may_clean(shard.log):
                     yield shard
 
     def _may_clean(self, log: PartitionLog) -> bool:
-        return self._node.uncleanable.get(
+        return self._node.partitions.uncleanable.get(
             log.ref
         ) != log.epoch and self._clock.monotonic_seconds() >= self._resting.get(log.ref, 0.0)
 
@@ -217,7 +217,9 @@ class Compactor:
         shard, extent = dirty
         log, config = shard.log, shard.config
         now_ms = self._node.cluster.clock.now_ms()
-        pace = CleanerPace(self._node.config.log_cleaner_io_max_bytes_per_second, self._clock)
+        pace = CleanerPace(
+            self._node.options.config.log_cleaner_io_max_bytes_per_second, self._clock
+        )
         began, size_bytes = self._clock.monotonic_seconds(), log.size_bytes
         aborted = await self._find_aborted(shard, extent, pace)
         offsets = await self._map_keys(shard, extent, aborted, pace)
@@ -261,7 +263,7 @@ class Compactor:
     async def _map_keys(
         self, shard: Shard, extent: Cleanable, aborted: Aborted, pace: CleanerPace
     ) -> LastOffsets:
-        limit_bytes = self._node.config.log_cleaner_dedupe_buffer_size
+        limit_bytes = self._node.options.config.log_cleaner_dedupe_buffer_size
         offsets = LastOffsets(limit_bytes, extent.first_dirty_offset)
         offset = extent.first_dirty_offset
         while offset < extent.end_offset:

@@ -105,7 +105,7 @@ def _read(
         if topic is None:
             return Fetched(key, target, ErrorCode.UNKNOWN_TOPIC_ID, UNKNOWN_BOUNDS, NO_RECORDS)
         name = topic.name
-    shard = node.shard(name, target.partition)
+    shard = node.partitions.shard(name, target.partition)
     if not isinstance(shard, Shard):
         return Fetched(key, target, shard, UNKNOWN_BOUNDS, NO_RECORDS)
     partition = shard.partition
@@ -226,7 +226,7 @@ def _shards(node: Node, context: FetchContext) -> list[Shard]:
         if not name:
             topic = node.cluster.catalog.topics_by_id.get(target.topic_id)
             name = "" if topic is None else topic.name
-        shard = node.shard(name, target.partition)
+        shard = node.partitions.shard(name, target.partition)
         if isinstance(shard, Shard):
             found.append(shard)
     return found

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from types import ModuleType
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from ottla.broker.handlers import (
     add_offsets_to_txn,
@@ -45,74 +45,48 @@ from ottla.broker.handlers import (
     txn_offset_commit,
     write_txn_markers,
 )
-from ottla.broker.requests.request import MAX_ELEMENTS, MAX_ELEMENTS_IN_SLICES, Api
-from ottla.broker.requests.request_pieces import Divisions, large_handler
-from ottla.wire.declare import info_of
+from ottla.broker.requests.api import Api
 
-_HANDLERS = (
-    add_offsets_to_txn,
-    add_partitions_to_txn,
-    alter_configs,
-    api_versions,
-    create_partitions,
-    create_topics,
-    delete_groups,
-    delete_records,
-    delete_topics,
-    describe_cluster,
-    describe_configs,
-    describe_groups,
-    describe_log_dirs,
-    describe_producers,
-    describe_topic_partitions,
-    describe_transactions,
-    elect_leaders,
-    end_txn,
-    fetch,
-    find_coordinator,
-    heartbeat,
-    incremental_alter_configs,
-    init_producer_id,
-    join_group,
-    leave_group,
-    list_groups,
-    list_offsets,
-    list_partition_reassignments,
-    list_transactions,
-    metadata,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    offset_for_leader_epoch,
-    produce,
-    sync_group,
-    txn_offset_commit,
-    write_txn_markers,
+_APIS: tuple[Api[Any, Any], ...] = (
+    add_offsets_to_txn.API,
+    add_partitions_to_txn.API,
+    alter_configs.API,
+    create_partitions.API,
+    create_topics.API,
+    delete_groups.API,
+    delete_records.API,
+    delete_topics.API,
+    describe_cluster.API,
+    describe_configs.API,
+    describe_groups.API,
+    describe_log_dirs.API,
+    describe_producers.API,
+    describe_topic_partitions.API,
+    describe_transactions.API,
+    elect_leaders.API,
+    end_txn.API,
+    fetch.API,
+    find_coordinator.API,
+    heartbeat.API,
+    incremental_alter_configs.API,
+    init_producer_id.API,
+    join_group.API,
+    leave_group.API,
+    list_groups.API,
+    list_offsets.API,
+    list_partition_reassignments.API,
+    list_transactions.API,
+    metadata.API,
+    offset_commit.API,
+    offset_delete.API,
+    offset_fetch.API,
+    offset_for_leader_epoch.API,
+    produce.API,
+    sync_group.API,
+    txn_offset_commit.API,
+    write_txn_markers.API,
 )
-# librdkafka takes a broker that does not advertise Produce v0 for one without any Produce (KAFKA-18659).
-_ADVERTISED_FROM = {"Produce": 0}
 
-
-def _api(module: ModuleType) -> Api:
-    request: type[Any] = module.REQUEST
-    divisions: Divisions | None = getattr(module, "DIVISIONS", None)
-    info = info_of(request)
-    name = info.name.removesuffix("Request")
-    return Api(
-        name,
-        info.api_key,
-        request,
-        _ADVERTISED_FROM.get(name, info.versions.first),
-        info.versions.first,
-        info.versions.last,
-        info.flexible_since,
-        module.handle,
-        getattr(
-            module, "MAX_ELEMENTS", MAX_ELEMENTS if divisions is None else MAX_ELEMENTS_IN_SLICES
-        ),
-        divisions,
-        None if divisions is None else large_handler(module.handle, divisions),
-    )
-
-
-SERVED = {api.key: api for api in sorted(map(_api, _HANDLERS), key=lambda api: api.key)}
+SERVED: Final[Mapping[int, Api[Any, Any]]] = {
+    api.key: api for api in sorted((*_APIS, api_versions.api_of(_APIS)), key=lambda api: api.key)
+}

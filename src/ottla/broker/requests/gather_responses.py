@@ -1,21 +1,27 @@
-"""One response made of several answers, some of which come later."""
+"""One response made of several parts, some of which are there later."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+# A value that is there, or the future of it.
+NowOrLater: TypeAlias = T | asyncio.Future[T]
 
 
-def together(
-    parts: Sequence[Any | asyncio.Future[Any]], respond: Callable[[list[Any]], Any]
-) -> Any | asyncio.Future[Any]:
-    """The response, or its future if one of the parts is a future."""
-    waits = [part for part in parts if isinstance(part, asyncio.Future)]
-    if not waits:
+def respond_to_all(
+    parts: Sequence[NowOrLater[Any]], respond: Callable[[list[Any]], R]
+) -> R | asyncio.Future[R]:
+    """The response to all parts, or its future if one of the parts is a future."""
+    missing_parts = [part for part in parts if isinstance(part, asyncio.Future)]
+    if not missing_parts:
         return respond(list(parts))
-    response: asyncio.Future[Any] = waits[0].get_loop().create_future()
-    missing = len(waits)
+    response: asyncio.Future[R] = missing_parts[0].get_loop().create_future()
+    missing = len(missing_parts)
 
     def arrived(_: asyncio.Future[Any]) -> None:
         nonlocal missing
@@ -31,13 +37,13 @@ def together(
         except Exception as error:
             response.set_exception(error)
 
-    for wait in waits:
-        wait.add_done_callback(arrived)
+    for part in missing_parts:
+        part.add_done_callback(arrived)
     return response
 
 
-async def gathered(parts: Sequence[Any | asyncio.Future[Any]]) -> list[Any]:
-    """All parts, when they are there."""
-    found = together(parts, list)
+async def all_parts(parts: Sequence[NowOrLater[Any]]) -> list[Any]:
+    """The parts, when all of them are there."""
+    found = respond_to_all(parts, list)
     result: list[Any] = await found if isinstance(found, asyncio.Future) else found
     return result

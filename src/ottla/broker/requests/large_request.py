@@ -6,15 +6,15 @@ all, it is answered at once as well, since most large frames are large by their 
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-from collections.abc import Coroutine
 from typing import Any, Final, NamedTuple
 
 from ottla.broker.loop.loop_share import LoopShare
 from ottla.broker.network.unfinished_frames import UnfinishedFrames
 from ottla.broker.node import Node
-from ottla.broker.requests.request import Api, RequestContext
+from ottla.broker.requests.api import Api
+from ottla.broker.requests.request import NoReply, Reply, RequestContext
+from ottla.broker.requests.request_pieces import response_of
 from ottla.ports import Buffer
 from ottla.wire.compile import decode_in_slices
 from ottla.wire.framing import frame_response_in_slices
@@ -32,52 +32,38 @@ class Framed(NamedTuple):
 
 
 async def frame_in_slices(
-    share: LoopShare, answer: Coroutine[Any, Any, Any], version: int, correlation_id: int
-) -> Framed | None:
-    """The bytes of a response that comes later."""
-    response = await _settled(answer)
-    if response is None:
-        return None
+    share: LoopShare, reply: Reply[Any], version: int, correlation_id: int
+) -> Framed | NoReply:
+    """The bytes of the response of a reply, when there is one."""
+    response: Any = await response_of(reply)
+    if isinstance(response, NoReply):
+        return response
     return Framed(await share.run(frame_response_in_slices(response, version, correlation_id)))
 
 
 async def answer_large(
     share: LoopShare,
     unfinished: UnfinishedFrames,
-    api: Api,
+    api: Api[Any, Any],
     node: Node,
     frame: memoryview,
     position: int,
     context: RequestContext,
     correlation_id: int,
-) -> Framed | None:
+) -> Framed | NoReply:
     """The bytes of the response to a request with many elements."""
     with unfinished.whole_frame(len(frame)):
         async with share.large_request():
             request = await share.run(
                 decode_in_slices(api.request, context.version, frame, position, api.max_elements)
             )
-            # The request has what it needs of its frame; how long its answer takes is not known.
+            # The request has what it needs of its frame; how long its response takes is not known.
             del frame
             is_divided = api.divisions is not None and api.divisions.of(request) is not None
             handle = api.handle_large if is_divided and api.handle_large is not None else api.handle
-            answer: Any = handle(node, request, context)
+            reply: Any = handle(node, request, context)
             del request
-            if inspect.iscoroutine(answer):
-                answer = await answer
-    # A response that comes when others have done something has nobody wait for it.
-    answer = await _settled(answer)
-    if callable(answer):
-        answer = answer()
-    if answer is None:
-        return None
-    return Framed(
-        await share.run(frame_response_in_slices(answer, context.version, correlation_id))
-    )
-
-
-async def _settled(answer: Any) -> Any:
-    """What an answer is when it has come; that of a coroutine may be another one, which waits for others."""
-    while isinstance(answer, asyncio.Future) or inspect.iscoroutine(answer):
-        answer = await answer
-    return answer
+            if inspect.iscoroutine(reply):
+                reply = await reply
+    # A response that waits for other clients takes no place among the large requests.
+    return await frame_in_slices(share, reply, context.version, correlation_id)

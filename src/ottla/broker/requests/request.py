@@ -1,23 +1,25 @@
-"""What a handler is given besides the request itself, and what it may answer."""
+"""What a handler is given besides the request itself, and how it may reply.
+
+A reply is one of:
+
+- the response itself;
+- `Later`, a future of it. The request has taken effect already, so the connection goes on with the next one;
+- `Exclusive`, a coroutine of it. The connection takes no further request until it ends;
+- `NO_REPLY`: the client asked for no response.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from enum import Enum
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from ottla.broker.node import Node
 from ottla.model import Endpoint
 
-if TYPE_CHECKING:
-    from ottla.broker.requests.request_pieces import Divisions
-
-# A response now; one later, whose effect has been made already, so that the next request need not wait for it;
-# or a coroutine, during which the connection takes no further request. None: there is no response.
-# A future may give a function instead of the response: it is called when the response can be sent, so that a large one
-# takes no memory while it waits for its turn or for a slow reader. A coroutine may give another one that needs nothing
-# of the request any more, so that a large one takes no memory while its response waits for others.
-Answer = Any | asyncio.Future[Any] | Coroutine[Any, Any, Any] | None
+Req = TypeVar("Req")
+Resp = TypeVar("Resp")
 
 
 class RequestContext(NamedTuple):
@@ -30,30 +32,44 @@ class RequestContext(NamedTuple):
 
 
 class CloseConnectionError(Exception):
-    """The connection has to go: that is the only answer that the protocol has for this."""
+    """The protocol has no other answer to the request than to close the connection."""
 
 
-# Where a handler takes them all at once, and where it goes on in slices.
-MAX_ELEMENTS: Final = 1 << 13
-MAX_ELEMENTS_IN_SLICES: Final = 1 << 18
+class NoReply(Enum):
+    """The client asked for no response."""
 
-Handler = Callable[[Node, Any, RequestContext], Answer]
+    NO_REPLY = "no reply"
 
 
-class Api(NamedTuple):
-    """An API that is served: its messages, the versions that are advertised, and its handler."""
+NO_REPLY: Final = NoReply.NO_REPLY
 
-    name: str
-    key: int
-    request: type
-    first_advertised: int
-    first_version: int
-    last_version: int
-    flexible_since: int
-    handle: Handler
-    # How many elements the lists of a request may have together; one with more costs its connection.
-    max_elements: int = MAX_ELEMENTS
-    # How a request with many elements is taken apart, if it can be.
-    divisions: Divisions | None = None
-    # As `handle`, for a request that has been decoded and is large: always a coroutine.
-    handle_large: Handler | None = None
+
+class MadeWhenSent(Generic[Resp]):
+    """A response that is made when it can be sent.
+
+    A large one takes no memory while it waits for earlier responses or for a slow reader.
+    """
+
+    __slots__ = ("make",)
+
+    def __init__(self, make: Callable[[], Resp]) -> None:
+        self.make = make
+
+
+class Detached(Generic[Resp]):
+    """A response whose coroutine needs nothing of the request any more.
+
+    A large request takes no memory while its response waits for records or other clients.
+    """
+
+    __slots__ = ("coroutine",)
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Resp]) -> None:
+        self.coroutine = coroutine
+
+
+Later: TypeAlias = asyncio.Future[Resp] | asyncio.Future[MadeWhenSent[Resp]]
+Exclusive: TypeAlias = Coroutine[Any, Any, Resp | Detached[Resp] | NoReply]
+Reply: TypeAlias = Resp | Later[Resp] | Exclusive[Resp] | NoReply
+
+Handler: TypeAlias = Callable[[Node, Req, RequestContext], Reply[Resp]]

@@ -1,8 +1,8 @@
-"""A request about many things, taken apart into requests about a few each; and their responses put together.
+"""Large requests, divided into pieces with a few elements each, and their responses joined into one.
 
-A handler answers a whole request at once, which is right for the few elements that clients ask about. A `Division`
-says of an API which of its lists may be divided, so that a request with a hundred thousand elements goes through the
-same handler piece by piece, and the loop serves others in between.
+A handler answers a whole request at once, which is right for the few elements that clients ask about. A request with a
+hundred thousand elements goes through the same handler piece by piece (`divisions.py`), and the loop serves other
+clients in between.
 """
 
 from __future__ import annotations
@@ -10,74 +10,26 @@ from __future__ import annotations
 import asyncio
 import copy
 import inspect
-from collections.abc import Coroutine, Generator, Hashable, Iterator
+from collections.abc import Generator, Hashable, Iterator
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from ottla.broker.node import Node
-from ottla.broker.requests.request import Answer, CloseConnectionError, Handler, RequestContext
+from ottla.broker.requests.divisions import Division, Divisions
+from ottla.broker.requests.request import (
+    NO_REPLY,
+    CloseConnectionError,
+    Detached,
+    Exclusive,
+    Handler,
+    MadeWhenSent,
+    NoReply,
+    Reply,
+    Req,
+    RequestContext,
+    Resp,
+)
 from ottla.errors import ErrorCode
-
-
-class Repeated(NamedTuple):
-    """What becomes of elements with the same values of some fields (none: of equal elements)."""
-
-    fields: tuple[str, ...] = ()
-    most: int = 1  # so many of them are kept
-
-    def key(self, element: Any) -> Hashable:
-        if not self.fields:
-            key: Hashable = element
-            return key
-        found: Hashable = attrgetter(*self.fields)(element)
-        return found
-
-
-class Division(NamedTuple):
-    """A list of a request that may be divided, and the list of the response that answers it.
-
-    `inner` divides a list in each element. `named` are the fields by which an element of the response is known: the
-    answer to an element that was divided comes in several, which are put together again. `repeated` says what names the
-    same thing: in a list with an `inner` one, such elements become one; else at most so many of them are kept, side by
-    side and in the same piece, because some handlers refuse what is asked twice.
-    """
-
-    field: str
-    answered_in: str
-    piece_elements: int = 128
-    inner: Division | None = None
-    named: tuple[str, ...] = ()
-    repeated: Repeated | None = None
-    also_joined: tuple[str, ...] = ()  # lists of the response that belong to no element
-
-    def is_large(self, request: Any) -> bool:
-        """Whether a request has more elements than are answered in one go."""
-        return self._exceeds(request, 2 * self.piece_elements)
-
-    def _exceeds(self, owner: Any, most: int) -> bool:
-        elements = getattr(owner, self.field)
-        if elements is None:
-            return False
-        count = len(elements)
-        if self.inner is None or count > most:
-            return count > most
-        inner = self.inner.field
-        for element in elements:
-            count += len(getattr(element, inner) or ())
-        return count > most
-
-
-class Divisions(NamedTuple):
-    """The lists of a request of which, by its version, one is in use."""
-
-    choices: tuple[Division, ...]
-
-    def of(self, request: Any) -> Division | None:
-        """The division for a request that is large; None for others."""
-        for division in self.choices:
-            if division.is_large(request):
-                return division
-        return None
 
 
 def arrange(owner: Any, division: Division) -> Generator[None, None, Any]:
@@ -184,10 +136,10 @@ def _error_of(answer: Any) -> int:
     return int(getattr(answer, "error_code", ErrorCode.NONE))
 
 
-def large_handler(handle: Handler, divisions: Divisions) -> Handler:
+def large_handler(handle: Handler[Req, Resp], divisions: Divisions) -> Handler[Req, Resp]:
     """A handler of large requests, which has another one answer their pieces."""
 
-    def handle_large(node: Node, request: Any, context: RequestContext) -> Answer:
+    def handle_large(node: Node, request: Req, context: RequestContext) -> Reply[Resp]:
         division = divisions.of(request)
         if division is None:
             return handle(node, request, context)
@@ -197,54 +149,68 @@ def large_handler(handle: Handler, divisions: Divisions) -> Handler:
 
 
 async def answer_in_pieces(
-    handle: Handler,
+    handle: Handler[Req, Resp],
     node: Node,
-    request: Any,
+    request: Req,
     context: RequestContext,
     division: Division,
-) -> Any:
+) -> Resp | NoReply:
     """The response to a large request, whose pieces are answered one after the other."""
     share = node.cluster.share
     request = await share.run(arrange(request, division))
     pieces = cut(request, division)
-    answers: list[Any] = []
+    replies: list[Any] = []
     while True:
-        coroutine = await share.run(_until_coroutine(handle, node, pieces, context, answers))
-        if coroutine is None:
+        exclusive = await share.run(_until_exclusive(handle, node, pieces, context, replies))
+        if exclusive is None:
             break
         try:
-            answers.append(await coroutine)
+            replies.append(await exclusive)
         except CloseConnectionError as refusal:
-            answers.append(refusal)
+            replies.append(refusal)
         await share.pause()  # it may not have waited for anything
-    for answer in answers:
-        # Only now: the rest of the request has nothing to do with what was wrong in a piece of it.
-        if isinstance(answer, CloseConnectionError):
-            raise answer
-    whole: Any = None
-    for answer in answers:
-        # What it answers to has been done already: the later pieces did not wait for it.
-        response = await answer if isinstance(answer, asyncio.Future) else answer
-        if response is not None:
-            whole = response if whole is None else join(whole, response, division)
+    for reply in replies:
+        # Only now: what is wrong in one piece must not keep the others from taking effect.
+        if isinstance(reply, CloseConnectionError):
+            raise reply
+    whole: Resp | NoReply = NO_REPLY
+    for reply in replies:
+        response = await response_of(reply)
+        if response is not NO_REPLY:
+            whole = response if whole is NO_REPLY else join(whole, response, division)
     return whole
 
 
-def _until_coroutine(
-    handle: Handler,
+def _until_exclusive(
+    handle: Handler[Req, Resp],
     node: Node,
-    pieces: Iterator[Any],
+    pieces: Iterator[Req],
     context: RequestContext,
-    answers: list[Any],
-) -> Generator[None, None, Coroutine[Any, Any, Any] | None]:
-    """Has pieces answered until one takes its time, before which the next must not begin; None if all are."""
+    replies: list[Any],
+) -> Generator[None, None, Exclusive[Resp] | None]:
+    """Has pieces answered up to one that must end before the next begins; None if all are answered."""
     for piece in pieces:
         try:
-            answer = handle(node, piece, context)
+            reply: Any = handle(node, piece, context)
         except CloseConnectionError as refusal:
-            answer = refusal
-        if inspect.iscoroutine(answer):
-            return answer
-        answers.append(answer)
+            reply = refusal
+        if inspect.iscoroutine(reply):
+            return reply
+        replies.append(reply)
         yield
     return None
+
+
+async def response_of(reply: Reply[Resp]) -> Resp | NoReply:
+    """The response of a reply, when there is one."""
+    found: Any = reply
+    if inspect.iscoroutine(found):
+        found = await found
+    if isinstance(found, Detached):
+        found = await found.coroutine
+    elif isinstance(found, asyncio.Future):
+        found = await found
+    if isinstance(found, MadeWhenSent):
+        found = found.make()
+    response: Resp | NoReply = found
+    return response

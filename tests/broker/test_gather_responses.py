@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from ottla.broker.requests.gather_responses import together
+from ottla.broker.requests.gather_responses import respond_to_all
 
 
 def test_answers_that_are_all_there_make_the_response_at_once() -> None:
-    assert together([1, 2], lambda parts: parts) == [1, 2]
-    assert together([], lambda parts: parts) == []
+    assert respond_to_all([1, 2], lambda parts: parts) == [1, 2]
+    assert respond_to_all([], lambda parts: parts) == []
 
 
 def test_the_response_waits_for_the_last_answer_and_keeps_their_order() -> None:
@@ -24,7 +24,7 @@ def test_the_response_waits_for_the_last_answer_and_keeps_their_order() -> None:
             calls.append(parts)
             return parts
 
-        response = together([first, "at once", last], respond)
+        response = respond_to_all([first, "at once", last], respond)
         assert isinstance(response, asyncio.Future)
         last.set_result("last")
         await asyncio.sleep(0)
@@ -40,7 +40,9 @@ def test_an_answer_that_is_done_already_is_waited_for_as_well() -> None:
     async def scenario() -> None:
         done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         done.set_result(1)
-        assert await together([done], lambda parts: parts) == [1]
+        response = respond_to_all([done], lambda parts: parts)
+        assert isinstance(response, asyncio.Future)
+        assert await response == [1]
 
     asyncio.run(scenario())
 
@@ -48,7 +50,8 @@ def test_an_answer_that_is_done_already_is_waited_for_as_well() -> None:
 def test_a_client_that_went_away_needs_no_response() -> None:
     async def scenario() -> None:
         part: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        response = together([part], lambda parts: parts)
+        response = respond_to_all([part], lambda parts: parts)
+        assert isinstance(response, asyncio.Future)
         response.cancel()
         part.set_result(1)
         await asyncio.sleep(0)

@@ -1,0 +1,147 @@
+"""The log of a coordinator's state machine: what a turn writes becomes record batches, and a replay applies them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, Protocol
+
+from ottla.broker.crashpoints import CrashPoint
+from ottla.broker.partitions.shard import Shard
+from ottla.core.turn import ProducerIdentity, Turn
+from ottla.ports import DamagedError
+from ottla.records.batch import (
+    BatchFlag,
+    BatchHeader,
+    build_batch,
+    crc_matches,
+    read_batch,
+    split_batches,
+)
+from ottla.records.compression import Codec
+from ottla.records.control import MarkerType, parse_marker
+from ottla.records.record import Record
+from ottla.wire.types import MalformedMessageError
+
+# A turn that writes more goes into several batches.
+BATCH_BYTES: Final = 512 * 1024
+
+Event = Any
+Buffer = bytes | bytearray | memoryview
+
+
+class Machine(Protocol):
+    """What a coordinator needs of its state machine; the handlers ask it for the rest."""
+
+    def apply(self, event: Event, producer_id: int | None) -> None: ...
+
+    def apply_commit_marker(self, producer_id: int) -> None: ...
+
+    def apply_abort_marker(self, producer_id: int) -> None: ...
+
+    def start(self, turn: Turn) -> None: ...
+
+    def wake(self, turn: Turn) -> None: ...
+
+    def next_wake_ms(self) -> int | None: ...
+
+
+class WrongChecksumError(DamagedError):
+    """A batch of the log is not what was written."""
+
+
+class EventCodec(NamedTuple):
+    """How events are records."""
+
+    encode: Callable[[Event], tuple[bytes, bytes | None]]
+    decode: Callable[[Buffer | None, Buffer | None], Event | None]
+    compression: Codec
+    # Where a test may let the broker die: before an event is appended, and after.
+    crash_points: Callable[[Event], tuple[CrashPoint, CrashPoint]]
+
+
+# Writing.
+
+
+def batches_of(turn: Turn, codec: EventCodec) -> Iterator[bytes]:
+    """What a turn wrote as batches: one for events outside of transactions, and one for each transaction."""
+    for producer, run in groupby(turn.written, key=attrgetter("producer")):
+        records: list[Record] = []
+        size_bytes = 0
+        for written in run:
+            key, value = codec.encode(written.event)
+            records.append(Record(len(records), turn.now_ms, key, value))
+            size_bytes += len(key) + len(value or b"")
+            if size_bytes >= BATCH_BYTES:
+                yield _batch(records, producer, codec.compression)
+                records, size_bytes = [], 0
+        if records:
+            yield _batch(records, producer, codec.compression)
+
+
+def _batch(records: list[Record], producer: ProducerIdentity | None, compression: Codec) -> bytes:
+    if producer is None:
+        return build_batch(records, codec=compression)
+    # Kafka gives these batches the sequence 0 and does not check it: a retry is recognised by what it commits.
+    return build_batch(
+        records,
+        codec=compression,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        base_sequence=0,
+        flags=BatchFlag.TRANSACTIONAL,
+    )
+
+
+# Replaying.
+
+
+def replay_log(shard: Shard, machine: Machine, codec: EventCodec, read_bytes: int) -> Iterator[int]:
+    """Applies the whole log, a batch at a time; yields how many records each batch has."""
+    partition = shard.partition
+    offset = partition.start_offset
+    while offset < partition.end_offset:
+        chunk = shard.read(offset, read_bytes, partition.end_offset)
+        if not chunk:
+            return
+        view = memoryview(chunk)
+        for position, header in split_batches(view):
+            _replay_batch(machine, codec, header, view[position : position + header.size_bytes])
+            yield header.record_count
+        if header.last_offset < offset:
+            raise DamagedError(f"the batches at offset {offset} are out of order")
+        offset = header.last_offset + 1
+
+
+def _replay_batch(
+    machine: Machine, codec: EventCodec, header: BatchHeader, batch: memoryview
+) -> None:
+    # No client checks these records: a flipped bit would be taken for a committed offset.
+    if not crc_matches(batch, 0, header):
+        raise WrongChecksumError(
+            f"the batch at offset {header.base_offset} is damaged: the checksum is wrong. "
+            "Put the segment back from a copy"
+        )
+    records = read_batch(batch, 0)
+    if header.is_control:
+        marker = parse_marker(records[0]) if records else None
+        if marker is not None:
+            apply_marker(machine, marker.type, header.producer_id)
+        return
+    producer_id = header.producer_id if header.is_transactional else None
+    for record in records:
+        try:
+            event = codec.decode(record.key, record.value)
+        except MalformedMessageError as error:
+            raise DamagedError(f"the record at offset {record.offset}: {error}") from error
+        if event is not None:
+            machine.apply(event, producer_id)
+
+
+def apply_marker(machine: Machine, marker_type: MarkerType, producer_id: int) -> None:
+    """Ends a transaction for the machine: events that were written in it become current, or are dropped."""
+    if marker_type is MarkerType.COMMIT:
+        machine.apply_commit_marker(producer_id)
+    else:
+        machine.apply_abort_marker(producer_id)

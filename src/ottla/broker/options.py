@@ -1,0 +1,81 @@
+"""The options of a node: what it was started with, what was altered since, and what follows for each topic."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+
+from ottla.config.broker import BrokerConfig, DynamicOptions, topic_config, with_dynamic
+from ottla.config.describe import DescribedOption, describe_broker, describe_topic
+from ottla.config.topic import TopicConfig
+from ottla.core.catalog import Catalog, Refused, Topic
+from ottla.errors import ConfigError, ErrorCode
+
+
+class NodeOptions:
+    """`config` has the broker's options as they are now; `reload` reads the catalog again after a change."""
+
+    def __init__(self, static_config: BrokerConfig, catalog: Catalog) -> None:
+        self._static_config = static_config
+        self._catalog = catalog
+        self.node_id = static_config.node_id
+        self.config = with_dynamic(static_config, self._dynamic)
+        self._topic_configs: dict[uuid.UUID, TopicConfig] = {}
+        self._check_topics(self.config)
+
+    @property
+    def _dynamic(self) -> DynamicOptions:
+        altered = self._catalog.broker_configs
+        return DynamicOptions(altered.get("", {}), altered.get(str(self.node_id), {}))
+
+    def reload(self) -> None:
+        self.config = with_dynamic(self._static_config, self._dynamic)
+        self._topic_configs.clear()
+
+    def topic_config(self, topic: Topic) -> TopicConfig:
+        """A topic's effective options."""
+        found = self._topic_configs.get(topic.topic_id)
+        if found is None:
+            found = self._topic_configs[topic.topic_id] = topic_config(self.config, topic.config)
+        return found
+
+    def forget_topic(self, topic: Topic) -> None:
+        self._topic_configs.pop(topic.topic_id, None)
+
+    # Checks.
+
+    def check_topic_config(self, config: Mapping[str, str]) -> Refused | None:
+        """Whether a topic may have these options."""
+        if not config:
+            return None
+        try:
+            topic_config(self.config, config)
+        except ConfigError as error:
+            return Refused(ErrorCode.INVALID_CONFIG, str(error))
+        return None
+
+    def check_altered(self, name: str, altered: Mapping[str, str]) -> Refused | None:
+        """Whether the options of this broker, or with an empty name of all brokers, may be altered to these."""
+        of_cluster, of_node = self._dynamic
+        dynamic = DynamicOptions(of_cluster, altered) if name else DynamicOptions(altered, of_node)
+        try:
+            self._check_topics(with_dynamic(self._static_config, dynamic))
+        except ConfigError as error:
+            return Refused(ErrorCode.INVALID_CONFIG, str(error))
+        return None
+
+    def _check_topics(self, config: BrokerConfig) -> None:
+        """Raises ConfigError if options that a topic has set do not go together with the broker's."""
+        for topic in self._catalog.topics.values():
+            try:
+                topic_config(config, topic.config)
+            except ConfigError as error:
+                raise ConfigError(f"topic '{topic.name}': {error}") from error
+
+    # Descriptions.
+
+    def describe(self) -> list[DescribedOption]:
+        return describe_broker(self._static_config, self._dynamic)
+
+    def describe_topic(self, topic: Topic) -> list[DescribedOption]:
+        return describe_topic(self._static_config, topic.config, self._dynamic)

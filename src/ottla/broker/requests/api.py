@@ -1,0 +1,64 @@
+"""An API that is served: its messages, its versions, its handler, and how large its requests may be."""
+
+from __future__ import annotations
+
+from typing import Final, Generic, NamedTuple
+
+from ottla.broker.requests.divisions import Divisions
+from ottla.broker.requests.request import Handler, Req, Resp
+from ottla.broker.requests.request_pieces import large_handler
+from ottla.wire.declare import info_of
+
+# How many elements the lists of a request may have together: where its handler takes them all at once, and where it
+# goes on in slices.
+MAX_ELEMENTS: Final = 1 << 13
+MAX_ELEMENTS_IN_SLICES: Final = 1 << 18
+
+
+class Api(NamedTuple, Generic[Req, Resp]):
+    """What the broker knows of an API; `serve` makes it."""
+
+    name: str
+    key: int
+    request: type[Req]
+    first_advertised: int
+    first_version: int
+    last_version: int
+    flexible_since: int
+    handle: Handler[Req, Resp]
+    # A request with more elements costs its connection.
+    max_elements: int = MAX_ELEMENTS
+    # How a request with many elements is divided, if it can be.
+    divisions: Divisions | None = None
+    # As `handle`, for a request that is divided: the reply is always exclusive.
+    handle_large: Handler[Req, Resp] | None = None
+
+
+def serve(
+    request: type[Req],
+    response: type[Resp],
+    handle: Handler[Req, Resp],
+    *,
+    divisions: Divisions | None = None,
+    max_elements: int | None = None,
+    first_advertised: int | None = None,
+) -> Api[Req, Resp]:
+    """The API of two messages, with the handler that replies to the first with the second."""
+    info = info_of(request)
+    assert info_of(response).api_key == info.api_key
+    if max_elements is None:
+        max_elements = MAX_ELEMENTS if divisions is None else MAX_ELEMENTS_IN_SLICES
+    first_version, last_version = info.versions
+    return Api(
+        name=info.name.removesuffix("Request"),
+        key=info.api_key,
+        request=request,
+        first_advertised=first_version if first_advertised is None else first_advertised,
+        first_version=first_version,
+        last_version=last_version,
+        flexible_since=info.flexible_since,
+        handle=handle,
+        max_elements=max_elements,
+        divisions=divisions,
+        handle_large=None if divisions is None else large_handler(handle, divisions),
+    )

@@ -1,0 +1,344 @@
+"""The topics of the cluster: finding, creating, extending, configuring and deleting them."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from ottla.broker.cluster import Cluster
+from ottla.broker.options import NodeOptions
+from ottla.core.catalog import (
+    INTERNAL_TOPICS,
+    MAX_PARTITIONS_PER_REQUEST,
+    Catalog,
+    Changes,
+    NewTopic,
+    Refused,
+    Topic,
+    check_name,
+    collision,
+    folded_name,
+)
+from ottla.errors import ErrorCode
+from ottla.events import EventLog
+from ottla.ports import StorageError
+
+logger = EventLog(__name__)
+
+# As in Kafka: so many topics and partitions can be created by one request.
+MAX_CREATED_PER_REQUEST = 10_000
+# So many topics are created in one change of the catalog.
+TOPICS_PER_CHANGE = 250
+NAMES_PER_STEP = 16
+
+
+class MorePartitions(NamedTuple):
+    """A topic that is to have so many partitions; `assignments` are the replicas of the new ones."""
+
+    name: str
+    partition_count: int
+    assignments: Sequence[Sequence[int]] | None
+
+
+class Extended(NamedTuple):
+    """What giving a topic more partitions changes."""
+
+    name: str
+    old_count: int
+    changes: Changes
+
+
+class TopicToDelete(NamedTuple):
+    """What a client names a topic by: the name or the id."""
+
+    name: str | None
+    topic_id: uuid.UUID | None
+
+    @property
+    def unknown_error(self) -> ErrorCode:
+        by_name = self.topic_id is None
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if by_name else ErrorCode.UNKNOWN_TOPIC_ID
+
+
+class Deletion(NamedTuple):
+    """What came of deleting topics: each topic, or why it cannot be deleted.
+
+    `failure` says why none was deleted after all; `removal` is a generator that removes their data.
+    """
+
+    outcomes: list[Topic | ErrorCode]
+    failure: StorageError | None
+    removal: Generator[None, None, None] | None
+
+    @property
+    def topics(self) -> list[Topic]:
+        return [one for one in self.outcomes if isinstance(one, Topic)]
+
+
+class Topics:
+    """The topics as one node changes them: its options have the defaults of new topics."""
+
+    def __init__(self, cluster: Cluster, options: NodeOptions) -> None:
+        self._cluster = cluster
+        self._catalog = cluster.catalog
+        self._options = options
+
+    def find(self, name: str) -> Topic | Refused:
+        """A topic that a client names."""
+        topic = self._catalog.topics.get(name)
+        if topic is not None:
+            return topic
+        unknown = Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
+        return check_name(name) or unknown
+
+    # Creating.
+
+    def create_requested(
+        self, wanted: Sequence[NewTopic], invalid: Mapping[str, Refused], validate_only: bool
+    ) -> Generator[None, None, dict[str, Topic | Refused]]:
+        """Creates the topics of a client's request, or only says what would be created; by name.
+
+        `invalid` are topics among them whose options or replicas the client did not state properly.
+        """
+        times = Counter(new.name for new in wanted)
+        outcome: dict[str, Topic | Refused] = dict(invalid)
+        if self._created_count(wanted) > MAX_CREATED_PER_REQUEST:
+            text = f"one request makes at most {MAX_CREATED_PER_REQUEST} topics and partitions together"
+            outcome = dict.fromkeys(times, Refused(ErrorCode.POLICY_VIOLATION, text))
+        twice = Refused(ErrorCode.INVALID_REQUEST, "the topic is asked for twice")
+        outcome |= {name: twice for name, count in times.items() if count > 1}
+        creatable = [new for new in wanted if new.name not in outcome]
+        for start in range(0, len(creatable), TOPICS_PER_CHANGE):
+            yield
+            some = creatable[start : start + TOPICS_PER_CHANGE]
+            made = self._preview(some) if validate_only else self.create(some)
+            outcome.update(zip((new.name for new in some), made, strict=True))
+        return outcome
+
+    def _created_count(self, wanted: Sequence[NewTopic]) -> int:
+        """How many topics and partitions would be created."""
+        count = len(wanted)
+        for new in wanted:
+            partitions = (
+                new.partition_count
+                if new.partition_count > 0
+                else self._options.config.num_partitions
+            )
+            if (
+                partitions <= MAX_PARTITIONS_PER_REQUEST
+            ):  # or else the topic will be refused by itself
+                count += len(new.assignments) or partitions
+        return count
+
+    def _preview(self, wanted: Sequence[NewTopic]) -> list[Topic | Refused]:
+        """What creating the topics would give."""
+        decided = [self._decide_create(new) for new in wanted]
+        return [
+            one if isinstance(one, Refused) else Catalog(one).topics[new.name]
+            for new, one in zip(wanted, decided, strict=True)
+        ]
+
+    def create(self, wanted: Sequence[NewTopic]) -> list[Topic | Refused]:
+        """Creates topics in one change of the catalog; names that differ only in '.' and '_' collide."""
+        decided: list[Changes | Refused] = []
+        all_changes: Changes = {}
+        taken: dict[str, str] = {}
+        for new in wanted:
+            other = taken.get(folded_name(new.name))
+            changes = self._decide_create(new) if other is None else collision(new.name, other)
+            if not isinstance(changes, Refused):
+                taken[folded_name(new.name)] = new.name
+                all_changes |= changes
+            decided.append(changes)
+        if all_changes:
+            try:
+                self._cluster.commit(all_changes)
+            except StorageError as error:
+                failed = Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+                return [one if isinstance(one, Refused) else failed for one in decided]
+        return [
+            one if isinstance(one, Refused) else self._created(new.name)
+            for new, one in zip(wanted, decided, strict=True)
+        ]
+
+    def _decide_create(self, new: NewTopic) -> Changes | Refused:
+        refused = self._catalog.check_new_name(new.name) or self._options.check_topic_config(
+            new.config
+        )
+        if refused is not None:
+            return refused
+        return self._catalog.create(
+            new,
+            self._cluster.ids.topic_id(),
+            list(self._cluster.nodes),
+            self._options.config.num_partitions,
+            self._options.config.default_replication_factor,
+        )
+
+    def _created(self, name: str) -> Topic:
+        topic = self._catalog.topics[name]
+        self._cluster.place_new(topic)
+        logger.info(
+            "topic_created",
+            "topic %(topic)s created with %(partitions)d partition(s)",
+            topic=name,
+            partitions=topic.partition_count,
+        )
+        return topic
+
+    def create_on_first_use(
+        self, names: Iterable[str], max_created: int
+    ) -> Generator[None, None, dict[str, Refused]]:
+        """Creates the topics among these that do not exist, if auto.create.topics.enable; says which it could not.
+
+        At most `max_created` are created: the client asks again for the others.
+        """
+        refused: dict[str, Refused] = {}
+        if not self._options.config.auto_create_topics_enable:
+            return refused
+        text = f"one request makes at most {max_created} topics: try again"
+        postponed = Refused(ErrorCode.LEADER_NOT_AVAILABLE, text)
+        wanted: list[NewTopic] = []
+        for number, name in enumerate(names):
+            if not number % NAMES_PER_STEP:
+                yield
+            # The coordinators create internal topics, with options of their own.
+            if name in self._catalog.topics or name in INTERNAL_TOPICS:
+                continue
+            reason = postponed if len(wanted) == max_created else self._catalog.check_new_name(name)
+            if reason is None:
+                wanted.append(NewTopic(name, -1, -1, {}, {}))
+            else:
+                refused[name] = reason
+        # Another request may have created one of them between the steps.
+        wanted = [new for new in wanted if new.name not in self._catalog.topics]
+        for new, one in zip(wanted, self.create(wanted), strict=True):
+            if isinstance(one, Refused):
+                refused[new.name] = one
+        return refused
+
+    def add_partitions(
+        self, wanted: Sequence[MorePartitions], validate_only: bool
+    ) -> list[Refused | None]:
+        """Gives topics more partitions in one change of the catalog, or only says whether that could be done."""
+        times = Counter(more.name for more in wanted)
+        twice = Refused(ErrorCode.INVALID_REQUEST, "the topic is asked for twice")
+        decided = [twice if times[more.name] > 1 else self._decide_add(more) for more in wanted]
+        failed: Refused | None = None
+        if not validate_only:
+            failed = self._extend([one for one in decided if not isinstance(one, Refused)])
+        return [one if isinstance(one, Refused) else failed for one in decided]
+
+    def _decide_add(self, more: MorePartitions) -> Extended | Refused:
+        changes = self._catalog.add_partitions(
+            more.name, more.partition_count, more.assignments, list(self._cluster.nodes)
+        )
+        if isinstance(changes, Refused):
+            return changes
+        return Extended(more.name, self._catalog.topics[more.name].partition_count, changes)
+
+    def _extend(self, extended: Sequence[Extended]) -> Refused | None:
+        all_changes: Changes = {}
+        for each in extended:
+            all_changes |= each.changes
+        try:
+            if all_changes:
+                self._cluster.commit(all_changes)
+        except StorageError as error:
+            return Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        for each in extended:
+            topic = self._catalog.topics[each.name]
+            self._cluster.place_new(topic, each.old_count)
+            logger.info(
+                "partitions_added",
+                "topic %(topic)s: %(partitions)d partitions, where there were %(partitions_before)d",
+                topic=each.name,
+                partitions=topic.partition_count,
+                partitions_before=each.old_count,
+            )
+        return None
+
+    # Configuring.
+
+    def configure(self, wanted: Sequence[tuple[Topic, Mapping[str, str]]]) -> None:
+        """Gives topics their options in one change of the catalog."""
+        all_changes: Changes = {}
+        for topic, config in wanted:
+            all_changes |= self._catalog.configure(topic, config)
+        self._cluster.commit(all_changes)
+        self._cluster.reconfigure()
+        for topic, config in wanted:
+            logger.info(
+                "topic_configured",
+                "topic %(topic)s configured: %(changes)s",
+                topic=topic.name,
+                changes=config_changes(topic.config, config),
+            )
+
+    # Deleting.
+
+    def delete_requested(self, wanted: Sequence[TopicToDelete]) -> Deletion:
+        """Deletes the topics that a client names, each by its name or by its id."""
+        times = Counter(wanted)
+        outcomes: list[Topic | ErrorCode] = []
+        topics: dict[uuid.UUID, Topic] = {}
+        for asked in wanted:
+            topic = ErrorCode.INVALID_REQUEST if times[asked] > 1 else self._find_to_delete(asked)
+            if isinstance(topic, Topic):
+                if topic.topic_id in topics:  # named both by its name and by its id
+                    topic = asked.unknown_error
+                else:
+                    topics[topic.topic_id] = topic
+            outcomes.append(topic)
+        if not topics:
+            return Deletion(outcomes, None, None)
+        try:
+            return Deletion(outcomes, None, self.delete(list(topics.values())))
+        except StorageError as error:
+            return Deletion(outcomes, error, None)
+
+    def _find_to_delete(self, asked: TopicToDelete) -> Topic | ErrorCode:
+        if not self._options.config.delete_topic_enable:
+            return ErrorCode.TOPIC_DELETION_DISABLED
+        if (asked.name is None) == (asked.topic_id is None):
+            return ErrorCode.INVALID_REQUEST
+        if asked.topic_id is not None:
+            return self._catalog.topics_by_id.get(asked.topic_id) or asked.unknown_error
+        return self._catalog.topics.get(asked.name or "") or asked.unknown_error
+
+    def delete(self, topics: Sequence[Topic]) -> Generator[None, None, None]:
+        """Deletes topics in one change of the catalog; the generator that is returned removes their data."""
+        deletion = self._cluster.deletion
+        deletion.delete(topics, self._cluster.clock.now_ms())
+        for topic in topics:
+            logger.info("topic_deleted", "topic %(topic)s deleted", topic=topic.name)
+        return deletion.remove_data()
+
+
+def adopt_topics(cluster: Cluster) -> None:
+    """Takes over the partitions of a folder without a catalog: Apache Kafka's, or ours that lost its journal."""
+    if cluster.store.catalog.entries():
+        return
+    adopted = cluster.catalog.adopt(cluster.store.partitions(), cluster.clock.now_ms())
+    for problem in adopted.problems:
+        logger.error("topic_not_adopted", "not taken over: %(reason)s", reason=problem)
+    if not adopted.changes:
+        return
+    cluster.commit(adopted.changes)
+    for topic in adopted.topics:
+        logger.warning(
+            "topic_adopted",
+            "took over topic %(topic)s with %(partitions)d partition(s): "
+            "%(config)s until it is configured otherwise",
+            topic=topic.name,
+            partitions=topic.partition_count,
+            config=", ".join(f"{name}={value}" for name, value in topic.config.items()),
+        )
+
+
+def config_changes(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    """What was set and what was removed, for the log."""
+    made = [f"{name}={value}" for name, value in after.items() if before.get(name) != value]
+    return ", ".join(made + [f"{name} removed" for name in before if name not in after])
