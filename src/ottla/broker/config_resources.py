@@ -9,7 +9,8 @@ from typing import Final
 
 from ottla.broker.node import Node
 from ottla.broker.requests.request_pieces import Division, Repeated
-from ottla.core.catalog import Refused, Topic
+from ottla.core.catalog import Topic
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.ports import StorageError
 

@@ -22,13 +22,13 @@ from ottla.core.catalog import (
     INTERNAL_TOPICS,
     Changes,
     NewTopic,
-    Refused,
     Topic,
     check_name,
     collision,
     folded_name,
 )
 from ottla.core.fetch_session import FetchSessions
+from ottla.core.outcomes import Refused
 from ottla.core.retention import may_be_due
 from ottla.errors import ConfigError, ErrorCode
 from ottla.events import EventLog

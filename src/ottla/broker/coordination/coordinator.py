@@ -15,7 +15,8 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 from ottla.broker import crashpoints
 from ottla.broker.coordination.event_batches import Event, EventCodec, batches_of
 from ottla.broker.loop.pause_aware_clock import Uptime
-from ottla.broker.partitions.shard import AlreadySo, Appended, Shard, is_durable
+from ottla.broker.partitions.shard import AlreadyMarked, Appended, Shard, is_durable
+from ottla.core.outcomes import Refused
 from ottla.core.turn import ProducerIdentity, Ticket, Turn
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
@@ -318,7 +319,7 @@ class Coordinator(Generic[M]):
         producer: ProducerIdentity,
         coordinator_epoch: int,
         version: int,
-    ) -> Appended | AlreadySo | ErrorCode:
+    ) -> Appended | AlreadyMarked | Refused:
         """Ends a transaction on this partition: in the log, and for the machine what was pending in it."""
         appended = self.shard.append_marker(
             marker_type,

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from ottla.broker.coordination.coordinator import Coordinator, Machine, Settings
 from ottla.broker.coordination.event_batches import EventCodec
 from ottla.broker.partitions.shard import Shard
-from ottla.core.catalog import NewTopic, Refused, Topic
+from ottla.core.catalog import NewTopic, Topic
+from ottla.core.outcomes import Refused
 from ottla.core.turn import Turn
 from ottla.errors import ErrorCode
 from ottla.model import coordinator_partition

@@ -7,7 +7,7 @@ from functools import partial
 from ottla.broker.coordination.transactions import fenced_before, find_transaction
 from ottla.broker.node import Node
 from ottla.broker.requests.request import Answer, RequestContext
-from ottla.core.catalog import Refused
+from ottla.core.outcomes import Refused
 from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import VERSION_1
 from ottla.errors import ErrorCode

@@ -9,7 +9,7 @@ from ottla.broker.config_resources import RESOURCES, alter_all
 from ottla.broker.node import Node
 from ottla.broker.requests.request import RequestContext
 from ottla.broker.requests.request_pieces import Divisions
-from ottla.core.catalog import Refused
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.wire.messages.alter_configs import (
     AlterConfigsRequest,

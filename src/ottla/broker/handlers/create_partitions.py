@@ -9,7 +9,8 @@ from typing import NamedTuple
 from ottla.broker.node import Node
 from ottla.broker.requests.request import RequestContext
 from ottla.broker.requests.request_pieces import Division, Divisions, Repeated
-from ottla.core.catalog import Changes, Refused
+from ottla.core.catalog import Changes
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
 from ottla.ports import StorageError

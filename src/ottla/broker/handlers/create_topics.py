@@ -8,7 +8,8 @@ from collections.abc import Generator, Sequence
 from ottla.broker.node import Node
 from ottla.broker.requests.request import Answer, RequestContext
 from ottla.config.describe import describe_topic
-from ottla.core.catalog import MAX_PARTITIONS_PER_REQUEST, Catalog, NewTopic, Refused, Topic
+from ottla.core.catalog import MAX_PARTITIONS_PER_REQUEST, Catalog, NewTopic, Topic
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.wire.messages.create_topics import (
     CreatableTopic,

@@ -13,7 +13,7 @@ from ottla.broker.config_resources import (
 from ottla.broker.node import Node
 from ottla.broker.requests.request import Answer, RequestContext
 from ottla.config.describe import ConfigSource, DescribedOption, describe_broker, describe_topic
-from ottla.core.catalog import Refused
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.wire.messages.describe_configs import (
     DescribeConfigsRequest,

@@ -6,7 +6,8 @@ from collections.abc import Generator
 
 from ottla.broker.node import Node
 from ottla.broker.requests.request import MAX_ELEMENTS_IN_SLICES, Answer, RequestContext
-from ottla.core.catalog import Refused, Topic
+from ottla.core.catalog import Topic
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.wire.messages.describe_topic_partitions import (
     Cursor,

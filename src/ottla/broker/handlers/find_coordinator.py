@@ -6,7 +6,7 @@ from ottla.broker.network.advertised_addresses import brokers_seen_by
 from ottla.broker.node import Node
 from ottla.broker.requests.request import RequestContext
 from ottla.broker.requests.request_pieces import Division, Divisions, Repeated
-from ottla.core.catalog import Refused
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
 from ottla.model import Endpoint, coordinator_partition

@@ -8,7 +8,8 @@ from uuid import UUID
 from ottla.broker.network.advertised_addresses import brokers_seen_by
 from ottla.broker.node import Node
 from ottla.broker.requests.request import MAX_ELEMENTS_IN_SLICES, Answer, RequestContext
-from ottla.core.catalog import Refused, Topic
+from ottla.core.catalog import Topic
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.wire.messages.metadata import (
     MetadataRequest,
