@@ -35,7 +35,8 @@ from ottla.broker.runtime import BrokerSettings, start_broker
 from ottla.client.raw import RawConnection
 from ottla.config.broker import BrokerConfig
 from ottla.core.append import Prepared, prepare
-from ottla.core.catalog import NewTopic, Refused
+from ottla.core.catalog import NewTopic
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.model import Endpoint
 from ottla.ports import monotonic_ms
@@ -460,7 +461,7 @@ def takes_in_memory(max_bytes: int) -> bool:
             assert isinstance(shard, Shard)
             prepared = prepare(batch_of(b"x" * 1000), shard.config, now_ms(), 9)
             assert isinstance(prepared, Prepared)
-            return not isinstance(shard.append(prepared, now_ms()), ErrorCode)
+            return not isinstance(shard.append(prepared, now_ms()), Refused)
         finally:
             await running.stop()
 

@@ -29,7 +29,7 @@ from tests.broker.requests import (
 import ottla
 from ottla.broker.runtime import RunningBroker
 from ottla.client.raw import RawConnection
-from ottla.core.append import MAX_TOLD_RECORDS
+from ottla.core.append import MAX_REPORTED_RECORDS
 from ottla.errors import ErrorCode
 from ottla.records.batch import (
     NO_TIMESTAMP,
@@ -336,7 +336,10 @@ def test_of_very_many_wrong_records_only_their_batch_is_told(
     connection: RawConnection, topic: str
 ) -> None:
     create(connection, topic, config={"cleanup.policy": "compact"})
-    for count, told in ((MAX_TOLD_RECORDS, MAX_TOLD_RECORDS), (MAX_TOLD_RECORDS + 1, 0)):
+    for count, told in (
+        (MAX_REPORTED_RECORDS, MAX_REPORTED_RECORDS),
+        (MAX_REPORTED_RECORDS + 1, 0),
+    ):
         keyless = [record._replace(key=None) for record in records_of(*[b""] * count)]
         batch = build_batch(keyless, codec=Codec.ZSTD)
         result = produce(connection, topic, batch)
@@ -348,7 +351,7 @@ def test_timestamps_of_very_many_records_are_looked_at_one_by_one(
     connection: RawConnection, topic: str
 ) -> None:
     create(connection, topic, config={"message.timestamp.before.max.ms": "60000"})
-    count = MAX_TOLD_RECORDS + 1
+    count = MAX_REPORTED_RECORDS + 1
     without = records_of(*[b""] * count, timestamp_ms=NO_TIMESTAMP)
     assert produce(connection, topic, build_batch(without)).error_code == ErrorCode.NONE
     late = [*without[:-1], without[-1]._replace(timestamp=1_700_000_000_000)]

@@ -27,7 +27,7 @@ from ottla.broker.runtime import RunningBroker
 from ottla.client.raw import RawConnection
 from ottla.core.append import Prepared, prepare
 from ottla.core.partition import READ_COMMITTED
-from ottla.errors import ErrorCode
+from ottla.core.producer_state import Verification
 from ottla.records.batch import BatchFlag, build_batch
 from ottla.records.control import MarkerType
 from ottla.wire.messages.fetch import FetchResponse
@@ -48,8 +48,8 @@ def send(broker: ottla.Broker, topic: str, producer_id: int, sequence: int, valu
         assert isinstance(shard, Shard)
         made = prepare(data, shard.config, now_ms(), 12)
         assert isinstance(made, Prepared)
-        verification = shard.partition.verification_for(made.header, 1)
-        assert not isinstance(verification, ErrorCode)
+        needed = shard.partition.verification_for(made.header, 1)
+        verification = needed if isinstance(needed, Verification) else None
         assert isinstance(shard.append(made, now_ms(), verification), Appended)
 
     on_loop(broker, append)

@@ -15,7 +15,7 @@ from ottla.config.topic import TopicConfig
 from ottla.core.aborted import AbortedSpan, overlapping
 from ottla.core.append import Prepared, prepare
 from ottla.core.partition import READ_COMMITTED
-from ottla.errors import ErrorCode
+from ottla.core.producer_state import Verification
 from ottla.records.batch import BatchHeader, read_batch, split_batches
 from ottla.records.control import MarkerType, parse_marker
 from ottla.storage.memory import MemoryStore
@@ -50,10 +50,8 @@ class Transactions:
         )
         made = prepare(batch, CONFIG, NOW_MS, 9)
         assert isinstance(made, Prepared)
-        verification = (
-            self.shard.partition.verification_for(made.header, 1) if is_transactional else None
-        )
-        assert not isinstance(verification, ErrorCode)
+        needed = self.shard.partition.verification_for(made.header, 1) if is_transactional else None
+        verification = needed if isinstance(needed, Verification) else None
         appended = self.shard.append(made, NOW_MS, verification)
         assert isinstance(appended, Appended)
         self.sequences[producer_id] = sequence + count

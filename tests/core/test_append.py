@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.core.client_batches import NOW_MS, client_batch, header_of, marker_batch
 
 from ottla.config.topic import TopicConfig
-from ottla.core.append import NO_TIMESTAMP, Prepared, Rejected, prepare
+from ottla.core.append import NO_TIMESTAMP, Prepared, prepare
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.records.batch import (
     BatchFlag,
@@ -35,9 +36,9 @@ def config(**changes: Any) -> TopicConfig:
     return dataclasses.replace(PLAIN, **changes)
 
 
-def rejected(data: bytes | None, topic: TopicConfig = PLAIN, version: int = VERSION) -> Rejected:
+def refused(data: bytes | None, topic: TopicConfig = PLAIN, version: int = VERSION) -> Refused:
     made = prepare(data, topic, NOW_MS, version)
-    assert isinstance(made, Rejected), made
+    assert isinstance(made, Refused), made
     assert made.message
     return made
 
@@ -69,35 +70,35 @@ def test_every_codec_is_taken_as_it_comes(codec: Codec) -> None:
 
 @pytest.mark.parametrize("data", [None, b""])
 def test_no_batch_is_refused(data: bytes | None) -> None:
-    assert rejected(data).error is ErrorCode.INVALID_RECORD
+    assert refused(data).error is ErrorCode.INVALID_RECORD
 
 
 def test_two_batches_are_refused() -> None:
-    assert rejected(client_batch() + client_batch()).error is ErrorCode.INVALID_RECORD
+    assert refused(client_batch() + client_batch()).error is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_older_magics_are_refused(magic: int) -> None:
     data = bytearray(client_batch())
     data[16] = magic
-    assert rejected(bytes(data)).error is ErrorCode.INVALID_RECORD
+    assert refused(bytes(data)).error is ErrorCode.INVALID_RECORD
 
 
 @given(st.integers(61 * 8, len(client_batch(3)) * 8 - 1))
 def test_a_flipped_bit_in_the_records_is_found(bit: int) -> None:
     data = bytearray(client_batch(3))
     data[bit // 8] ^= 1 << bit % 8
-    assert rejected(bytes(data)).error is ErrorCode.CORRUPT_MESSAGE
+    assert refused(bytes(data)).error is ErrorCode.CORRUPT_MESSAGE
 
 
 @given(st.integers(1, len(client_batch(3)) - 1))
 def test_a_cut_batch_is_refused(size: int) -> None:
-    assert rejected(client_batch(3)[:size]).error is ErrorCode.CORRUPT_MESSAGE
+    assert refused(client_batch(3)[:size]).error is ErrorCode.CORRUPT_MESSAGE
 
 
 @given(st.binary(max_size=200))
 def test_garbage_is_refused(data: bytes) -> None:
-    assert isinstance(prepare(data, PLAIN, NOW_MS, VERSION), Rejected)
+    assert isinstance(prepare(data, PLAIN, NOW_MS, VERSION), Refused)
 
 
 @given(st.data())
@@ -124,14 +125,14 @@ def test_any_damage_is_refused_or_harmless(data: st.DataObject) -> None:
     ],
 )
 def test_headers_that_make_no_sense_are_refused(data: bytes, reason: str) -> None:
-    made = rejected(data)
+    made = refused(data)
     assert made.error is ErrorCode.INVALID_RECORD
-    assert reason in made.message
+    assert reason in made.text
 
 
 def test_a_count_that_the_records_do_not_have_is_refused() -> None:
     data = remade(client_batch(3), record_count=4, last_offset_delta=3)
-    assert rejected(data).error is ErrorCode.INVALID_RECORD
+    assert refused(data).error is ErrorCode.INVALID_RECORD
 
 
 def test_the_largest_epoch_and_sequence_are_taken() -> None:
@@ -143,21 +144,21 @@ def test_the_largest_epoch_and_sequence_are_taken() -> None:
 def test_a_batch_as_large_as_allowed_is_taken_and_one_byte_more_is_not() -> None:
     data = client_batch()
     prepared(data, config(max_message_bytes=len(data)))
-    made = rejected(data, config(max_message_bytes=len(data) - 1))
+    made = refused(data, config(max_message_bytes=len(data) - 1))
     assert made.error is ErrorCode.MESSAGE_TOO_LARGE
 
 
 def test_a_batch_larger_than_a_segment_is_refused() -> None:
     data = client_batch()
     prepared(data, config(segment_bytes=len(data)))
-    made = rejected(data, config(segment_bytes=len(data) - 1))
+    made = refused(data, config(segment_bytes=len(data) - 1))
     assert made.error is ErrorCode.RECORD_LIST_TOO_LARGE
 
 
 def test_zstd_needs_a_client_that_knows_of_it() -> None:
     """KIP-110."""
     data = client_batch(codec=Codec.ZSTD)
-    assert rejected(data, version=6).error is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert refused(data, version=6).error is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     assert isinstance(prepare(data, PLAIN, NOW_MS, 7), Prepared)
 
 
@@ -168,7 +169,7 @@ def test_keyless_records_are_refused_on_a_compacted_topic(
 ) -> None:
     """Trap 10: and the answer says which records they are; an empty key is a key."""
     data = client_batch(4, keys=[b"a", None, b"", None], codec=codec)
-    made = rejected(data, config(cleanup_policy=policy))
+    made = refused(data, config(cleanup_policy=policy))
     assert made.error is ErrorCode.INVALID_RECORD
     assert [found.batch_index for found in made.record_errors] == [1, 3]
     prepared(data)
@@ -200,7 +201,7 @@ def test_the_topics_codec_wins(compression_type: str, codec: Codec, sent_as: Cod
 def test_a_batch_that_the_topics_codec_makes_too_large_is_refused() -> None:
     data = client_batch(50, value=b"v" * 500, codec=Codec.GZIP)
     topic = config(compression_type="uncompressed", max_message_bytes=len(data))
-    assert rejected(data, topic).error is ErrorCode.MESSAGE_TOO_LARGE
+    assert refused(data, topic).error is ErrorCode.MESSAGE_TOO_LARGE
 
 
 def test_log_append_time_is_the_brokers() -> None:
@@ -230,7 +231,7 @@ def test_a_wrong_largest_timestamp_is_put_right(read_only: bool) -> None:
 def test_timestamps_out_of_range_are_refused_one_by_one() -> None:
     topic = config(message_timestamp_before_max_ms=1000, message_timestamp_after_max_ms=10)
     times = [NOW_MS - 1001, NOW_MS - 1000, NOW_MS + 10, NOW_MS + 11, NO_TIMESTAMP]
-    made = rejected(client_batch(5, timestamps_ms=times), topic)
+    made = refused(client_batch(5, timestamps_ms=times), topic)
     assert made.error is ErrorCode.INVALID_TIMESTAMP
     assert [found.batch_index for found in made.record_errors] == [0, 3]
 
@@ -246,7 +247,7 @@ def test_a_timestamp_that_is_no_64_bit_number_is_refused(
     struct.pack_into(">q", damaged, 27, base_timestamp_ms)
     struct.pack_into(">I", damaged, 17, crc32c(bytes(damaged[21:])))
     topic = config(message_timestamp_type=topic_type, message_timestamp_after_max_ms=2**63 - 1)
-    assert rejected(bytes(damaged), topic).error is ErrorCode.INVALID_RECORD
+    assert refused(bytes(damaged), topic).error is ErrorCode.INVALID_RECORD
 
 
 def test_records_without_a_timestamp_are_in_no_range() -> None:
@@ -277,7 +278,7 @@ def test_records_that_are_not_numbered_consecutively_are_numbered_anew(codec: Co
 def test_a_decompression_bomb_is_refused() -> None:
     data = client_batch(8, value=bytes(10 << 20), codec=Codec.ZSTD)
     assert len(data) < 100_000
-    made = rejected(data, config(max_message_bytes=100_000))
+    made = refused(data, config(max_message_bytes=100_000))
     assert made.error is ErrorCode.INVALID_RECORD
 
 

@@ -17,9 +17,9 @@ from ottla.core.catalog import (
     Changes,
     Deleted,
     NewTopic,
-    Refused,
     check_name,
 )
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 
 LIVE = [1, 2, 3]

@@ -19,6 +19,7 @@ from ottla.core.fetch_session import (
     FetchTarget,
     Key,
 )
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 
 TOPIC_ID = uuid.UUID(int=9)
@@ -77,7 +78,7 @@ def test_the_final_epoch_ends_a_session() -> None:
     opened(sessions, 77, FINAL_EPOCH)
     assert 77 not in sessions
     answer = sessions.open(77, 1, [], [], False, 0, 78)
-    assert answer is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert answer == Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
 
 def test_a_full_request_replaces_the_session_that_it_names() -> None:
@@ -93,7 +94,7 @@ def test_a_wrong_epoch_changes_nothing(epoch: int) -> None:
     sessions = FetchSessions(10)
     opened(sessions, NO_SESSION, INITIAL_EPOCH, 0)
     answer = sessions.open(77, epoch, [target(1)], [], False, 0, 78)
-    assert answer is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert answer == Refused(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
     assert partitions_of(opened(sessions, 77, 1)) == [0]
 
 
@@ -101,7 +102,7 @@ def test_a_session_keeps_to_names_or_to_ids() -> None:
     sessions = FetchSessions(10)
     opened(sessions, NO_SESSION, INITIAL_EPOCH, 0)
     answer = sessions.open(77, 1, [], [], True, 0, 78)
-    assert answer is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    assert answer == Refused(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
 
 
 def test_epochs_go_on_at_1_after_the_largest() -> None:
@@ -140,37 +141,37 @@ def test_no_slots_mean_no_sessions() -> None:
 
 def test_an_incremental_answer_mentions_only_what_is_new() -> None:
     _, found = target(0)
-    assert found.news(ErrorCode.NONE, 5, 0, False)
-    assert not found.news(ErrorCode.NONE, 5, 0, False)
-    assert found.news(ErrorCode.NONE, 5, 0, True)
-    assert found.news(ErrorCode.NONE, 6, 0, False)
-    assert found.news(ErrorCode.NONE, 6, 1, False)
-    assert not found.news(ErrorCode.NONE, 6, 1, False)
+    assert found.record_response(False, 5, 0, False)
+    assert not found.record_response(False, 5, 0, False)
+    assert found.record_response(False, 5, 0, True)
+    assert found.record_response(False, 6, 0, False)
+    assert found.record_response(False, 6, 1, False)
+    assert not found.record_response(False, 6, 1, False)
 
 
 def test_an_error_is_always_told_and_so_is_its_end() -> None:
     _, found = target(0)
-    found.news(ErrorCode.NONE, 5, 0, False)
+    found.record_response(False, 5, 0, False)
     for _ in range(2):
-        assert found.news(ErrorCode.OFFSET_OUT_OF_RANGE, 5, 0, False)
-    assert found.news(ErrorCode.NONE, 5, 0, False)
-    assert not found.news(ErrorCode.NONE, 5, 0, False)
+        assert found.record_response(True, 5, 0, False)
+    assert found.record_response(False, 5, 0, False)
+    assert not found.record_response(False, 5, 0, False)
 
 
 def test_a_partition_that_gave_records_comes_last_next_time() -> None:
     sessions = FetchSessions(10)
     context = opened(sessions, NO_SESSION, INITIAL_EPOCH, 0, 1, 2)
-    assert context.told(("orders", 0), True, True)
-    assert context.told(("orders", 1), False, False), "a full answer mentions every partition"
+    assert context.mentions(("orders", 0), True, True)
+    assert context.mentions(("orders", 1), False, False), "a full answer mentions every partition"
     later = opened(sessions, 77, 1)
     assert partitions_of(later) == [1, 2, 0]
-    assert not later.told(("orders", 1), False, False)
+    assert not later.mentions(("orders", 1), False, False)
 
 
 def test_a_named_partition_takes_the_new_offset_and_keeps_what_was_told() -> None:
     sessions = FetchSessions(10)
     context = opened(sessions, NO_SESSION, INITIAL_EPOCH, 0)
-    context.targets[0][1].news(ErrorCode.NONE, 5, 0, False)
+    context.targets[0][1].record_response(False, 5, 0, False)
     made = sessions.open(77, 1, [target(0, fetch_offset=42)], [], False, 0, 78)
     assert isinstance(made, FetchContext)
     (_, found) = made.targets[0]
@@ -194,7 +195,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     def _open(
         self, session_id: int, epoch: int, wanted: dict[int, int], forgotten: list[int]
-    ) -> FetchContext | ErrorCode:
+    ) -> FetchContext | Refused:
         fresh_id, self.next_id = self.next_id, self.next_id + 1
         # Every use has a moment of its own, so that only one session is the longest unused.
         self.now_ms += 1
@@ -238,12 +239,12 @@ class SessionMachine(RuleBasedStateMachine):
     ) -> None:
         if session_id not in self.known:
             answer = self._open(session_id, 1, wanted, forgotten)
-            assert answer is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+            assert answer == Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             return
         epoch, _, reads = self.known[session_id]
         answer = self._open(session_id, epoch + wrong, wanted, forgotten)
         if wrong:
-            assert answer is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+            assert answer == Refused(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
             return
         assert isinstance(answer, FetchContext)
         reads |= wanted

@@ -8,8 +8,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.core.client_batches import NOW_MS, client_batch, header_of, marker_batch
 
+from ottla.core.outcomes import Refused
 from ottla.core.partition import READ_COMMITTED, READ_UNCOMMITTED, Bounds, Partition
-from ottla.core.producer_state import EndedTransaction, LoggedBatch, ProducerStates
+from ottla.core.producer_state import (
+    APPEND,
+    AlreadyAppended,
+    EndedTransaction,
+    ProducerStates,
+    Verification,
+)
 from ottla.errors import ErrorCode
 from ottla.records.batch import BatchFlag, build_batch
 from ottla.records.control import MarkerType
@@ -24,23 +31,25 @@ def apply(target: Partition, data: bytes) -> EndedTransaction | None:
 
 
 @pytest.mark.parametrize(
-    ("requested", "error"),
+    ("requested", "outcome"),
     [
-        (-1, ErrorCode.NONE),
-        (5, ErrorCode.NONE),
-        (4, ErrorCode.FENCED_LEADER_EPOCH),
-        (6, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (-1, None),
+        (5, None),
+        (4, Refused(ErrorCode.FENCED_LEADER_EPOCH)),
+        (6, Refused(ErrorCode.UNKNOWN_LEADER_EPOCH)),
     ],
 )
-def test_requests_of_another_leader_epoch_are_told_so(requested: int, error: ErrorCode) -> None:
-    assert partition().check_leader_epoch(requested) is error
+def test_requests_of_another_leader_epoch_are_told_so(
+    requested: int, outcome: Refused | None
+) -> None:
+    assert partition().check_leader_epoch(requested) == outcome
 
 
 def test_batches_without_a_producer_id_are_always_appended() -> None:
     target = partition()
     for _ in range(2):
         header = header_of(client_batch(3))
-        assert target.decide_append(header) is ErrorCode.NONE
+        assert target.decide_append(header) is APPEND
         apply(target, client_batch(3))
     assert target.end_offset == 6
     assert len(target.producers) == 0
@@ -51,9 +60,9 @@ def test_a_repeated_batch_is_recognised_by_its_header() -> None:
     data = client_batch(3, producer_id=1, producer_epoch=0, first_sequence=0)
     apply(target, client_batch(2))
     apply(target, data)
-    verdict = target.decide_append(header_of(data))
-    assert isinstance(verdict, LoggedBatch)
-    assert (verdict.base_offset, verdict.last_offset) == (2, 4)
+    decision = target.decide_append(header_of(data))
+    assert isinstance(decision, AlreadyAppended)
+    assert (decision.batch.base_offset, decision.batch.last_offset) == (2, 4)
 
 
 def test_what_is_appended_is_shown_only_when_it_is_durable() -> None:
@@ -178,9 +187,10 @@ class PartitionMachine(RuleBasedStateMachine):
             first_sequence=self.sequences.get(producer_id, 0),
             transactional=True,
         )
-        verification = self.partition.verification_for(header_of(data), 1)
-        assert not isinstance(verification, ErrorCode)
-        assert self.partition.decide_append(header_of(data), verification) is ErrorCode.NONE
+        needed = self.partition.verification_for(header_of(data), 1)
+        assert not isinstance(needed, Refused)
+        verification = needed if isinstance(needed, Verification) else None
+        assert self.partition.decide_append(header_of(data), verification) is APPEND
         apply(self.partition, data)
         self.sequences[producer_id] = self.sequences.get(producer_id, 0) + count
         if not any(found[0] == producer_id and found[2] is None for found in self.transactions):

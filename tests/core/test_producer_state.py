@@ -7,9 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.core.outcomes import Refused
 from ottla.core.producer_state import (
+    APPEND,
     BATCHES_KEPT,
     MAX_SEQUENCE,
+    AlreadyAppended,
+    Append,
     CorruptSnapshotError,
     EndedTransaction,
     LoggedBatch,
@@ -42,16 +46,16 @@ class Log:
         self, first: int, count: int = 1, *, epoch: int = 0, transactional: bool = False
     ) -> int:
         made = batch(first, count, epoch=epoch, transactional=transactional)
-        assert self.verify_and_check(made) is ErrorCode.NONE
+        assert self.verify_and_decide(made) is APPEND
         base_offset = self.end_offset
         self.end_offset += count
         self.states.apply_batch(made, base_offset, self.end_offset - 1, 1000)
         return base_offset
 
-    def verify_and_check(self, made: ProducerBatch) -> LoggedBatch | ErrorCode:
+    def verify_and_decide(self, made: ProducerBatch) -> Append | AlreadyAppended | Refused:
         """What becomes of a batch that the coordinator knows of."""
         verification = self.states.verification_for(made, 1) if made.is_transactional else None
-        return self.states.check(
+        return self.states.decide(
             made, verification if isinstance(verification, Verification) else None
         )
 
@@ -75,48 +79,48 @@ def test_a_retry_of_any_of_the_last_five_batches_is_answered_with_its_first_offs
     log = Log()
     offsets = [log.append(number * 3, 3) for number in range(7)]
     for number in range(2, 7):
-        verdict = log.states.check(batch(number * 3, 3))
-        assert isinstance(verdict, LoggedBatch)
-        assert verdict.base_offset == offsets[number]
+        decision = log.states.decide(batch(number * 3, 3))
+        assert isinstance(decision, AlreadyAppended)
+        assert decision.batch.base_offset == offsets[number]
 
 
 def test_a_retry_older_than_five_batches_is_out_of_order() -> None:
     log = Log()
     for number in range(BATCHES_KEPT + 1):
         log.append(number)
-    assert log.states.check(batch(0)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.states.decide(batch(0)) == Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
 
 
 def test_half_a_repeated_batch_is_out_of_order() -> None:
     log = Log()
     log.append(0, 4)
-    assert log.states.check(batch(0, 2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert log.states.check(batch(2, 2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.states.decide(batch(0, 2)) == Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    assert log.states.decide(batch(2, 2)) == Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
 
 
 def test_a_gap_is_out_of_order() -> None:
     log = Log()
     log.append(0)
-    assert log.states.check(batch(2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.states.decide(batch(2)) == Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
 
 
 def test_an_unknown_producer_may_begin_at_any_sequence() -> None:
     """Retention may have taken everything it wrote, and its state with it (KIP-360)."""
-    assert ProducerStates().check(batch(1234)) is ErrorCode.NONE
+    assert ProducerStates().decide(batch(1234)) is APPEND
 
 
 def test_an_old_epoch_is_fenced_even_if_its_batch_was_appended_once() -> None:
     log = Log()
     log.append(0, epoch=3)
     log.append(0, epoch=4)
-    assert log.states.check(batch(0, epoch=3)) is ErrorCode.INVALID_PRODUCER_EPOCH
-    assert log.states.check(batch(1, epoch=3)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert log.states.decide(batch(0, epoch=3)) == Refused(ErrorCode.INVALID_PRODUCER_EPOCH)
+    assert log.states.decide(batch(1, epoch=3)) == Refused(ErrorCode.INVALID_PRODUCER_EPOCH)
 
 
 def test_a_new_epoch_begins_at_sequence_0() -> None:
     log = Log()
     log.append(0)
-    assert log.states.check(batch(1, epoch=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.states.decide(batch(1, epoch=1)) == Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
     log.append(0, epoch=1)
 
 
@@ -134,8 +138,8 @@ def test_the_largest_epoch_is_an_epoch_like_any_other() -> None:
     log.append(0, epoch=32766)
     log.append(0, epoch=32767)
     log.restart()
-    assert log.states.check(batch(0, epoch=32766)) is ErrorCode.INVALID_PRODUCER_EPOCH
-    assert isinstance(log.states.check(batch(0, epoch=32767)), LoggedBatch)
+    assert log.states.decide(batch(0, epoch=32766)) == Refused(ErrorCode.INVALID_PRODUCER_EPOCH)
+    assert isinstance(log.states.decide(batch(0, epoch=32767)), AlreadyAppended)
     log.append(1, epoch=32767)
 
 
@@ -149,10 +153,10 @@ def test_sequences_go_on_at_0_after_the_largest() -> None:
 def test_a_batch_may_lie_across_the_wraparound_and_be_repeated() -> None:
     log = Log()
     offset = log.append(MAX_SEQUENCE - 1, 4)
-    verdict = log.states.check(batch(MAX_SEQUENCE - 1, 4))
-    assert isinstance(verdict, LoggedBatch)
-    assert verdict.base_offset == offset
-    assert (verdict.first_sequence, verdict.last_sequence) == (MAX_SEQUENCE - 1, 1)
+    decision = log.states.decide(batch(MAX_SEQUENCE - 1, 4))
+    assert isinstance(decision, AlreadyAppended)
+    assert decision.batch.base_offset == offset
+    assert (decision.batch.first_sequence, decision.batch.last_sequence) == (MAX_SEQUENCE - 1, 1)
     log.append(2)
 
 
@@ -167,7 +171,7 @@ def test_sequence_arithmetic_is_its_own_inverse(sequence: int, count: int) -> No
 def test_plain_data_inside_an_open_transaction_is_refused() -> None:
     log = Log()
     log.append(0, transactional=True)
-    assert log.states.check(batch(1)) is ErrorCode.INVALID_TXN_STATE
+    assert log.states.decide(batch(1)) == Refused(ErrorCode.INVALID_TXN_STATE)
     log.mark(0)
     log.append(1)
 
@@ -199,8 +203,8 @@ def test_a_marker_with_a_new_epoch_lets_the_producer_begin_at_0_again() -> None:
     log.append(0, transactional=True)
     log.mark(1)
     log.restart()
-    assert log.states.check(batch(1, epoch=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert log.states.check(batch(1, epoch=0)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert log.states.decide(batch(1, epoch=1)) == Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    assert log.states.decide(batch(1, epoch=0)) == Refused(ErrorCode.INVALID_PRODUCER_EPOCH)
     log.append(0, epoch=1)
 
 
@@ -208,7 +212,7 @@ def test_a_marker_with_the_same_epoch_keeps_the_sequence() -> None:
     log = Log()
     log.append(0, transactional=True)
     log.mark(0)
-    assert log.states.check(batch(0)) is not ErrorCode.NONE
+    assert log.states.decide(batch(0)) is not APPEND
     log.append(1)
 
 
@@ -225,14 +229,16 @@ def test_the_numbers_of_an_ended_transaction_used_again_are_no_repetition_of_it(
     if restarts:
         log.restart()
     for reused in (batch(1, transactional=True), batch(1, 3, transactional=True)):
-        assert log.verify_and_check(reused) is ErrorCode.INVALID_TXN_STATE
-    gap = log.verify_and_check(batch(3, transactional=True))
-    assert gap is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert log.verify_and_decide(reused) == Refused(ErrorCode.INVALID_TXN_STATE)
+    gap = log.verify_and_decide(batch(3, transactional=True))
+    assert gap == Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
     first = log.append(2, transactional=True)
-    repeated = log.verify_and_check(batch(2, transactional=True))
-    assert isinstance(repeated, LoggedBatch)
-    assert repeated.base_offset == first
-    assert log.verify_and_check(batch(1, transactional=True)) is ErrorCode.INVALID_TXN_STATE
+    repeated = log.verify_and_decide(batch(2, transactional=True))
+    assert isinstance(repeated, AlreadyAppended)
+    assert repeated.batch.base_offset == first
+    assert log.verify_and_decide(batch(1, transactional=True)) == Refused(
+        ErrorCode.INVALID_TXN_STATE
+    )
 
 
 def test_producers_expire_after_their_last_write() -> None:
@@ -257,12 +263,14 @@ def test_kafkas_snapshot_with_its_single_entry_is_read() -> None:
     states = ProducerStates.from_snapshot(
         kafka_snapshot((PID, 2, 9, 109, 4, 5000, 3, 50), (8, 0, -1, -1, 0, 6000, 1, -1))
     )
-    verdict = states.check(batch(5, 5, epoch=2, transactional=True))
-    assert verdict == LoggedBatch(9, 109, 4, 5000)
-    assert states.check(batch(10, epoch=2, transactional=True)) is ErrorCode.NONE
+    decision = states.decide(batch(5, 5, epoch=2, transactional=True))
+    assert decision == AlreadyAppended(LoggedBatch(9, 109, 4, 5000))
+    assert states.decide(batch(10, epoch=2, transactional=True)) is APPEND
     assert states.first_open_offset == 50
-    assert states.check(ProducerBatch(8, 0, 0, 0, False)) is ErrorCode.NONE
-    assert states.check(ProducerBatch(8, 0, 1, 1, False)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert states.decide(ProducerBatch(8, 0, 0, 0, False)) is APPEND
+    assert states.decide(ProducerBatch(8, 0, 1, 1, False)) == Refused(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    )
     assert [producer.coordinator_epoch for producer in states] == [3, 1]
 
 

@@ -9,8 +9,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ottla.core.producer_state import LoggedBatch, ProducerBatch, ProducerStates, Verification
-from ottla.errors import ErrorCode
+from ottla.core.producer_state import (
+    AlreadyAppended,
+    Append,
+    ProducerBatch,
+    ProducerStates,
+    Verification,
+)
 
 SEQUENCES = 2**31
 EXPIRATION_MS = 1000
@@ -148,12 +153,12 @@ class ProducerStateMachine(RuleBasedStateMachine):
     def _try(self, batch: ProducerBatch) -> None:
         self.rules_.wait(batch)
         expected = self.rules_.decide(batch)
-        verdict = self.states.check(batch, self._verification(batch))
-        if isinstance(verdict, LoggedBatch):
-            assert verdict.base_offset == expected
+        decision = self.states.decide(batch, self._verification(batch))
+        if isinstance(decision, AlreadyAppended):
+            assert decision.batch.base_offset == expected
             return
-        assert ("append" if verdict is ErrorCode.NONE else verdict.name) == expected
-        if verdict is ErrorCode.NONE:
+        assert ("append" if isinstance(decision, Append) else decision.error.name) == expected
+        if isinstance(decision, Append):
             count = (batch.last_sequence - batch.first_sequence) % SEQUENCES + 1
             base_offset = self.end_offset
             self.end_offset += count

@@ -12,6 +12,7 @@ from ottla.broker.partitions.replay import CHECKED_BYTES_PER_BATCH, Replay, repl
 from ottla.broker.partitions.shard import Appended, Shard
 from ottla.config.topic import TopicConfig
 from ottla.core.append import Prepared, prepare
+from ottla.core.outcomes import Refused
 from ottla.core.partition import Partition
 from ottla.errors import ErrorCode
 from ottla.ports import DamagedError, Snapshot
@@ -36,7 +37,7 @@ class Restarting:
     def restart(self) -> None:
         self.shard = self._claim()
 
-    def send(self, count: int, producer_id: int, first_sequence: int) -> int | ErrorCode:
+    def send(self, count: int, producer_id: int, first_sequence: int) -> int | Refused:
         """The base offset, or the error."""
         data = client_batch(
             count, producer_id=producer_id, producer_epoch=0, first_sequence=first_sequence
@@ -62,7 +63,7 @@ def test_retries_are_recognised_after_a_restart_without_a_snapshot() -> None:
     log.restart()
     for number in range(1, 6):
         assert log.send(3, 1, number * 3) == offsets[number]
-    assert log.send(1, 1, 0) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.send(1, 1, 0) == Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
     assert log.send(1, 1, 18) == 18
 
 
@@ -107,7 +108,7 @@ def test_a_producer_is_remembered_when_the_log_starts_inside_its_batch() -> None
     assert log.shard.partition.start_offset == 5
     assert log.send(10, 1, 0) == 0
     assert log.shard.partition.end_offset == 10
-    assert log.send(1, 1, 11) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.send(1, 1, 11) == Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
 
 
 def test_a_read_inside_a_batch_gives_the_whole_batch() -> None:

@@ -2,10 +2,22 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.core.retention import even_last_goes, is_expired, may_be_due, retained_from
+from ottla.core.outcomes import Refused
+from ottla.core.partition import Partition
+from ottla.core.producer_state import ProducerStates
+from ottla.core.retention import (
+    DeleteUpTo,
+    decide_delete_records,
+    is_expired,
+    last_is_due,
+    may_be_due,
+    retained_from,
+)
+from ottla.errors import ErrorCode
 
 NOW_MS, OFF = 10_000, -1
 
@@ -48,10 +60,10 @@ def test_surplus_segments_go_while_the_limit_stays_kept() -> None:
 
 def test_nothing_is_kept_of_a_log_that_may_hold_no_bytes() -> None:
     (last,) = pieces((5, 9000))
-    assert even_last_goes(last, NOW_MS, OFF, 0)
-    assert not even_last_goes(last, NOW_MS, OFF, 1)
-    assert not even_last_goes(last, NOW_MS, OFF, OFF)
-    assert even_last_goes(last, NOW_MS, 500, OFF)
+    assert last_is_due(last, NOW_MS, OFF, 0)
+    assert not last_is_due(last, NOW_MS, OFF, 1)
+    assert not last_is_due(last, NOW_MS, OFF, OFF)
+    assert last_is_due(last, NOW_MS, 500, OFF)
 
 
 def test_the_last_segment_stays() -> None:
@@ -124,3 +136,25 @@ def test_what_is_not_due_by_its_first_segment_keeps_everything(
 
 def test_an_empty_log_is_never_due() -> None:
     assert not may_be_due(0, -1, 1000, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("topic", "cleanup_policy", "offset", "outcome"),
+    [
+        ("orders", ("delete",), -1, DeleteUpTo(50)),
+        ("orders", ("delete",), 0, DeleteUpTo(0)),
+        ("orders", ("delete", "compact"), 50, DeleteUpTo(50)),
+        ("orders", ("delete",), 51, Refused(ErrorCode.OFFSET_OUT_OF_RANGE)),
+        ("orders", ("delete",), -2, Refused(ErrorCode.OFFSET_OUT_OF_RANGE)),
+        ("orders", ("compact",), 5, Refused(ErrorCode.POLICY_VIOLATION)),
+        ("orders", ("compact",), 51, Refused(ErrorCode.POLICY_VIOLATION)),
+        ("__consumer_offsets", ("delete",), 5, Refused(ErrorCode.INVALID_TOPIC_EXCEPTION)),
+        ("__transaction_state", ("compact",), 5, Refused(ErrorCode.INVALID_TOPIC_EXCEPTION)),
+    ],
+)
+def test_clients_delete_only_what_is_durable_and_theirs(
+    topic: str, cleanup_policy: tuple[str, ...], offset: int, outcome: DeleteUpTo | Refused
+) -> None:
+    partition = Partition(5, 10, 60, ProducerStates())
+    partition.high_watermark = 50
+    assert decide_delete_records(partition, topic, cleanup_policy, offset) == outcome

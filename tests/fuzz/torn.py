@@ -17,7 +17,7 @@ from ottla.broker.partitions.replay import replay
 from ottla.broker.partitions.shard import Shard
 from ottla.config.topic import TopicConfig
 from ottla.core.append import Prepared, prepare
-from ottla.errors import ErrorCode
+from ottla.core.outcomes import Refused
 from ottla.records.batch import build_batch
 from ottla.records.compression import Codec
 from ottla.records.record import Record
@@ -86,8 +86,8 @@ def _append(shard: Shard, number: int, codec: Codec) -> int:
     prepared = prepare(client_batch(number, codec), CONFIG, 1_700_000_000_000, 9)
     assert isinstance(prepared, Prepared)
     appended = shard.append(prepared, 1_700_000_000_000)
-    if isinstance(appended, ErrorCode):
-        raise FuzzError(f"batch {number} is refused with {appended.name}")
+    if isinstance(appended, Refused):
+        raise FuzzError(f"batch {number} is refused with {appended.error.name}")
     return appended.base_offset
 
 

@@ -10,15 +10,18 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from ottla.broker.coordination import produce_verification
-from ottla.broker.coordination.verification import Errors, LaterErrors
+from ottla.broker.coordination.verification import (
+    Confirmations,
+    LaterConfirmations,
+    confirm,
+)
 from ottla.broker.crashpoints import CrashPoint
 from ottla.broker.handlers import produce
-from ottla.broker.partitions.shard import AlreadySo, Shard
+from ottla.broker.partitions.shard import AlreadyMarked, Shard
 from ottla.core.group.events import OffsetCommitted
 from ottla.core.group.offsets import OffsetTable
 from ottla.core.partition import Partition
-from ottla.core.producer_state import ProducerStates
+from ottla.core.producer_state import APPEND, AlreadyAppended, ProducerStates
 from ottla.core.turn import Turn
 from ottla.core.txn import end_checks, machine
 from ottla.core.txn.events import TransactionSaved
@@ -56,7 +59,7 @@ def lose_a_marker() -> None:
     def append(self: Shard, *arguments: Any) -> Any:
         nonlocal count
         count += 1
-        return append_marker(self, *arguments) if count % LOST_MARKER else AlreadySo(None)
+        return append_marker(self, *arguments) if count % LOST_MARKER else AlreadyMarked(None)
 
     _change(Shard, "append_marker", append)
 
@@ -86,13 +89,13 @@ def commit_offsets_at_once() -> None:
 
 def append_repetitions() -> None:
     """A batch that is there already is appended once more."""
-    check_order = ProducerStates._check_order
+    decide_by_sequence = ProducerStates._decide_by_sequence
 
-    def check(self: ProducerStates, batch: Any) -> Any:
-        found = check_order(self, batch)
-        return found if isinstance(found, ErrorCode) else ErrorCode.NONE
+    def decide(self: ProducerStates, batch: Any) -> Any:
+        decision = decide_by_sequence(self, batch)
+        return APPEND if isinstance(decision, AlreadyAppended) else decision
 
-    _change(ProducerStates, "_check_order", check)
+    _change(ProducerStates, "_decide_by_sequence", decide)
 
 
 def forget_what_was_prepared() -> None:
@@ -109,20 +112,17 @@ def forget_what_was_prepared() -> None:
 
 def ignore_verification() -> None:
     """What the coordinator says of a transaction's first batch on a partition is not heeded (KIP-890)."""
-    verify = produce_verification.verify
 
-    async def after(verdicts: LaterErrors) -> Errors:
-        return dict.fromkeys(await verdicts(), ErrorCode.NONE)
+    async def after(confirmations: LaterConfirmations) -> Confirmations:
+        return dict.fromkeys(await confirmations())
 
-    def careless(
-        node: Any, transactional_id: str, version: int, unverified: Any
-    ) -> Errors | LaterErrors:
-        verdicts = verify(node, transactional_id, version, unverified)
-        if isinstance(verdicts, dict):
-            return dict.fromkeys(verdicts, ErrorCode.NONE)
-        return partial(after, verdicts)
+    def careless(*arguments: Any) -> Confirmations | LaterConfirmations:
+        confirmations = confirm(*arguments)
+        if isinstance(confirmations, dict):
+            return dict.fromkeys(confirmations)
+        return partial(after, confirmations)
 
-    _change(produce, "verify", careless)
+    _change(produce, "confirm", careless)
 
 
 MUTANTS: dict[str, Callable[[], None]] = {

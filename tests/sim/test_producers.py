@@ -10,10 +10,9 @@ import pytest
 from tests.sim.run import SeedFailedError, play_seed, play_seeds
 
 from ottla.broker.partitions.replay import Replay
-from ottla.broker.partitions.shard import Shard
+from ottla.broker.partitions.shard import Appended, Shard
 from ottla.core.partition import Partition
-from ottla.core.producer_state import ProducerStates
-from ottla.errors import ErrorCode
+from ottla.core.producer_state import APPEND, ProducerStates
 
 CHUNKS = 8
 SEEDS_PER_CHUNK = 25
@@ -51,13 +50,13 @@ def acknowledged_before_durable(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def append(shard: Shard, *args: Any) -> Any:
         appended = original(shard, *args)
-        return appended if isinstance(appended, ErrorCode) else appended._replace(settled=None)
+        return appended._replace(settled=None) if isinstance(appended, Appended) else appended
 
     monkeypatch.setattr(Shard, "_append", append)
 
 
 def repetitions_appended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Partition, "decide_append", lambda partition, header: ErrorCode.NONE)
+    monkeypatch.setattr(Partition, "decide_append", lambda partition, header, verification: APPEND)
 
 
 def producers_forgotten_by_a_replay(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,14 +72,14 @@ def producers_forgotten_by_a_replay(monkeypatch: pytest.MonkeyPatch) -> None:
 def failures_taken_for_success(monkeypatch: pytest.MonkeyPatch) -> None:
     from ottla.broker.handlers import produce
 
-    def after(waits: Any, response: Any) -> asyncio.Future[Any]:
+    def when_durable(unsettled: Any, response: Any, finish: Any) -> asyncio.Future[Any]:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        waits[-1][1].add_done_callback(
+        unsettled[-1][1].add_done_callback(
             lambda _: None if answer.done() else answer.set_result(response)
         )
         return answer
 
-    monkeypatch.setattr(produce, "_after", after)
+    monkeypatch.setattr(produce, "_when_durable", when_durable)
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,9 @@ from ottla.broker.handlers import txn_offset_commit
 from ottla.broker.partitions.replay import Replay
 from ottla.broker.partitions.shard import Shard
 from ottla.core.group.machine import GroupMachine
+from ottla.core.outcomes import Refused
 from ottla.core.partition import Partition
-from ottla.core.producer_state import NO_OFFSET, ProducerStates
+from ottla.core.producer_state import APPEND, NO_OFFSET, VERIFICATION_NOT_NEEDED, ProducerStates
 from ottla.core.turn import ProducerIdentity, Turn
 from ottla.core.txn import end_checks, machine
 from ottla.core.txn.events import TransactionSaved
@@ -60,12 +61,14 @@ def verification_is_skipped(patch: pytest.MonkeyPatch) -> None:
 def first_appends_need_no_verification(patch: pytest.MonkeyPatch) -> None:
     original = ProducerStates._check_transaction
 
-    def check(states: Any, batch: Any, verification: Any) -> ErrorCode:
-        error = original(states, batch, verification)
-        return ErrorCode.NONE if verification is None else error
+    def check(states: Any, batch: Any, verification: Any) -> Refused | None:
+        refused = original(states, batch, verification)
+        return None if verification is None else refused
 
     patch.setattr(ProducerStates, "_check_transaction", check)
-    patch.setattr(ProducerStates, "verification_for", lambda states, batch, version: None)
+    patch.setattr(
+        ProducerStates, "verification_for", lambda states, batch, version: VERIFICATION_NOT_NEEDED
+    )
 
 
 def verifications_outlive_markers(patch: pytest.MonkeyPatch) -> None:
@@ -144,24 +147,24 @@ def markers_are_not_waited_for(patch: pytest.MonkeyPatch) -> None:
 
 def late_markers_are_accepted(patch: pytest.MonkeyPatch) -> None:
     """A marker of the transaction before ends the next one, which has that epoch."""
-    original = ProducerStates.check_marker
+    original = ProducerStates.decide_marker
 
-    def check(states: Any, producer_id: int, *args: Any) -> Any:
-        verdict = original(states, producer_id, *args)
+    def decide(states: Any, producer_id: int, *args: Any) -> Any:
+        decision = original(states, producer_id, *args)
         known = states.get(producer_id)
-        is_late = verdict is ErrorCode.INVALID_PRODUCER_EPOCH and known.epoch == args[0]
-        return ErrorCode.NONE if is_late else verdict
+        is_late = decision == Refused(ErrorCode.INVALID_PRODUCER_EPOCH) and known.epoch == args[0]
+        return APPEND if is_late else decision
 
-    patch.setattr(ProducerStates, "check_marker", check)
+    patch.setattr(ProducerStates, "decide_marker", decide)
 
 
 def old_coordinators_write_markers(patch: pytest.MonkeyPatch) -> None:
-    original = ProducerStates.check_marker
+    original = ProducerStates.decide_marker
 
-    def check(states: Any, producer_id: int, epoch: int, _: int, version: int) -> Any:
+    def decide(states: Any, producer_id: int, epoch: int, _: int, version: int) -> Any:
         return original(states, producer_id, epoch, 1 << 30, version)
 
-    patch.setattr(ProducerStates, "check_marker", check)
+    patch.setattr(ProducerStates, "decide_marker", decide)
 
 
 def pending_offsets_count_after_an_abort(patch: pytest.MonkeyPatch) -> None:

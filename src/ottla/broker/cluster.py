@@ -9,8 +9,9 @@ from ottla.broker.coordination.peers import NoPeers, Peers
 from ottla.broker.loop.loop_share import LoopShare
 from ottla.broker.members import Member
 from ottla.broker.topic_deletion import TopicDeletion
-from ottla.core.catalog import Catalog, Changes, Refused, Topic
+from ottla.core.catalog import Catalog, Changes, Topic
 from ottla.core.leadership import Leadership
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode, IllegalStateError, OttlaError
 from ottla.events import EventLog
 from ottla.model import NO_LEADER, Endpoint, TopicPartition

@@ -11,7 +11,8 @@ from ottla.broker.cluster import Cluster
 from ottla.broker.node import Node
 from ottla.broker.requests.divisions import Division, Repeated
 from ottla.broker.topics import config_changes
-from ottla.core.catalog import Refused, Topic
+from ottla.core.catalog import Topic
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
 from ottla.ports import StorageError

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from ottla.config.broker import BrokerConfig, DynamicOptions, topic_config, with_dynamic
 from ottla.config.describe import DescribedOption, describe_broker, describe_topic
 from ottla.config.topic import TopicConfig
-from ottla.core.catalog import Catalog, Refused, Topic
+from ottla.core.catalog import Catalog, Topic
+from ottla.core.outcomes import Refused
 from ottla.errors import ConfigError, ErrorCode
 
 

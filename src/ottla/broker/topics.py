@@ -15,12 +15,12 @@ from ottla.core.catalog import (
     Catalog,
     Changes,
     NewTopic,
-    Refused,
     Topic,
     check_name,
     collision,
     folded_name,
 )
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
 from ottla.ports import StorageError

@@ -1,7 +1,7 @@
-"""What a partition accepts from a producer: the checks and rewrites between a Produce request and the log.
+"""One record batch of a Produce request: what is checked and rewritten before it may be appended.
 
-`prepare` looks at one partition's records by themselves; whether their producer may append them is the business of
-`producer_state`, where in the log they go that of `partition`.
+Only the batch and the topic's options count here. The rules of the request are in `produce`, those of the producer in
+`producer_state`, the place in the log is up to `partition`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 from ottla.config.topic import TopicConfig
+from ottla.core.outcomes import TAKES_LONG, RecordError, Refused, TakesLong
 from ottla.errors import ErrorCode
 from ottla.records import batch as batches
 from ottla.records.batch import BatchFlag, BatchHeader, TimestampType
@@ -26,11 +27,11 @@ FIRST_PRODUCE_VERSION_WITH_ZSTD = 7
 # Decompressed, a batch may be this many times as large as `max.message.bytes`, and at least the floor.
 DECOMPRESSION_FACTOR = 100
 DECOMPRESSION_FLOOR_BYTES = 64 << 20
-# What is looked at, and what is rewritten, without holding up others.
+# How much is scanned, and how much is rewritten, on the event loop.
 SCANNED_AT_ONCE_BYTES = 1 << 20
 REWRITTEN_AT_ONCE_BYTES = 64 << 10
-# Clients are told which records are wrong, of at most so many.
-MAX_TOLD_RECORDS = 10_000
+# The response names wrong records, at most so many.
+MAX_REPORTED_RECORDS = 10_000
 MAX_RENUMBERED_RECORDS = 100_000
 
 # As plain numbers: operators of enums are slow.
@@ -46,21 +47,6 @@ _CODECS = {
 }
 
 
-class RecordError(NamedTuple):
-    """A record that made its batch fail, by its place in the batch."""
-
-    batch_index: int
-    message: str
-
-
-class Rejected(NamedTuple):
-    """Why a batch is refused."""
-
-    error: ErrorCode
-    message: str
-    record_errors: tuple[RecordError, ...] = ()
-
-
 class Prepared(NamedTuple):
     """A batch that may be appended; `data` is the caller's buffer itself unless something had to be rewritten."""
 
@@ -70,51 +56,51 @@ class Prepared(NamedTuple):
 
 
 class Effort(NamedTuple):
-    """How much may be done for a batch."""
+    """How many bytes of a batch may be scanned and rewritten."""
 
     scanned_bytes: int
     rewritten_bytes: int
 
 
-# What does not hold up others, and what a thread may do.
+# On the event loop, and on a thread.
 AT_ONCE = Effort(SCANNED_AT_ONCE_BYTES, REWRITTEN_AT_ONCE_BYTES)
 ALL = Effort(INT64_MAX, INT64_MAX)
 
 
 def prepare(
     records: Buffer | None, config: TopicConfig, now_ms: int, produce_version: int
-) -> Prepared | Rejected:
-    """Checks a batch as it came from a client, and rewrites what the topic's configuration asks for."""
+) -> Prepared | Refused:
+    """Checks a client's batch, and rewrites it where the topic's options ask for it."""
     prepared = prepare_within(records, config, now_ms, produce_version, ALL)
-    assert prepared is not None
+    assert not isinstance(prepared, TakesLong)
     return prepared
 
 
 def prepare_within(
     records: Buffer | None, config: TopicConfig, now_ms: int, produce_version: int, most: Effort
-) -> Prepared | Rejected | None:
-    """As `prepare`; None if there is more to decompress or to rewrite."""
+) -> Prepared | TakesLong | Refused:
+    """As `prepare`, unless there is more to decompress or to rewrite than `most`."""
     if not records:
-        return Rejected(
+        return Refused(
             ErrorCode.INVALID_RECORD,
             "a produce request carries one record batch per partition, not none",
         )
-    rejected = _check_frame(records, config)
-    if rejected is not None:
-        return rejected
+    refused = _check_frame(records, config)
+    if refused is not None:
+        return refused
     try:
         header, crc_matches, scan = batches.inspect(records)
-        # Before anything is made of the header: damage on the way is worth a retry, a wrong header is not.
+        # Before the header is checked: damage in transit is worth a retry, a wrong header is not.
         if not crc_matches:
-            return Rejected(ErrorCode.CORRUPT_MESSAGE, "the checksum of the record batch is wrong")
+            return Refused(ErrorCode.CORRUPT_MESSAGE, "the checksum of the record batch is wrong")
         return _check_header(header, produce_version) or _prepare_records(
             records, header, scan, config, now_ms, most
         )
     except CorruptRecordsError as error:
-        return Rejected(ErrorCode.INVALID_RECORD, str(error))
+        return Refused(ErrorCode.INVALID_RECORD, str(error))
 
 
-def _check_frame(records: Buffer, config: TopicConfig) -> Rejected | None:
+def _check_frame(records: Buffer, config: TopicConfig) -> Refused | None:
     """Whether this is one whole batch that is not too large, going by its length and magic alone."""
     size_bytes = len(records)
     if (
@@ -128,30 +114,30 @@ def _check_frame(records: Buffer, config: TopicConfig) -> Rejected | None:
         if header.size_bytes > size_bytes:
             raise CorruptRecordsError(f"a batch of {header.size_bytes} bytes in {size_bytes} bytes")
     except UnsupportedMagicError as error:
-        return Rejected(ErrorCode.INVALID_RECORD, str(error))
+        return Refused(ErrorCode.INVALID_RECORD, str(error))
     except CorruptRecordsError as error:
-        return Rejected(ErrorCode.CORRUPT_MESSAGE, str(error))
-    return _check_size(header.size_bytes, config) or Rejected(
+        return Refused(ErrorCode.CORRUPT_MESSAGE, str(error))
+    return _check_size(header.size_bytes, config) or Refused(
         ErrorCode.INVALID_RECORD,
         "a produce request carries one record batch per partition, not more",
     )
 
 
-def _check_size(size_bytes: int, config: TopicConfig) -> Rejected | None:
+def _check_size(size_bytes: int, config: TopicConfig) -> Refused | None:
     if size_bytes > config.max_message_bytes:
-        return Rejected(
+        return Refused(
             ErrorCode.MESSAGE_TOO_LARGE,
             f"a batch of {size_bytes} bytes is larger than max.message.bytes={config.max_message_bytes}",
         )
     if size_bytes > config.segment_bytes:
-        return Rejected(
+        return Refused(
             ErrorCode.RECORD_LIST_TOO_LARGE,
             f"a batch of {size_bytes} bytes is larger than segment.bytes={config.segment_bytes}",
         )
     return None
 
 
-def _check_header(header: BatchHeader, produce_version: int) -> Rejected | None:
+def _check_header(header: BatchHeader, produce_version: int) -> Refused | None:
     problem = None
     attributes, producer_id = header.attributes, header.producer_id
     if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
@@ -169,9 +155,9 @@ def _check_header(header: BatchHeader, produce_version: int) -> Rejected | None:
     elif producer_id < 0 and attributes & _TRANSACTIONAL:
         problem = "a transactional batch without a producer id"
     if problem is not None:
-        return Rejected(ErrorCode.INVALID_RECORD, problem)
+        return Refused(ErrorCode.INVALID_RECORD, problem)
     if produce_version < FIRST_PRODUCE_VERSION_WITH_ZSTD and header.codec is Codec.ZSTD:
-        return Rejected(
+        return Refused(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"zstd needs Produce v{FIRST_PRODUCE_VERSION_WITH_ZSTD} or later (KIP-110)",
         )
@@ -185,7 +171,7 @@ def _prepare_records(
     config: TopicConfig,
     now_ms: int,
     most: Effort,
-) -> Prepared | Rejected | None:
+) -> Prepared | TakesLong | Refused:
     codec = header.codec
     size_bytes = len(records)
     if scan is None:
@@ -197,22 +183,22 @@ def _prepare_records(
         except TooLargeError:
             if limit_bytes <= most.scanned_bytes:
                 raise
-            return None
+            return TAKES_LONG
         size_bytes = len(payload)
         scan = scan_records(payload, header.record_count)
-    # Whatever makes new bytes or objects of the records takes longer than looking at them.
+    # To rewrite or to decode records takes longer than to scan them.
     is_long = size_bytes > most.rewritten_bytes
     if scan.null_key_count and "compact" in config.cleanup_policy:
-        return None if is_long else _keyless(records, header)
+        return TAKES_LONG if is_long else _refuse_keyless(records, header)
     if not (
         header.base_timestamp + scan.min_timestamp_delta >= INT64_MIN
         and header.base_timestamp + scan.max_timestamp_delta <= INT64_MAX
     ):
-        return Rejected(ErrorCode.INVALID_RECORD, "a record's timestamp is no 64-bit number")
+        return Refused(ErrorCode.INVALID_RECORD, "a record's timestamp is no 64-bit number")
     takes_append_time = config.message_timestamp_type == "LogAppendTime"
     if takes_append_time:
         if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
-            return Rejected(
+            return Refused(
                 ErrorCode.INVALID_TIMESTAMP, "only the broker sets the time of appending"
             )
     else:
@@ -222,28 +208,28 @@ def _prepare_records(
         highest_ms = header.base_timestamp + scan.max_timestamp_delta
         if not (earliest_ms <= lowest_ms and highest_ms <= latest_ms):
             if is_long:
-                return None
-            rejected = _check_timestamps(records, header, earliest_ms, latest_ms)
-            if rejected is not None:
-                return rejected
+                return TAKES_LONG
+            refused = _check_timestamps(records, header, earliest_ms, latest_ms)
+            if refused is not None:
+                return refused
     target = _CODECS.get(config.compression_type, codec)
     if is_long and (target is not codec or not scan.offsets_consecutive):
-        return None
+        return TAKES_LONG
     if not scan.offsets_consecutive:
         if header.record_count > MAX_RENUMBERED_RECORDS:
-            return Rejected(
+            return Refused(
                 ErrorCode.INVALID_RECORD,
                 f"{header.record_count} records whose offsets are not consecutive",
             )
-        # Kafka numbers such records anew instead of refusing them; so do we.
+        # As Kafka does, such records are renumbered, not refused.
         records = _renumbered(records, header, _level(codec, config))
         header = batches.read_header(records, 0)
     if target is not codec:
         records = batches.recompress(records, 0, header, target, _level(target, config))
         header = batches.read_header(records, 0)
-        rejected = _check_size(header.size_bytes, config)
-        if rejected is not None:
-            return rejected
+        refused = _check_size(header.size_bytes, config)
+        if refused is not None:
+            return refused
     records, header = _with_timestamps(records, header, scan, takes_append_time, now_ms)
     return Prepared(records, header, now_ms if takes_append_time else NO_TIMESTAMP)
 
@@ -251,7 +237,7 @@ def _prepare_records(
 def _with_timestamps(
     records: Buffer, header: BatchHeader, scan: Scan, takes_append_time: bool, now_ms: int
 ) -> tuple[Buffer, BatchHeader]:
-    """Makes the batch's timestamp type and largest timestamp what the topic and the records say."""
+    """Corrects the timestamp type and the largest timestamp in the header."""
     if takes_append_time:
         kind, max_timestamp_ms = TimestampType.LOG_APPEND_TIME, now_ms
     else:
@@ -265,28 +251,28 @@ def _with_timestamps(
     return records, batches.read_header(records, 0)
 
 
-def _keyless(records: Buffer, header: BatchHeader) -> Rejected:
+def _refuse_keyless(records: Buffer, header: BatchHeader) -> Refused:
     found = [
         RecordError(index, "a compacted topic takes only records with a key")
-        for index, record in enumerate(_told_records(records, header))
+        for index, record in enumerate(_reported_records(records, header))
         if record.key is None
     ]
-    return Rejected(
+    return Refused(
         ErrorCode.INVALID_RECORD,
         "one or more records have no key, but the topic is compacted",
         tuple(found),
     )
 
 
-def _told_records(records: Buffer, header: BatchHeader) -> Sequence[Record]:
-    """The records of a batch, each of which a client may be told about; none of a batch with very many."""
-    return batches.read_batch(records, 0) if header.record_count <= MAX_TOLD_RECORDS else ()
+def _reported_records(records: Buffer, header: BatchHeader) -> Sequence[Record]:
+    """The records of which a response may name the wrong ones; none if the batch has very many."""
+    return batches.read_batch(records, 0) if header.record_count <= MAX_REPORTED_RECORDS else ()
 
 
 def _check_timestamps(
     records: Buffer, header: BatchHeader, earliest_ms: int, latest_ms: int
-) -> Rejected | None:
-    """Looks at every record: those without a timestamp are right at any time."""
+) -> Refused | None:
+    """Checks every record; one without a timestamp is always right."""
     payload = batches.payload(records, 0, header, batches.DEFAULT_LIMIT_BYTES)
     every_record = chain.from_iterable(batches.read_in_parts(payload, header))
     wrong = (
@@ -296,17 +282,17 @@ def _check_timestamps(
         for index, record in enumerate(every_record)
         if record.timestamp != NO_TIMESTAMP and not earliest_ms <= record.timestamp <= latest_ms
     )
-    found = tuple(islice(wrong, MAX_TOLD_RECORDS))
+    found = tuple(islice(wrong, MAX_REPORTED_RECORDS))
     if not found:
         return None
-    return Rejected(
+    return Refused(
         ErrorCode.INVALID_TIMESTAMP, "one or more records have a timestamp out of range", found
     )
 
 
 def _renumbered(records: Buffer, header: BatchHeader, level: int | None) -> bytes:
     payload = batches.payload(records, 0, header, batches.DEFAULT_LIMIT_BYTES)
-    # Their own timestamps, also where the client claims that the header's counts for all of them.
+    # With their own timestamps, even if the header claims LogAppendTime.
     decoded = decode_records(payload, header.record_count, 0, header.base_timestamp, None)
     renumbered = [record._replace(offset=index) for index, record in enumerate(decoded)]
     return batches.with_records(header._replace(base_offset=0), renumbered, level)

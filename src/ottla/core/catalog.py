@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.model import topic_name_problem
 
@@ -49,11 +50,6 @@ class Topic:
     @property
     def is_internal(self) -> bool:
         return self.name in INTERNAL_TOPICS
-
-
-class Refused(NamedTuple):
-    error: ErrorCode
-    message: str
 
 
 class NewTopic(NamedTuple):

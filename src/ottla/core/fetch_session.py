@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): a consumer says once what it reads, then only what changed; so does the broker."""
+"""Fetch sessions (KIP-227): the consumer names its partitions once, then only changes; the broker does the same."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import uuid
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 
 NO_SESSION = 0
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 MAX_EPOCH = 0x7FFFFFFF
-IDLE_MS = 120_000  # a session that was unused for so long may be evicted
-MAX_PARTITIONS = 1 << 18  # that all sessions have together
+IDLE_MS = 120_000  # after this time without use a session may be evicted
+MAX_PARTITIONS = 1 << 18  # of all sessions together
 
 Key = tuple[str | uuid.UUID, int]
 
 
 @dataclass(slots=True)
 class FetchTarget:
-    """A partition that a consumer reads, and what it was last told about it."""
+    """A partition that a consumer reads, and what the last response said about it."""
 
     topic: str
     topic_id: uuid.UUID
@@ -32,25 +33,25 @@ class FetchTarget:
     told_high_watermark: int = -1
     told_start_offset: int = -1
 
-    def news(
-        self, error: ErrorCode, high_watermark: int, start_offset: int, has_records: bool
+    def record_response(
+        self, is_error: bool, high_watermark: int, start_offset: int, has_records: bool
     ) -> bool:
-        """Whether an incremental response must mention the partition; remembers what is told."""
+        """Remembers what a response says of the partition; returns whether an incremental one has to mention it."""
         changed = (
             has_records
-            or error is not ErrorCode.NONE
+            or is_error
             or high_watermark != self.told_high_watermark
             or start_offset != self.told_start_offset
         )
         # After an error the partition is mentioned once more when the error is gone.
-        self.told_high_watermark = -1 if error is not ErrorCode.NONE else high_watermark
+        self.told_high_watermark = -1 if is_error else high_watermark
         self.told_start_offset = start_offset
         return changed
 
 
 @dataclass(slots=True)
 class FetchSession:
-    """What one consumer reads."""
+    """The partitions that one consumer reads."""
 
     session_id: int
     uses_topic_ids: bool
@@ -73,7 +74,7 @@ class FetchSession:
             self.targets.pop(key, None)
 
     def move_back(self, key: Key) -> None:
-        """Lets the other partitions come first next time: a busy one must not starve them."""
+        """Lets the other partitions come first in the next fetch: a busy partition must not starve them."""
         target = self.targets.pop(key, None)
         if target is not None:
             self.targets[key] = target
@@ -81,7 +82,7 @@ class FetchSession:
 
 @dataclass(slots=True)
 class FetchContext:
-    """What a fetch request asks for; `session` is None outside of a session."""
+    """The partitions of a fetch; `session` is None outside of a session."""
 
     targets: list[tuple[Key, FetchTarget]]
     session: FetchSession | None
@@ -91,15 +92,15 @@ class FetchContext:
     def session_id(self) -> int:
         return NO_SESSION if self.session is None else self.session.session_id
 
-    def told(self, key: Key, has_records: bool, is_news: bool) -> bool:
-        """Whether the response mentions the partition."""
+    def mentions(self, key: Key, has_records: bool, is_changed: bool) -> bool:
+        """Whether the response mentions a partition; one with records comes last in the session from now on."""
         if self.session is not None and has_records:
             self.session.move_back(key)
-        return is_news or not self.is_incremental
+        return is_changed or not self.is_incremental
 
 
 class FetchSessions:
-    """The sessions of a broker, bounded by `max.incremental.fetch.session.cache.slots`, and by what they hold."""
+    """The sessions of a broker, at most `max.incremental.fetch.session.cache.slots` and `MAX_PARTITIONS`."""
 
     def __init__(self, slots: int) -> None:
         self._slots = slots
@@ -124,8 +125,8 @@ class FetchSessions:
         now_ms: int,
         fresh_id: int,
         owner: Hashable = None,
-    ) -> FetchContext | ErrorCode:
-        """What a request is about; `fresh_id` names the session if one begins."""
+    ) -> FetchContext | Refused:
+        """Begins, continues or ends a session as the request asks; a new session gets `fresh_id`."""
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._end(session_id)
             session = None
@@ -138,14 +139,14 @@ class FetchSessions:
             return FetchContext(list(session.targets.items()), session, False)
         found = self._sessions.get(session_id)
         if found is None:
-            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+            return Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if found.next_epoch != epoch:
-            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+            return Refused(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if found.uses_topic_ids != uses_topic_ids:
-            return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+            return Refused(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         self._end(session_id)
         if self._partitions + len(found.targets) + len(targets) > MAX_PARTITIONS:
-            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+            return Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         found.update(targets, forgotten)
         found.next_epoch = 1 if epoch == MAX_EPOCH else epoch + 1
         found.last_used_ms = now_ms
@@ -176,7 +177,7 @@ class FetchSessions:
             del self._owned[session.owner]
 
     def _has_room(self, partitions: int, now_ms: int) -> bool:
-        """Whether a session may begin; for that, one that nobody uses may have to end."""
+        """Whether there is room for a session; evicts an idle one for it."""
         if self._slots <= 0 or self._partitions + partitions > MAX_PARTITIONS:
             return False
         if len(self._sessions) >= self._slots:

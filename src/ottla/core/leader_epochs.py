@@ -17,6 +17,13 @@ class EpochStart(Protocol):
     def start_offset(self) -> int: ...
 
 
+class EpochHistory(Protocol):
+    """A log that knows under which epochs it was written, oldest first."""
+
+    @property
+    def epochs(self) -> Sequence[EpochStart]: ...
+
+
 class EpochEnd(NamedTuple):
     epoch: int
     end_offset: int

@@ -1,4 +1,4 @@
-"""A partition's state apart from its bytes: offsets, watermark, producers, and what a reader may see."""
+"""The state of a partition apart from its bytes: offsets, high watermark, producers."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ from collections import deque
 from typing import NamedTuple
 
 from ottla.core.aborted import AbortedSpan
+from ottla.core.outcomes import Refused
 from ottla.core.producer_state import (
+    APPEND,
     NO_PRODUCER_ID,
+    VERIFICATION_NOT_NEEDED,
+    AlreadyAppended,
+    Append,
     EndedTransaction,
-    LoggedBatch,
     ProducerBatch,
     ProducerStates,
     Verification,
+    VerificationNotNeeded,
 )
 from ottla.errors import ErrorCode
 from ottla.records.batch import BatchHeader, read_batch
@@ -26,7 +31,7 @@ NO_EPOCH = -1
 
 
 class Bounds(NamedTuple):
-    """What a reader is told of a partition: it may read from `start_offset` up to `end_offset`."""
+    """The offsets in a Fetch response; the reader may read from `start_offset` up to `end_offset`."""
 
     start_offset: int
     end_offset: int
@@ -48,52 +53,52 @@ class Partition:
         self.end_offset = end_offset
         self.high_watermark = end_offset
         self.producers = producers
-        # Transactions whose marker readers do not see yet: for them they are still open.
+        # Transactions whose marker is above the high watermark: to readers they are still open.
         self._ended_unseen: deque[EndedTransaction] = deque()
 
-    def check_leader_epoch(self, requested: int) -> ErrorCode:
-        """Whether the requester's idea of who leads is ours (KIP-320); -1 is no idea."""
+    def check_leader_epoch(self, requested: int) -> Refused | None:
+        """Whether the client knows the current leader epoch (KIP-320); -1 if the request names none."""
         if requested == NO_EPOCH or requested == self.leader_epoch:
-            return ErrorCode.NONE
+            return None
         if requested < self.leader_epoch:
-            return ErrorCode.FENCED_LEADER_EPOCH
-        return ErrorCode.UNKNOWN_LEADER_EPOCH
+            return Refused(ErrorCode.FENCED_LEADER_EPOCH)
+        return Refused(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def decide_append(
         self, header: BatchHeader, verification: Verification | None = None
-    ) -> LoggedBatch | ErrorCode:
-        """NONE to append a client's batch at the end, an earlier append that it repeats, or an error."""
+    ) -> Append | AlreadyAppended | Refused:
+        """Decides about a client's batch; the first one of a transaction needs a confirmed `verification`."""
         if header.producer_id <= NO_PRODUCER_ID:
-            return ErrorCode.NONE
-        return self.producers.check(_producer_batch(header), verification)
+            return APPEND
+        return self.producers.decide(_producer_batch(header), verification)
 
     def verification_for(
         self, header: BatchHeader, version: int
-    ) -> Verification | ErrorCode | None:
-        """What the append of a transactional batch has to bring; None if nothing, or it repeats an earlier one."""
+    ) -> Verification | VerificationNotNeeded | Refused:
+        """What the append of a transactional batch has to bring; nothing if it repeats an earlier one."""
         batch = _producer_batch(header)
-        if isinstance(self.producers.check(batch), LoggedBatch):
-            return None
+        if isinstance(self.producers.decide(batch), AlreadyAppended):
+            return VERIFICATION_NOT_NEEDED
         return self.producers.verification_for(batch, version)
 
     def own_verification_for(
         self, producer_id: int, producer_epoch: int, version: int
-    ) -> Verification | ErrorCode | None:
-        """As `verification_for`, for what the broker writes in a producer's name."""
+    ) -> Verification | VerificationNotNeeded | Refused:
+        """As `verification_for`, for a batch that the broker writes in a producer's name."""
         batch = ProducerBatch(producer_id, producer_epoch, 0, 0, True)
         return self.producers.verification_for(batch, version)
 
     def check_own(
         self, producer_id: int, producer_epoch: int, verification: Verification | None
-    ) -> ErrorCode:
-        """Whether the broker may write in the name of a producer, which gives no sequence numbers then."""
+    ) -> Refused | None:
+        """Whether the broker may write in a producer's name; such batches have no sequence numbers."""
         batch = ProducerBatch(producer_id, producer_epoch, 0, 0, True)
         return self.producers.check_own(batch, verification)
 
     def apply(
         self, header: BatchHeader, base_offset: int, data: Buffer, now_ms: int
     ) -> EndedTransaction | None:
-        """Takes a batch of the log into account: at its append, and again at every replay."""
+        """Changes the state by a batch of the log: when it is appended, and again at every replay."""
         last_offset = base_offset + header.last_offset_delta
         self.end_offset = last_offset + 1
         if header.producer_id <= NO_PRODUCER_ID:
@@ -102,7 +107,7 @@ class Partition:
             self.producers.apply_batch(_producer_batch(header), base_offset, last_offset, now_ms)
             return None
         records = read_batch(data, 0)
-        # Compaction leaves an empty control batch when the whole transaction is gone.
+        # Compaction leaves an empty control batch where it has removed the whole transaction.
         marker = parse_marker(records[0]) if records else None
         if marker is None:
             return None
@@ -119,13 +124,13 @@ class Partition:
         return ended
 
     def aborted_span(self, ended: EndedTransaction) -> AbortedSpan:
-        """What readers have to know of a transaction that was aborted just now."""
+        """What readers have to know about a transaction that has just been aborted."""
         first_open = self.producers.first_open_offset
         stable = ended.last_offset + 1 if first_open is None else first_open
         return AbortedSpan(ended.producer_id, ended.first_offset, ended.last_offset, stable)
 
     def advance_high_watermark(self, offset: int) -> bool:
-        """Everything below the offset is durable; says whether that is news."""
+        """Everything below the offset is durable; returns whether the high watermark has moved."""
         assert offset <= self.end_offset, (
             f"high watermark {offset} behind the end {self.end_offset}"
         )

@@ -1,4 +1,4 @@
-"""What a partition remembers of its producers: the basis of idempotence and of transactions on the partition.
+"""The producers of a partition: the basis of idempotence and of transactions on the partition.
 
 A producer's last five batches are remembered, because a client keeps at most five requests in flight: a retry of any
 of them is recognised and answered with the offset it already has.
@@ -10,8 +10,9 @@ import struct
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple, final
 
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.records.crc import crc32c
 
@@ -30,11 +31,11 @@ _SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 
 
 class CorruptSnapshotError(Exception):
-    """A producer snapshot is damaged; an older one, or the log itself, has to serve."""
+    """A producer snapshot is damaged; the state has to come from an older one or from the log."""
 
 
 class SnapshotEntry(NamedTuple):
-    """What a snapshot says of one batch of a producer; of one without batches the offset is -1."""
+    """One batch of a producer in a snapshot; the offset is -1 for a producer without batches."""
 
     producer_id: int
     producer_epoch: int
@@ -47,7 +48,7 @@ class SnapshotEntry(NamedTuple):
 
 
 class LoggedBatch(NamedTuple):
-    """A batch of a producer as it lies in the log."""
+    """A producer's batch in the log."""
 
     last_sequence: int
     last_offset: int
@@ -63,8 +64,41 @@ class LoggedBatch(NamedTuple):
         return self.last_offset - self.offset_delta
 
 
+@final
+class Append:
+    """The batch or marker may be appended."""
+
+    __slots__ = ()
+
+
+APPEND: Final = Append()
+
+
+class AlreadyAppended(NamedTuple):
+    """The batch repeats one that is in the log."""
+
+    batch: LoggedBatch
+
+
+@final
+class AlreadyEnded:
+    """The marker's transaction has been ended by an earlier marker."""
+
+    __slots__ = ()
+
+
+@final
+class VerificationNotNeeded:
+    """The batch needs no confirmation by the coordinator."""
+
+    __slots__ = ()
+
+
+VERIFICATION_NOT_NEEDED: Final = VerificationNotNeeded()
+
+
 class ProducerBatch(NamedTuple):
-    """What a batch says of its producer."""
+    """The fields of a batch about its producer."""
 
     producer_id: int
     producer_epoch: int
@@ -91,15 +125,15 @@ class EndedTransaction(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Verification:
-    """That a producer is about to write the first batch of a transaction, and the coordinator is being asked (KIP-890).
+    """A producer is about to append the first batch of a transaction, and the coordinator is asked about it (KIP-890).
 
-    A marker ends it: an append that was on its way since before the transaction's end must not open another one, which
-    nobody would ever end.
+    A marker ends it: an append that was delayed until after the transaction's end must not open another transaction,
+    which no producer would end.
     """
 
     lowest_sequence: int
     version: int
-    # When a look for what has expired first saw it.
+    # When `expire_verifications` first saw it.
     seen_at_ms: int | None = None
 
 
@@ -129,17 +163,17 @@ def sequence_before(sequence: int, count: int) -> int:
 
 
 def _is_of_ended(producer: ProducerEntry, sent: LoggedBatch) -> bool:
-    """Whether a transactional batch belongs to a transaction that is over."""
+    """Whether a transactional batch belongs to a transaction that has ended."""
     first_offset = producer.transaction_first_offset
     return first_offset == NO_OFFSET or sent.base_offset < first_offset
 
 
 def _uses_numbers_again(producer: ProducerEntry, batch: ProducerBatch) -> bool:
-    """Whether a batch begins with a number that its producer used in an earlier transaction.
+    """Whether a batch begins with a sequence number that its producer used in an earlier transaction.
 
-    Who ends a transaction knows what became of its batches, so nobody repeats them after it. But librdkafka forgets a
-    batch that waits to be repeated when its transaction is aborted, and sends another one under the same numbers in the
-    next transaction: to confirm that as a repetition would lose it (ADR 0026).
+    A producer that ends a transaction knows the fate of its batches and does not retry them afterwards. But librdkafka
+    drops a batch that waits for its retry when the transaction is aborted, and sends another one under the same numbers
+    in the next transaction: to confirm that one as a repetition would lose it (ADR 0026).
     """
     return batch.is_transactional and any(
         _is_of_ended(producer, sent)
@@ -155,8 +189,8 @@ class ProducerStates:
         self._producers: dict[int, ProducerEntry] = {}
         # Producers by the first offset of their open transaction.
         self._open: dict[int, int] = {}
-        # By producer and epoch, of which the coordinator confirms one at most. Not durable: after a restart a producer
-        # has to ask again.
+        # By producer id and epoch; the coordinator confirms at most one of the epochs. Not durable: after a restart the
+        # coordinator is asked again.
         self._verifications: dict[int, dict[int, Verification]] = {}
         self._draft: SnapshotDraft | None = None
 
@@ -176,17 +210,17 @@ class ProducerStates:
 
     def verification_for(
         self, batch: ProducerBatch, version: int
-    ) -> Verification | ErrorCode | None:
-        """What the append of a transactional batch has to bring; None if its transaction is open here already."""
+    ) -> Verification | VerificationNotNeeded | Refused:
+        """What the append of a transactional batch has to bring; nothing if its transaction is open here."""
         producer = self._producers.get(batch.producer_id)
         if producer is not None:
             if batch.producer_epoch < producer.epoch:
-                return ErrorCode.INVALID_PRODUCER_EPOCH
+                return Refused(ErrorCode.INVALID_PRODUCER_EPOCH)
             if (
                 batch.producer_epoch == producer.epoch
                 and producer.transaction_first_offset != NO_OFFSET
             ):
-                return None
+                return VERIFICATION_NOT_NEEDED
         epochs = self._verifications.setdefault(batch.producer_id, {})
         known = epochs.get(batch.producer_epoch)
         if known is None:
@@ -194,46 +228,46 @@ class ProducerStates:
         known.lowest_sequence = min(known.lowest_sequence, batch.first_sequence)
         return known
 
-    def check(
+    def decide(
         self, batch: ProducerBatch, verification: Verification | None = None
-    ) -> LoggedBatch | ErrorCode:
-        """What becomes of a batch: NONE to append it, the earlier append that it repeats, or the error."""
-        checked = self._check_order(batch)
-        if checked is not ErrorCode.NONE or not batch.is_transactional:
-            return checked
-        return self._check_transaction(batch, verification)
+    ) -> Append | AlreadyAppended | Refused:
+        """Decides about a client's batch by its sequence numbers and its transaction."""
+        decision = self._decide_by_sequence(batch)
+        if not isinstance(decision, Append) or not batch.is_transactional:
+            return decision
+        return self._check_transaction(batch, verification) or APPEND
 
     def _check_transaction(
         self, batch: ProducerBatch, verification: Verification | None
-    ) -> ErrorCode:
-        """The first batch of a transaction is appended only if the coordinator knows of it."""
+    ) -> Refused | None:
+        """The first batch of a transaction may be appended only with the coordinator's confirmation."""
         producer = self._producers.get(batch.producer_id)
         if producer is not None and producer.transaction_first_offset != NO_OFFSET:
             # Readers skip aborted records by producer id: two transactions of one must not overlap.
             same_epoch = producer.epoch == batch.producer_epoch
-            return ErrorCode.NONE if same_epoch else ErrorCode.INVALID_TXN_STATE
+            return None if same_epoch else Refused(ErrorCode.INVALID_TXN_STATE)
         known = self._verifications.get(batch.producer_id, {}).get(batch.producer_epoch)
         if known is None or known is not verification:
-            return ErrorCode.INVALID_TXN_STATE
+            return Refused(ErrorCode.INVALID_TXN_STATE)
         if producer is not None:
-            return ErrorCode.NONE
-        # Nobody knows the producer here: it is a new one if every transaction has an epoch of its own. If not, any
-        # sequence may be its next one, but none that was sent after another that waits here.
+            return None
+        # The partition does not know the producer. It is a new one if every transaction has an epoch of its own. If
+        # not, any sequence may be its next one, but none above the lowest that waits for its confirmation.
         is_new = known.version >= EPOCH_PER_TRANSACTION
         if batch.first_sequence > (0 if is_new else known.lowest_sequence):
-            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        return ErrorCode.NONE
+            return Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        return None
 
-    def _check_order(self, batch: ProducerBatch) -> LoggedBatch | ErrorCode:
+    def _decide_by_sequence(self, batch: ProducerBatch) -> Append | AlreadyAppended | Refused:
         producer = self._producers.get(batch.producer_id)
         if producer is None:
-            # Retention may have taken everything that the producer wrote, and its state with it.
-            return ErrorCode.NONE
+            # Retention may have deleted everything that the producer wrote, and its state with it.
+            return APPEND
         if batch.producer_epoch < producer.epoch:
-            return ErrorCode.INVALID_PRODUCER_EPOCH
+            return Refused(ErrorCode.INVALID_PRODUCER_EPOCH)
         if batch.producer_epoch > producer.epoch:
             if batch.first_sequence != 0 and producer.epoch != NO_EPOCH:
-                return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+                return Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
         else:
             for sent in producer.sent:
                 if (
@@ -241,40 +275,40 @@ class ProducerStates:
                     and sent.first_sequence == batch.first_sequence
                     and not (batch.is_transactional and _is_of_ended(producer, sent))
                 ):
-                    return sent
+                    return AlreadyAppended(sent)
             if _uses_numbers_again(producer, batch):
-                # librdkafka aborts the transaction then and goes on under a new epoch; out of order would end it.
-                return ErrorCode.INVALID_TXN_STATE
-            # A marker with a new epoch leaves no batches: then the producer starts at 0 again.
+                # librdkafka then aborts the transaction and goes on under a new epoch; OUT_OF_ORDER is fatal to it.
+                return Refused(ErrorCode.INVALID_TXN_STATE)
+            # After a marker with a new epoch there are no batches: the producer starts at 0 again.
             if batch.first_sequence != sequence_after(producer.last_sequence, 1):
-                return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+                return Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
         if producer.transaction_first_offset != NO_OFFSET and not batch.is_transactional:
-            return ErrorCode.INVALID_TXN_STATE
-        return ErrorCode.NONE
+            return Refused(ErrorCode.INVALID_TXN_STATE)
+        return APPEND
 
-    def check_own(self, batch: ProducerBatch, verification: Verification | None) -> ErrorCode:
-        """Whether the broker may append a transactional batch of its own making; its sequence means nothing."""
+    def check_own(self, batch: ProducerBatch, verification: Verification | None) -> Refused | None:
+        """Whether the broker may append a transactional batch of its own, whose sequence numbers mean nothing."""
         producer = self._producers.get(batch.producer_id)
         if producer is not None and batch.producer_epoch < producer.epoch:
-            return ErrorCode.INVALID_PRODUCER_EPOCH
+            return Refused(ErrorCode.INVALID_PRODUCER_EPOCH)
         return self._check_transaction(batch, verification)
 
-    def check_marker(
+    def decide_marker(
         self, producer_id: int, epoch: int, coordinator_epoch: int, version: int
-    ) -> ErrorCode | None:
-        """NONE to append a marker, None if what it says is so already, or the error."""
+    ) -> Append | AlreadyEnded | Refused:
+        """Decides about the marker that ends a producer's transaction."""
         producer = self._producers.get(producer_id)
         if producer is None:
-            return ErrorCode.NONE
+            return APPEND
         if epoch < producer.epoch:
-            return ErrorCode.INVALID_PRODUCER_EPOCH
+            return Refused(ErrorCode.INVALID_PRODUCER_EPOCH)
         if coordinator_epoch < producer.coordinator_epoch:
-            return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+            return Refused(ErrorCode.TRANSACTION_COORDINATOR_FENCED)
         if version >= EPOCH_PER_TRANSACTION and epoch == producer.epoch:
-            # The marker's epoch is a new one (KIP-890): if it is here, so was the marker (KAFKA-19999).
+            # A marker brings a new epoch (KIP-890): if the partition knows the epoch, it has the marker (KAFKA-19999).
             is_open = producer.transaction_first_offset != NO_OFFSET
-            return ErrorCode.INVALID_PRODUCER_EPOCH if is_open else None
-        return ErrorCode.NONE
+            return Refused(ErrorCode.INVALID_PRODUCER_EPOCH) if is_open else AlreadyEnded()
+        return APPEND
 
     def apply_batch(
         self, batch: ProducerBatch, base_offset: int, last_offset: int, now_ms: int
@@ -326,7 +360,7 @@ class ProducerStates:
         return EndedTransaction(producer_id, first_offset, offset, is_abort)
 
     def close_below(self, offset: int) -> list[OpenTransaction]:
-        """Ends transactions that began below an offset, without a marker; says which."""
+        """Ends the transactions that began below an offset, without a marker, and returns them."""
         closed = []
         for first_offset, producer_id in [*self._open.items()]:
             if first_offset < offset:
@@ -336,7 +370,7 @@ class ProducerStates:
         return closed
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forgets producers that wrote nothing for long and have no open transaction; says how many."""
+        """Forgets producers without an open transaction that wrote nothing for long; returns how many."""
         gone = [
             producer.producer_id
             for producer in self._producers.values()
@@ -348,7 +382,7 @@ class ProducerStates:
         return len(gone)
 
     def expire_verifications(self, monotonic_ms: int, expiration_ms: int) -> None:
-        """Forgets first appends that never came: a peer could make up as many producers as it likes."""
+        """Forgets verifications whose append never came: a client could invent any number of producers."""
         for producer_id, epochs in list(self._verifications.items()):
             for epoch, verification in list(epochs.items()):
                 if verification.seen_at_ms is None:
@@ -363,13 +397,13 @@ class ProducerStates:
         return SnapshotDraft(self._producers).finish()
 
     def begin_snapshot(self) -> SnapshotDraft:
-        """A snapshot of the state as it is now, to be made bit by bit, up to `end_snapshot`."""
+        """A snapshot of the present state, to be written in steps until `end_snapshot`."""
         assert self._draft is None
         self._draft = SnapshotDraft(self._producers)
         return self._draft
 
     def end_snapshot(self) -> None:
-        """A snapshot is made, or given up."""
+        """The snapshot is complete, or given up."""
         self._draft = None
 
     @classmethod
@@ -381,7 +415,7 @@ class ProducerStates:
         return states
 
     def load(self, entry: SnapshotEntry) -> None:
-        """Takes what a snapshot says of a batch; those of one producer come in order."""
+        """Restores one entry of a snapshot; the entries of one producer come in order."""
         producer = self._producers.get(entry.producer_id)
         if producer is None:
             producer = self._producers[entry.producer_id] = ProducerEntry(entry.producer_id)
@@ -400,7 +434,7 @@ class ProducerStates:
 
 
 class SnapshotDraft:
-    """The snapshot of a state that goes on changing: what is about to change is written down before it does.
+    """A snapshot that is written in steps: a producer that changes meanwhile is written before its change.
 
     Kafka's format, with one entry for every remembered batch instead of the last one only. Kafka's reader lets a later
     entry of the same producer replace an earlier one, so it reads these files too; ours recognises a retry of any of
@@ -417,13 +451,13 @@ class SnapshotDraft:
         return not self._left
 
     def before_change(self, producer: ProducerEntry) -> None:
-        """Takes a producer as it is; one that came later is none of this snapshot."""
+        """Writes a producer as it was; one that is newer than the snapshot is not part of it."""
         if self._left.get(producer.producer_id) is producer:
             del self._left[producer.producer_id]
             self._add(producer)
 
     def advance(self, count: int) -> None:
-        """Takes so many producers."""
+        """Writes the next `count` producers."""
         if count >= len(self._left):
             for producer in self._left.values():
                 self._add(producer)
@@ -434,7 +468,7 @@ class SnapshotDraft:
 
     def _add(self, producer: ProducerEntry) -> None:
         kept = list(producer.sent) or [LoggedBatch(NO_SEQUENCE, NO_OFFSET, 0, -1)]
-        # As in Kafka, the time of the last write, which may have been a marker.
+        # As in Kafka, the time of the last write, which may be that of a marker.
         kept[-1] = kept[-1]._replace(timestamp_ms=producer.last_write_ms)
         self._count += len(kept)
         for sent in kept:

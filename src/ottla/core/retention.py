@@ -1,9 +1,16 @@
-"""Which segments of a log are old or surplus."""
+"""What is deleted from the front of a log: old and surplus segments, and what DeleteRecords asks for."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+from ottla.core.catalog import INTERNAL_TOPICS
+from ottla.core.outcomes import Refused
+from ottla.core.partition import Partition
+from ottla.errors import ErrorCode
+
+UP_TO_HIGH_WATERMARK = -1
 
 
 class AgedSegment(Protocol):
@@ -18,12 +25,12 @@ class AgedSegment(Protocol):
 
 
 def is_expired(segment: AgedSegment, now_ms: int, retention_ms: int) -> bool:
-    """Whether all of a segment is older than the limit; -1 for its time would be no age at all."""
+    """Whether all of a segment is older than the limit; a segment with the time -1 has no age."""
     return 0 <= retention_ms < now_ms - segment.max_timestamp_ms and segment.max_timestamp_ms >= 0
 
 
-def even_last_goes(last: AgedSegment, now_ms: int, retention_ms: int, retention_bytes: int) -> bool:
-    """Whether the last segment is to be rolled so that it can go: all of it is old, or nothing is to be kept."""
+def last_is_due(last: AgedSegment, now_ms: int, retention_ms: int, retention_bytes: int) -> bool:
+    """Whether the last segment is to be rolled and deleted: all of it is old, or nothing is to be kept."""
     return retention_bytes == 0 or is_expired(last, now_ms, retention_ms)
 
 
@@ -36,8 +43,8 @@ def retained_from(
 ) -> int:
     """The offset that the log should start at; -1 switches a limit off.
 
-    Segments go from the front, as in Kafka: the first one that must stay protects all behind it. The last segment
-    stays: the caller rolls it first if `even_last_goes` says so.
+    As in Kafka, segments are deleted from the front: the first one that stays protects all behind it. The last segment
+    stays: the caller rolls it before, if `last_is_due`.
     """
     keep_from = start_offset
     surplus_bytes = sum(segment.size_bytes for segment in segments) - retention_bytes
@@ -46,7 +53,7 @@ def retained_from(
         surplus = retention_bytes >= 0 and surplus_bytes >= segment.size_bytes
         if not expired and not surplus:
             if not segment.size_bytes:
-                continue  # emptied by compaction: it has no age, and goes with the next one that goes
+                continue  # emptied by compaction: it has no age, and is deleted with the next one
             break
         surplus_bytes -= segment.size_bytes
         keep_from = max(keep_from, segment.end_offset)
@@ -60,9 +67,9 @@ def may_be_due(
     retention_ms: int,
     retention_bytes: int,
 ) -> bool:
-    """Whether a log of this size and age can have anything that `retained_from` drops.
+    """Whether `retained_from` may delete anything of a log of this size and age.
 
-    The first segment protects all behind it, so that it alone decides; without a timestamp it has to be looked at.
+    The first segment protects all behind it, so it alone decides; without a timestamp the log has to be looked at.
     """
     if not size_bytes:
         return False
@@ -71,3 +78,25 @@ def may_be_due(
     return retention_ms >= 0 and (
         first_segment_max_timestamp_ms < 0 or now_ms - first_segment_max_timestamp_ms > retention_ms
     )
+
+
+class DeleteUpTo(NamedTuple):
+    """Records below the offset are deleted."""
+
+    offset: int
+
+
+def decide_delete_records(
+    partition: Partition, topic: str, cleanup_policy: Sequence[str], offset: int
+) -> DeleteUpTo | Refused:
+    """Decides about a DeleteRecords request; -1 is the high watermark."""
+    if topic in INTERNAL_TOPICS:
+        return Refused(ErrorCode.INVALID_TOPIC_EXCEPTION)
+    if "delete" not in cleanup_policy:
+        return Refused(ErrorCode.POLICY_VIOLATION)
+    high_watermark = partition.high_watermark
+    if offset == UP_TO_HIGH_WATERMARK:
+        return DeleteUpTo(high_watermark)
+    if not 0 <= offset <= high_watermark:
+        return Refused(ErrorCode.OFFSET_OUT_OF_RANGE)
+    return DeleteUpTo(offset)

@@ -24,8 +24,9 @@ from ottla.broker.coordination.machine_log import (
     replay_log,
 )
 from ottla.broker.loop.pause_aware_clock import Uptime
-from ottla.broker.partitions.shard import AlreadySo, Appended, Shard, is_durable
+from ottla.broker.partitions.shard import AlreadyMarked, Appended, Shard, is_durable
 from ottla.broker.requests.gather_responses import NowOrLater
+from ottla.core.outcomes import Refused
 from ottla.core.turn import ProducerIdentity, Ticket, Turn
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
@@ -296,7 +297,7 @@ class Coordinator(Generic[M]):
         producer: ProducerIdentity,
         coordinator_epoch: int,
         version: int,
-    ) -> Appended | AlreadySo | ErrorCode:
+    ) -> Appended | AlreadyMarked | Refused:
         """Ends a transaction on this partition: in the log, and for the events that are pending in it."""
         appended = self.shard.append_marker(
             marker_type,

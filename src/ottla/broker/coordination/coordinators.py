@@ -22,7 +22,8 @@ from ottla.broker.partitions.led_partitions import LedPartitions
 from ottla.broker.partitions.shard import Shard
 from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.broker.topics import Topics
-from ottla.core.catalog import NewTopic, Refused, Topic
+from ottla.core.catalog import NewTopic, Topic
+from ottla.core.outcomes import Refused
 from ottla.core.turn import Ticket, Turn
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition, coordinator_partition

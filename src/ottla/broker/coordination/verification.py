@@ -1,4 +1,4 @@
-"""Asking the coordinator whether a partition belongs to a producer's transaction (KIP-890)."""
+"""Asks the coordinator whether partitions belong to a producer's transaction (KIP-890)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import partial
 from ottla.broker.coordination.peers import UnreachableError
 from ottla.broker.crashpoints import CrashPoint, reach
 from ottla.broker.node import Node
+from ottla.core.outcomes import Refused
 from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import VERSION_2
 from ottla.errors import ErrorCode
@@ -22,9 +23,12 @@ from ottla.wire.messages.add_partitions_to_txn import (
 
 VERSION = 5
 
-Errors = dict[TopicPartition, ErrorCode]
-# Made when somebody awaits it: a coroutine that is never begun, because its node ends first, would be a warning.
-LaterErrors = Callable[[], Awaitable[Errors]]
+NOT_AVAILABLE = Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+# What the coordinator answers for each partition: None confirms.
+Confirmations = dict[TopicPartition, Refused | None]
+# A function, because a coroutine that is never awaited, since its node ends first, would cause a warning.
+LaterConfirmations = Callable[[], Awaitable[Confirmations]]
 Answer = AddPartitionsToTxnResponse | UnreachableError
 
 
@@ -34,14 +38,14 @@ def confirm(
     producer: ProducerIdentity,
     partitions: Sequence[TopicPartition],
     version: int,
-) -> Errors | LaterErrors:
-    """What the coordinator says of each partition; one of this node may say it at once.
+) -> Confirmations | LaterConfirmations:
+    """Asks the coordinator; one on this node may answer at once.
 
-    A client of transaction version 2 does not register its partitions: what it writes to is part of its transaction.
+    Clients of transaction version 2 do not register their partitions: the question adds them to the transaction.
     """
     coordinator = _coordinator(node, transactional_id)
     if coordinator is None:
-        return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return dict.fromkeys(partitions, NOT_AVAILABLE)
     request = _request(transactional_id, producer, partitions, version)
     reach(CrashPoint.BEFORE_VERIFICATION)
     answer = node.cluster.peers.call(node.node_id, coordinator, request, VERSION)
@@ -52,15 +56,15 @@ def confirm(
 
 async def _confirmed_later(
     answer: asyncio.Future[Answer], partitions: Sequence[TopicPartition]
-) -> Errors:
+) -> Confirmations:
     return _confirmed(await answer, partitions)
 
 
-def _confirmed(answer: Answer, partitions: Sequence[TopicPartition]) -> Errors:
+def _confirmed(answer: Answer, partitions: Sequence[TopicPartition]) -> Confirmations:
     reach(CrashPoint.AFTER_VERIFICATION)
     if isinstance(answer, UnreachableError):
-        return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    return _errors(answer, partitions)
+        return dict.fromkeys(partitions, NOT_AVAILABLE)
+    return _confirmations(answer, partitions)
 
 
 def _coordinator(node: Node, transactional_id: str) -> int | None:
@@ -93,33 +97,19 @@ def _request(
     return AddPartitionsToTxnRequest(transactions=[transaction])
 
 
-def _errors(answer: AddPartitionsToTxnResponse, partitions: Sequence[TopicPartition]) -> Errors:
-    missing = ErrorCode.COORDINATOR_NOT_AVAILABLE
+def _confirmations(
+    answer: AddPartitionsToTxnResponse, partitions: Sequence[TopicPartition]
+) -> Confirmations:
     if answer.error_code != ErrorCode.NONE:
-        return dict.fromkeys(partitions, ErrorCode(answer.error_code))
+        return dict.fromkeys(partitions, _outcome(answer.error_code))
     found = {
-        TopicPartition(topic.name, one.partition_index): ErrorCode(one.partition_error_code)
+        TopicPartition(topic.name, one.partition_index): _outcome(one.partition_error_code)
         for transaction in answer.results_by_transaction
         for topic in transaction.topic_results
         for one in topic.results_by_partition
     }
-    return {partition: found.get(partition, missing) for partition in partitions}
+    return {partition: found.get(partition, NOT_AVAILABLE) for partition in partitions}
 
 
-# What a client can make of the coordinator's errors: those that pass become one that it tries again on.
-_TRANSLATED = {
-    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
-    ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.NETWORK_EXCEPTION: ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.UNKNOWN_SERVER_ERROR: ErrorCode.NOT_ENOUGH_REPLICAS,
-}
-
-
-def for_produce(error: ErrorCode, knows_abortable: bool) -> ErrorCode:
-    """The error of a Produce request for one of the coordinator's."""
-    if error is ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
-        return ErrorCode.INVALID_TXN_STATE
-    return _TRANSLATED.get(error, error)
+def _outcome(error_code: int) -> Refused | None:
+    return None if error_code == ErrorCode.NONE else Refused(ErrorCode(error_code))

@@ -10,7 +10,7 @@ from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Divisions
 from ottla.broker.requests.request import RequestContext
-from ottla.core.catalog import Refused
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.wire.messages.alter_configs import (
     AlterConfigsRequest,

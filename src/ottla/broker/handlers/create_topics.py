@@ -7,7 +7,8 @@ from collections.abc import Generator
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.request import Reply, RequestContext
-from ottla.core.catalog import NewTopic, Refused, Topic
+from ottla.core.catalog import NewTopic, Topic
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.wire.messages.create_topics import (
     CreatableTopic,

@@ -1,4 +1,4 @@
-"""DeleteRecords: moves the start of partitions up."""
+"""DeleteRecords: moves the start offset of partitions up."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from ottla.broker.partitions.shard import Shard
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions
 from ottla.broker.requests.request import RequestContext
-from ottla.core.catalog import INTERNAL_TOPICS
+from ottla.core.outcomes import Refused
+from ottla.core.retention import decide_delete_records
 from ottla.errors import ErrorCode
 from ottla.ports import StorageError
 from ottla.wire.messages.delete_records import (
@@ -29,7 +30,6 @@ DIVISIONS = Divisions(
         ),
     )
 )
-UP_TO_HIGH_WATERMARK = -1
 
 
 def handle(
@@ -58,17 +58,14 @@ def _delete(node: Node, topic: str, asked: DeleteRecordsPartition) -> DeleteReco
     shard = node.partitions.shard(topic, asked.partition_index)
     if not isinstance(shard, Shard):
         return _failed(asked, shard)
-    if topic in INTERNAL_TOPICS:
-        return _failed(asked, ErrorCode.INVALID_TOPIC_EXCEPTION)
-    if "delete" not in shard.config.cleanup_policy:
-        return _failed(asked, ErrorCode.POLICY_VIOLATION)
-    high_watermark = shard.partition.high_watermark
-    offset = high_watermark if asked.offset == UP_TO_HIGH_WATERMARK else asked.offset
-    if not 0 <= offset <= high_watermark:
-        return _failed(asked, ErrorCode.OFFSET_OUT_OF_RANGE)
+    decision = decide_delete_records(
+        shard.partition, topic, shard.config.cleanup_policy, asked.offset
+    )
+    if isinstance(decision, Refused):
+        return _failed(asked, decision.error)
     try:
-        if offset > shard.partition.start_offset:
-            shard.trim(offset)
+        if decision.offset > shard.partition.start_offset:
+            shard.trim(decision.offset)
     except StorageError as error:
         shard.fail(error)
         return _failed(asked, ErrorCode.KAFKA_STORAGE_ERROR)

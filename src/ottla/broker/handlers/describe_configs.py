@@ -13,7 +13,7 @@ from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.request import Reply, RequestContext
 from ottla.config.describe import ConfigSource, DescribedOption
-from ottla.core.catalog import Refused
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.wire.messages.describe_configs import (
     DescribeConfigsRequest,

@@ -7,7 +7,8 @@ from collections.abc import Generator
 from ottla.broker.node import Node
 from ottla.broker.requests.api import MAX_ELEMENTS_IN_SLICES, serve
 from ottla.broker.requests.request import Reply, RequestContext
-from ottla.core.catalog import Refused, Topic
+from ottla.core.catalog import Topic
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.wire.messages.describe_topic_partitions import (
     Cursor,

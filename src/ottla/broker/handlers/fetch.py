@@ -1,4 +1,4 @@
-"""Fetch: record batches of partitions, at once or when there are enough."""
+"""Fetch: returns record batches of partitions, at once or when there are enough."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from ottla.broker.node import Node
 from ottla.broker.partitions.fetch_read import (
     PARTITIONS_AT_ONCE,
     Fetched,
-    FetchLimits,
     FetchRead,
     park,
     read_all,
@@ -18,8 +17,15 @@ from ottla.broker.partitions.fetch_read import (
 )
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.request import Detached, MadeWhenSent, Reply, RequestContext
+from ottla.core.fetch import (
+    FIRST_VERSION_WITH_ZSTD,
+    FetchLimits,
+    check_codec,
+    fetch_limits,
+    must_wait,
+)
 from ottla.core.fetch_session import FetchContext, FetchTarget, Key
-from ottla.core.partition import READ_COMMITTED
+from ottla.core.outcomes import Refused, error_of
 from ottla.errors import ErrorCode
 from ottla.ports import monotonic_ms
 from ottla.wire.messages.fetch import (
@@ -37,8 +43,7 @@ from ottla.wire.messages.fetch import (
 
 MAX_ELEMENTS = 1 << 16
 FIRST_VERSION_WITH_TOPIC_IDS = 13
-FIRST_VERSION_WITH_ZSTD = 10
-# Older ones have the field, but no addresses: clients would take a leader for one that they know (KIP-951).
+# Older versions have the leader, but no addresses: clients would take it for a broker that they know (KIP-951).
 FIRST_VERSION_WITH_LEADERS = 16
 Targets = list[tuple[Key, FetchTarget]]
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
@@ -51,19 +56,19 @@ def handle(node: Node, request: FetchRequest, context: RequestContext) -> Reply[
     for topic in request.topics:
         _add_targets(targets, topic, topic.partitions, context.version)
     opened = _open_session(node, request, context, targets)
-    if isinstance(opened, ErrorCode):
-        return FetchResponse(error_code=opened, responses=[])
+    if isinstance(opened, Refused):
+        return FetchResponse(error_code=opened.error, responses=[])
     limits = _limits(node, request)
     if len(opened.targets) > PARTITIONS_AT_ONCE:
         return _fetch_many(node, opened, limits, context)
 
     def respond(read: FetchRead) -> FetchResponse:
-        telling = _Telling(node, opened, context, limits.isolation_level)
-        telling.add(read.partitions)
-        return telling.response()
+        builder = _ResponseBuilder(node, opened, context, limits)
+        builder.add(read.partitions)
+        return builder.response()
 
     read = read_all(node, opened, limits)
-    if _is_enough(read, opened, limits):
+    if not _waits(read, opened, limits):
         return respond(read)
     parked = park(node, opened, limits, limits.min_bytes - read.size_bytes)
     return _after(parked.over, lambda: respond(read_all(node, opened, limits)))
@@ -72,31 +77,31 @@ def handle(node: Node, request: FetchRequest, context: RequestContext) -> Reply[
 async def _handle_many(
     node: Node, request: FetchRequest, context: RequestContext
 ) -> FetchResponse | Detached[FetchResponse]:
-    """The response, or what waits for it without the request, which may be large."""
+    """The response, or a coroutine that waits for it and does not keep the request, which may be large."""
     targets = await node.cluster.share.run(_targets_in_steps(request, context.version))
     opened = _open_session(node, request, context, targets)
-    if isinstance(opened, ErrorCode):
-        return FetchResponse(error_code=opened, responses=[])
+    if isinstance(opened, Refused):
+        return FetchResponse(error_code=opened.error, responses=[])
     return Detached(_fetch_many(node, opened, _limits(node, request), context))
 
 
 async def _fetch_many(
     node: Node, opened: FetchContext, limits: FetchLimits, context: RequestContext
 ) -> FetchResponse:
-    """As `handle`, in slices: what comes in between them must not be missed, so it is waited for from the start."""
+    """As `handle`, in slices; it is parked first, so that it misses no append between two slices."""
     share = node.cluster.share
     parked = park(node, opened, limits, limits.min_bytes)
     try:
         read = await share.run(read_in_steps(node, opened, limits))
-        if not _is_enough(read, opened, limits):
+        if _waits(read, opened, limits):
             parked.has_read(read.size_bytes)
             await parked.over
             read = await share.run(read_in_steps(node, opened, limits))
     finally:
         parked.over.cancel()
-    telling = _Telling(node, opened, context, limits.isolation_level)
-    await share.run(_tell_in_steps(telling, read))
-    return telling.response()
+    builder = _ResponseBuilder(node, opened, context, limits)
+    await share.run(_add_in_steps(builder, read))
+    return builder.response()
 
 
 def _count(request: FetchRequest) -> int:
@@ -107,21 +112,17 @@ def _count(request: FetchRequest) -> int:
 
 
 def _limits(node: Node, request: FetchRequest) -> FetchLimits:
-    return FetchLimits(
-        min(request.max_bytes, node.options.config.fetch_max_bytes),
-        min(request.min_bytes, request.max_bytes, node.options.config.fetch_max_bytes),
+    return fetch_limits(
+        request.max_bytes,
+        request.min_bytes,
         request.max_wait_ms,
         request.isolation_level,
+        node.options.config.fetch_max_bytes,
     )
 
 
-def _is_enough(read: FetchRead, opened: FetchContext, limits: FetchLimits) -> bool:
-    return (
-        read.is_final
-        or read.size_bytes >= limits.min_bytes
-        or limits.max_wait_ms <= 0
-        or not opened.targets
-    )
+def _waits(read: FetchRead, opened: FetchContext, limits: FetchLimits) -> bool:
+    return not read.is_final and bool(opened.targets) and must_wait(limits, read.size_bytes)
 
 
 def _add_targets(
@@ -156,7 +157,7 @@ def _open_session(
     request: FetchRequest,
     context: RequestContext,
     targets: Targets,
-) -> FetchContext | ErrorCode:
+) -> FetchContext | Refused:
     uses_ids = context.version >= FIRST_VERSION_WITH_TOPIC_IDS
     forgotten: list[Key] = [
         (topic.topic_id if uses_ids else topic.topic, partition)
@@ -182,7 +183,7 @@ def _open_session(
 def _after(
     over: asyncio.Future[None], respond: Callable[[], FetchResponse]
 ) -> asyncio.Future[MadeWhenSent[FetchResponse]]:
-    """What makes the response, once the wait is over; who gives it up ends the wait too."""
+    """A function that makes the response, when the wait is over; a connection that cancels it ends the wait."""
     answer: asyncio.Future[MadeWhenSent[FetchResponse]] = asyncio.get_running_loop().create_future()
 
     def forward(done: asyncio.Future[None]) -> None:
@@ -194,37 +195,40 @@ def _after(
     return answer
 
 
-class _Telling:
+class _ResponseBuilder:
     """A response, to which partitions are added."""
 
     def __init__(
-        self, node: Node, session: FetchContext, context: RequestContext, isolation_level: int
+        self, node: Node, session: FetchContext, context: RequestContext, limits: FetchLimits
     ) -> None:
         self._node = node
         self._session = session
         self._context = context
-        self._isolation_level = isolation_level
+        self._is_committed = limits.is_committed
         self._topics: dict[object, FetchableTopicResponse] = {}
         self._leaders: dict[int, None] = {}
 
     def add(self, partitions: Sequence[Fetched]) -> None:
-        """Adds those that the client does not know yet."""
+        """Adds the partitions that the response has to mention."""
         node, session, version = self._node, self._session, self._context.version
         topics = self._topics
         for one in partitions:
             has_records = len(one.records) > 0
-            is_news = one.target.news(
-                one.error, one.bounds.high_watermark, one.bounds.start_offset, has_records
+            is_changed = one.target.record_response(
+                one.refused is not None,
+                one.bounds.high_watermark,
+                one.bounds.start_offset,
+                has_records,
             )
-            if not session.told(one.key, has_records, is_news or one.diverging is not None):
+            if not session.mentions(one.key, has_records, is_changed or one.diverging is not None):
                 continue
             topic = topics.get(one.key[0])
             if topic is None:
                 topic = topics[one.key[0]] = FetchableTopicResponse(
                     topic=one.target.topic, topic_id=one.target.topic_id, partitions=[]
                 )
-            data = _partition(node, one, version, self._isolation_level)
-            if one.error in _LEADER_ERRORS and version >= FIRST_VERSION_WITH_LEADERS:
+            data = _partition(node, one, version, self._is_committed)
+            if _needs_leader(one.refused, version):
                 data.current_leader = _leader(node, one)
                 self._leaders[data.current_leader.leader_id] = None
             topic.partitions.append(data)
@@ -242,33 +246,43 @@ class _Telling:
         return response
 
 
-def _tell_in_steps(telling: _Telling, read: FetchRead) -> Generator[None, None, None]:
+def _add_in_steps(builder: _ResponseBuilder, read: FetchRead) -> Generator[None, None, None]:
     for partitions in steps_of(read.partitions):
-        telling.add(partitions)
+        builder.add(partitions)
         yield
 
 
-def _partition(node: Node, one: Fetched, version: int, isolation_level: int) -> PartitionData:
+def _partition(node: Node, one: Fetched, version: int, is_committed: bool) -> PartitionData:
     data = PartitionData(
         partition_index=one.target.partition,
-        error_code=one.error,
+        error_code=error_of(one.refused),
         high_watermark=one.bounds.high_watermark,
         last_stable_offset=one.bounds.last_stable_offset,
         log_start_offset=one.bounds.start_offset,
-        aborted_transactions=_aborted(one) if isolation_level == READ_COMMITTED else None,
+        aborted_transactions=_aborted(one) if is_committed else None,
         records=one.records,
     )
     if one.diverging is not None:
         data.diverging_epoch = EpochEndOffset(
             epoch=one.diverging.epoch, end_offset=one.diverging.end_offset
         )
-    if version < FIRST_VERSION_WITH_ZSTD and one.records and _is_zstd(node, one):
-        data.error_code, data.records = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, b""
+    if version < FIRST_VERSION_WITH_ZSTD and one.records:
+        refused = _check_codec(node, one, version)
+        if refused is not None:
+            data.error_code, data.records = refused.error, b""
     return data
 
 
+def _needs_leader(refused: Refused | None, version: int) -> bool:
+    return (
+        refused is not None
+        and refused.error in _LEADER_ERRORS
+        and version >= FIRST_VERSION_WITH_LEADERS
+    )
+
+
 def _leader(node: Node, one: Fetched) -> LeaderIdAndEpoch:
-    """The right node for a client that came to the wrong one, so that it need not ask (KIP-951)."""
+    """The leader, for a client that has asked another node (KIP-951)."""
     catalog = node.cluster.catalog
     topic = catalog.topics.get(one.target.topic) or catalog.topics_by_id.get(one.target.topic_id)
     if topic is None:
@@ -284,10 +298,13 @@ def _aborted(one: Fetched) -> list[AbortedTransaction]:
     ]
 
 
-def _is_zstd(node: Node, one: Fetched) -> bool:
-    """Whether the topic holds zstd, which readers of old versions do not know (KIP-110)."""
+def _check_codec(node: Node, one: Fetched, version: int) -> Refused | None:
     topic = node.cluster.catalog.topics.get(one.target.topic)
-    return topic is not None and node.options.topic_config(topic).compression_type == "zstd"
+    return (
+        None
+        if topic is None
+        else check_codec(version, node.options.topic_config(topic).compression_type)
+    )
 
 
 API = serve(FetchRequest, FetchResponse, handle, max_elements=MAX_ELEMENTS)

@@ -15,7 +15,7 @@ from ottla.broker.requests.request import RequestContext
 from ottla.config.broker import BrokerConfig
 from ottla.config.options import OptionType, find_option, value_text
 from ottla.config.topic import TopicConfig
-from ottla.core.catalog import Refused
+from ottla.core.outcomes import Refused
 from ottla.errors import ConfigError, ErrorCode
 from ottla.wire.messages.incremental_alter_configs import (
     AlterableConfig,

@@ -1,4 +1,4 @@
-"""ListOffsets: the offset at a timestamp, or at a named position."""
+"""ListOffsets: the offset of a timestamp or of a named position."""
 
 from __future__ import annotations
 
@@ -12,8 +12,18 @@ from ottla.broker.partitions.shard import Shard
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions, Repeated
 from ottla.broker.requests.request import Reply, RequestContext
-from ottla.core.leader_epochs import epoch_at
-from ottla.core.offsets import NOT_FOUND, FoundOffset, first_at, first_at_once
+from ottla.core.offset_lookup import (
+    NOT_FOUND,
+    FoundOffset,
+    SearchMaxTimestamp,
+    below,
+    check_position,
+    decide_lookup,
+    first_at,
+    first_at_once,
+    needs_search,
+)
+from ottla.core.outcomes import TakesLong
 from ottla.errors import ErrorCode
 from ottla.ports import Buffer, StorageError
 from ottla.records.batch import read_header
@@ -40,32 +50,12 @@ DIVISIONS = Divisions(
     )
 )
 
-LATEST = -1
-EARLIEST = -2
-MAX_TIMESTAMP = -3
-EARLIEST_LOCAL = -4
-LATEST_TIERED = -5
-EARLIEST_PENDING_UPLOAD = -6
-
-# So many batches are looked through in one go, each of which may take a millisecond or two.
+# So many batches are searched before other requests have their turn; each may take a millisecond or two.
 SEARCHES_AT_ONCE = 4
 
 
-# The version that brought a named position; an older request cannot mean it.
-_POSITIONS = {
-    LATEST: 0,
-    EARLIEST: 0,
-    MAX_TIMESTAMP: 7,
-    EARLIEST_LOCAL: 8,
-    LATEST_TIERED: 9,
-    EARLIEST_PENDING_UPLOAD: 11,
-}
-# Those for which no record has to be looked for.
-_AT_HAND = frozenset(_POSITIONS) - {MAX_TIMESTAMP}
-
-
 class Search(NamedTuple):
-    """A batch in which a record is to be found by its time."""
+    """A batch in which a record is searched by its timestamp."""
 
     shard: Shard
     batch: Buffer
@@ -75,7 +65,7 @@ class Search(NamedTuple):
 
 
 class LongSearch(NamedTuple):
-    """A search that is done on a thread, and where its answer goes."""
+    """A search that a thread does, and the place of its answer in the response."""
 
     topic: str
     asked: ListOffsetsPartition
@@ -100,16 +90,16 @@ async def _finish(
     response: ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse],
     long: Sequence[LongSearch],
 ) -> ListOffsetsResponse:
-    """The response, when all records have been found."""
+    """The response, when all searches are done."""
     if inspect.iscoroutine(response):
         response = await response
     assert isinstance(response, ListOffsetsResponse)
     for one in long:
-        one.answers[one.place] = await _search_elsewhere(node, one)
+        one.answers[one.place] = await _search_on_thread(node, one)
     return response
 
 
-async def _search_elsewhere(node: Node, long: LongSearch) -> ListOffsetsPartitionResponse:
+async def _search_on_thread(node: Node, long: LongSearch) -> ListOffsetsPartitionResponse:
     asked, search = long.asked, long.search
     while True:
         try:
@@ -119,7 +109,7 @@ async def _search_elsewhere(node: Node, long: LongSearch) -> ListOffsetsPartitio
         except CorruptRecordsError:
             return _failed(asked, ErrorCode.CORRUPT_MESSAGE)
         if found is not NOT_FOUND:
-            return _found(asked, _below(found, search.end_offset))
+            return _found(asked, below(found, search.end_offset))
         if node.partitions.shard(long.topic, asked.partition_index) is not search.shard:
             return _failed(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         try:
@@ -152,7 +142,7 @@ def _answer(
                 long.append(LongSearch(topic.name, asked, answer, answers, len(answers)))
                 answer = _failed(asked, ErrorCode.NONE)  # its place
             answers.append(answer)
-            if asked.timestamp not in _AT_HAND:
+            if needs_search(asked.timestamp):
                 yield
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return ListOffsetsResponse(topics=topics)
@@ -161,14 +151,15 @@ def _answer(
 def _offset(
     node: Node, topic: str, asked: ListOffsetsPartition, isolation_level: int, version: int
 ) -> ListOffsetsPartitionResponse | Search:
-    if asked.timestamp < 0 and version < _POSITIONS.get(asked.timestamp, version + 1):
-        return _failed(asked, ErrorCode.UNSUPPORTED_VERSION)
+    refused = check_position(asked.timestamp, version)
+    if refused is not None:
+        return _failed(asked, refused.error)
     shard = node.partitions.shard(topic, asked.partition_index)
     if not isinstance(shard, Shard):
         return _failed(asked, shard)
-    error = shard.partition.check_leader_epoch(asked.current_leader_epoch)
-    if error is not ErrorCode.NONE:
-        return _failed(asked, error)
+    refused = shard.partition.check_leader_epoch(asked.current_leader_epoch)
+    if refused is not None:
+        return _failed(asked, refused.error)
     try:
         found = _find(shard, asked.timestamp, isolation_level)
     except StorageError as failure:
@@ -180,50 +171,42 @@ def _offset(
 
 
 def _find(shard: Shard, timestamp: int, isolation_level: int) -> FoundOffset | Search:
-    """Where a record is, or where it has to be looked for if that takes long."""
-    log, partition = shard.log, shard.partition
-    bounds = partition.bounds(isolation_level)
-    if timestamp == LATEST:
-        return FoundOffset(bounds.end_offset, -1, partition.leader_epoch)
-    if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        epoch = epoch_at(log.epochs, bounds.start_offset)
-        return FoundOffset(bounds.start_offset, -1, epoch if epoch >= 0 else partition.leader_epoch)
-    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return NOT_FOUND  # there is no tiered storage
+    """The offset, or the search that finds it if that takes long."""
+    log = shard.log
+    decision = decide_lookup(shard.partition, log, timestamp, isolation_level)
+    if isinstance(decision, FoundOffset):
+        return decision
     search: Search | None
-    if timestamp == MAX_TIMESTAMP:
+    if isinstance(decision, SearchMaxTimestamp):
         batch = log.batch_of_max_timestamp()
         if batch is None:
             return NOT_FOUND
-        # The first record with the largest timestamp (KIP-734).
-        search = Search(shard, batch, read_header(batch, 0).max_timestamp, 0, bounds.end_offset)
+        max_timestamp_ms = read_header(batch, 0).max_timestamp
+        search = Search(shard, batch, max_timestamp_ms, 0, decision.end_offset)
     else:
-        batch = log.batch_at_timestamp(timestamp, bounds.start_offset)
+        timestamp_ms, start_offset, end_offset = decision
+        batch = log.batch_at_timestamp(timestamp_ms, start_offset)
         if batch is None:
             return NOT_FOUND
-        search = Search(shard, batch, timestamp, bounds.start_offset, bounds.end_offset)
+        search = Search(shard, batch, timestamp_ms, start_offset, end_offset)
     while search is not None:
         found = first_at_once(search.batch, search.timestamp_ms, search.start_offset)
-        if found is None:
+        if isinstance(found, TakesLong):
             return search
         if found is not NOT_FOUND:
-            return _below(found, search.end_offset)
+            return below(found, search.end_offset)
         search = _next_batch(search)
     return NOT_FOUND
 
 
 def _next_batch(search: Search) -> Search | None:
-    """Where to look if the record is not in the batch after all.
+    """The next batch to search, if the record is not in this one.
 
-    DeleteRecords may have cut the batch in two: what makes it late enough can lie below the start.
+    The record with the batch's largest timestamp may lie below the log's start, to which DeleteRecords has moved.
     """
     offset = read_header(search.batch, 0).last_offset + 1
     batch = search.shard.log.batch_at_timestamp(search.timestamp_ms, offset)
     return None if batch is None else search._replace(batch=batch)
-
-
-def _below(found: FoundOffset, end_offset: int) -> FoundOffset:
-    return found if found.offset < end_offset else NOT_FOUND
 
 
 def _found(asked: ListOffsetsPartition, found: FoundOffset) -> ListOffsetsPartitionResponse:

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where the records of an epoch end."""
+"""OffsetForLeaderEpoch: the end offset of a leader epoch."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def _end(node: Node, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOff
     shard = node.partitions.shard(topic, asked.partition)
     if not isinstance(shard, Shard):
         return EpochEndOffset(error_code=shard, partition=asked.partition)
-    error = shard.partition.check_leader_epoch(asked.current_leader_epoch)
-    if error is not ErrorCode.NONE:
-        return EpochEndOffset(error_code=error, partition=asked.partition)
+    refused = shard.partition.check_leader_epoch(asked.current_leader_epoch)
+    if refused is not None:
+        return EpochEndOffset(error_code=refused.error, partition=asked.partition)
     end = end_of_epoch(
         shard.log.epochs,
         shard.partition.leader_epoch,

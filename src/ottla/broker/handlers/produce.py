@@ -1,24 +1,20 @@
-"""Produce: appends record batches."""
+"""Produce: appends record batches.
+
+Every batch goes through these steps: refuse what the rules forbid, prepare the batch, append it, have the coordinator
+verify its transaction, wait until it is durable, answer. The rules are in `core.produce`, `core.append` and
+`core.producer_state`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from ottla.broker.coordination.produce_verification import (
-    FIRST_VERSION_WITH_TOPIC_IDS,
-    Unverified,
-    error_for_client,
-    kept,
-    topic_name,
-    unverified_batch,
-    verify,
-)
-from ottla.broker.coordination.verification import Errors, LaterErrors
+from ottla.broker.coordination.verification import Confirmations, LaterConfirmations, confirm
 from ottla.broker.node import Node
 from ottla.broker.partitions.shard import Appended, Shard
 from ottla.broker.requests.api import serve
@@ -31,10 +27,27 @@ from ottla.broker.requests.request import (
     RequestContext,
 )
 from ottla.config.topic import TopicConfig
-from ottla.core.append import AT_ONCE, Prepared, Rejected, prepare, prepare_within
-from ottla.core.catalog import INTERNAL_TOPICS
+from ottla.core.append import AT_ONCE, Prepared, prepare, prepare_within
+from ottla.core.outcomes import Refused, TakesLong
+from ottla.core.produce import (
+    ACKS_NONE,
+    FIRST_VERSION_WITH_TOPIC_IDS,
+    AskCoordinator,
+    check_in_sync,
+    check_same_topic,
+    check_topic,
+    check_transactional_id,
+    decide_verification,
+    missing_verification,
+    needed_replicas,
+    refusal_for_producer,
+    transaction_version,
+)
+from ottla.core.producer_state import Verification
+from ottla.core.turn import ProducerIdentity
 from ottla.errors import ErrorCode
-from ottla.ports import FencedError
+from ottla.model import TopicPartition
+from ottla.ports import Buffer, FencedError
 from ottla.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -58,254 +71,274 @@ DIVISIONS = Divisions(
         ),
     )
 )
-ACKS_ALL = -1
-ACKS_NONE = 0
 
-Waits = list[tuple[PartitionProduceResponse, asyncio.Future[None]]]
+Unsettled = list[tuple[PartitionProduceResponse, asyncio.Future[None]]]
 
 
-class LongBatch(NamedTuple):
-    """A batch that is prepared on a thread, and where its answer goes."""
+class UnpreparedBatch(NamedTuple):
+    """A batch that a thread has to prepare."""
 
-    topic: str
+    partition: TopicPartition
     topic_id: UUID
-    data: PartitionProduceData
     config: TopicConfig
-    answers: list[PartitionProduceResponse]
-    place: int
+    records: Buffer
+    response: PartitionProduceResponse
+
+    def copy_out_of_receive_buffer(self) -> UnpreparedBatch:
+        return self._replace(records=bytearray(self.records))
 
 
-class Work:
-    """What becomes of the batches of a request."""
+class UnverifiedBatch(NamedTuple):
+    """A batch that begins a transaction on its partition, which the coordinator has to confirm."""
 
-    def __init__(self, request: ProduceRequest, version: int, now_ms: int) -> None:
-        self.request = request
-        self.version = version
-        self.now_ms = now_ms
-        self.waits: Waits = []  # those that are to be durable first
-        self.unverified: list[Unverified] = []
-        self.long: list[LongBatch] = []
+    partition: TopicPartition
+    topic_id: UUID
+    prepared: Prepared
+    verification: Verification
+    response: PartitionProduceResponse
+
+    @property
+    def producer(self) -> ProducerIdentity:
+        header = self.prepared.header
+        return ProducerIdentity(header.producer_id, header.producer_epoch)
+
+    def copy_out_of_receive_buffer(self) -> UnverifiedBatch:
+        copied = self.prepared._replace(data=bytearray(self.prepared.data))
+        return self._replace(prepared=copied)
 
 
 def handle(node: Node, request: ProduceRequest, context: RequestContext) -> Reply[ProduceResponse]:
-    work = Work(request, context.version, node.cluster.clock.now_ms())
-    responses = [
-        TopicProduceResponse(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            partition_responses=_append_all(node, topic, work),
-        )
-        for topic in request.topic_data
-    ]
-    response = ProduceResponse(responses=responses)
-    if work.long:
-        # Others receive into the same buffer while these are prepared: whatever is not in the log yet is copied.
-        long = [_kept(one) for one in work.long]
-        work.unverified = [kept(batch) for batch in work.unverified]
-        return _append_long(node, work, context, response, long)
-    if work.unverified:
-        return _verify(node, work, context, response)
-    return _answer(node, request, context, response, work.waits)
-
-
-def _kept(long: LongBatch) -> LongBatch:
-    """As it was, with the records copied."""
-    records = long.data.records
-    assert records is not None
-    copied = PartitionProduceData(index=long.data.index, records=bytearray(records))
-    return long._replace(data=copied)
-
-
-async def _append_long(
-    node: Node,
-    work: Work,
-    context: RequestContext,
-    response: ProduceResponse,
-    batches: Sequence[LongBatch],
-) -> ProduceResponse | NoReply:
-    """Appends the batches of a request whose preparation takes long, when that has been done elsewhere."""
-    for one in batches:
-        prepared = await node.cluster.share.elsewhere(
-            prepare, one.data.records, one.config, work.now_ms, work.version
-        )
-        one.answers[one.place] = _append_prepared(node, one, prepared, work)
-    answer: Any = (
-        _verify(node, work, context, response)
-        if work.unverified
-        else _answer(node, work.request, context, response, work.waits)
+    steps = ProduceSteps(node, request.acks, request.transactional_id, context)
+    response = ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=steps.append_topic(topic),
+            )
+            for topic in request.topic_data
+        ]
     )
-    if isinstance(answer, asyncio.Future) or inspect.iscoroutine(answer):
-        answer = await answer
-    result: ProduceResponse | NoReply = answer
-    return result
+    return steps.finish(response)
 
 
-def _verify(
-    node: Node, work: Work, context: RequestContext, response: ProduceResponse
-) -> Reply[ProduceResponse]:
-    """A transaction begins on some of the partitions: whether that is so, the coordinator knows (KIP-890)."""
-    request, unverified, waits = work.request, work.unverified, work.waits
-    assert request.transactional_id is not None
-    errors = verify(node, request.transactional_id, context.version, unverified)
-    if not isinstance(errors, dict):
-        batches = [kept(batch) for batch in unverified]
-        return _append_later(node, request, context, response, batches, errors, waits)
-    _append_verified(node, unverified, errors, context.version, waits)
-    return _answer(node, request, context, response, waits)
+class ProduceSteps:
+    """A request on its way through the steps.
 
+    The records of a request are views of the receive buffer, into which the next request is received. Before anything
+    is awaited, `copy_out_of_receive_buffer` copies those that are still needed.
+    """
 
-def _answer(
-    node: Node,
-    request: ProduceRequest,
-    context: RequestContext,
-    response: ProduceResponse,
-    waits: Waits,
-) -> ProduceResponse | asyncio.Future[ProduceResponse] | NoReply:
-    if request.acks == ACKS_NONE:
-        _close_on_error(response)
-        return NO_REPLY
-    if waits:
-        return _after(waits, response, lambda: _name_leaders(node, response, context))
-    if len(node.cluster.nodes) > 1:
-        _name_leaders(node, response, context)
-    return response
+    def __init__(
+        self, node: Node, acks: int, transactional_id: str | None, context: RequestContext
+    ) -> None:
+        self._node = node
+        self._acks = acks
+        self._transactional_id = transactional_id
+        self._context = context
+        self._version = context.version
+        self._now_ms = node.cluster.clock.now_ms()
+        self._unprepared: list[UnpreparedBatch] = []
+        self._unverified: list[UnverifiedBatch] = []
+        self._unsettled: Unsettled = []
 
+    # Refuse and prepare.
 
-async def _append_later(
-    node: Node,
-    request: ProduceRequest,
-    context: RequestContext,
-    response: ProduceResponse,
-    unverified: Sequence[Unverified],
-    verified: LaterErrors,
-    waits: Waits,
-) -> ProduceResponse | NoReply:
-    """The rest of a request whose coordinator has to be waited for."""
-    _append_verified(node, unverified, await verified(), context.version, waits)
-    answer = _answer(node, request, context, response, waits)
-    if isinstance(answer, asyncio.Future):
-        answer = await answer
-    return answer
+    def append_topic(self, topic: TopicProduceData) -> list[PartitionProduceResponse]:
+        """Appends every batch of a topic that needs no waiting; the responses of the others are filled in later."""
+        name = self._topic_name(topic)
+        refused = check_topic(name, self._acks)
+        responses = []
+        for data in topic.partition_data:
+            response = PartitionProduceResponse(
+                index=data.index, error_code=ErrorCode.UNKNOWN_SERVER_ERROR, base_offset=-1
+            )
+            responses.append(response)
+            if refused is not None:
+                _refuse(response, refused)
+            else:
+                assert name is not None
+                self._append_partition(name, data, response)
+        return responses
 
+    def _topic_name(self, topic: TopicProduceData) -> str | None:
+        if self._version < FIRST_VERSION_WITH_TOPIC_IDS:
+            return topic.name
+        known = self._node.cluster.catalog.topics_by_id.get(topic.topic_id)
+        return None if known is None else known.name
 
-def _append_verified(
-    node: Node, unverified: Sequence[Unverified], errors: Errors, version: int, waits: Waits
-) -> None:
-    now_ms = node.cluster.clock.now_ms()
-    for batch in unverified:
-        error = error_for_client(errors[batch.partition], version)
-        appended = _append_batch(node, batch, version, now_ms) if error is ErrorCode.NONE else error
-        if isinstance(appended, ErrorCode):
-            _fail(batch.response, appended)
-        elif appended.settled is not None:
-            waits.append((batch.response, appended.settled))
+    def _append_partition(
+        self, topic: str, data: PartitionProduceData, response: PartitionProduceResponse
+    ) -> None:
+        shard = self._node.partitions.shard(topic, data.index)
+        if not isinstance(shard, Shard):
+            _refuse(response, Refused(shard))
+            return
+        config = shard.config
+        needed = needed_replicas(self._acks, config.min_insync_replicas)
+        if needed > 1:  # the leader itself is always in sync
+            refused = check_in_sync(needed, _in_sync_count(self._node, topic, data.index))
+            if refused is not None:
+                _refuse(response, refused)
+                return
+        prepared = prepare_within(data.records, config, self._now_ms, self._version, AT_ONCE)
+        if isinstance(prepared, TakesLong):
+            assert data.records is not None
+            partition, topic_id = _identity(shard)
+            self._unprepared.append(
+                UnpreparedBatch(partition, topic_id, config, data.records, response)
+            )
+        else:
+            self._append(shard, prepared, response)
 
+    # Append.
 
-def _append_batch(node: Node, batch: Unverified, version: int, now_ms: int) -> Appended | ErrorCode:
-    shard = _same_shard(node, *batch.partition, batch.topic_id, version)
-    if not isinstance(shard, Shard):
-        return shard
-    appended = shard.append(batch.prepared, now_ms, batch.verification)
-    if isinstance(appended, Appended):
-        response = batch.response
-        response.error_code, response.error_message = ErrorCode.NONE, None
+    def _append(
+        self, shard: Shard, prepared: Prepared | Refused, response: PartitionProduceResponse
+    ) -> None:
+        if isinstance(prepared, Refused):
+            _refuse(response, prepared)
+            return
+        refused = check_transactional_id(prepared.header, self._transactional_id)
+        if refused is not None:
+            _refuse(response, refused)
+            return
+        # Without verification: most batches of a transaction find it open on the partition already.
+        appended = shard.append(prepared, self._now_ms)
+        if isinstance(appended, Appended):
+            self._acknowledge(shard, appended, response)
+            return
+        verification = missing_verification(shard.partition, prepared.header, self._version)
+        if verification is None:
+            _refuse(response, appended)
+            return
+        partition, topic_id = _identity(shard)
+        self._unverified.append(
+            UnverifiedBatch(partition, topic_id, prepared, verification, response)
+        )
+
+    def _acknowledge(
+        self, shard: Shard, appended: Appended, response: PartitionProduceResponse
+    ) -> None:
+        response.error_code = ErrorCode.NONE
         response.base_offset = appended.base_offset
         response.log_append_time_ms = appended.append_time_ms
         response.log_start_offset = shard.partition.start_offset
-    return appended
+        if appended.settled is not None:
+            self._unsettled.append((response, appended.settled))
 
+    # What has to wait.
 
-def _same_shard(
-    node: Node, topic: str, index: int, topic_id: UUID, version: int
-) -> Shard | ErrorCode:
-    """The partition that a request was about before it had to wait: it may have moved, or its topic may have gone.
+    def finish(self, response: ProduceResponse) -> Reply[ProduceResponse]:
+        """Does what is left of the steps; a coroutine if that has to wait for a thread or for the coordinator."""
+        if self._unprepared:
+            self._copy_out_of_receive_buffer()
+            return self._finish_prepared(response)
+        if self._unverified:
+            confirmations = self._ask_coordinator()
+            if not isinstance(confirmations, dict):
+                self._copy_out_of_receive_buffer()
+                return self._finish_verified(confirmations, response)
+            self._append_verified(confirmations)
+        return self._answer(response)
 
-    A new topic of the same name has other options, and is none that the client knows of.
-    """
-    shard = node.partitions.shard(topic, index)
-    if isinstance(shard, Shard) and shard.log.ref.topic_id != topic_id:
-        uses_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
-        return ErrorCode.UNKNOWN_TOPIC_ID if uses_ids else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return shard
+    def _copy_out_of_receive_buffer(self) -> None:
+        self._unprepared = [batch.copy_out_of_receive_buffer() for batch in self._unprepared]
+        self._unverified = [batch.copy_out_of_receive_buffer() for batch in self._unverified]
 
-
-def _append_all(node: Node, topic: TopicProduceData, work: Work) -> list[PartitionProduceResponse]:
-    name = topic_name(node, topic, work.version)
-    answers: list[PartitionProduceResponse] = []
-    for data in topic.partition_data:
-        answer = _append(node, name, data, work)
-        if isinstance(answer, Shard):
-            ref = answer.log.ref
-            work.long.append(
-                LongBatch(ref.topic, ref.topic_id, data, answer.config, answers, len(answers))
+    async def _finish_prepared(self, response: ProduceResponse) -> ProduceResponse | NoReply:
+        """Appends the batches that a thread prepares, then does the rest."""
+        unprepared, self._unprepared = self._unprepared, []
+        for batch in unprepared:
+            prepared = await self._node.cluster.share.elsewhere(
+                prepare, batch.records, batch.config, self._now_ms, self._version
             )
-            answer = _failed(data.index, ErrorCode.UNKNOWN_SERVER_ERROR)  # until it is known
-        answers.append(answer)
-    return answers
+            shard = self._same_shard(batch.partition, batch.topic_id)
+            if isinstance(shard, Refused):
+                _refuse(batch.response, shard)
+            else:
+                self._append(shard, prepared, batch.response)
+        return await _awaited(self.finish(response))
 
+    def _same_shard(self, partition: TopicPartition, topic_id: UUID) -> Shard | Refused:
+        """The partition of a batch that had to wait; meanwhile it may have moved, or its topic may be another one."""
+        shard = self._node.partitions.shard(*partition)
+        if not isinstance(shard, Shard):
+            return Refused(shard)
+        return check_same_topic(topic_id, shard.log.ref.topic_id, self._version) or shard
 
-def _append(
-    node: Node, topic: str | None, data: PartitionProduceData, work: Work
-) -> PartitionProduceResponse | Shard:
-    """The answer to a batch; or its partition, if preparing the batch takes long."""
-    if topic is None:
-        return _failed(data.index, ErrorCode.UNKNOWN_TOPIC_ID)
-    if not ACKS_ALL <= work.request.acks <= 1:
-        return _failed(data.index, ErrorCode.INVALID_REQUIRED_ACKS)
-    if topic in INTERNAL_TOPICS:
-        return _failed(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION)
-    shard = node.partitions.shard(topic, data.index)
-    if not isinstance(shard, Shard):
-        return _failed(data.index, shard)
-    config = shard.config
-    wanted_replicas = config.min_insync_replicas
-    if (
-        wanted_replicas > 1
-        and work.request.acks == ACKS_ALL
-        and wanted_replicas > _in_sync_count(node, topic, data.index)
-    ):
-        return _failed(data.index, ErrorCode.NOT_ENOUGH_REPLICAS)
-    prepared = prepare_within(data.records, config, work.now_ms, work.version, AT_ONCE)
-    if prepared is None:
-        return shard
-    return _append_to(shard, data.index, prepared, work)
+    # Verify.
 
+    def _ask_coordinator(self) -> Confirmations | LaterConfirmations:
+        """Asks once for all unverified batches of the request; the answer may come at once."""
+        partitions = list(dict.fromkeys(batch.partition for batch in self._unverified))
+        decision = decide_verification(
+            [batch.producer for batch in self._unverified],
+            self._version,
+            self._node.options.config.transaction_partition_verification_enable,
+        )
+        if isinstance(decision, AskCoordinator):
+            assert self._transactional_id is not None
+            return confirm(
+                self._node,
+                self._transactional_id,
+                decision.producer,
+                partitions,
+                transaction_version(self._version),
+            )
+        return dict.fromkeys(partitions, decision if isinstance(decision, Refused) else None)
 
-def _append_prepared(
-    node: Node, long: LongBatch, prepared: Prepared | Rejected, work: Work
-) -> PartitionProduceResponse:
-    index = long.data.index
-    shard = _same_shard(node, long.topic, index, long.topic_id, work.version)
-    if not isinstance(shard, Shard):
-        return _failed(index, shard)
-    return _append_to(shard, index, prepared, work)
+    async def _finish_verified(
+        self, confirmations: LaterConfirmations, response: ProduceResponse
+    ) -> ProduceResponse | NoReply:
+        """Appends the unverified batches when the coordinator has answered, then does the rest."""
+        self._append_verified(await confirmations())
+        return await _awaited(self._answer(response))
 
+    def _append_verified(self, confirmations: Confirmations) -> None:
+        now_ms = self._node.cluster.clock.now_ms()
+        for batch in self._unverified:
+            refused = confirmations[batch.partition]
+            if refused is not None:
+                _refuse(batch.response, refusal_for_producer(refused, self._version))
+                continue
+            shard = self._same_shard(batch.partition, batch.topic_id)
+            if isinstance(shard, Refused):
+                _refuse(batch.response, shard)
+                continue
+            appended = shard.append(batch.prepared, now_ms, batch.verification)
+            if isinstance(appended, Refused):
+                _refuse(batch.response, appended)
+            else:
+                self._acknowledge(shard, appended, batch.response)
 
-def _append_to(
-    shard: Shard, index: int, prepared: Prepared | Rejected, work: Work
-) -> PartitionProduceResponse:
-    if isinstance(prepared, Rejected):
-        return _rejected(index, prepared)
-    if prepared.header.is_transactional and work.request.transactional_id is None:
-        return _failed(index, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    # Where its transaction is open already, a batch needs no confirmation: trying is the quickest way to know.
-    appended = shard.append(prepared, work.now_ms)
-    if isinstance(appended, ErrorCode):
-        response = _failed(index, appended)
-        found = unverified_batch(shard, prepared, work.version, response)
-        if found is not None:
-            work.unverified.append(found)
+    # Wait and answer.
+
+    def _answer(
+        self, response: ProduceResponse
+    ) -> ProduceResponse | asyncio.Future[ProduceResponse] | NoReply:
+        if self._acks == ACKS_NONE:
+            _close_on_error(response)
+            return NO_REPLY
+        node, context = self._node, self._context
+        if self._unsettled:
+            name_leaders = partial(_name_leaders, node, response, context)
+            return _when_durable(self._unsettled, response, name_leaders)
+        if len(node.cluster.nodes) > 1:
+            _name_leaders(node, response, context)
         return response
-    response = PartitionProduceResponse(
-        index=index,
-        error_code=ErrorCode.NONE,
-        base_offset=appended.base_offset,
-        log_append_time_ms=appended.append_time_ms,
-        log_start_offset=shard.partition.start_offset,
-    )
-    if appended.settled is not None:
-        work.waits.append((response, appended.settled))
-    return response
+
+
+async def _awaited(reply: Any) -> ProduceResponse | NoReply:
+    if isinstance(reply, asyncio.Future) or inspect.iscoroutine(reply):
+        reply = await reply
+    result: ProduceResponse | NoReply = reply
+    return result
+
+
+def _identity(shard: Shard) -> tuple[TopicPartition, UUID]:
+    ref = shard.log.ref
+    return TopicPartition(ref.topic, ref.partition), ref.topic_id
 
 
 def _in_sync_count(node: Node, topic: str, partition: int) -> int:
@@ -313,35 +346,20 @@ def _in_sync_count(node: Node, topic: str, partition: int) -> int:
     return len(cluster.place(cluster.catalog.topics[topic], partition).in_sync)
 
 
-def _failed(index: int, error: ErrorCode) -> PartitionProduceResponse:
-    return PartitionProduceResponse(
-        index=index, error_code=error, base_offset=-1, error_message=error.text
-    )
-
-
-def _fail(response: PartitionProduceResponse, error: ErrorCode) -> None:
-    response.error_code = error
+def _refuse(response: PartitionProduceResponse, refused: Refused) -> None:
+    response.error_code = refused.error
     response.base_offset = -1
-    response.error_message = error.text
-
-
-def _rejected(index: int, rejected: Rejected) -> PartitionProduceResponse:
-    return PartitionProduceResponse(
-        index=index,
-        error_code=rejected.error,
-        base_offset=-1,
-        record_errors=[
-            BatchIndexAndErrorMessage(
-                batch_index=found.batch_index, batch_index_error_message=found.message
-            )
-            for found in rejected.record_errors
-        ],
-        error_message=rejected.message,
-    )
+    response.error_message = refused.text
+    response.record_errors = [
+        BatchIndexAndErrorMessage(
+            batch_index=found.batch_index, batch_index_error_message=found.message
+        )
+        for found in refused.record_errors
+    ]
 
 
 def _close_on_error(response: ProduceResponse) -> None:
-    """With acks=0 nobody reads an answer: a closed connection is how the client learns of an error."""
+    """With acks=0 there is no response: the client learns of an error by the closed connection."""
     for topic in response.responses:
         for partition in topic.partition_responses:
             if partition.error_code != ErrorCode.NONE:
@@ -349,36 +367,36 @@ def _close_on_error(response: ProduceResponse) -> None:
                 raise CloseConnectionError(f"a produce request with acks=0 failed with {name}")
 
 
-def _after(
-    waits: Waits, response: ProduceResponse, finish: Callable[[], None]
+def _when_durable(
+    unsettled: Unsettled, response: ProduceResponse, finish: Callable[[], None]
 ) -> asyncio.Future[ProduceResponse]:
-    """The response, once every append in it is durable or known to have failed."""
+    """The response, when every append in it is durable or has failed."""
     answer: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
-    left = len(waits)
+    left = len(unsettled)
 
     def settle(partition: PartitionProduceResponse, done: asyncio.Future[None]) -> None:
         nonlocal left
         left -= 1
         failure = None if done.cancelled() else done.exception()
         if done.cancelled() or failure is not None:
-            # A claim that is over because another node leads now: what it had written, the new leader found.
+            # Another node leads the partition now and has found what was written: the client asks that one.
             error = (
                 ErrorCode.NOT_LEADER_OR_FOLLOWER
                 if isinstance(failure, FencedError)
                 else ErrorCode.KAFKA_STORAGE_ERROR
             )
-            _fail(partition, error)
+            _refuse(partition, Refused(error))
         if left == 0 and not answer.done():
             finish()
             answer.set_result(response)
 
-    for partition, settled in waits:
+    for partition, settled in unsettled:
         settled.add_done_callback(partial(settle, partition))
     return answer
 
 
 def _name_leaders(node: Node, response: ProduceResponse, context: RequestContext) -> None:
-    """Tells a client that came to the wrong node which one is right, so that it need not ask (KIP-951)."""
+    """Names the leader of every partition that this node does not lead (KIP-951)."""
     catalog = node.cluster.catalog
     leaders: dict[int, None] = {}
     for about in response.responses:

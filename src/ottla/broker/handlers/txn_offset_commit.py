@@ -14,6 +14,7 @@ from ottla.broker.requests.divisions import Division, Divisions
 from ottla.broker.requests.request import RequestContext
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import CommitSender, NewOffset
+from ottla.core.outcomes import Refused
 from ottla.core.producer_state import Verification
 from ottla.core.turn import ProducerIdentity, Turn
 from ottla.core.txn.events import VERSION_1, VERSION_2
@@ -86,17 +87,19 @@ async def _commit(
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     transaction_version = VERSION_2 if version >= FIRST_VERSION_OF_TRANSACTION_V2 else VERSION_1
     partition = coordinator.shard.partition
-    verification = partition.own_verification_for(*producer, transaction_version)
-    if isinstance(verification, ErrorCode):
-        return verification
+    needed = partition.own_verification_for(*producer, transaction_version)
+    if isinstance(needed, Refused):
+        return needed.error
+    verification = needed if isinstance(needed, Verification) else None
     if verification is not None and _must_ask(node, transaction_version):
         ref = coordinator.shard.log.ref
         mine = TopicPartition(ref.topic, ref.partition)
         confirmed = confirm(node, request.transactional_id, producer, [mine], transaction_version)
         if not isinstance(confirmed, dict):
             confirmed = await confirmed()
-        if confirmed[mine] is not ErrorCode.NONE:
-            return confirmed[mine]
+        refused = confirmed[mine]
+        if refused is not None:
+            return refused.error
     sender = CommitSender(
         request.group_id, request.generation_id, request.member_id, request.group_instance_id
     )
@@ -126,9 +129,9 @@ def _decide(
     offsets: list[NewOffset],
 ) -> list[ErrorCode] | ErrorCode:
     """Commits, unless a marker has come in between: it would have ended the transaction that this belongs to."""
-    error = coordinator.shard.partition.check_own(*producer, verification)
-    if error is not ErrorCode.NONE:
-        return error
+    refused = coordinator.shard.partition.check_own(*producer, verification)
+    if refused is not None:
+        return refused.error
     return groups.commit_in_transaction(turn, sender, producer, offsets)
 
 

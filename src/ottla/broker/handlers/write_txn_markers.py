@@ -1,4 +1,4 @@
-"""WriteTxnMarkers: the coordinator of a transaction tells the leader of a partition how it ended."""
+"""WriteTxnMarkers: a transaction coordinator has the leaders of partitions append markers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ottla.broker.requests.divisions import Division, Divisions
 from ottla.broker.requests.gather_responses import NowOrLater, respond_to_all
 from ottla.broker.requests.request import RequestContext
 from ottla.core.catalog import GROUPS_TOPIC
+from ottla.core.outcomes import Refused, error_of
 from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import VERSION_1
 from ottla.errors import ErrorCode
@@ -52,19 +53,19 @@ def handle(
         for topic in marker.topics
         for partition in topic.partition_indexes
     ]
-    return respond_to_all(answers, lambda errors: _response(request, errors))
+    return respond_to_all(answers, lambda outcomes: _response(request, outcomes))
 
 
 def _write(
     node: Node, marker: WritableTxnMarker, topic: str, partition: int, version: int
-) -> NowOrLater[ErrorCode]:
-    """Appends a marker; the error, or its future if it is not durable yet."""
+) -> NowOrLater[Refused | None]:
+    """Appends a marker; `Refused | None`, or a future of it if the marker is not durable yet."""
     shard = node.partitions.shard(topic, partition)
     if not isinstance(shard, Shard):
-        return shard
+        return Refused(shard)
     kind = MarkerType.COMMIT if marker.transaction_result else MarkerType.ABORT
     producer = ProducerIdentity(marker.producer_id, marker.producer_epoch)
-    # Whoever does not say so speaks of transactions as they were before (KIP-1228).
+    # Coordinators before KIP-1228 do not send the transaction version.
     transaction_version = (
         marker.transaction_version
         if version >= FIRST_VERSION_WITH_TRANSACTION_VERSION
@@ -83,24 +84,26 @@ def _write(
             transaction_version,
             node.cluster.clock.now_ms(),
         )
-    if isinstance(appended, ErrorCode):
+    if isinstance(appended, Refused):
         return appended
-    return ErrorCode.NONE if appended.settled is None else _when_durable(appended.settled)
+    return None if appended.settled is None else _when_durable(appended.settled)
 
 
-def _when_durable(settled: asyncio.Future[None]) -> asyncio.Future[ErrorCode]:
-    durable: asyncio.Future[ErrorCode] = settled.get_loop().create_future()
+def _when_durable(settled: asyncio.Future[None]) -> asyncio.Future[Refused | None]:
+    durable: asyncio.Future[Refused | None] = settled.get_loop().create_future()
 
     def done(_: asyncio.Future[None]) -> None:
         failed = settled.cancelled() or settled.exception() is not None
-        durable.set_result(ErrorCode.KAFKA_STORAGE_ERROR if failed else ErrorCode.NONE)
+        durable.set_result(Refused(ErrorCode.KAFKA_STORAGE_ERROR) if failed else None)
 
     settled.add_done_callback(done)
     return durable
 
 
-def _response(request: WriteTxnMarkersRequest, errors: list[ErrorCode]) -> WriteTxnMarkersResponse:
-    following = iter(errors)
+def _response(
+    request: WriteTxnMarkersRequest, outcomes: list[Refused | None]
+) -> WriteTxnMarkersResponse:
+    following = iter(outcomes)
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(
@@ -110,7 +113,7 @@ def _response(request: WriteTxnMarkersRequest, errors: list[ErrorCode]) -> Write
                         name=topic.name,
                         partitions=[
                             WritableTxnMarkerPartitionResult(
-                                partition_index=partition, error_code=next(following)
+                                partition_index=partition, error_code=error_of(next(following))
                             )
                             for partition in topic.partition_indexes
                         ],

@@ -1,4 +1,4 @@
-"""Reading for a fetch: what each partition has, and the wait until there is enough."""
+"""Reads partitions for a Fetch, and waits until there is enough; `core.fetch` has the rules."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import NamedTuple, TypeVar
 from ottla.broker.node import Node
 from ottla.broker.partitions.shard import Shard
 from ottla.core.aborted import AbortedSpan
+from ottla.core.fetch import Diverged, FetchLimits, Read, decide_read
 from ottla.core.fetch_session import FetchContext, FetchTarget, Key
-from ottla.core.leader_epochs import UNDEFINED, EpochEnd, end_of_epoch
-from ottla.core.partition import READ_COMMITTED, Bounds
+from ottla.core.leader_epochs import EpochEnd
+from ottla.core.outcomes import Refused
+from ottla.core.partition import Bounds
 from ottla.errors import ErrorCode
 from ottla.ports import Buffer, StorageError
 
@@ -19,35 +21,25 @@ T = TypeVar("T")
 
 NO_RECORDS = b""
 UNKNOWN_BOUNDS = Bounds(-1, -1, -1, -1)
-# A fetch of more partitions goes on in slices.
+# A fetch of more partitions is done in slices of the loop's time.
 PARTITIONS_AT_ONCE = 256
 PARTITIONS_PER_STEP = 16
 
 
-class FetchLimits(NamedTuple):
-    """How much a fetch takes and how long it may wait for how much."""
-
-    max_bytes: int
-    min_bytes: int
-    max_wait_ms: int
-    isolation_level: int
-
-
 class Fetched(NamedTuple):
-    """What one partition gave."""
+    """What a fetch returns of one partition."""
 
     key: Key
     target: FetchTarget
-    error: ErrorCode
+    refused: Refused | None
     bounds: Bounds
-    records: Buffer
-    leader_epoch: int = -1
+    records: Buffer = NO_RECORDS
     diverging: EpochEnd | None = None
     aborted: Sequence[AbortedSpan] = ()
 
 
 class FetchRead:
-    """What partitions gave; `is_final` if waiting would be wrong."""
+    """What a fetch has read; `is_final` if it must not wait for more."""
 
     __slots__ = ("is_final", "partitions", "size_bytes")
 
@@ -59,14 +51,14 @@ class FetchRead:
     def add(
         self, node: Node, targets: Sequence[tuple[Key, FetchTarget]], limits: FetchLimits
     ) -> None:
-        """Reads partitions within the limits; the first batch comes even if it is larger than they are."""
+        """Reads partitions within the limits."""
         size_bytes = self.size_bytes
         for key, target in targets:
             one = _read(
                 node, key, target, limits, limits.max_bytes - size_bytes, is_first=size_bytes == 0
             )
             size_bytes += len(one.records)
-            if one.error is not ErrorCode.NONE or one.diverging is not None:
+            if one.refused is not None or one.diverging is not None:
                 self.is_final = True
             self.partitions.append(one)
         self.size_bytes = size_bytes
@@ -91,7 +83,7 @@ def read_in_steps(
 
 
 def steps_of(elements: Sequence[T]) -> Iterator[Sequence[T]]:
-    """So many at a time that others need not wait for them."""
+    """The elements in portions that take little time each."""
     for start in range(0, len(elements), PARTITIONS_PER_STEP):
         yield elements[start : start + PARTITIONS_PER_STEP]
 
@@ -99,53 +91,49 @@ def steps_of(elements: Sequence[T]) -> Iterator[Sequence[T]]:
 def _read(
     node: Node, key: Key, target: FetchTarget, limits: FetchLimits, room_bytes: int, is_first: bool
 ) -> Fetched:
+    shard = _shard(node, target)
+    if not isinstance(shard, Shard):
+        return Fetched(key, target, Refused(shard), UNKNOWN_BOUNDS)
+    decision = decide_read(
+        shard.partition, shard.log, target, limits.isolation_level, room_bytes, is_first
+    )
+    if isinstance(decision, Read):
+        return _read_log(shard, key, target, decision, limits)
+    if isinstance(decision, Refused):
+        return Fetched(key, target, decision, UNKNOWN_BOUNDS)
+    end = decision.end if isinstance(decision, Diverged) else None
+    return Fetched(key, target, None, decision.bounds, diverging=end)
+
+
+def _read_log(
+    shard: Shard, key: Key, target: FetchTarget, permitted: Read, limits: FetchLimits
+) -> Fetched:
+    bounds, offset = permitted.bounds, target.fetch_offset
+    try:
+        records = shard.read(offset, permitted.max_bytes, bounds.end_offset)
+        if not permitted.accepts(len(records)):
+            records = NO_RECORDS
+        aborted: Sequence[AbortedSpan] = ()
+        if limits.is_committed:
+            aborted = shard.aborted_in(records, offset, bounds.end_offset)
+    except StorageError as failure:
+        shard.fail(failure)
+        return Fetched(key, target, Refused(ErrorCode.KAFKA_STORAGE_ERROR), UNKNOWN_BOUNDS)
+    return Fetched(key, target, None, bounds, records, None, aborted)
+
+
+def _shard(node: Node, target: FetchTarget) -> Shard | ErrorCode:
     name = target.topic
     if not name:
         topic = node.cluster.catalog.topics_by_id.get(target.topic_id)
         if topic is None:
-            return Fetched(key, target, ErrorCode.UNKNOWN_TOPIC_ID, UNKNOWN_BOUNDS, NO_RECORDS)
+            return ErrorCode.UNKNOWN_TOPIC_ID
         name = topic.name
-    shard = node.partitions.shard(name, target.partition)
-    if not isinstance(shard, Shard):
-        return Fetched(key, target, shard, UNKNOWN_BOUNDS, NO_RECORDS)
-    partition = shard.partition
-    epoch = partition.leader_epoch
-    error = partition.check_leader_epoch(target.leader_epoch)
-    if error is not ErrorCode.NONE:
-        return Fetched(key, target, error, UNKNOWN_BOUNDS, NO_RECORDS, epoch)
-    bounds = partition.bounds(limits.isolation_level)
-    offset = target.fetch_offset
-    end = UNDEFINED
-    if target.last_fetched_epoch >= 0:
-        end = end_of_epoch(shard.log.epochs, epoch, target.last_fetched_epoch, partition.end_offset)
-    is_lost = target.last_fetched_epoch >= 0 and end is UNDEFINED
-    if is_lost or not bounds.start_offset <= offset <= partition.end_offset:
-        return Fetched(
-            key, target, ErrorCode.OFFSET_OUT_OF_RANGE, UNKNOWN_BOUNDS, NO_RECORDS, epoch
-        )
-    if end is not UNDEFINED and (end.epoch < target.last_fetched_epoch or end.end_offset < offset):
-        return Fetched(key, target, ErrorCode.NONE, bounds, NO_RECORDS, epoch, end)
-    max_bytes = min(target.max_bytes, room_bytes)
-    if offset >= bounds.end_offset or (max_bytes <= 0 and not is_first):
-        return Fetched(key, target, ErrorCode.NONE, bounds, NO_RECORDS, epoch)
-    try:
-        records = shard.read(offset, max_bytes, bounds.end_offset)
-        if len(records) > max_bytes and not is_first:
-            # Only the first partition may exceed the limits, so that a consumer gets ahead whatever they are (KIP-74).
-            records = NO_RECORDS
-        aborted: Sequence[AbortedSpan] = ()
-        if limits.isolation_level == READ_COMMITTED:
-            aborted = shard.aborted_in(records, offset, bounds.end_offset)
-    except StorageError as failure:
-        shard.fail(failure)
-        return Fetched(
-            key, target, ErrorCode.KAFKA_STORAGE_ERROR, UNKNOWN_BOUNDS, NO_RECORDS, epoch
-        )
-    return Fetched(key, target, ErrorCode.NONE, bounds, records, epoch, None, aborted)
+    return node.partitions.shard(name, target.partition)
 
 
 class ParkedFetch:
-    """A fetch that waits for data: woken by the partitions it reads, by the clock, or by their end."""
+    """A fetch that waits for records: woken by its partitions, by its timer, or when a partition moves away."""
 
     def __init__(
         self, node: Node, context: FetchContext, max_wait_ms: int, missing_bytes: int
@@ -162,27 +150,27 @@ class ParkedFetch:
             shard.waiters[self] = None
 
     def grown(self, shard: Shard, size_bytes: int) -> None:
-        """A partition has more to read."""
+        """A partition has more records."""
         self._missing_bytes -= size_bytes
         if self._missing_bytes <= 0 and self._may_read(shard):
             self._finish_soon()
 
     def has_read(self, size_bytes: int) -> None:
-        """So much was there already."""
+        """The fetch has found this much by itself."""
         self._missing_bytes -= size_bytes
         if size_bytes and self._missing_bytes <= 0:
             self._finish_soon()
 
     def _may_read(self, shard: Shard) -> bool:
-        """Whether there is more for this reader."""
+        """Whether the reader may see more than when it began to wait."""
         return True
 
     def gone(self) -> None:
-        """A partition will not be what it was: whatever there is must be answered."""
+        """A partition is no longer served here: the fetch returns what there is."""
         self._finish_soon()
 
     def _finish_soon(self) -> None:
-        # Not at once: more of the same turn of the loop may come along.
+        # At the end of the loop's turn: other partitions may have grown in it too.
         if not self._is_due:
             self._is_due = True
             self._loop.call_soon(self._finish)
@@ -198,7 +186,7 @@ class ParkedFetch:
 
 
 class ParkedCommittedFetch(ParkedFetch):
-    """A fetch of committed records: those of open transactions are nothing to it until they end."""
+    """A fetch of committed records: it is woken only when a last stable offset has moved."""
 
     def __init__(
         self, node: Node, context: FetchContext, max_wait_ms: int, missing_bytes: int
@@ -213,20 +201,11 @@ class ParkedCommittedFetch(ParkedFetch):
 
 
 def park(node: Node, context: FetchContext, limits: FetchLimits, missing_bytes: int) -> ParkedFetch:
-    """Waits until a reader of this isolation level has more to read."""
-    is_committed = limits.isolation_level == READ_COMMITTED
-    kind = ParkedCommittedFetch if is_committed else ParkedFetch
+    """Waits until a reader of this isolation level has so much more to read."""
+    kind = ParkedCommittedFetch if limits.is_committed else ParkedFetch
     return kind(node, context, limits.max_wait_ms, missing_bytes)
 
 
 def _shards(node: Node, context: FetchContext) -> list[Shard]:
-    found = []
-    for _, target in context.targets:
-        name = target.topic
-        if not name:
-            topic = node.cluster.catalog.topics_by_id.get(target.topic_id)
-            name = "" if topic is None else topic.name
-        shard = node.partitions.shard(name, target.partition)
-        if isinstance(shard, Shard):
-            found.append(shard)
-    return found
+    found = [_shard(node, target) for _, target in context.targets]
+    return [shard for shard in found if isinstance(shard, Shard)]

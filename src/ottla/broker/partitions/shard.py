@@ -1,7 +1,7 @@
 """A partition at work: the pure state of `core.partition` over a claimed log.
 
-Decide, append, apply, then release the answer when the engine says that it is durable. When the engine fails, the shard
-is thrown away: the next use claims the log anew and replays it, so there is no rollback code.
+Decide, append, apply, and report the append as durable when the engine says so. When the engine fails, the shard is
+discarded: the next use claims the log anew and replays it, so there is no rollback code.
 """
 
 from __future__ import annotations
@@ -15,10 +15,18 @@ from typing import Final, NamedTuple, Protocol
 from ottla.broker.crashpoints import CrashPoint, reach
 from ottla.broker.partitions.replay import Replay
 from ottla.config.topic import TopicConfig
-from ottla.core.aborted import AbortedSpan, overlapping
+from ottla.core.aborted import AbortedSpan
 from ottla.core.append import NO_TIMESTAMP, Prepared
-from ottla.core.producer_state import SnapshotDraft, Verification
-from ottla.core.retention import even_last_goes, retained_from
+from ottla.core.fetch import aborted_in
+from ottla.core.outcomes import Refused
+from ottla.core.producer_state import (
+    AlreadyAppended,
+    AlreadyEnded,
+    LoggedBatch,
+    SnapshotDraft,
+    Verification,
+)
+from ottla.core.retention import last_is_due, retained_from
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
 from ottla.ports import (
@@ -31,32 +39,31 @@ from ottla.ports import (
 from ottla.records import batch as batches
 from ottla.records.batch import BatchHeader
 from ottla.records.control import MarkerType, build_marker_batch
-from ottla.records.errors import CorruptRecordsError
 
 logger = EventLog(__name__)
 
-# After so many batches the state of the producers is saved.
+# After this many batches the state of the producers is saved.
 SNAPSHOT_BATCHES: Final = 20_000
-# The state of more producers is written down in slices of so many: one or two milliseconds.
+# A snapshot of more producers is written in slices of this many, which take one or two milliseconds.
 SNAPSHOT_PRODUCERS: Final = 1_000
 
 
 class Appended(NamedTuple):
-    """Where a batch lies; `settled` is None once it is durable."""
+    """A batch is in the log; `settled` is None if it is durable already."""
 
     base_offset: int
     append_time_ms: int
     settled: asyncio.Future[None] | None
 
 
-class AlreadySo(NamedTuple):
-    """What was to be appended had been appended before; `settled` is None once that is durable."""
+class AlreadyMarked(NamedTuple):
+    """The log has the marker of an earlier request; `settled` is None if it is durable already."""
 
     settled: asyncio.Future[None] | None
 
 
 class Draft(NamedTuple):
-    """A snapshot that is being made, of the state at an offset."""
+    """A snapshot of the state at an offset that is being written in slices."""
 
     snapshot: SnapshotDraft
     offset: int
@@ -64,7 +71,7 @@ class Draft(NamedTuple):
 
 
 class Waiter(Protocol):
-    """Somebody who waits for more to read."""
+    """Is told when a partition has more to read, and when it is no longer served here."""
 
     def grown(self, shard: Shard, size_bytes: int) -> None: ...
 
@@ -77,18 +84,18 @@ class Shard:
     def __init__(
         self, replay: Replay, config: TopicConfig, discard: Callable[[Shard], None]
     ) -> None:
-        """Goes on from where a replay has come to its end."""
+        """Takes over from a complete replay."""
         assert replay.is_over
         self.log = replay.log
         self.config = config
-        # A dict for its order: waiters are answered first come, first served.
+        # A dict, so that waiters are served in the order in which they came.
         self.waiters: dict[Waiter, None] = {}
         self.partition = replay.partition
-        # A log that grew since its newest snapshot, or has none, is saved again when the broker stops.
+        # When the broker stops, a snapshot is written if the log has grown since the last one.
         self._saved_offset = replay.saved_offset
         self._unsaved_batches = replay.batch_count
         self._discard = discard
-        self._draft: Draft | None = None  # of a snapshot that is being made
+        self._draft: Draft | None = None
         self._unsettled: deque[tuple[int, int, asyncio.Future[None] | None]] = deque()
 
     def configure(self, config: TopicConfig) -> None:
@@ -97,29 +104,30 @@ class Shard:
 
     def append(
         self, prepared: Prepared, now_ms: int, verification: Verification | None = None
-    ) -> Appended | ErrorCode:
-        """Appends a client's batch, or finds that it is there already."""
-        partition = self.partition
+    ) -> Appended | Refused:
+        """Appends a client's batch, unless an earlier request has."""
         data, header, append_time_ms = prepared
-        verdict = partition.decide_append(header, verification)
-        if isinstance(verdict, ErrorCode):
-            if verdict is not ErrorCode.NONE:
-                return verdict
-        else:
-            # The first append may still be on its way to the disk: its repetition waits for it as well.
-            settled = self._durable_up_to(verdict.last_offset)
-            if isinstance(settled, ErrorCode):
-                return settled
-            append_time_ms = (
-                NO_TIMESTAMP if append_time_ms == NO_TIMESTAMP else verdict.timestamp_ms
-            )
-            return Appended(verdict.base_offset, append_time_ms, settled)
+        decision = self.partition.decide_append(header, verification)
+        if isinstance(decision, Refused):
+            return decision
+        if isinstance(decision, AlreadyAppended):
+            return self._repeated(decision.batch, append_time_ms)
         if not header.is_transactional:
             return self._append(data, header, append_time_ms, now_ms)
         reach(CrashPoint.BEFORE_TRANSACTIONAL_APPEND)
         appended = self._append(data, header, append_time_ms, now_ms)
         reach(CrashPoint.AFTER_TRANSACTIONAL_APPEND)
         return appended
+
+    def _repeated(self, batch: LoggedBatch, append_time_ms: int) -> Appended | Refused:
+        """The earlier append that a batch repeats; if it is not durable yet, the repetition waits for it too."""
+        settled = self._durable_up_to(batch.last_offset)
+        if isinstance(settled, Refused):
+            return settled
+        has_append_time = append_time_ms != NO_TIMESTAMP
+        return Appended(
+            batch.base_offset, batch.timestamp_ms if has_append_time else NO_TIMESTAMP, settled
+        )
 
     def append_marker(
         self,
@@ -129,17 +137,17 @@ class Shard:
         coordinator_epoch: int,
         version: int,
         now_ms: int,
-    ) -> Appended | AlreadySo | ErrorCode:
-        """Ends a producer's transaction here, unless that has happened before."""
+    ) -> Appended | AlreadyMarked | Refused:
+        """Ends a producer's transaction on this partition, unless an earlier marker has."""
         partition = self.partition
-        verdict = partition.producers.check_marker(
+        decision = partition.producers.decide_marker(
             producer_id, producer_epoch, coordinator_epoch, version
         )
-        if verdict is None:
+        if isinstance(decision, Refused):
+            return decision
+        if isinstance(decision, AlreadyEnded):
             settled = self._durable_up_to(partition.end_offset - 1)
-            return settled if isinstance(settled, ErrorCode) else AlreadySo(settled)
-        if verdict is not ErrorCode.NONE:
-            return verdict
+            return settled if isinstance(settled, Refused) else AlreadyMarked(settled)
         data = build_marker_batch(
             marker_type,
             producer_id=producer_id,
@@ -152,24 +160,24 @@ class Shard:
         reach(CrashPoint.AFTER_MARKER_APPEND)
         return appended
 
-    def _durable_up_to(self, offset: int) -> asyncio.Future[None] | ErrorCode | None:
-        """When what was appended up to an offset is durable; None if it is."""
+    def _durable_up_to(self, offset: int) -> asyncio.Future[None] | Refused | None:
+        """A future for when the log is durable up to an offset; None if it is."""
         if offset < self.partition.high_watermark:
             return None
         try:
             return self.log.flush()
         except StorageError as error:
             self.fail(error)
-            return ErrorCode.KAFKA_STORAGE_ERROR
+            return Refused(ErrorCode.KAFKA_STORAGE_ERROR)
 
-    def append_own(self, data: bytes, now_ms: int) -> Appended | ErrorCode:
-        """Appends a batch that the broker made itself: there is nothing in it to be checked."""
+    def append_own(self, data: bytes, now_ms: int) -> Appended | Refused:
+        """Appends a batch of the broker's own, which needs no checks."""
         return self._append(data, batches.read_header(data, 0), NO_TIMESTAMP, now_ms)
 
     def _append(
         self, data: Buffer, header: BatchHeader, append_time_ms: int, now_ms: int
-    ) -> Appended | ErrorCode:
-        """Writes a batch at the end and takes it into account."""
+    ) -> Appended | Refused:
+        """Writes a batch at the end of the log and applies it to the state."""
         partition = self.partition
         base_offset = partition.end_offset
         if isinstance(data, bytes) or (isinstance(data, memoryview) and data.readonly):
@@ -194,10 +202,10 @@ class Shard:
                 partition=ref.partition,
                 reason=str(error),
             )
-            return ErrorCode.KAFKA_STORAGE_ERROR
+            return Refused(ErrorCode.KAFKA_STORAGE_ERROR)
         except StorageError as error:
             self.fail(error)
-            return ErrorCode.KAFKA_STORAGE_ERROR
+            return Refused(ErrorCode.KAFKA_STORAGE_ERROR)
         self._settle_later(partition.end_offset, len(data), settled)
         self._unsaved_batches += 1
         if self._unsaved_batches >= SNAPSHOT_BATCHES:
@@ -205,7 +213,7 @@ class Shard:
         return Appended(base_offset, append_time_ms, settled)
 
     def _save_grown(self) -> None:
-        """Bounds the replay after a kill, however large segments are; nobody waits for it."""
+        """Saves a snapshot in the background: it bounds the replay after a kill, however large segments are."""
         self._unsaved_batches = 0
         if not self._save_in_slices(self.log.save_snapshot_soon):
             producers = self.partition.producers
@@ -214,7 +222,7 @@ class Shard:
                 self.log.save_snapshot_soon(snapshot)
 
     def _save_in_slices(self, save: Callable[[Snapshot], None]) -> bool:
-        """Begins to save the state of very many producers; False if there are few, or nobody else has work to do."""
+        """Begins to save a snapshot of very many producers; False if there are few, or no event loop runs."""
         producers = self.partition.producers
         if len(producers) <= SNAPSHOT_PRODUCERS:
             return False
@@ -224,11 +232,11 @@ class Shard:
             return False
         if self._draft is None:
             self._draft = Draft(producers.begin_snapshot(), self.partition.end_offset, save)
-            loop.call_soon(self._write_down, self._draft)
+            loop.call_soon(self._write_slice, self._draft)
         return True
 
-    def _write_down(self, draft: Draft) -> None:
-        """Goes on with a snapshot for a slice."""
+    def _write_slice(self, draft: Draft) -> None:
+        """Writes the next slice of a snapshot."""
         if draft is not self._draft:
             return
         if not self.log.is_open:
@@ -236,14 +244,14 @@ class Shard:
             return
         draft.snapshot.advance(SNAPSHOT_PRODUCERS)
         if not draft.snapshot.is_complete:
-            asyncio.get_running_loop().call_soon(self._write_down, draft)
+            asyncio.get_running_loop().call_soon(self._write_slice, draft)
             return
         self._end_draft()
         with suppress(StorageError):
             draft.save(Snapshot(draft.offset, draft.snapshot.finish()))
 
     def _finish_draft(self) -> None:
-        """Has the snapshot that is being made in its file: what it stands for may go now."""
+        """Completes the snapshot that is being written, before the batches that it covers are deleted."""
         draft = self._draft
         if draft is not None:
             self._end_draft()
@@ -274,7 +282,7 @@ class Shard:
             settled.add_done_callback(self._settle)
 
     def _settle(self, future: asyncio.Future[None]) -> None:
-        """Shows everything whose predecessors are durable."""
+        """Makes everything visible that is durable together with all before it."""
         if not self._unsettled:
             return
         if not is_durable(future):
@@ -291,7 +299,7 @@ class Shard:
                 waiter.grown(self, size_bytes)
 
     def fail(self, error: BaseException) -> None:
-        """Gives the partition up until it is claimed again."""
+        """Discards the shard; the next use claims the partition again."""
         ref = self.log.ref
         logger.error(
             "storage_failed",
@@ -304,12 +312,12 @@ class Shard:
         self.resign()
 
     def resign(self) -> None:
-        """Shows nothing more: what is not settled is for the next claim to find."""
+        """Makes nothing more visible: the next claim finds what was written."""
         self._unsettled.clear()
         self.release_waiters()
 
     def release_waiters(self) -> None:
-        """Answers everybody who waits here: the partition is no longer what it was."""
+        """Tells every waiter that the partition is no longer served by this shard."""
         for waiter in list(self.waiters):
             waiter.gone()
 
@@ -320,19 +328,16 @@ class Shard:
         """The aborted transactions that reach into records that were read between two offsets."""
         if not records or next(self.log.aborted(offset), None) is None:
             return ()
-        # Damaged records are for the reader to find; it is told too much then, which does no harm.
-        with suppress(CorruptRecordsError):
-            end_offset = batches.split_batches(records)[-1][1].last_offset + 1
-        return overlapping(self.log.aborted(offset), offset, end_offset)
+        return aborted_in(self.log.aborted(offset), records, offset, end_offset)
 
     def trim(self, start_offset: int) -> None:
-        # After a kill nothing else would say what the batches that go say of their producers.
+        # After a kill only the snapshot knows the producers of the deleted batches.
         self._finish_draft()
         self.log.trim(start_offset)
         self.partition.trim(start_offset)
 
     def apply_retention(self, now_ms: int) -> None:
-        """Drops what `retention.ms` and `retention.bytes` no longer keep."""
+        """Deletes segments that `retention.ms` and `retention.bytes` do not keep."""
         config = self.config
         if "delete" not in config.cleanup_policy:
             return
@@ -341,10 +346,10 @@ class Shard:
         if (
             last is not None
             and last.size_bytes > 0
-            and even_last_goes(last, now_ms, config.retention_ms, config.retention_bytes)
+            and last_is_due(last, now_ms, config.retention_ms, config.retention_bytes)
             and last.end_offset <= self.partition.high_watermark
         ):
-            # On a full disk the segments before it can go all the same, and make room.
+            # On a full disk the segments before it can still be deleted.
             with suppress(StorageFullError):
                 self.roll()
             segments = self.log.segments()
@@ -368,21 +373,21 @@ class Shard:
             )
 
     def save(self) -> None:
-        """Makes a replay unnecessary for whoever claims the partition next."""
+        """Saves a snapshot, so that the next claim needs no replay."""
         end_offset = self.partition.end_offset
         if end_offset > self._saved_offset:
             self.log.save_snapshot(Snapshot(end_offset, self.partition.producers.to_snapshot()))
             self._saved_offset = end_offset
 
     def save_at_close(self) -> None:
-        """As `save`, by the engine when it closes."""
+        """As `save`; the engine writes the snapshot when it closes."""
         end_offset = self.partition.end_offset
         if end_offset > self._saved_offset:
             self.log.save_at_close(Snapshot(end_offset, self.partition.producers.to_snapshot()))
 
 
 def is_durable(settled: asyncio.Future[None] | None) -> bool:
-    """Whether an append is done; one that failed is not, although its future is."""
+    """Whether an append is durable; a failed one is not, although its future is done."""
     return settled is None or (
         settled.done() and not settled.cancelled() and settled.exception() is None
     )

@@ -1,16 +1,29 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.core.offsets import (
+from ottla.core.offset_lookup import (
     NOT_FOUND,
     SEARCHED_AT_ONCE_BYTES,
     FoundOffset,
+    SearchMaxTimestamp,
+    SearchTimestamp,
+    below,
+    check_position,
+    decide_lookup,
     first_at,
     first_at_once,
+    needs_search,
 )
+from ottla.core.outcomes import TAKES_LONG, Refused
+from ottla.core.partition import READ_COMMITTED, READ_UNCOMMITTED, Partition
+from ottla.core.producer_state import ProducerStates
+from ottla.errors import ErrorCode
 from ottla.records.batch import TimestampType, build_batch
 from ottla.records.compression import Codec
 from ottla.records.errors import CorruptRecordsError
@@ -78,7 +91,7 @@ def test_what_takes_long_is_not_looked_through_at_once(codec: Codec) -> None:
     assert first_at_once(small, 7, 0) == FoundOffset(0, 7, 3)
     value = bytes(SEARCHED_AT_ONCE_BYTES)
     large = build_batch([Record(0, 7, None, value)], leader_epoch=3, codec=codec)
-    assert first_at_once(large, 7, 0) is None
+    assert first_at_once(large, 7, 0) is TAKES_LONG
     assert first_at(large, 7, 0) == FoundOffset(0, 7, 3)
 
 
@@ -89,3 +102,69 @@ def test_no_record_is_found_in_a_damaged_batch(codec: Codec) -> None:
     for find in (first_at, first_at_once):
         with pytest.raises(CorruptRecordsError, match="the checksum of the batch at 10 is wrong"):
             find(damaged, 150, 0)
+
+
+# Positions.
+
+
+class Epoch(NamedTuple):
+    epoch: int
+    start_offset: int
+
+
+class History(NamedTuple):
+    epochs: Sequence[Epoch] = ()
+
+
+FIRST_VERSIONS = {-1: 0, -2: 0, -3: 7, -4: 8, -5: 9, -6: 11}
+
+
+@pytest.mark.parametrize("version", range(1, 12))
+def test_a_request_may_name_the_positions_of_its_version(version: int) -> None:
+    for timestamp in range(-8, 3):
+        known = timestamp >= 0 or FIRST_VERSIONS.get(timestamp, 99) <= version
+        refused = Refused(ErrorCode.UNSUPPORTED_VERSION)
+        assert check_position(timestamp, version) == (None if known else refused)
+
+
+def partition() -> Partition:
+    """From 10 to 50 are visible, to 60 written, and a transaction is open at 40."""
+    made = Partition(5, 10, 60, ProducerStates())
+    made.high_watermark = 50
+    made.producers._open[40] = 7
+    return made
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "isolation_level", "found"),
+    [
+        (-1, READ_UNCOMMITTED, FoundOffset(50, -1, 5)),
+        (-1, READ_COMMITTED, FoundOffset(40, -1, 5)),
+        (-2, READ_UNCOMMITTED, FoundOffset(10, -1, 3)),
+        (-2, READ_COMMITTED, FoundOffset(10, -1, 3)),
+        (-4, READ_UNCOMMITTED, FoundOffset(10, -1, 3)),
+        (-5, READ_UNCOMMITTED, NOT_FOUND),
+        (-6, READ_UNCOMMITTED, NOT_FOUND),
+        (-3, READ_UNCOMMITTED, SearchMaxTimestamp(50)),
+        (-3, READ_COMMITTED, SearchMaxTimestamp(40)),
+        (0, READ_UNCOMMITTED, SearchTimestamp(0, 10, 50)),
+        (77, READ_COMMITTED, SearchTimestamp(77, 10, 40)),
+    ],
+)
+def test_positions_are_known_and_timestamps_are_searched(
+    timestamp: int, isolation_level: int, found: object
+) -> None:
+    history = History((Epoch(3, 0), Epoch(5, 20)))
+    decision = decide_lookup(partition(), history, timestamp, isolation_level)
+    assert decision == found
+    assert type(decision) is type(found)
+    assert needs_search(timestamp) == (not isinstance(found, FoundOffset))
+
+
+def test_the_start_of_a_log_without_records_has_the_current_epoch() -> None:
+    assert decide_lookup(partition(), History(), -2, READ_UNCOMMITTED) == FoundOffset(10, -1, 5)
+
+
+def test_a_record_that_the_reader_may_not_see_is_not_found() -> None:
+    assert below(FoundOffset(39, 7, 3), 40) == FoundOffset(39, 7, 3)
+    assert below(FoundOffset(40, 7, 3), 40) is NOT_FOUND
