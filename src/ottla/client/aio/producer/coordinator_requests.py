@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from ottla.client.aio.network.brokers import KEY_GROUP, KEY_TRANSACTION
+from ottla.client.aio.network.coordinator_cache import KEY_GROUP, KEY_TRANSACTION
 from ottla.client.model import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.state.producer.producer_batch import ProducerIdentity
 from ottla.errors import AbortableError, ErrorCode

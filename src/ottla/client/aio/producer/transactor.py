@@ -11,8 +11,9 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
-from ottla.client.aio.network.brokers import KEY_GROUP, Network
+from ottla.client.aio.network.brokers import Network
 from ottla.client.aio.network.connection import Connection
+from ottla.client.aio.network.coordinator_cache import KEY_GROUP
 from ottla.client.aio.producer.coordinator_requests import (
     FIRST_INIT_THAT_BUMPS,
     Ask,
