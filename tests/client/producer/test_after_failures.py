@@ -119,7 +119,7 @@ def test_begin_that_is_refused_changes_nothing_for_other_threads(
         async with ottla.aio.Producer(bootstrap_servers=servers, **options) as producer:
             await producer.init_transactions()
             await producer.begin_transaction()
-            accumulator = producer.accumulator
+            accumulator = producer._parts.accumulator
             current, seen, lock = accumulator.transaction, [], accumulator.lock
 
             class Watched:
@@ -132,8 +132,8 @@ def test_begin_that_is_refused_changes_nothing_for_other_threads(
                     lock.release()
 
             watched: Any = Watched()
-            assert producer._transactions is not None
-            accumulator.lock = producer._transactions._lock = watched
+            assert producer._parts.transactions is not None
+            accumulator.lock = producer._parts.transactions._lock = watched
             with pytest.raises(IllegalStateError, match="has an open transaction"):
                 await producer.begin_transaction()
             assert seen

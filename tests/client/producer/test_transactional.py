@@ -356,7 +356,7 @@ def test_end_of_with_does_not_wait_for_ever_for_a_coordinator_that_is_away(
     assert 2.5 < time.monotonic() - started < 10
     told = [message for message in caplog.messages if "was not aborted" in message]
     assert len(told) == 1
-    assert f"the transaction of {producer.config.transactional_id}" in told[0]
+    assert f"the transaction of {producer._config.transactional_id}" in told[0]
     assert "aborts it after transaction.timeout.ms = 60000" in told[0]
     assert "NETWORK_EXCEPTION" in told[0]
 

@@ -49,13 +49,10 @@ class Admin(
     def __init__(
         self,
         config: Mapping[str, object] | AdminConfig | None = None,
+        /,
         **options: Unpack[AdminOptions],
     ) -> None:
-        settings = (
-            config
-            if isinstance(config, AdminConfig)
-            else read_client_config(AdminConfig, config, options)
-        )
+        settings = read_client_config(AdminConfig, config, options)
         try:
             self._loop = asyncio.get_running_loop()
         except RuntimeError:

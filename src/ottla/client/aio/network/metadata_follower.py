@@ -1,4 +1,4 @@
-"""Keeps the metadata of the cluster current: requests it, wakes the tasks that wait for it, starts again from bootstrap."""
+"""Keeps the metadata of the cluster current: asks for it, wakes the tasks that wait for it, rebootstraps."""
 
 from __future__ import annotations
 
