@@ -236,7 +236,7 @@ def test_a_copier_on_asyncio_copies_each_record_once(stage: Stage) -> None:
             ) as consumer,
         ):
             await producer.init_transactions()
-            await consumer.subscribe([source])
+            consumer.subscribe([source])
             while copied < expected:
                 in_time(deadline, f"{copied} of {expected}")
                 records = await consumer.poll(1.0)

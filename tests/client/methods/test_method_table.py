@@ -60,7 +60,7 @@ CONSUMER: dict[str, str] = {
     "close": "test_close",
 }
 # What the blocking face needs of the other one; documented nowhere.
-FOR_THE_BLOCKING_FACE = {"of", "wait_for", "next_delivery", "next_columns", "abort_after"}
+FOR_THE_BLOCKING_FACE = {"of", "wait_for", "abort_after"}
 
 TABLES: list[tuple[type[Any], dict[str, str], ModuleType]] = [
     (ottla.Producer, PRODUCER, test_producer_methods),

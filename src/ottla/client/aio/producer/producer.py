@@ -9,8 +9,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
 
-from ottla.client.aio.consumer.single_user import check_loop
-from ottla.client.aio.lifecycle import ClosedByBlock, close_user_code
+from ottla.client.aio.lifecycle import ClosedByBlock, check_loop, close_user_code
 from ottla.client.aio.network.brokers import Network
 from ottla.client.aio.producer import shutdown as ending
 from ottla.client.aio.producer.coordinator_requests import Offsets
