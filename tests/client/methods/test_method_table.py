@@ -60,8 +60,6 @@ CONSUMER: dict[str, str] = {
     "health": "test_metrics_and_health",
     "close": "test_close",
 }
-# What the blocking face needs of the other one; documented nowhere.
-FOR_THE_BLOCKING_FACE = {"next_delivery", "next_columns"}
 
 TABLES: list[tuple[type[Any], dict[str, str], ModuleType]] = [
     (ottla.Producer, PRODUCER, test_producer_methods),
@@ -75,7 +73,7 @@ def public_methods(client: type[Any]) -> dict[str, Callable[..., Any]]:
     return {
         name: method
         for name, method in inspect.getmembers(client, callable)
-        if not name.startswith("_") and name not in FOR_THE_BLOCKING_FACE
+        if not name.startswith("_")
     }
 
 

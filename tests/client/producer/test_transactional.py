@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
@@ -377,3 +378,18 @@ def test_abort_gives_up_offsets_that_cannot_be_committed(
     with producer.transaction():
         producer.send(topic, b"x", partition=0)
     assert values_of(servers, topic)[0] == b"x"
+
+
+def test_begin_transaction_of_aio_can_still_be_awaited(
+    servers: str, ottla_topic: str, ottla_topic_name: Callable[[], str]
+) -> None:
+    async def main() -> None:
+        name = ottla_topic_name()
+        async with ottla.aio.Producer(bootstrap_servers=servers, transactional_id=name) as producer:
+            await producer.init_transactions()
+            with pytest.warns(DeprecationWarning, match=r"begin_transaction\(\) does not wait"):
+                await producer.begin_transaction()  # type: ignore[func-returns-value]
+            await producer.send(ottla_topic, b"x")
+            await producer.commit_transaction()
+
+    asyncio.run(main())

@@ -193,7 +193,15 @@ class Producer(BlockingFace[AsyncProducer]):
     # Transactions
 
     init_transactions = waiting(AsyncProducer.init_transactions)
-    begin_transaction = waiting(AsyncProducer.begin_transaction)
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction: records that are sent from now on belong to it."""
+
+        async def begin() -> None:
+            self._client.begin_transaction()
+
+        self._thread.run(begin())
+
     send_offsets_to_transaction = waiting(AsyncProducer.send_offsets_to_transaction)
     commit_transaction = waiting(AsyncProducer.commit_transaction)
     abort_transaction = waiting(AsyncProducer.abort_transaction)

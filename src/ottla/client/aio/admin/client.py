@@ -14,8 +14,7 @@ from ottla.client.aio.admin.producers import ProducerCalls
 from ottla.client.aio.admin.records import RecordCalls
 from ottla.client.aio.admin.topics import TopicCalls
 from ottla.client.aio.admin.transactions import TransactionCalls
-from ottla.client.aio.consumer.single_user import check_loop
-from ottla.client.aio.lifecycle import ClosedByBlock
+from ottla.client.aio.lifecycle import ClosedByBlock, check_loop
 from ottla.client.aio.network.brokers import Network
 from ottla.config.admin import AdminConfig
 from ottla.config.client import read_client_config

@@ -8,8 +8,12 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
-from ottla.client.aio.consumer.single_user import check_loop
-from ottla.client.aio.lifecycle import ClosedByBlock, close_user_code
+from ottla.client.aio.lifecycle import (
+    ClosedByBlock,
+    check_loop,
+    close_user_code,
+    still_awaitable,
+)
 from ottla.client.aio.producer import shutdown
 from ottla.client.aio.producer.coordinator_requests import Offsets
 from ottla.client.aio.producer.producer_parts import ProducerParts
@@ -235,7 +239,8 @@ class Producer(ClosedByBlock):
         transactions, transactor = self._transactional("init_transactions")
         await transactor.run(*transactions.begin_init())
 
-    async def begin_transaction(self) -> None:
+    @still_awaitable
+    def begin_transaction(self) -> None:
         """Begin a transaction: records that are sent from now on belong to it."""
         transactions, _ = self._transactional("begin_transaction")
 
@@ -272,7 +277,7 @@ class Producer(ClosedByBlock):
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
         """A transaction that commits at the end, or aborts if there is an exception."""
-        await self.begin_transaction()
+        self.begin_transaction()
         try:
             yield self
         except FatalError:
