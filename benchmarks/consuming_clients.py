@@ -101,7 +101,7 @@ async def ottla_aio_consumer(task: Task) -> AsyncIterator[Any]:
     async with ottla.aio.Consumer(
         bootstrap_servers=task.bootstrap_server, auto_offset_reset="earliest"
     ) as consumer:
-        await consumer.assign([(task.topic, index) for index in range(PARTITIONS_PER_TOPIC)])
+        consumer.assign([(task.topic, index) for index in range(PARTITIONS_PER_TOPIC)])
         yield consumer
 
 

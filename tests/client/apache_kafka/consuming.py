@@ -281,7 +281,7 @@ def test_an_asyncio_consumer_does_the_same(stage: Stage) -> None:
         async with ottla.aio.Consumer(
             bootstrap_servers=stage.address, group_id=group, auto_offset_reset="earliest"
         ) as consumer:
-            await consumer.subscribe([topic])
+            consumer.subscribe([topic])
             async for record in consumer:
                 found.append(record.value)
                 if len(found) == 40:

@@ -121,7 +121,7 @@ class Copying:
             ) as consumer,
         ):
             await producer.init_transactions()
-            await consumer.subscribe([self.source])
+            consumer.subscribe([self.source])
             while not self.is_enough.is_set():
                 records = await consumer.poll(0.2)
                 if not records:

@@ -236,14 +236,14 @@ def test_a_copier_on_asyncio_copies_each_record_once(stage: Stage) -> None:
             ) as consumer,
         ):
             await producer.init_transactions()
-            await consumer.subscribe([source])
+            consumer.subscribe([source])
             while copied < expected:
                 in_time(deadline, f"{copied} of {expected}")
                 records = await consumer.poll(1.0)
                 if not records:
                     continue
                 rounds += 1
-                await producer.begin_transaction()
+                producer.begin_transaction()
                 for record in records:
                     await producer.send(target, record.value, partition=record.partition)
                 # Before KIP-447 (Kafka 2.5), the group's id has to do.

@@ -383,7 +383,7 @@ def test_the_face_has_every_method_of_the_asyncio_consumer_with_its_words() -> N
     asynchronous = {
         name: method
         for name, method in inspect.getmembers(AsyncConsumer, callable)
-        if not name.startswith("_") and name not in ("next_columns", "next_delivery")
+        if not name.startswith("_")
     }
     for name, method in asynchronous.items():
         own = getattr(Consumer, name)

@@ -118,7 +118,7 @@ class Cluster:
         async with running(*self.nodes):
             servers = ",".join(node.address for node in self.nodes)
             async with Consumer({"bootstrap.servers": servers, **given}) as consumer:
-                await consumer.assign(list(self.logs))
+                consumer.assign(list(self.logs))
                 yield consumer
 
 

@@ -166,7 +166,7 @@ def test_a_session_is_kept_and_only_changes_are_sent() -> None:
             cluster.log.append(b"a")
             assert await values(consumer, 1) == [b"a"]
             await nothing_comes(consumer, 0.1)
-            await consumer.assign([T])
+            consumer.assign([T])
             await poll_until(consumer, lambda: fetches(cluster)[-1].forgotten_topics_data)
         asked = fetches(cluster)
         assert [r.session_epoch for r in asked[:-1]] == list(range(len(asked) - 1))

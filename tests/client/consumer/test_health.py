@@ -86,7 +86,7 @@ def test_metrics_count_under_kafkas_names(stage: Stage) -> None:
         stage.fill_batch(*[b"x" * 100] * 10)
         async with stage.consumer(max_poll_records=4) as consumer:
             assert math.isnan(consumer.metrics()["records-lag-max"])
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             await read(consumer, 4)
             metrics = consumer.metrics()
             assert metrics["records-lag-max"] == 6
@@ -114,7 +114,7 @@ def test_a_consumer_that_works_is_well(stage: Stage) -> None:
             assert before.ok
             assert before.seconds_since_poll is None
             assert before.seconds_since_progress is None
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             await read(consumer, 1)
             health = consumer.health()
             assert health.ok
@@ -140,7 +140,7 @@ def test_a_partition_that_does_not_exist_is_told_at_once_until_it_does(
         partitions = stage.create()
         missing = partitions[0]._replace(partition=1)
         async with stage.consumer(client_id="reader") as consumer:
-            await consumer.assign([*partitions, missing])
+            consumer.assign([*partitions, missing])
             await poll_until(consumer, lambda: bool(told()))
             assert not consumer.health().ok
             assert consumer.health().reasons == (reason,)
@@ -262,7 +262,7 @@ def test_a_member_that_is_fenced_is_not_well(stage: Stage) -> None:
         }
         async with stage.consumer(**named) as old, stage.consumer(**named) as new:
             for consumer in (old, new):
-                await consumer.subscribe([stage.topic])
+                consumer.subscribe([stage.topic])
                 while not consumer.assignment():
                     await consumer.poll(0.1)
             with pytest.raises(FatalError):

@@ -43,7 +43,7 @@ def test_a_subscription_brings_all_partitions_to_a_lone_member(stage: Stage) -> 
         for n in range(3):
             stage.fill(b"%d" % n, partition=n)
         async with member(stage) as consumer:
-            await consumer.subscribe([stage.topic])
+            consumer.subscribe([stage.topic])
             assert sorted(await values(consumer, 3)) == [b"0", b"1", b"2"]
             assert consumer.assignment() == set(partitions)
             assert consumer.subscription() == {stage.topic}
@@ -65,7 +65,7 @@ def test_a_pattern_finds_topics_that_come_later(stage: Stage, compiled: bool) ->
         stage.fill(b"first")
         pattern = f"^{re.escape(stage.topic)}.*"
         async with member(stage, metadata_max_age_ms=100) as consumer:
-            await consumer.subscribe(re.compile(pattern) if compiled else pattern)
+            consumer.subscribe(re.compile(pattern) if compiled else pattern)
             assert await values(consumer, 1) == [b"first"]
             later = Stage(stage.broker, stage.connection, f"{stage.topic}-later")
             later.create()
@@ -83,11 +83,11 @@ def test_members_share_and_nothing_is_lost_or_doubled(stage: Stage) -> None:
             stage.fill(*(b"%d-%d" % (n, i) for i in range(10)), partition=n)
         options: dict[str, Any] = {"enable_auto_commit": False, "max_poll_records": 3}
         async with member(stage, **options) as first, member(stage, **options) as second:
-            await first.subscribe([stage.topic])
+            first.subscribe([stage.topic])
             taken: list[Any] = []
             await poll_until(lambda: len(taken) >= 10, first, taken=taken)
             await first.commit()
-            await second.subscribe([stage.topic])
+            second.subscribe([stage.topic])
             await poll_until(
                 lambda: len(first.assignment()) == len(second.assignment()) == 2, first, second,
                 taken=taken,
@@ -128,7 +128,7 @@ def test_a_listener_may_seek_where_it_wants_to_start(stage: Stage) -> None:
                 def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
                     calls.append(("revoked", len(partitions)))
 
-            await consumer.subscribe([stage.topic], Elsewhere())
+            consumer.subscribe([stage.topic], Elsewhere())
             assert await values(consumer, 2) == [b"c", b"c"]
         assert calls == [[2, 2], ("revoked", 2)]
 
@@ -140,13 +140,13 @@ def test_close_commits_what_iteration_has_handed_out_and_no_more(stage: Stage) -
         (partition,) = stage.create()
         stage.fill_batch(*(b"%d" % i for i in range(20)))
         async with member(stage) as consumer:
-            await consumer.subscribe([stage.topic])
+            consumer.subscribe([stage.topic])
             async for record in consumer:
                 if record.offset == 6:
                     break
         async with member(stage) as consumer:
             assert (await consumer.committed([partition]))[partition] == OffsetAndMetadata(7)
-            await consumer.subscribe([stage.topic])
+            consumer.subscribe([stage.topic])
             found = await read(consumer, 13)
             assert found[0].offset == 7
             await consumer.commit()
@@ -160,7 +160,7 @@ def test_close_commits_what_iteration_has_handed_out_and_no_more(stage: Stage) -
 def test_an_exception_commits_nothing_that_may_not_have_been_handled(stage: Stage) -> None:
     async def fail() -> None:
         async with member(stage) as consumer:
-            await consumer.subscribe([stage.topic])
+            consumer.subscribe([stage.topic])
             await read(consumer, 3)
             raise KeyError
 
@@ -180,7 +180,7 @@ def test_commits_inside_of_iteration_count_the_record_at_hand(stage: Stage) -> N
         (partition,) = stage.create()
         stage.fill_batch(*(b"%d" % i for i in range(10)))
         async with member(stage, enable_auto_commit=False) as consumer:
-            await consumer.subscribe([stage.topic])
+            consumer.subscribe([stage.topic])
             async for record in consumer:
                 await consumer.commit()
                 found = (await consumer.committed())[partition]
@@ -198,12 +198,10 @@ def test_commits_without_waiting_tell_their_outcome_in_a_later_poll(stage: Stage
         stage.fill(b"a", b"b")
         told: list[Any] = []
         async with member(stage, enable_auto_commit=False) as consumer:
-            await consumer.subscribe([stage.topic])
+            consumer.subscribe([stage.topic])
             await read(consumer, 2)
-            await consumer.commit_async(
-                callback=lambda offsets, error: told.append((offsets, error))
-            )
-            await consumer.commit_async({(stage.topic, 0): 1})
+            consumer.commit_async(callback=lambda offsets, error: told.append((offsets, error)))
+            consumer.commit_async({(stage.topic, 0): 1})
             await poll_until(lambda: bool(told), consumer)
             ((offsets, error),) = told
             assert error is None
@@ -219,13 +217,13 @@ def test_unsubscribe_leaves_and_another_subscription_joins_again(stage: Stage) -
         stage.create()
         stage.fill(b"a")
         async with member(stage) as consumer:
-            await consumer.subscribe([stage.topic])
+            consumer.subscribe([stage.topic])
             await read(consumer, 1)
             await consumer.unsubscribe()
             assert consumer.assignment() == set()
             with pytest.raises(IllegalStateError):
                 await consumer.poll(0)
-            await consumer.subscribe([stage.topic])
+            consumer.subscribe([stage.topic])
             await poll_until(lambda: bool(consumer.assignment()), consumer)
 
     run(test)
@@ -238,9 +236,9 @@ def test_records_of_topics_that_are_subscribed_no_more_are_not_returned(stage: S
         other.create()
         stage.fill_batch(*(b"%d" % i for i in range(10)))
         async with member(stage, max_poll_records=1) as consumer:
-            await consumer.subscribe([stage.topic])
+            consumer.subscribe([stage.topic])
             await read(consumer, 1)
-            await consumer.subscribe([other.topic])
+            consumer.subscribe([other.topic])
             other.fill(b"x")
             found: list[Any] = []
             await poll_until(lambda: b"x" in [r.value for r in found], consumer, taken=found)
@@ -254,11 +252,54 @@ def test_a_group_that_is_not_polled_says_so(stage: Stage, caplog: pytest.LogCapt
         stage.create()
         stage.fill_batch(b"a", b"b")
         async with member(stage, max_poll_records=1, stall_timeout_ms=100) as consumer:
-            await consumer.subscribe([stage.topic])
+            consumer.subscribe([stage.topic])
             await read(consumer, 1)
             async with asyncio.timeout(10):
                 while (health := consumer.health()).ok:
                     await asyncio.sleep(0.02)
             assert "poll() was last called" in health.reasons[0]
+
+    run(test)
+
+
+def test_methods_that_wait_for_nothing_are_plain_and_can_still_be_awaited(stage: Stage) -> None:
+    async def test() -> None:
+        (partition,) = stage.create()
+        async with member(stage, enable_auto_commit=False) as consumer:
+            consumer.subscribe([stage.topic])
+            assert consumer.subscription() == {stage.topic}
+            for name, arguments in (
+                ("subscribe", ([],)),
+                ("assign", ([partition],)),
+                ("commit_async", ({partition: 1},)),
+            ):
+                result = getattr(consumer, name)(*arguments)
+                with pytest.warns(DeprecationWarning, match=rf"{name}\(\) does not wait") as seen:
+                    assert await result is None
+                assert seen[0].filename == __file__
+            assert await consumer.committed([partition]) == {partition: OffsetAndMetadata(1)}
+
+    run(test)
+
+
+def test_partitions_of_a_listener_are_given_up_by_unsubscribe_only(stage: Stage) -> None:
+    async def test() -> None:
+        stage.create()
+        told: list[str] = []
+
+        class Listener:
+            async def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+                told.append("revoked")
+
+        async with member(stage) as consumer:
+            consumer.subscribe([stage.topic], Listener())
+            await poll_until(lambda: bool(consumer.assignment()), consumer)
+            told.clear()
+            with pytest.raises(IllegalStateError, match=r"await consumer.unsubscribe\(\)"):
+                consumer.subscribe([])
+            assert consumer.assignment()
+            await consumer.unsubscribe()
+            assert told == ["revoked"]
+            assert consumer.subscription() == set()
 
     run(test)

@@ -41,7 +41,7 @@ def test_nothing_is_lost_or_doubled_while_leaders_move(start: Starter, ottla_top
                 "fetch_max_wait_ms": 50,
             }
             async with Consumer(**options) as consumer:
-                await consumer.assign(partitions)
+                consumer.assign(partitions)
                 written = itertools.count()
                 for step in range(8):
                     for n in range(PARTITIONS):
@@ -75,7 +75,7 @@ def test_a_broker_that_dies_hands_its_partitions_on(
                 "fetch_max_wait_ms": 5000 if waits else 10,
             }
             async with Consumer(**options) as consumer:
-                await consumer.assign([(ottla_topic, 0)])
+                consumer.assign([(ottla_topic, 0)])
                 found: dict[int, list[int]] = {0: []}
                 fill(nodes.leader(ottla_topic), ottla_topic, b"0")
                 await take(consumer, found, 1)
@@ -103,7 +103,7 @@ def test_followers_bring_the_same_records(start: Starter, ottla_topic: str) -> N
             async with Consumer(
                 bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest"
             ) as consumer:
-                await consumer.assign([(ottla_topic, 0)])
+                consumer.assign([(ottla_topic, 0)])
                 for n in range(3):
                     fill(nodes.leader(ottla_topic), ottla_topic, b"%d" % n)
                     nodes.move(ottla_topic)

@@ -24,7 +24,7 @@ def test_records_come_in_the_order_of_each_partition(stage: Stage) -> None:
         for n in range(3):
             stage.fill(*(b"%d" % i for i in range(5)), partition=n)
         async with stage.consumer() as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             found = await read(consumer, 15)
         for n in range(3):
             assert [r.value for r in found if r.partition == n] == [b"%d" % i for i in range(5)]
@@ -38,7 +38,7 @@ def test_poll_0_returns_at_once_and_brings_records_in_the_end(stage: Stage) -> N
         partitions = stage.create()
         stage.fill(b"a")
         async with stage.consumer() as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             started = time.monotonic()
             assert not await consumer.poll(0)
             assert time.monotonic() - started < 5
@@ -56,7 +56,7 @@ def test_a_poll_that_finds_nothing_takes_its_time(stage: Stage) -> None:
     async def test() -> None:
         partitions = stage.create()
         async with stage.consumer() as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             started = time.monotonic()
             assert not await consumer.poll(0.15)
             assert 0.14 < time.monotonic() - started < 5
@@ -68,7 +68,7 @@ def test_a_waiting_poll_returns_when_a_record_is_written(stage: Stage) -> None:
     async def test() -> None:
         partitions = stage.create()
         async with stage.consumer(fetch_max_wait_ms=10_000) as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             await consumer.position(partitions[0])
             waiting = asyncio.create_task(consumer.poll(10))
             await asyncio.sleep(0.1)
@@ -86,7 +86,7 @@ def test_max_poll_records_limits_a_poll(stage: Stage) -> None:
         for n in range(2):
             stage.fill_batch(*(b"%d" % i for i in range(10)), partition=n)
         async with stage.consumer(max_poll_records=7) as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             sizes: list[int] = []
             while sum(sizes) < 20:
                 sizes.append(len(await consumer.poll(5)))
@@ -100,7 +100,7 @@ def test_the_records_of_a_poll_say_what_to_commit(stage: Stage) -> None:
         partitions = stage.create(2)
         stage.fill_batch(b"a", b"b", b"c", partition=1)
         async with stage.consumer(max_poll_records=2) as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             records = await consumer.poll(10)
             assert records.partitions() == [partitions[1]]
             assert [(p, to.offset) for p, to in records.next_offsets.items()] == [
@@ -117,7 +117,7 @@ def test_the_next_records_are_fetched_while_the_user_works(stage: Stage) -> None
             stage.fill_batch(*[b"x" * 1000] * 10)
         # An answer has one batch.
         async with stage.consumer(max_partition_fetch_bytes=5000, max_poll_records=10) as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             assert len(await consumer.poll(10)) == 10
             # Not polled meanwhile: all that waits was fetched ahead.
             async with asyncio.timeout(5):
@@ -136,7 +136,7 @@ def test_records_that_are_fetched_ahead_are_bounded(stage: Stage) -> None:
         for _ in range(10):
             stage.fill_batch(*[b"x" * 1000] * 10)
         async with stage.consumer(max_partition_fetch_bytes=5000, max_poll_records=1) as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             await consumer.poll(10)
             async with asyncio.timeout(10):
                 while len(consumer._fetcher.buffer) < 2:
@@ -157,7 +157,7 @@ def test_iteration_brings_every_record_once(stage: Stage) -> None:
         for n in range(2):
             stage.fill_batch(*(b"%d" % i for i in range(20)), partition=n)
         async with stage.consumer(max_poll_records=7) as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             found = []
             async for record in consumer:
                 found.append((record.partition, record.offset))
@@ -173,7 +173,7 @@ def test_breaking_out_of_iteration_loses_nothing(stage: Stage) -> None:
         partitions = stage.create()
         stage.fill_batch(*(b"%d" % i for i in range(20)))
         async with stage.consumer() as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             async for record in consumer:
                 if record.offset == 4:
                     break
@@ -191,7 +191,7 @@ def test_a_seek_inside_of_iteration_takes_effect_at_once(stage: Stage) -> None:
         partitions = stage.create()
         stage.fill_batch(*(b"%d" % i for i in range(20)))
         async with stage.consumer() as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             found = []
             async for record in consumer:
                 found.append(record.offset)
@@ -210,7 +210,7 @@ def test_a_pause_inside_of_iteration_takes_effect_at_once(stage: Stage) -> None:
         for n in range(2):
             stage.fill_batch(*(b"%d" % i for i in range(3)), partition=n)
         async with stage.consumer() as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             found: list[tuple[int, int]] = []
             async for record in consumer:
                 found.append((record.partition, record.offset))
@@ -248,8 +248,8 @@ def test_a_subscription_needs_a_group(stage: Stage) -> None:
         async with stage.consumer() as consumer:
             for topics in ([stage.topic], "^a"):
                 with pytest.raises(ConfigError, match=r"group\.id"):
-                    await consumer.subscribe(topics)
-            await consumer.assign([(stage.topic, 0)])
+                    consumer.subscribe(topics)
+            consumer.assign([(stage.topic, 0)])
 
     run(test)
 
@@ -258,9 +258,9 @@ def test_a_topic_that_is_no_list_is_refused(stage: Stage) -> None:
     async def test() -> None:
         async with stage.consumer(group_id="g") as consumer:
             with pytest.raises(ValueError, match=r"\['orders'\]"):
-                await consumer.subscribe("orders")
+                consumer.subscribe("orders")
             with pytest.raises(ValueError, match="no name"):
-                await consumer.subscribe([""])
+                consumer.subscribe([""])
 
     run(test)
 
@@ -268,17 +268,17 @@ def test_a_topic_that_is_no_list_is_refused(stage: Stage) -> None:
 def test_subscriptions_and_assignments_exclude_each_other(stage: Stage) -> None:
     async def test() -> None:
         async with stage.consumer(group_id="g") as consumer:
-            await consumer.assign([(stage.topic, 0)])
+            consumer.assign([(stage.topic, 0)])
             with pytest.raises(IllegalStateError, match="unsubscribe"):
-                await consumer.subscribe([stage.topic])
+                consumer.subscribe([stage.topic])
             await consumer.unsubscribe()
             assert consumer.assignment() == set()
-            await consumer.subscribe([stage.topic])
+            consumer.subscribe([stage.topic])
             assert consumer.subscription() == {stage.topic}
-            await consumer.subscribe([])
+            consumer.subscribe([])
             assert consumer.subscription() == set()
-            await consumer.assign([(stage.topic, 0)])
-            await consumer.assign([])
+            consumer.assign([(stage.topic, 0)])
+            consumer.assign([])
             assert consumer.assignment() == set()
 
     run(test)
@@ -288,7 +288,7 @@ def test_two_tasks_cannot_poll_at_once(stage: Stage) -> None:
     async def test() -> None:
         partitions = stage.create()
         async with stage.consumer() as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             first = asyncio.create_task(consumer.poll(0.5))
             await asyncio.sleep(0.05)
             for use in (consumer.poll(1), consumer.position(partitions[0]), consumer.commit()):
@@ -307,7 +307,7 @@ def test_a_thread_may_call_again_out_of_its_callbacks(stage: Stage) -> None:
     async def test() -> None:
         partitions = stage.create()
         async with stage.consumer() as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
 
             def as_thread(number: int) -> None:
                 caller.set(number)
@@ -329,7 +329,7 @@ def test_wakeup_ends_a_poll_that_waits(stage: Stage) -> None:
     async def test() -> None:
         partitions = stage.create()
         async with stage.consumer() as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             threading.Timer(0.1, consumer.wakeup).start()
             started = time.monotonic()
             with pytest.raises(WakeupError):
@@ -345,7 +345,7 @@ def test_wakeup_before_a_poll_ends_the_next_one_and_costs_no_record(stage: Stage
         partitions = stage.create()
         stage.fill(b"a")
         async with stage.consumer() as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             consumer.wakeup()
             with pytest.raises(WakeupError):
                 await consumer.poll(10)
@@ -370,7 +370,7 @@ def test_a_cancelled_poll_costs_no_record(stage: Stage) -> None:
         # As with the blocking face, whose user code runs on another thread.
         runner.set(somewhere_else)
         async with stage.consumer(max_poll_records=5, interceptor_classes=[Idle()]) as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             found: list[int] = []
             for step in range(200):
                 polling = asyncio.create_task(consumer.poll(1))
@@ -391,7 +391,7 @@ def test_a_closed_consumer_refuses_everything(stage: Stage) -> None:
     async def test() -> None:
         partitions = stage.create()
         consumer = stage.consumer()
-        await consumer.assign(partitions)
+        consumer.assign(partitions)
         await consumer.poll(0.1)
         await consumer.close()
         await consumer.close()
@@ -409,7 +409,7 @@ def test_close_leaves_nothing_behind_at_the_broker(stage: Stage) -> None:
     async def test() -> None:
         partitions = stage.create()
         consumer = stage.consumer(fetch_max_wait_ms=20_000)
-        await consumer.assign(partitions)
+        consumer.assign(partitions)
         await consumer.poll(0.3)
         started = time.monotonic()
         await consumer.close()

@@ -31,15 +31,15 @@ def test_without_a_committed_offset_reading_starts_where_auto_offset_reset_says(
         partitions = stage.create()
         stage.fill(b"a", b"b")
         async with stage.consumer(auto_offset_reset="earliest") as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             assert await values(consumer, 2) == [b"a", b"b"]
         async with stage.consumer(auto_offset_reset="latest") as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             assert await consumer.position(partitions[0]) == 2
             stage.fill(b"c")
             assert await values(consumer, 1) == [b"c"]
         async with stage.consumer(auto_offset_reset="none") as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             for _ in range(2):
                 with pytest.raises(NoOffsetError) as caught:
                     await consumer.poll(5)
@@ -62,7 +62,7 @@ def test_a_reset_by_duration_starts_so_long_ago(stage: Stage) -> None:
         records = records_of(b"old", timestamp_ms=now_ms - 7_200_000)
         produce(stage.connection, stage.topic, build_batch(records), partition=1)
         async with stage.consumer(auto_offset_reset="by_duration:PT1H40M") as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             assert await values(consumer, 2) == [b"90", b"30"]
             assert await consumer.position(partitions[1]) == 1, "nothing is so new: wait at the end"
 
@@ -76,10 +76,10 @@ def test_reading_goes_on_where_the_group_has_committed(stage: Stage) -> None:
             stage.fill(b"a", b"b", b"c", partition=n)
         group = f"group-of-{stage.topic}"
         async with stage.consumer(group_id=group, enable_auto_commit=False) as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             await consumer.commit({partitions[0]: OffsetAndMetadata(2, "note"), partitions[1]: 1})
         async with stage.consumer(group_id=group) as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             assert await consumer.position(partitions[0]) == 2
             assert sorted(await values(consumer, 3)) == [b"b", b"c", b"c"]
             committed = await consumer.committed()
@@ -94,7 +94,7 @@ def test_a_position_out_of_range_is_reset(stage: Stage) -> None:
         stage.fill(b"a", b"b", b"c")
         delete_records(stage.connection, stage.topic, 2)
         async with stage.consumer() as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             for wrong in (0, 50):
                 consumer.seek(partitions[0], wrong)
                 found = await read(consumer, 1)
@@ -108,7 +108,7 @@ def test_a_position_out_of_range_is_an_error_without_a_reset(stage: Stage) -> No
         partitions = stage.create()
         stage.fill(b"a", b"b")
         async with stage.consumer(auto_offset_reset="none") as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             consumer.seek(partitions[0], 50)
             for _ in range(2):
                 with pytest.raises(OffsetOutOfRangeError, match=f"{stage.topic}-0 at 50") as caught:
@@ -126,7 +126,7 @@ def test_seeks_go_to_offsets_beginnings_and_ends(stage: Stage) -> None:
         stage.fill(b"a", b"b", b"c")
         (partition,) = partitions
         async with stage.consumer() as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             consumer.seek((stage.topic, 0), 2)
             assert await consumer.position(partition) == 2
             (last,) = await read(consumer, 1)
@@ -152,11 +152,11 @@ def test_a_committed_epoch_that_the_log_does_not_have_is_noticed(stage: Stage) -
         # As if somebody had read up to 2 under a leader of epoch 0, whose log this leader has not got.
         lost = OffsetAndMetadata(2, "", 0)
         async with stage.consumer() as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             consumer.seek(partitions[0], lost)
             assert await values(consumer, 3) == [b"a", b"b", b"c"]
         async with stage.consumer(auto_offset_reset="none") as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             await consumer.partitions_for(stage.topic)
             consumer.seek(partitions[0], lost)
             with pytest.raises(LogTruncationError) as caught:
@@ -173,7 +173,7 @@ def test_seeks_of_partitions_that_are_not_assigned_are_refused(stage: Stage) -> 
     async def test() -> None:
         stage.create()
         async with stage.consumer() as consumer:
-            await consumer.assign([(stage.topic, 0)])
+            consumer.assign([(stage.topic, 0)])
             other = (stage.topic, 5)
             refused: list[Callable[[], object]] = [
                 lambda: consumer.seek(other, 0),
@@ -199,7 +199,7 @@ def test_a_seek_to_the_end_is_looked_up_when_it_is_needed(stage: Stage) -> None:
     async def test() -> None:
         partitions = stage.create()
         async with stage.consumer() as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             await consumer.position(partitions[0])
             consumer.seek_to_end()
             stage.fill(b"a", b"b")
@@ -214,7 +214,7 @@ def test_paused_partitions_bring_nothing_and_lose_nothing(stage: Stage) -> None:
         for n in range(2):
             stage.fill(*(b"%d" % i for i in range(5)), partition=n)
         async with stage.consumer(max_poll_records=1) as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             first = (await read(consumer, 1))[0].partition
             consumer.pause([(stage.topic, first)])
             assert consumer.paused() == {TopicPartition(stage.topic, first)}
@@ -243,7 +243,7 @@ def test_beginnings_and_ends_are_told(stage: Stage) -> None:
                 zip(partitions, (2, 0), strict=True)
             )
             assert await consumer.end_offsets(plain) == dict(zip(partitions, (3, 0), strict=True))
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             assert await consumer.end_offsets() == dict(zip(partitions, (3, 0), strict=True))
 
     run(test)
@@ -284,7 +284,7 @@ def test_what_cannot_be_had_in_time_is_named(stage: Stage) -> None:
             assert time.monotonic() - started < 5
             with pytest.raises(TimedOutError, match=f"{stage.topic}-7"):
                 await consumer.end_offsets([(stage.topic, 7)], timeout=0.3)
-            await consumer.assign([(stage.topic, 7)])
+            consumer.assign([(stage.topic, 7)])
             with pytest.raises(TimedOutError, match=f"{stage.topic}-7 got no position"):
                 await consumer.position((stage.topic, 7), timeout=0.2)
 
@@ -309,7 +309,7 @@ def test_the_lag_is_known_after_a_fetch(stage: Stage) -> None:
         partitions = stage.create()
         stage.fill_batch(*(b"%d" % i for i in range(10)))
         async with stage.consumer(max_poll_records=4) as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             assert consumer.current_lag(partitions[0]) is None
             await read(consumer, 4)
             assert consumer.current_lag((stage.topic, 0)) == 6
@@ -335,7 +335,7 @@ def test_a_topic_that_comes_later_is_read_from_then_on(stage: Stage) -> None:
         async with stage.consumer(
             allow_auto_create_topics=False, metadata_max_age_ms=50
         ) as consumer:
-            await consumer.assign([(stage.topic, 0)])
+            consumer.assign([(stage.topic, 0)])
             await nothing_comes(consumer, 0.2)
             stage.create()
             stage.fill(b"a")
@@ -348,7 +348,7 @@ def test_an_assignment_of_a_topic_creates_it_only_if_that_is_allowed(stage: Stag
     async def test() -> None:
         for allowed in (False, True):
             async with stage.consumer(allow_auto_create_topics=allowed) as consumer:
-                await consumer.assign([(stage.topic, 0)])
+                consumer.assign([(stage.topic, 0)])
                 await nothing_comes(consumer, 0.2)
                 assert (stage.topic in await consumer.list_topics()) is allowed
 
@@ -361,12 +361,12 @@ def test_new_assignments_keep_the_positions_of_partitions_that_stay(stage: Stage
         for n in range(2):
             stage.fill(b"a", b"b", partition=n)
         async with stage.consumer() as consumer:
-            await consumer.assign(partitions[:1])
+            consumer.assign(partitions[:1])
             await read(consumer, 2)
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             assert {r.partition for r in await read(consumer, 2)} == {1}
             assert consumer.assignment() == set(partitions)
-            await consumer.assign(partitions[1:])
+            consumer.assign(partitions[1:])
             stage.fill(b"c", partition=0)
             await nothing_comes(consumer)
 
@@ -378,7 +378,7 @@ def test_a_topic_that_was_deleted_and_made_anew_is_read_on(stage: Stage) -> None
         partitions = stage.create()
         stage.fill(b"a", b"b", b"c")
         async with stage.consumer(metadata_max_age_ms=100) as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             await read(consumer, 3)
             delete(stage.connection, stage.topic)
             stage.create()
@@ -397,7 +397,7 @@ def test_batches_of_every_codec_are_read(stage: Stage) -> None:
         for codec in Codec:
             produce(stage.connection, stage.topic, batch_of(codec.name.encode(), codec=codec))
         async with stage.consumer() as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             assert await values(consumer, 5) == [codec.name.encode() for codec in Codec]
 
     run(test)

@@ -61,7 +61,7 @@ def test_aborted_records_are_left_out_and_committed_ones_are_seen(stage: Stage) 
             second.send(b"b1")
             second.commit()
         async with stage.consumer(isolation_level="read_committed") as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             found = await read(consumer, 5)
             assert [r.value for r in found if r.partition == 0] == [b"a1", b"a2", b"plain", b"b1"]
             assert [r.value for r in found if r.partition == 1] == [b"a3"]
@@ -70,7 +70,7 @@ def test_aborted_records_are_left_out_and_committed_ones_are_seen(stage: Stage) 
             for partition in partitions:
                 assert await consumer.position(partition) == ends[partition], "past the markers"
         async with stage.consumer(isolation_level="read_uncommitted") as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             assert len(await values(consumer, 7)) == 7
 
     run(test)
@@ -86,13 +86,13 @@ def test_an_open_transaction_holds_up_what_is_behind_it(stage: Stage, ends_with:
             writer.send(b"open")
             stage.fill(b"behind")
             async with stage.consumer(isolation_level="read_committed") as consumer:
-                await consumer.assign(partitions)
+                consumer.assign(partitions)
                 assert await values(consumer, 1) == [b"before"]
                 await nothing_comes(consumer)
                 assert await consumer.end_offsets() == {partitions[0]: 1}
                 assert consumer.current_lag(partitions[0]) == 0
                 async with stage.consumer() as other:
-                    await other.assign(partitions)
+                    other.assign(partitions)
                     assert await values(other, 3) == [b"before", b"open", b"behind"]
                     assert await other.end_offsets() == {partitions[0]: 3}
                 consumer.seek_to_end()
@@ -119,7 +119,7 @@ def test_a_reader_that_starts_inside_of_an_aborted_transaction_sees_none_of_it(
             writer.send(b"seen")
             writer.commit()
         async with stage.consumer(isolation_level="read_committed") as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             for start in range(5):
                 consumer.seek(partitions[0], start)
                 assert await values(consumer, 1) == [b"seen"]
@@ -144,7 +144,7 @@ def test_small_polls_and_small_fetches_see_the_same(stage: Stage) -> None:
         async with stage.consumer(
             isolation_level="read_committed", max_poll_records=1, max_partition_fetch_bytes=1
         ) as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             assert await values(consumer, len(expected)) == expected
 
     run(test)

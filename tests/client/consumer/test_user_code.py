@@ -38,7 +38,7 @@ def test_keys_and_values_are_what_the_deserializers_make_of_them(stage: Stage) -
         async with stage.consumer(
             key_deserializer="integer", value_deserializer=Json, client_id="me"
         ) as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             (found,) = await read(consumer, 1)
             assert (found.key, found.value) == (7, {"a": "ä"})
             assert (found.serialized_key_size, found.serialized_value_size) == (4, 11)
@@ -56,7 +56,7 @@ def test_text_is_read_in_its_encoding(stage: Stage) -> None:
             {"deserializer_encoding": "latin-1"},
         ):
             async with stage.consumer(value_deserializer="string", **options) as consumer:
-                await consumer.assign(partitions)
+                consumer.assign(partitions)
                 assert await values(consumer, 1) == ["ä"]
 
     run(test)
@@ -67,7 +67,7 @@ def test_a_record_that_cannot_be_deserialized_can_be_skipped(stage: Stage) -> No
         partitions = stage.create()
         stage.fill_batch(b"1", b"2", b"bad", b"4")
         async with stage.consumer(value_deserializer=lambda data: int(data)) as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             assert await values(consumer, 2) == [1, 2]
             for _ in range(2):
                 with pytest.raises(DeserializationError, match="value") as caught:
@@ -89,7 +89,7 @@ def test_null_keys_and_values_are_none(stage: Stage) -> None:
         async with stage.consumer(
             key_deserializer=lambda data: int(data), value_deserializer="json"
         ) as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             (found,) = await read(consumer, 1)
             assert (found.key, found.value) == (None, None)
 
@@ -139,7 +139,7 @@ def test_interceptors_see_records_in_order_and_their_errors_harm_nobody(
         async with stage.consumer(
             interceptor_classes=[first, Failing, last], max_poll_records=9
         ) as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             assert await values(consumer, 1) == [b"aaaa"]
         for each in (first, last):
             assert each.calls == ["configure 9", "on_consume", "close"]
@@ -153,7 +153,7 @@ def test_records_that_an_interceptor_drops_are_consumed_all_the_same(stage: Stag
         partitions = stage.create()
         stage.fill(b"a", b"b")
         async with stage.consumer(interceptor_classes=[Dropping]) as consumer:
-            await consumer.assign(partitions)
+            consumer.assign(partitions)
             async with asyncio.timeout(10):
                 while await consumer.position(partitions[0]) < 2:
                     await nothing_comes(consumer, 0.02)

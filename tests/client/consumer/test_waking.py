@@ -144,8 +144,8 @@ def test_wakeup_in_a_callback_of_a_commit_waits_for_the_network(
             done.append("callback")
 
         async with consumer:
-            await consumer.assign([(topic, 0)])
-            await consumer.commit_async({(topic, 0): 1}, slow)
+            consumer.assign([(topic, 0)])
+            consumer.commit_async({(topic, 0): 1}, slow)
             with pytest.raises(WakeupError):
                 await commit_twice(consumer)
             await consumer.commit({(topic, 0): 1})

@@ -57,7 +57,7 @@ def test_asynchronous_commits_are_told_in_order_while_the_coordinator_moves(
             for offset in range(50):
                 if offset % 10 == 5:
                     move_coordinator(broker, group)
-                await member.member.commit_async(
+                member.member.commit_async(
                     {member.assigned[0]: OffsetAndMetadata(offset)},
                     lambda offsets, error: told.append(next(iter(offsets.values())).offset),
                 )

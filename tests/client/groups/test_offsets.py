@@ -64,7 +64,7 @@ def test_callbacks_come_in_the_order_of_the_commits_and_in_a_poll(
 
             # The coordinator is not known yet: all of them wait for it, in order.
             for offset in range(10):
-                await member.member.commit_async({partition: OffsetAndMetadata(offset)}, on_commit)
+                member.member.commit_async({partition: OffsetAndMetadata(offset)}, on_commit)
             await until(lambda: not member.member._commits._in_flight)
             assert seen == [], "callbacks are for polls, commits and close"
             await member.step()
@@ -82,10 +82,10 @@ def test_a_commit_that_waits_brings_the_callbacks_of_those_before_it(
             partition = await member.assign_new(ottla_topic)
             seen: list[str] = []
             offsets = {partition: OffsetAndMetadata(1)}
-            await member.member.commit_async(offsets, lambda *_: seen.append("first"))
+            member.member.commit_async(offsets, lambda *_: seen.append("first"))
             await member.member.commit({partition: OffsetAndMetadata(2)})
             assert seen == ["first"]
-            await member.member.commit_async(offsets, lambda *_: seen.append("second"))
+            member.member.commit_async(offsets, lambda *_: seen.append("second"))
             await member.member.commit({})
             assert seen == ["first", "second"], "even if it has nothing to commit itself"
 
@@ -102,7 +102,7 @@ def test_what_a_commit_callback_raises_reaches_the_poll(
             def fail(offsets: object, error: Exception | None) -> None:
                 raise ZeroDivisionError
 
-            await member.member.commit_async({partition: OffsetAndMetadata(1)}, fail)
+            member.member.commit_async({partition: OffsetAndMetadata(1)}, fail)
             with pytest.raises(ZeroDivisionError):
                 await member.poll_until(lambda: False)
 

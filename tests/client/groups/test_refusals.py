@@ -305,7 +305,7 @@ def test_an_asynchronous_commit_that_is_refused_tells_its_callback(
             told: list[Exception | None] = []
             offsets = {member.assigned[0]: OffsetAndMetadata(4)}
             for _ in range(2):
-                await member.member.commit_async(offsets, lambda _, error: told.append(error))
+                member.member.commit_async(offsets, lambda _, error: told.append(error))
             await member.poll_until(lambda: len(told) == 2)
             first, second = told
             assert isinstance(first, KafkaError)

@@ -32,7 +32,7 @@ class Face:
             if type(self.client).__module__.startswith("ottla.client.blocking"):
                 return await asyncio.to_thread(method, *arguments, **options)
             result = method(*arguments, **options)
-            return await result if inspect.isawaitable(result) else result
+            return await result if inspect.iscoroutine(result) else result
 
         return call
 

@@ -206,7 +206,7 @@ async def clients_over_sasl_and_tls(stage: Stage) -> None:
         await producer.flush()
     reading = {**options, "auto.offset.reset": "earliest", "group.id": "readers"}
     async with ottla.aio.Consumer(reading) as consumer:
-        await consumer.subscribe(["secret"])
+        consumer.subscribe(["secret"])
         got: list[bytes] = []
         while len(got) < len(values):
             got += [record.value for record in await consumer.poll(1.0)]

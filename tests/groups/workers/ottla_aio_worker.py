@@ -32,7 +32,7 @@ class Worker(OttlaMember[Consumer]):
             self.reporter.committed(offsets, who, began)
 
     async def run(self) -> None:
-        await self.consumer.subscribe(self.wanted, self)
+        self.consumer.subscribe(self.wanted, self)
         while not self.reporter.is_leaving:
             self.process(await self.consumer.poll(POLL_SECONDS))
             await asyncio.sleep(self.reporter.commit_delay_seconds)

@@ -1,11 +1,18 @@
-"""The end of clients: with the block of an `async with`, and of the user's code that they were given."""
+"""What the asyncio clients share: `async with`, the check of the event loop, closing serializers, deprecated awaits."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, NoReturn, Self
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Self, cast
+
+from ottla.errors import IllegalStateError
+
+P = ParamSpec("P")
 
 log = logging.getLogger("ottla.client")
 
@@ -15,7 +22,7 @@ class ClosedByBlock(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Ends the client and its connections."""
+        """Close the client and its connections."""
 
     def __reduce__(self) -> NoReturn:
         raise not_pickled(self)
@@ -33,11 +40,11 @@ class ClosedByBlock(ABC):
             raise not_by_plain_with(self)
 
         def __exit__(self, *raised: object) -> None:
-            """Nothing: it is only looked for."""
+            """Never called, since `__enter__` raises; a `with` statement requires it to exist."""
 
 
 def not_by_plain_with(client: object) -> TypeError:
-    """Asyncio's clients are closed by awaiting."""
+    """The error of a plain `with` on an asyncio client."""
     name = type(client).__name__
     return TypeError(
         f"ottla.aio.{name} is closed by awaiting: write `async with`, or use ottla.{name} without asyncio"
@@ -45,14 +52,14 @@ def not_by_plain_with(client: object) -> TypeError:
 
 
 def not_pickled(client: object) -> TypeError:
-    """A client has connections, and cannot go elsewhere."""
+    """The error of pickling or copying a client: its connections belong to its process."""
     return TypeError(
         f"{type(client).__name__} objects cannot be pickled or copied: make one in the process that uses it"
     )
 
 
 def close_user_code(things: Iterable[object]) -> None:
-    """Closes serializers and the like, as far as they can be closed; what they raise is only logged."""
+    """Close serializers and interceptors that have a `close`; exceptions are logged, not raised."""
     for thing in things:
         close = getattr(thing, "close", None)
         if callable(close):
@@ -60,3 +67,52 @@ def close_user_code(things: Iterable[object]) -> None:
                 close()
             except Exception:
                 log.warning("%r did not close", thing, exc_info=True)
+
+
+def check_loop(own: asyncio.AbstractEventLoop, name: str) -> None:
+    """Raise if the caller is not on the event loop on which the client was made."""
+    try:
+        here = asyncio.get_running_loop()
+    except RuntimeError:
+        here = None
+    if here is not own:
+        raise IllegalStateError(
+            f"{name} belongs to the event loop on which it was made: make another on this one, or use the "
+            "blocking client, which threads may share if it is a producer"
+        )
+
+
+def still_awaitable(method: Callable[P, None]) -> Callable[P, None]:
+    """Let programs still await a method that was a coroutine function once; awaiting warns.
+
+    Type checkers see a method that returns None, and so report the `await`.
+    """
+    finished = cast("None", _Finished(method.__name__))
+
+    @wraps(method)
+    def call(*args: P.args, **options: P.kwargs) -> None:
+        method(*args, **options)
+        return finished
+
+    return call
+
+
+class _Finished:
+    """The result of a call that is over: awaiting it returns None at once."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __await__(self) -> Iterator[Any]:
+        warnings.warn(
+            f"{self._name}() does not wait for anything: call it without await",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return iter(())
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return "None"

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Generic, Unpack
 
 from ottla.client.aio.consumer.consumer import Consumer as AsyncConsumer
 from ottla.client.aio.consumer.fetcher import Collected
 from ottla.client.aio.consumer.user_code import no_user_code
-from ottla.client.arguments import Partition
+from ottla.client.aio.group.commits import OnCommit
+from ottla.client.aio.group.group import Listener
+from ottla.client.arguments import Partition, PartitionKey
 from ottla.client.arrow_records import ArrowRecords
 from ottla.client.blocking.calls import calling, waiting
 from ottla.client.blocking.face import BlockingFace
-from ottla.client.model import ConsumerRecord, ConsumerRecords, K_co, V_co
+from ottla.client.model import ConsumerRecord, ConsumerRecords, K_co, OffsetAndMetadata, V_co
 from ottla.client.state.consumer.iteration_queue import Delivery
 from ottla.config.client import read_client_config
 from ottla.config.consumer import ConsumerConfig
@@ -26,7 +29,29 @@ ABANDON_SECONDS = 1.0
 
 
 class _OnLoop(AsyncConsumer):
-    """The consumer on the loop, with what only its blocking face needs."""
+    """The consumer on the loop thread, with the methods that only the blocking consumer needs."""
+
+    async def subscribe_or_unsubscribe(
+        self, topics: Iterable[str] | str | re.Pattern[str], listener: Listener | None
+    ) -> None:
+        """As `subscribe`; it can wait for the listener if there are no topics."""
+        with self._use():
+            if not self._subscribe(topics, listener):
+                await self._unsubscribe()
+
+    async def assign_or_unsubscribe(self, partitions: Iterable[Partition]) -> None:
+        """As `assign`; it can wait for the listener if there are no partitions."""
+        with self._use():
+            if not self._assign(partitions):
+                await self._unsubscribe()
+
+    async def start_commit(
+        self,
+        offsets: Mapping[PartitionKey, int | OffsetAndMetadata] | None,
+        callback: OnCommit | None,
+    ) -> None:
+        """As `commit_async`, on the loop."""
+        self.commit_async(offsets, callback)
 
     @property
     def delivery(self) -> Delivery:
@@ -37,6 +62,9 @@ class _OnLoop(AsyncConsumer):
     def is_closed(self) -> bool:
         """Whether `close` has begun."""
         return self._is_closed
+
+    next_columns = AsyncConsumer._next_columns
+    next_delivery = AsyncConsumer._next_delivery
 
     def put_back(self, records: ConsumerRecords) -> None:
         """The program did not get what `poll` returned: the next poll returns it again."""
@@ -84,7 +112,7 @@ class Consumer(BlockingFace[_OnLoop], Generic[K_co, V_co]):
 
     def __init__(
         self,
-        config: Mapping[str, object] | None = None,
+        config: Mapping[str, object] | ConsumerConfig | None = None,
         /,
         **options: Unpack[ConsumerOptions[K_co, V_co]],
     ) -> None:
@@ -94,9 +122,23 @@ class Consumer(BlockingFace[_OnLoop], Generic[K_co, V_co]):
         )
 
     # What is read
-    subscribe = waiting(AsyncConsumer.subscribe)
+    def subscribe(
+        self,
+        topics: Iterable[str] | str | re.Pattern[str],
+        listener: Listener | None = None,
+    ) -> None:
+        """Share the partitions of these topics with the group; replaces an earlier subscription.
+
+        A pattern (text that begins with ^, or a compiled one) stands for all topics whose whole name matches, also for
+        topics that are created later. No topics at all is the same as `unsubscribe`.
+        """
+        self._thread.run(self._client.subscribe_or_unsubscribe(topics, listener))
+
+    def assign(self, partitions: Iterable[Partition]) -> None:
+        """Read exactly these partitions, without sharing them in a group; none is the same as `unsubscribe`."""
+        self._thread.run(self._client.assign_or_unsubscribe(partitions))
+
     unsubscribe = waiting(AsyncConsumer.unsubscribe)
-    assign = waiting(AsyncConsumer.assign)
     subscription = calling(AsyncConsumer.subscription)
     assignment = calling(AsyncConsumer.assignment)
     pause = calling(AsyncConsumer.pause)
@@ -113,7 +155,15 @@ class Consumer(BlockingFace[_OnLoop], Generic[K_co, V_co]):
     end_offsets = waiting(AsyncConsumer.end_offsets)
     # Commits
     commit = waiting(AsyncConsumer.commit)
-    commit_async = waiting(AsyncConsumer.commit_async)
+
+    def commit_async(
+        self,
+        offsets: Mapping[PartitionKey, int | OffsetAndMetadata] | None = None,
+        callback: OnCommit | None = None,
+    ) -> None:
+        """Commit without waiting; `callback(offsets, error)` is called in a later poll, commit or close."""
+        self._thread.run(self._client.start_commit(offsets, callback))
+
     committed = waiting(AsyncConsumer.committed)
     group_metadata = calling(AsyncConsumer.group_metadata)
     enforce_rebalance = calling(AsyncConsumer.enforce_rebalance)

@@ -14,8 +14,7 @@ from ottla.client.aio.admin.producers import ProducerCalls
 from ottla.client.aio.admin.records import RecordCalls
 from ottla.client.aio.admin.topics import TopicCalls
 from ottla.client.aio.admin.transactions import TransactionCalls
-from ottla.client.aio.consumer.single_user import check_loop
-from ottla.client.aio.lifecycle import ClosedByBlock
+from ottla.client.aio.lifecycle import ClosedByBlock, check_loop
 from ottla.client.aio.network.brokers import Network
 from ottla.config.admin import AdminConfig
 from ottla.config.client import read_client_config
@@ -49,13 +48,10 @@ class Admin(
     def __init__(
         self,
         config: Mapping[str, object] | AdminConfig | None = None,
+        /,
         **options: Unpack[AdminOptions],
     ) -> None:
-        settings = (
-            config
-            if isinstance(config, AdminConfig)
-            else read_client_config(AdminConfig, config, options)
-        )
+        settings = read_client_config(AdminConfig, config, options)
         try:
             self._loop = asyncio.get_running_loop()
         except RuntimeError:

@@ -17,14 +17,19 @@ from ottla.client.aio.consumer.consumer_settings import (
 from ottla.client.aio.consumer.fetcher import Collected, Fetcher
 from ottla.client.aio.consumer.log_offsets import NO_OFFSET, Offsets
 from ottla.client.aio.consumer.poll import Polling
-from ottla.client.aio.consumer.single_user import SingleUser, check_loop
+from ottla.client.aio.consumer.single_user import SingleUser
 from ottla.client.aio.consumer.topic_list import list_topics
 from ottla.client.aio.consumer.user_code import call_user
 from ottla.client.aio.consumer.watchdog import Watchdog
 from ottla.client.aio.group.commits import OnCommit
 from ottla.client.aio.group.group import Listener, check_listener
 from ottla.client.aio.group.membership import member_for
-from ottla.client.aio.lifecycle import ClosedByBlock, close_user_code
+from ottla.client.aio.lifecycle import (
+    ClosedByBlock,
+    check_loop,
+    close_user_code,
+    still_awaitable,
+)
 from ottla.client.arguments import (
     Partition,
     PartitionKey,
@@ -145,42 +150,57 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
 
     # What is read
 
-    async def subscribe(
+    @still_awaitable
+    def subscribe(
         self,
         topics: Iterable[str] | str | re.Pattern[str],
         listener: Listener | None = None,
     ) -> None:
-        """Share the partitions of these topics with the group; takes the place of a former subscription.
+        """Share the partitions of these topics with the group; replaces an earlier subscription.
 
-        A pattern (text that begins with ^, or a compiled one) stands for all topics whose whole name
-        matches, those that come later too. No topics at all is the same as `unsubscribe`.
+        A pattern (text that begins with ^, or a compiled one) stands for all topics whose whole name matches, also for
+        topics that are created later. No topics at all is the same as `unsubscribe`; if a listener has to be told of
+        revoked partitions, it raises, since only `unsubscribe` can wait for the listener.
         """
         with self._use():
-            check_listener(listener)
-            pattern = pattern_of(topics)
-            names = [] if pattern is not None else topic_names(topics)
-            if pattern is None and not names:
-                await self._unsubscribe()
-                return
-            if self._group.group_id is None:
-                self._group.subscription_changed()  # which says what is missing
-            if pattern is not None:
-                self._subscriptions.subscribe_pattern(pattern, listener)
-            else:
-                self._subscriptions.subscribe_topics(names, listener)
-                self._fetcher.buffer.retain_topics(names)
-            self._group.subscription_changed()
+            if not self._subscribe(topics, listener):
+                self._unsubscribe_without_waiting()
 
-    async def assign(self, partitions: Iterable[Partition]) -> None:
-        """Read exactly these partitions, without a group's doing; none is the same as `unsubscribe`."""
+    def _subscribe(
+        self, topics: Iterable[str] | str | re.Pattern[str], listener: Listener | None
+    ) -> bool:
+        """Take the subscription over; False if it names no topics."""
+        check_listener(listener)
+        pattern = pattern_of(topics)
+        names = [] if pattern is not None else topic_names(topics)
+        if pattern is None and not names:
+            return False
+        if self._group.group_id is None:
+            self._group.subscription_changed()  # raises: group.id is missing
+        if pattern is not None:
+            self._subscriptions.subscribe_pattern(pattern, listener)
+        else:
+            self._subscriptions.subscribe_topics(names, listener)
+            self._fetcher.buffer.retain_topics(names)
+        self._group.subscription_changed()
+        return True
+
+    @still_awaitable
+    def assign(self, partitions: Iterable[Partition]) -> None:
+        """Read exactly these partitions, without sharing them in a group; none is the same as `unsubscribe`."""
         with self._use():
-            wanted = partitions_of(partitions)
-            if not wanted:
-                await self._unsubscribe()
-                return
-            await self._group.commit_before_assign()
-            if self._subscriptions.assign_from_user(wanted):
-                self._network.want_only(list(self._subscriptions.metadata_topics()))
+            if not self._assign(partitions):
+                self._unsubscribe_without_waiting()
+
+    def _assign(self, partitions: Iterable[Partition]) -> bool:
+        """Take the assignment over; False if it names no partitions."""
+        wanted = partitions_of(partitions)
+        if not wanted:
+            return False
+        self._group.commit_before_assign()
+        if self._subscriptions.assign_from_user(wanted):
+            self._network.want_only(list(self._subscriptions.metadata_topics()))
+        return True
 
     async def unsubscribe(self) -> None:
         """Leave the group, and read nothing until the next `subscribe` or `assign`."""
@@ -191,9 +211,26 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
         try:
             await self._group.unsubscribe()
         finally:
-            self._subscriptions.unsubscribe()
-            self._network.want_only([])
-            self._polling.wake()
+            self._forget_subscription()
+
+    def _unsubscribe_without_waiting(self) -> None:
+        subscriptions = self._subscriptions
+        if (
+            subscriptions.uses_group
+            and subscriptions.assigned()
+            and subscriptions.listener is not None
+        ):
+            raise IllegalStateError(
+                "the rebalance listener has to be told that its partitions are revoked: "
+                "write `await consumer.unsubscribe()`"
+            )
+        self._group.leave()
+        self._forget_subscription()
+
+    def _forget_subscription(self) -> None:
+        self._subscriptions.unsubscribe()
+        self._network.want_only([])
+        self._polling.wake()
 
     def subscription(self) -> set[str]:
         """The topics of the subscription; those that match now, if it is a pattern."""
@@ -247,20 +284,20 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
         end_offsets: Mapping[Partition, int] | None = None,
     ) -> ArrowRecords:
         """As `poll`, but everything that has come, as Arrow columns: see `ottla.Consumer.poll_arrow`."""
-        return (await self.next_columns(timeout, schema, end_offsets))[0]
+        return (await self._next_columns(timeout, schema, end_offsets))[0]
 
-    async def next_columns(
+    async def _next_columns(
         self, timeout: float, schema: pa.Schema | None, end_offsets: Mapping[Partition, int] | None
     ) -> tuple[ArrowRecords, Collected | None]:
-        """What `poll_arrow` gives, and what the fetcher has to know if nobody gets it."""
+        """What `poll_arrow` returns, and what the fetcher needs to take it back."""
         with self._use():
             self._check_subscribed()
             columns = columns_for(schema, self._deserializers, self._interceptors)
             self._subscriptions.give_back(self._subscriptions.assigned())
             return await self._polling.poll_columns(timeout, columns, end_offsets or {})
 
-    async def next_delivery(self) -> Delivery:
-        """What iteration hands out next, for iteration itself: programs write `async for record in consumer`."""
+    async def _next_delivery(self) -> Delivery:
+        """The records that iteration returns next, one by one."""
         with self._use():
             self._check_subscribed()
             while True:
@@ -277,7 +314,7 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
         self._check_open()
         for record in self._subscriptions.delivery.iterator:
             return record
-        delivery = await self.next_delivery()
+        delivery = await self._next_delivery()
         return next(delivery.iterator)
 
     def wakeup(self) -> None:
@@ -389,14 +426,15 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
                 offsets_of(offsets), self._limit_ms(timeout), self._polling.waiting
             )
 
-    async def commit_async(
+    @still_awaitable
+    def commit_async(
         self,
         offsets: Mapping[PartitionKey, int | OffsetAndMetadata] | None = None,
         callback: OnCommit | None = None,
     ) -> None:
         """Commit without waiting; `callback(offsets, error)` is called in a later poll, commit or close."""
         with self._use():
-            await self._group.commit_async(offsets_of(offsets), callback)
+            self._group.commit_async(offsets_of(offsets), callback)
 
     async def committed(
         self, partitions: Iterable[Partition] | None = None, timeout: float | None = None
@@ -499,8 +537,7 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
     def _check_subscribed(self) -> None:
         if not self._subscriptions.uses_group and not self._subscriptions.assigned():
             raise IllegalStateError(
-                "the consumer reads nothing: call subscribe() or assign() before poll(), "
-                "and with ottla.aio await it"
+                "the consumer reads nothing: call subscribe() or assign() before poll()"
             )
 
     def _chosen(self, partitions: Iterable[Partition] | None) -> list[TopicPartition]:

@@ -1,4 +1,4 @@
-"""One caller at a time: a consumer is not for several tasks or threads at once."""
+"""A consumer serves one task or thread at a time."""
 
 from __future__ import annotations
 
@@ -9,26 +9,13 @@ from typing import Any
 
 from ottla.errors import IllegalStateError
 
-# Who calls, where that is not the running task: the blocking face sets the number of the thread, for
-# which each call runs in a task of its own, also a call out of a callback.
+# The caller, where that is not the running task. The blocking clients set the thread's number: each of their calls
+# runs in a task of its own, also a call that a callback makes on the same thread.
 caller: ContextVar[int | None] = ContextVar("ottla_caller", default=None)
 
 
-def check_loop(own: asyncio.AbstractEventLoop, name: str) -> None:
-    """Refuse calls from elsewhere than the loop on which a client was made: all that it waits for is there."""
-    try:
-        here = asyncio.get_running_loop()
-    except RuntimeError:
-        here = None
-    if here is not own:
-        raise IllegalStateError(
-            f"{name} belongs to the event loop on which it was made: make another on this one, or use the "
-            "blocking client, which threads may share if it is a producer"
-        )
-
-
 class SingleUser:
-    """Refuses a second caller while there is one; the first may call again from its callbacks."""
+    """Refuses a second caller while a call is running; the first caller may call again from its callbacks."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -399,11 +399,11 @@ class ClassicMember(GroupMember):
         """Commit these offsets, or all that was consumed; retries until `default.api.timeout.ms`."""
         await self._commits.commit(offsets, self._deadline_ms(timeout_ms), waiting)
 
-    async def commit_async(
+    def commit_async(
         self, offsets: Offsets | None = None, on_commit: OnCommit | None = None
     ) -> None:
         """Send the commit and return; `on_commit` is called in a later poll, commit or close."""
-        await self._commits.commit_async(offsets, on_commit)
+        self._commits.commit_async(offsets, on_commit)
 
     async def committed(
         self, partitions: Collection[TopicPartition], timeout_ms: float | None = None
@@ -411,7 +411,7 @@ class ClassicMember(GroupMember):
         """The committed offsets; None for a partition without one."""
         return await self._commits.committed(partitions, self._deadline_ms(timeout_ms))
 
-    async def commit_before_assign(self) -> None:
+    def commit_before_assign(self) -> None:
         """Send the automatic commit that is due, before a manual assignment replaces another."""
         self._commits.auto_commit_if_due()
 
@@ -422,8 +422,12 @@ class ClassicMember(GroupMember):
         try:
             await self._give_partitions_up()
         finally:
-            self._leave("the consumer unsubscribed from all topics")
+            self.leave()
         self._listener.raise_first()
+
+    def leave(self) -> None:
+        """Leave the group without telling the listener."""
+        self._leave("the consumer unsubscribed from all topics")
 
     def stop_auto_commit(self) -> None:
         """Commit nothing without being asked any more."""

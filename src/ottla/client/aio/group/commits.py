@@ -138,10 +138,11 @@ class Commits:
                 raise self._commit_timed_out(offsets, failure) from failure
             attempt += 1
 
-    async def commit_async(self, given: Offsets | None, on_commit: OnCommit | None) -> None:
+    def commit_async(self, given: Offsets | None, on_commit: OnCommit | None) -> None:
         """Send the commit; `on_commit` is called when it is known what came of it."""
         offsets = self._chosen(given)
-        await self.run_callbacks()
+        if self.fencing is not None:
+            raise self.fencing
 
         def completed(error: KafkaError | None) -> None:
             self._note_fencing(error)

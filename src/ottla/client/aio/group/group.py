@@ -122,7 +122,7 @@ class GroupMember(Protocol):
         """
 
     @abstractmethod
-    async def commit_async(
+    def commit_async(
         self, offsets: Offsets | None = None, on_commit: OnCommit | None = None
     ) -> None:
         """Send the commit and return; `on_commit` is called in a later poll, commit or close."""
@@ -134,7 +134,7 @@ class GroupMember(Protocol):
         """The committed offsets; None for a partition without one."""
 
     @abstractmethod
-    async def commit_before_assign(self) -> None:
+    def commit_before_assign(self) -> None:
         """Send the automatic commit that is due, before a manual assignment replaces another."""
 
     @abstractmethod
@@ -148,6 +148,10 @@ class GroupMember(Protocol):
     @abstractmethod
     async def unsubscribe(self) -> None:
         """Give the partitions up and leave the group; call it before the subscription is cleared."""
+
+    @abstractmethod
+    def leave(self) -> None:
+        """Leave the group without telling the listener; call it before the subscription is cleared."""
 
     @abstractmethod
     def stop_auto_commit(self) -> None:

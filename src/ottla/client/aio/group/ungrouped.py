@@ -54,7 +54,7 @@ class Ungrouped(GroupMember):
         """Offsets are a group's."""
         self._refuse("commit")
 
-    async def commit_async(
+    def commit_async(
         self, offsets: Offsets | None = None, on_commit: OnCommit | None = None
     ) -> None:
         """Offsets are a group's."""
@@ -66,7 +66,7 @@ class Ungrouped(GroupMember):
         """Offsets are a group's."""
         self._refuse("committed")
 
-    async def commit_before_assign(self) -> None:
+    def commit_before_assign(self) -> None:
         """Nothing to do."""
 
     def group_metadata(self) -> ConsumerGroupMetadata:
@@ -78,6 +78,9 @@ class Ungrouped(GroupMember):
         self._refuse("rejoining")
 
     async def unsubscribe(self) -> None:
+        """Nothing to do."""
+
+    def leave(self) -> None:
         """Nothing to do."""
 
     def stop_auto_commit(self) -> None:
