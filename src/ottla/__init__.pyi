@@ -6,7 +6,7 @@ from ottla import assignors as assignors
 from ottla.broker.embedded import (
     Broker,
 )
-from ottla.client.aio.group.group import (
+from ottla.client.aio.group.rebalance_listener import (
     RebalanceListener,
 )
 from ottla.client.arrow_records import (

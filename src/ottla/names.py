@@ -2,7 +2,7 @@
 
 NAMES = {
     "ottla.broker.embedded": "Broker",
-    "ottla.client.aio.group.group": "RebalanceListener",
+    "ottla.client.aio.group.rebalance_listener": "RebalanceListener",
     "ottla.client.arrow_records": "ArrowRecords",
     "ottla.client.blocking.admin": "Admin",
     "ottla.client.blocking.consumer": "Consumer",

@@ -165,7 +165,7 @@ def in_task(work: Callable[[Wakeups], Coroutine[Any, Any, Any]]) -> Any:
 def test_cancellation_goes_before_a_wakeup() -> None:
     async def work(wakeups: Wakeups) -> None:
         async def wait() -> None:
-            with wakeups.waiting():
+            with wakeups.interruptible():
                 await asyncio.sleep(WAIT_SECONDS)
 
         task = asyncio.create_task(wait())
@@ -183,10 +183,10 @@ def test_cancellation_goes_before_a_wakeup() -> None:
 def test_only_the_innermost_section_ends() -> None:
     async def work(wakeups: Wakeups) -> None:
         async def inner() -> None:
-            with wakeups.waiting():
+            with wakeups.interruptible():
                 await asyncio.sleep(WAIT_SECONDS)
 
-        with wakeups.waiting():
+        with wakeups.interruptible():
             task = asyncio.create_task(inner())
             await asyncio.sleep(0)
             wakeups.request()

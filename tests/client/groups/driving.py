@@ -9,7 +9,8 @@ import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from ottla.client.aio.group.classic_group import ClassicMember
+from ottla.client.aio.group.classic.member import ClassicMember
+from ottla.client.aio.group.group import MemberParts
 from ottla.client.aio.network.brokers import Network
 from ottla.client.metrics.kafka_metrics import Metrics
 from ottla.client.state.consumer.positions import RESET_EARLIEST, FetchPosition
@@ -74,13 +75,15 @@ class Driver:
         self.woken = asyncio.Event()
         chosen = [ASSIGNORS[each]() if isinstance(each, str) else each for each in assignors]
         self.member = ClassicMember(
-            self.network,
-            self.config,
-            self.subscriptions,
-            chosen,
-            self.told,
-            self.woken.set,
-            self.metrics,
+            MemberParts(
+                network=self.network,
+                config=self.config,
+                subscriptions=self.subscriptions,
+                assignors=chosen,
+                interceptors=self.told,
+                metrics=self.metrics,
+                wake=self.woken.set,
+            )
         )
         self._polling: asyncio.Task[None] | None = None
 
@@ -129,7 +132,7 @@ class Driver:
 
     @property
     def is_stable(self) -> bool:
-        return self.member.state is MemberState.STABLE and self.member._attempt is None
+        return self.member.state is MemberState.STABLE and not self.member._rebalance.is_joining
 
     @property
     def assigned(self) -> tuple[TopicPartition, ...]:

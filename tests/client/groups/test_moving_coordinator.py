@@ -96,7 +96,7 @@ def test_a_coordinator_that_does_not_answer_is_given_up_after_the_session(
         options = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 50}
         async with Driver(broker.bootstrap_servers, new_group(), **options) as member:  # type: ignore[arg-type]
             await member.join_new(ottla_topic, 1)
-            link = member.member._link
+            link = member.member._coordinator
             stuck = link._connection
             assert stuck is not None
             # What the broker sends is not read any more.

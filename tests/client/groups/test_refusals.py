@@ -346,7 +346,7 @@ def test_an_automatic_commit_that_is_refused_is_made_good_soon(
                 OffsetCommitRequest, commit_refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             )
             # Now, and then not for five seconds.
-            member.member._commits._next_auto_commit_ms = 0
+            member.member._auto_commit._next_ms = 0
             await member.poll_until(lambda: bool(member.told.committed), timeout_s=4)
             assert refusals.count == 1
 

@@ -104,8 +104,8 @@ class Answers(RuleBasedStateMachine):
     @precondition(lambda self: self.member.heartbeats)
     @rule()
     def nobody_polls(self) -> None:
-        self.member.left_for_rare_polls()
-        assert self.member.polls_too_rarely
+        self.member.left_after_poll_timeout()
+        assert self.member.poll_timed_out
 
     def failed(self, what: str, code: ErrorCode, sent: Generation) -> None:
         before = self.member.state, self.member.generation
@@ -233,18 +233,18 @@ def test_a_commit_of_a_former_generation_during_a_rejoin_is_no_reason_to_start_o
 
 
 def test_only_dynamic_members_say_goodbye() -> None:
-    assert stable_member().says_goodbye
-    assert not stable_member("static").says_goodbye
-    assert not Membership().says_goodbye
+    assert stable_member().sends_leave
+    assert not stable_member("static").sends_leave
+    assert not Membership().sends_leave
 
 
 def test_leaving_for_rare_polls_is_remembered_until_the_next_join() -> None:
     member = stable_member()
-    member.left_for_rare_polls()
-    assert member.polls_too_rarely
+    member.left_after_poll_timeout()
+    assert member.poll_timed_out
     member.join_sent()
     member.joined(Generation(4, "me", "range"))
-    assert not member.polls_too_rarely
+    assert not member.poll_timed_out
 
 
 def test_reasons_are_as_short_as_the_coordinator_wants_them() -> None:

@@ -15,7 +15,7 @@ from ottla.cli.exit_codes import DONE, FAILED
 from ottla.cli.perf.measures import MEGABYTE, finite, metrics_lines, topic_of
 from ottla.cli.terminal.output import Output, say
 from ottla.cli.topics.selection import no_such_topics
-from ottla.client.aio.group.group import RebalanceListener
+from ottla.client.aio.group.rebalance_listener import RebalanceListener
 from ottla.model import TopicPartition
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Generic, Unpack
 from ottla.client.aio.consumer.consumer import Consumer as AsyncConsumer
 from ottla.client.aio.consumer.fetcher import Collected
 from ottla.client.aio.consumer.user_code import no_user_code
-from ottla.client.aio.group.commits import OnCommit
-from ottla.client.aio.group.group import Listener
+from ottla.client.aio.group.group import OnCommit
+from ottla.client.aio.group.rebalance_listener import Listener
 from ottla.client.arguments import Partition, PartitionKey
 from ottla.client.arrow_records import ArrowRecords
 from ottla.client.blocking.calls import calling, waiting

@@ -1,4 +1,5 @@
-"""The consumer on asyncio: fetching, positions, polling, and the calls of user code.
+"""The consumer on asyncio: `consumer` is the public class, `poll` what it does to get records.
 
-Membership is in `client.aio.group`.
+`position_updates` and `log_offsets` find the offsets to read from, `fetcher` keeps fetches in flight, `watchdog`
+notices partitions that make no progress. What needs no IO is in `client.state.consumer`.
 """

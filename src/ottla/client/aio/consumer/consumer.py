@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+import random
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Generic, Unpack
 
-from ottla.client.aio.consumer.consumer_settings import (
-    fetch_settings,
-    is_user_code,
-    network_of,
-    read_settings,
-)
 from ottla.client.aio.consumer.fetcher import Collected, Fetcher
-from ottla.client.aio.consumer.log_offsets import NO_OFFSET, Offsets
-from ottla.client.aio.consumer.poll import Polling
+from ottla.client.aio.consumer.log_offsets import NO_OFFSET, LogOffsets
+from ottla.client.aio.consumer.poll import Poller
+from ottla.client.aio.consumer.position_updates import PositionUpdates
 from ottla.client.aio.consumer.single_user import SingleUser
-from ottla.client.aio.consumer.topic_list import list_topics
 from ottla.client.aio.consumer.user_code import call_user
+from ottla.client.aio.consumer.wakeup import Wakeups
 from ottla.client.aio.consumer.watchdog import Watchdog
-from ottla.client.aio.group.commits import OnCommit
-from ottla.client.aio.group.group import Listener, check_listener
-from ottla.client.aio.group.membership import member_for
+from ottla.client.aio.group.group import MemberParts, OnCommit
+from ottla.client.aio.group.protocols import create_member
+from ottla.client.aio.group.rebalance_listener import Listener, check_listener
 from ottla.client.aio.lifecycle import (
     ClosedByBlock,
     check_loop,
     close_user_code,
     still_awaitable,
 )
+from ottla.client.aio.network.brokers import Network
 from ottla.client.arguments import (
     Partition,
     PartitionKey,
@@ -60,6 +56,7 @@ from ottla.client.plugins.configured_objects import (
     consumer_interceptors_of,
     deserializers_of,
 )
+from ottla.client.state.backoff import Backoff
 from ottla.client.state.consumer.iteration_queue import Delivery
 from ottla.client.state.consumer.positions import (
     EARLIEST_TIMESTAMP,
@@ -68,29 +65,30 @@ from ottla.client.state.consumer.positions import (
     RESET_LATEST,
 )
 from ottla.client.state.consumer.subscriptions import SubscriptionState
+from ottla.client.state.metadata import MetadataState
 from ottla.config.client import read_client_config
 from ottla.config.consumer import ConsumerConfig, OffsetReset
-from ottla.errors import IllegalStateError
+from ottla.core.assignors.model import Assignor
+from ottla.errors import IllegalStateError, KafkaError, TimedOutError
 from ottla.model import TopicPartition
+from ottla.wire.messages.metadata import MetadataRequest
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from ottla.config.option_types import ConsumerOptions
 
-log = logging.getLogger("ottla.client")
-
 CLOSE_TIMEOUT_SECONDS: Final = 30.0
-# How long a close that was given no time looks for a group's coordinator that cannot be reached.
+# How long a close without a timeout searches for a coordinator that cannot be reached.
 _CLOSE_PATIENCE_SECONDS: Final = 3.0
-# How long iteration waits before it looks around; it goes on waiting then.
+# The timeout of each poll of an iteration, which polls until there are records.
 _ITERATION_POLL_SECONDS: Final = 60.0
 
 
 class Consumer(ClosedByBlock, Generic[K_co, V_co]):
-    """Reads records: of topics that it shares with its group, or of partitions of its own choice.
+    """Reads records of topics, whose partitions it shares with its group, or of partitions that the program assigns.
 
-    Made on a running loop. One task uses it at a time; only `wakeup` may be called by others.
+    It has to be made on a running event loop. One task uses it at a time; only `wakeup` may be called by others.
     """
 
     def __init__(
@@ -112,43 +110,67 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
         )
         self._interceptors = consumer_interceptors_of(self._config)
         self._deserializers = deserializers_of(self._config)
-        assignors = assignors_of(self._config)
-        self._network = network_of(self._config)
-        self._polling = Polling(
-            self._config, self._network, self._subscriptions, self._interceptors, self._metrics
-        )
-        self._group = member_for(
-            self._network,
-            self._config,
-            self._subscriptions,
-            assignors,
-            self._interceptors,
-            self._polling.wake,
-            self._metrics,
-        )
-        self._offsets = Offsets(
-            self._network,
-            self._subscriptions,
-            isolation_level=int(self._config.reads_committed),
-            request_timeout_ms=self._config.request_timeout_ms,
-            on_change=self._polling.wake,
-        )
-        self._fetcher = self._make_fetcher()
-        self._polling.group = self._group
-        self._polling.offsets = self._offsets
-        self._polling.fetcher = self._fetcher
-        self._watchdog = Watchdog(
-            self._config,
-            self._network,
-            self._subscriptions,
-            self._fetcher,
-            self._group,
-            self._metrics,
-        )
+        self._wakeups = Wakeups()
         self._user = SingleUser(f"consumer {self._config.client_id}")
         self._is_closing = self._is_closed = False
+        self._assemble(assignors_of(self._config))
 
-    # What is read
+    def _assemble(self, assignors: Sequence[Assignor]) -> None:
+        wake = self._wakeups.changed.set
+        self._network = _network_of(self._config)
+        self._group = create_member(
+            MemberParts(
+                network=self._network,
+                config=self._config,
+                subscriptions=self._subscriptions,
+                assignors=assignors,
+                interceptors=self._interceptors,
+                metrics=self._metrics,
+                wake=wake,
+            )
+        )
+        self._offsets = LogOffsets(
+            self._network,
+            isolation_level=int(self._config.reads_committed),
+            request_timeout_ms=self._config.request_timeout_ms,
+        )
+        self._positions = PositionUpdates(
+            self._network,
+            self._subscriptions,
+            self._group,
+            self._offsets,
+            request_timeout_ms=self._config.request_timeout_ms,
+            wake=wake,
+        )
+        self._fetcher = Fetcher(
+            network=self._network,
+            subscriptions=self._subscriptions,
+            config=self._config,
+            deserializers=self._deserializers,
+            metrics=self._metrics,
+            on_change=wake,
+        )
+        self._poller = Poller(
+            network=self._network,
+            subscriptions=self._subscriptions,
+            group=self._group,
+            positions=self._positions,
+            fetcher=self._fetcher,
+            interceptors=self._interceptors,
+            metrics=self._metrics,
+            wakeups=self._wakeups,
+            max_poll_records=self._config.max_poll_records,
+        )
+        self._watchdog = Watchdog(
+            config=self._config,
+            network=self._network,
+            subscriptions=self._subscriptions,
+            fetcher=self._fetcher,
+            group=self._group,
+            metrics=self._metrics,
+        )
+
+    # Subscription and assignment
 
     @still_awaitable
     def subscribe(
@@ -230,20 +252,20 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
     def _forget_subscription(self) -> None:
         self._subscriptions.unsubscribe()
         self._network.want_only([])
-        self._polling.wake()
+        self._wakeups.changed.set()
 
     def subscription(self) -> set[str]:
-        """The topics of the subscription; those that match now, if it is a pattern."""
+        """The subscribed topics; for a pattern, the topics that match now."""
         with self._use():
             return set(self._subscriptions.subscription())
 
     def assignment(self) -> set[TopicPartition]:
-        """The partitions that are read, by assignment of the group or of the program."""
+        """The partitions that are assigned, by the group or by the program."""
         with self._use():
             return set(self._subscriptions.assigned())
 
     def pause(self, partitions: Iterable[Partition] | None = None) -> None:
-        """Return no more records of these partitions (of all) until `resume`."""
+        """Return no records of these partitions until `resume`; of all assigned ones if none are given."""
         with self._use():
             chosen = self._chosen(partitions)
             self._subscriptions.give_back(chosen)
@@ -251,30 +273,29 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
                 self._subscriptions.state(partition).paused = True
 
     def resume(self, partitions: Iterable[Partition] | None = None) -> None:
-        """Return records of these partitions (of all) again."""
+        """Return records of these partitions again; of all assigned ones if none are given."""
         with self._use():
             for partition in self._chosen(partitions):
                 self._subscriptions.state(partition).paused = False
-            self._polling.wake()
+            self._wakeups.changed.set()
 
     def paused(self) -> set[TopicPartition]:
-        """The partitions that are paused."""
+        """The paused partitions."""
         with self._use():
             return set(self._subscriptions.paused())
 
     # Records
 
     async def poll(self, timeout: float) -> ConsumerRecords[K_co, V_co]:
-        """Wait up to `timeout` seconds for records; at most max.poll.records of them, or none.
+        """Wait up to `timeout` seconds for records, and return at most max.poll.records of them.
 
-        Returns early, and perhaps without records, where there was something to skip: aborted records, markers.
-        `next_offsets` of the result says how far it got. Takes part in the group meanwhile: listeners are called
-        in here.
+        May return early without records if it has skipped some: records of aborted transactions, control records. The
+        result's `next_offsets` are the positions behind it. Rebalances happen in here: it calls listeners.
         """
         with self._use():
             self._check_subscribed()
             self._subscriptions.give_back(self._subscriptions.assigned())
-            return await self._polling.poll(seconds_of(timeout))
+            return await self._poller.poll(seconds_of(timeout))
 
     async def poll_arrow(
         self,
@@ -283,7 +304,7 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
         schema: pa.Schema | None = None,
         end_offsets: Mapping[Partition, int] | None = None,
     ) -> ArrowRecords:
-        """As `poll`, but everything that has come, as Arrow columns: see `ottla.Consumer.poll_arrow`."""
+        """Like `poll`, but return all fetched records as Arrow columns: see `ottla.Consumer.poll_arrow`."""
         return (await self._next_columns(timeout, schema, end_offsets))[0]
 
     async def _next_columns(
@@ -294,7 +315,7 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
             self._check_subscribed()
             columns = columns_for(schema, self._deserializers, self._interceptors)
             self._subscriptions.give_back(self._subscriptions.assigned())
-            return await self._polling.poll_columns(timeout, columns, end_offsets or {})
+            return await self._poller.poll_columns(timeout, columns, end_offsets or {})
 
     async def _next_delivery(self) -> Delivery:
         """The records that iteration returns next, one by one."""
@@ -302,7 +323,7 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
             self._check_subscribed()
             while True:
                 self._subscriptions.give_back(self._subscriptions.assigned())
-                records = await self._polling.poll(_ITERATION_POLL_SECONDS)
+                records = await self._poller.poll(_ITERATION_POLL_SECONDS)
                 if records:
                     self._subscriptions.delivery = Delivery(records)
                     return self._subscriptions.delivery
@@ -318,20 +339,20 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
         return next(delivery.iterator)
 
     def wakeup(self) -> None:
-        """Have the call that waits raise WakeupError, or the next one that could wait; on any thread.
+        """Make the call that waits, or else the next one that could wait, raise WakeupError; on any thread.
 
-        That is `poll` and iteration, `position`, `commit`, `committed`, and what asks for offsets and topics.
+        Calls that wait are `poll` and iteration, `position`, `commit`, `committed`, and those for offsets and topics.
         """
-        self._loop.call_soon_threadsafe(self._polling.wakeup)
+        self._loop.call_soon_threadsafe(self._wakeups.request)
 
     # Positions
 
     async def position(self, partition: Partition, timeout: float | None = None) -> int:
-        """The offset of the next record of this partition that `poll` returns."""
+        """The offset of the next record of this partition that `poll` will return."""
         with self._use():
             wanted = partition_of(partition)
             self._subscriptions.state(wanted)
-            await self._polling.until(
+            await self._poller.wait_until(
                 lambda: self._subscriptions.has_position(wanted),
                 self._limit_ms(timeout),
                 f"Partition {wanted} got no position",
@@ -341,22 +362,22 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
             return position
 
     def seek(self, partition: Partition, offset: int | OffsetAndMetadata) -> None:
-        """Go on at this offset in the next `poll`."""
+        """Continue at this offset in the next `poll`."""
         with self._use():
             wanted = partition_of(partition)
             to = position_of(wanted, offset)
             self._subscriptions.state(wanted)
             self._subscriptions.delivery.drop(wanted)
-            self._polling.seek(wanted, to)
+            self._positions.seek(wanted, to)
 
     def seek_to_beginning(self, partitions: Iterable[Partition] | None = None) -> None:
-        """Go on at the first record of these partitions (of all), looked up when it is needed."""
+        """Continue at the first record of these partitions, or of all; its offset is looked up when it is needed."""
         self._reset(partitions, RESET_EARLIEST)
 
     def seek_to_end(self, partitions: Iterable[Partition] | None = None) -> None:
-        """Go on behind the last record of these partitions (of all), looked up when it is needed.
+        """Continue behind the last record of these partitions, or of all; the offset is looked up when it is needed.
 
-        With read_committed that is the last stable offset.
+        With isolation.level=read_committed it is the last stable offset.
         """
         self._reset(partitions, RESET_LATEST)
 
@@ -367,7 +388,7 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
                 self._subscriptions.delivery.drop(partition)
 
     def current_lag(self, partition: Partition) -> int | None:
-        """How many offsets are behind the position, as of the last fetch; None if that is not known."""
+        """The number of offsets from the position to the end, by the last fetch; None if that is not known."""
         with self._use():
             return self._subscriptions.lag(
                 partition_of(partition), committed_only=self._config.reads_committed
@@ -376,8 +397,8 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
     async def offsets_for_times(
         self, timestamps: Mapping[PartitionKey, int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first offset of each partition whose record is not older than the time in milliseconds."""
-        with self._use(), self._polling.waiting():
+        """The first offset of each partition whose timestamp is at or after the given one, in milliseconds."""
+        with self._use(), self._wakeups.interruptible():
             wanted = times_of(timestamps)
             found = await self._offsets.find(wanted, self._limit_ms(timeout))
             return {
@@ -394,24 +415,25 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
     async def beginning_offsets(
         self, partitions: Iterable[Partition] | None = None, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The offsets of the first records of these partitions (of the assigned ones)."""
-        return await self._ends(partitions, EARLIEST_TIMESTAMP, timeout)
+        """The first offsets of these partitions, or of the assigned ones."""
+        return await self._end_offsets(partitions, EARLIEST_TIMESTAMP, timeout)
 
     async def end_offsets(
         self, partitions: Iterable[Partition] | None = None, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The offsets behind the last records of these partitions (of the assigned ones).
+        """The end offsets of these partitions, or of the assigned ones.
 
-        With read_committed they are those of the first open transactions, if there are any.
+        With isolation.level=read_committed they are the last stable offsets.
         """
-        return await self._ends(partitions, LATEST_TIMESTAMP, timeout)
+        return await self._end_offsets(partitions, LATEST_TIMESTAMP, timeout)
 
-    async def _ends(
+    async def _end_offsets(
         self, partitions: Iterable[Partition] | None, timestamp: int, timeout: float | None
     ) -> dict[TopicPartition, int]:
-        with self._use(), self._polling.waiting():
+        with self._use(), self._wakeups.interruptible():
             wanted = dict.fromkeys(self._chosen(partitions), timestamp)
-            return await self._polling.end_offsets(wanted, self._limit_ms(timeout))
+            found = await self._offsets.find(wanted, self._limit_ms(timeout))
+            return {partition: found[partition].offset for partition in wanted}
 
     # Commits
 
@@ -420,10 +442,10 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
         offsets: Mapping[PartitionKey, int | OffsetAndMetadata] | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Commit these offsets, or behind everything that `poll` has returned; waits until it is done."""
+        """Commit these offsets, or the positions behind what `poll` has returned, and wait until that is done."""
         with self._use():
             await self._group.commit(
-                offsets_of(offsets), self._limit_ms(timeout), self._polling.waiting
+                offsets_of(offsets), self._limit_ms(timeout), self._wakeups.interruptible
             )
 
     @still_awaitable
@@ -439,17 +461,17 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
     async def committed(
         self, partitions: Iterable[Partition] | None = None, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed for these partitions (for the assigned ones)."""
-        with self._use(), self._polling.waiting():
+        """The committed offsets of these partitions, or of the assigned ones; None where there is none."""
+        with self._use(), self._wakeups.interruptible():
             return await self._group.committed(self._chosen(partitions), self._limit_ms(timeout))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """What `Producer.send_offsets_to_transaction` needs to know of the group (KIP-447)."""
+        """The member's identity, for `Producer.send_offsets_to_transaction` (KIP-447)."""
         with self._use():
             return self._group.group_metadata()
 
     def enforce_rebalance(self, reason: str = "the program asked for it") -> None:
-        """Have the group share the partitions anew, in the next `poll` (KIP-568)."""
+        """Rebalance the group, beginning with the next `poll` (KIP-568)."""
         with self._use():
             self._group.request_rejoin(reason)
 
@@ -457,30 +479,30 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
 
     async def partitions_for(self, topic: str, timeout: float | None = None) -> list[PartitionInfo]:
         """The partitions of a topic."""
-        with self._use(), self._polling.waiting():
+        with self._use(), self._wakeups.interruptible():
             await self._network.topic(topic, self._limit_ms(timeout))
             return self._network.cluster.partitions_for(topic)
 
     async def list_topics(self, timeout: float | None = None) -> dict[str, list[PartitionInfo]]:
-        """All topics with their partitions, as far as this client may see them."""
-        with self._use(), self._polling.waiting():
-            return await list_topics(self._network, self._limit_ms(timeout))
+        """All topics that this client is authorized to see, with their partitions."""
+        with self._use(), self._wakeups.interruptible():
+            return await _list_topics(self._network, self._limit_ms(timeout))
 
-    # How it is, and its end
+    # Metrics, health, close
 
     def metrics(self) -> dict[str, float]:
-        """Counters and measurements under Kafka's names; on any thread."""
+        """Metrics by Kafka's names; may be called on any thread."""
         return self._metrics.snapshot()
 
     def health(self) -> ConsumerHealth:
-        """Whether the consumer is well, and if not, why."""
+        """Whether the consumer makes progress, and if not, the likely reasons."""
         return self._watchdog.health()
 
     async def close(self, timeout: float | None = None) -> None:
-        """Commit (with auto commit), leave the group, close the connections; within so many seconds.
+        """Commit if enable.auto.commit is on, leave the group and close the connections, within `timeout` seconds.
 
-        Without a timeout it takes at most 30 seconds and default.api.timeout.ms, and looks 3 seconds for a coordinator
-        that cannot be reached.
+        Without a timeout it takes at most 30 seconds or default.api.timeout.ms, and searches 3 seconds for a
+        coordinator that cannot be reached.
         """
         if self._is_closing:
             return
@@ -492,11 +514,11 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
             deadline = self._loop.time() + timeout
             self._watchdog.close()
             try:
-                # The listener is called in here, and may commit.
+                # This calls the listener, which may commit.
                 await self._group.close(timeout * 1000, patience_ms)
             finally:
                 self._is_closed = True
-                await self._polling.close()
+                await self._positions.close()
                 await self._fetcher.close(max(0.0, deadline - self._loop.time()) * 1000)
                 await self._network.close()
                 await call_user(self._close_user_code)
@@ -507,23 +529,11 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
 
     async def __aexit__(self, *raised: object) -> None:
         if raised[0] is not None:
-            # What was read last may not have been worked on.
+            # The program failed, and may not have processed the last records.
             self._group.stop_auto_commit()
         await self.close()
 
-    # What the methods share
-
-    def _make_fetcher(self) -> Fetcher:
-        return Fetcher(
-            self._network,
-            self._subscriptions,
-            fetch_settings(self._config),
-            read_settings(self._config, *self._deserializers),
-            deserializes_in_user_code=any(map(is_user_code, self._deserializers)),
-            metadata_max_age_ms=self._config.metadata_max_age_ms,
-            metrics=self._metrics,
-            on_change=self._polling.wake,
-        )
+    # Helpers of the methods
 
     def _use(self) -> SingleUser:
         self._check_open()
@@ -550,3 +560,43 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
         return (
             self._config.default_api_timeout_ms if timeout is None else seconds_of(timeout) * 1000
         )
+
+
+def _network_of(config: ConsumerConfig) -> Network:
+    """The network; allow.auto.create.topics decides whether its metadata requests create topics."""
+    metadata = MetadataState(
+        max_age_ms=config.metadata_max_age_ms,
+        backoff=Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms),
+        creates_topics=config.allow_auto_create_topics,
+    )
+    return Network(config, metadata)
+
+
+async def _list_topics(network: Network, timeout_ms: float) -> dict[str, list[PartitionInfo]]:
+    """Every topic with its partitions, by a Metadata request for all topics."""
+    request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+    last_error: KafkaError | None = None
+    attempt = 0
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            while True:
+                try:
+                    response = await network.call(await network.any_node(), request)
+                    break
+                except KafkaError as error:
+                    if not error.code.retriable:
+                        raise
+                    last_error = error
+                await asyncio.sleep(network.retry.delay_ms(attempt, random.random()) / 1000)
+                attempt += 1
+    except TimeoutError:
+        last_error = last_error or network.trouble
+        why = "" if last_error is None else f" The last error: {last_error}"
+        raise TimedOutError(
+            message=f"The topics could not be listed within {round(timeout_ms)} ms.{why}",
+            context={"api": "Metadata"},
+        ) from last_error
+    # Not into the network's own metadata, which has only the topics that the consumer follows.
+    found = MetadataState(max_age_ms=0, backoff=network.retry)
+    found.apply(request, response, 0, 0)
+    return {name: found.cluster.partitions_for(name) for name in found.cluster.topics}

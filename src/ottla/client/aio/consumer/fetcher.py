@@ -1,19 +1,21 @@
-"""Keeps records coming: one fetch in flight to each broker, the next one while the user works."""
+"""Fetches records: one Fetch in flight to each broker, also while the program works on earlier records."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.client.aio.consumer.user_code import call_user
 from ottla.client.aio.network.brokers import Network
 from ottla.client.aio.network.connection import Connection
 from ottla.client.metrics.consumer_metrics import ConsumerMetrics
 from ottla.client.model import ConsumerRecord, Node, OffsetAndMetadata
+from ottla.client.plugins.list_serializer import ListDeserializer
+from ottla.client.plugins.serializers import BytesDeserializer, Deserializer, FunctionDeserializer
 from ottla.client.state.consumer.fetch_buffer import FetchBuffer
 from ottla.client.state.consumer.fetch_session import (
     FetchSession,
@@ -21,9 +23,10 @@ from ottla.client.state.consumer.fetch_session import (
     SessionFetch,
     WantedPartition,
 )
-from ottla.client.state.consumer.fetched_partition import Fetched, ReadSettings
+from ottla.client.state.consumer.fetched_partition import Deserialize, Fetched, ReadSettings
 from ottla.client.state.consumer.positions import NO_EPOCH, AssignedPartition, FetchPosition
 from ottla.client.state.consumer.subscriptions import SubscriptionState
+from ottla.config.consumer import ConsumerConfig
 from ottla.errors import ErrorCode, FatalError, KafkaError
 from ottla.model import NO_LEADER, TopicPartition
 from ottla.records.record import INT64_MAX
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.client")
 
-# The leader is another, or does not know yet that it is: look who leads, then fetch again.
+# The leader has changed, or does not know yet that it leads: refresh the metadata, then fetch again.
 _STALE_METADATA = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -47,13 +50,13 @@ _STALE_METADATA = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-# The broker is behind us, or has trouble that may pass.
-_PASSING = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR})
+# The broker's metadata is older than ours, or it has a temporary problem: fetch again.
+_TEMPORARY = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR})
 _LEADER_HINTS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
 class Collected(NamedTuple):
-    """Records for the user, and where each partition goes on behind them."""
+    """Records for the program, and the positions of their partitions behind and before them."""
 
     records: dict[TopicPartition, list[ConsumerRecord]]
     next_offsets: dict[TopicPartition, OffsetAndMetadata]
@@ -61,35 +64,44 @@ class Collected(NamedTuple):
 
 
 class Fetcher:
-    """Fetches what the subscription state says may be fetched."""
+    """Fetches the partitions that the subscription state allows, and hands their records out."""
 
     def __init__(
         self,
         network: Network,
         subscriptions: SubscriptionState,
-        settings: FetchSettings,
-        reading: ReadSettings,
-        *,
-        deserializes_in_user_code: bool,
-        metadata_max_age_ms: float,
+        config: ConsumerConfig,
+        deserializers: Sequence[Deserializer],
         metrics: ConsumerMetrics,
         on_change: Callable[[], None],
     ) -> None:
+        key, value = deserializers
         self._network = network
         self._subscriptions = subscriptions
-        self._settings = settings
-        self._reading = reading
-        # It runs where the consumer's other user code does, which may be slow.
-        self._has_user_code = deserializes_in_user_code
-        self._metadata_max_age_ms = metadata_max_age_ms
+        self._settings = FetchSettings(
+            max_wait_ms=config.fetch_max_wait_ms,
+            min_bytes=config.fetch_min_bytes,
+            max_bytes=config.fetch_max_bytes,
+            partition_max_bytes=config.max_partition_fetch_bytes,
+            isolation_level=int(config.reads_committed),
+            rack_id=config.client_rack,
+        )
+        self._reading = ReadSettings(
+            check_crcs=config.check_crcs,
+            read_committed=config.reads_committed,
+            key_of=_deserialize(key),
+            value_of=_deserialize(value),
+        )
+        self._has_user_code = any(map(_is_user_code, deserializers))
+        self._metadata_max_age_ms = config.metadata_max_age_ms
         self._metrics = metrics
         self._on_change = on_change
         self._loop = asyncio.get_running_loop()
-        self.buffer = FetchBuffer(subscriptions, settings.max_bytes)
+        self.buffer = FetchBuffer(subscriptions, self._settings.max_bytes)
         self.is_wanted = False
-        """Whether somebody waits for records: an empty answer is then followed by another fetch."""
+        """Whether a poll waits for records: an empty answer is then followed by another fetch."""
         self.end_offsets: Mapping[TopicPartition, int] = {}
-        """Where the user stops reading: what is behind is not fetched ahead for him."""
+        """Where the program stops reading: records behind these offsets are not fetched ahead."""
         self._sessions: dict[int, FetchSession] = {}
         self._in_flight: dict[int, asyncio.Future[FetchResponse]] = {}
         self._connecting: dict[int, asyncio.Task[None]] = {}
@@ -97,27 +109,27 @@ class Fetcher:
         self._failures: dict[TopicPartition | int, int] = {}
         self._error: KafkaError | None = None
         self.troubles: dict[TopicPartition, str] = {}
-        """Why the last fetch of a partition brought nothing, for those who look for reasons."""
+        """The error of the last fetch of a partition, for reports."""
         self._closed = False
 
     def show_marked(self, *, shows_control: bool, shows_aborted: bool) -> None:
-        """Give the user also records that others do not get, before anything is fetched."""
+        """Also return control records, or records of aborted transactions; call it before anything is fetched."""
         self._reading = self._reading._replace(
             shows_control=shows_control, shows_aborted=shows_aborted
         )
 
     def raise_error(self) -> None:
-        """Raises what keeps fetches from being sent at all, once."""
+        """Raise, once, an error that prevents all fetches."""
         error, self._error = self._error, None
         if error is not None:
             raise error
 
-    # Out of the buffer
+    # Taking records out of the buffer
 
     async def collect(self, max_records: int) -> Collected | None:
-        """Records for the user, at most so many; None if nothing has moved on.
+        """At most `max_records` records; None if no position has moved.
 
-        An error behind records that were already taken waits for the next call.
+        An error behind records that were already taken is raised by the next call.
         """
         collected = Collected({}, {}, {})
         left = max_records
@@ -142,9 +154,9 @@ class Fetcher:
         return collected if collected.next_offsets else None
 
     async def collect_columns(self, columns: RecordColumns) -> Collected | None:
-        """Add to columns what is buffered before the user's ends; None if nothing has moved on.
+        """Add the buffered records before `end_offsets` to columns; None if no position has moved.
 
-        Errors are dealt with as in `collect`.
+        Errors are raised as by `collect`.
         """
         collected = Collected({}, {}, {})
         enough: set[TopicPartition] = set()
@@ -157,7 +169,7 @@ class Fetcher:
                 assert before is not None
                 end_offset = self.end_offsets.get(fetched.partition, INT64_MAX)
                 if before.offset >= end_offset:
-                    # Behind the ends of many partitions there may be more than fits.
+                    # Records behind the end offsets must not fill the buffer.
                     if self.buffer.is_full:
                         self.buffer.drop(fetched)
                     else:
@@ -175,7 +187,7 @@ class Fetcher:
     async def _take(self, fetched: Fetched, max_records: int) -> list[ConsumerRecord]:
         if not self._has_user_code:
             return fetched.take(max_records)
-        # Perhaps on another thread, while answers come in here.
+        # It may run on another thread, while answers arrive here.
         self.buffer.in_use = fetched
         try:
             taken: list[ConsumerRecord] = await call_user(fetched.take, max_records)
@@ -202,18 +214,18 @@ class Fetcher:
             collected.before.setdefault(partition, before)
 
     def give_back(self, collected: Collected) -> None:
-        """The user did not get these records, because his call was cancelled: positions go back."""
+        """The program did not get these records, because its call was cancelled: set the positions back."""
         for partition, position in collected.before.items():
             state = self._subscriptions.find(partition)
             if state is not None and state.has_valid_position and state.position is not None:
                 offset, epoch, _ = position
                 state.seek_validated(FetchPosition(offset, epoch, state.position.leader))
 
-    # To the brokers
+    # Sending
 
     def send_fetches(self) -> None:
-        """Sends what may be sent now: to every broker that has none of our fetches."""
-        # Where every broker is busy with one, there is no need to look at all the partitions.
+        """Send a fetch to every broker that has none in flight."""
+        # If every broker has one, there is no need to look at the partitions.
         if self._closed or 0 < len(self._network.cluster.nodes) <= len(self._in_flight):
             return
         now = self._loop.time()
@@ -223,7 +235,7 @@ class Fetcher:
             position = state.position
             if position is None or not state.is_fetchable:
                 continue
-            # Of one that has come to its end the buffer may hold more, which must not keep others waiting.
+            # A partition that has reached its end must not mark its broker as full.
             end_offset = self.end_offsets.get(partition, INT64_MAX)
             if position.offset >= end_offset:
                 continue
@@ -240,8 +252,8 @@ class Fetcher:
             want = WantedPartition(offset, position.leader.epoch, topic_id)
             wanted.setdefault(node, {})[partition] = want
         for node, partitions in wanted.items():
-            # A long poll for the other partitions would delay the next fetch of a full one, and
-            # leaving that out would make the broker forget and learn it again and again (KAFKA-17182).
+            # A fetch of only the other partitions would delay the next fetch of a partition that is full now, and
+            # would remove it from the session and add it again every time (KAFKA-17182).
             if node not in full and not self._pauses(node, now):
                 self._send(node, partitions)
 
@@ -338,7 +350,7 @@ class Fetcher:
         self._on_change()
 
     def _failed(self, node: int, session: FetchSession, error: BaseException) -> None:
-        """No answer: the connection is gone, and with it perhaps the broker."""
+        """There is no answer: the connection is closed, and perhaps the broker is gone."""
         session.failed()
         for partition in session.partitions:
             state = self._subscriptions.find(partition)
@@ -359,7 +371,7 @@ class Fetcher:
         version: int,
         response: FetchResponse,
     ) -> bool:
-        """Takes an answer in; whether it has something for the user."""
+        """Read a response; True if it has records or an error for the program."""
         found = session.handle(fetch, response, version)
         if found is None:
             log.debug("fetch session with %s ends: %s", node, ErrorCode(response.error_code).name)
@@ -374,10 +386,10 @@ class Fetcher:
         has_records = False
         for partition, data in found.items():
             want = fetch.partitions[partition]
-            has_records |= self._take_in(partition, want, data, nodes)
+            has_records |= self._handle_partition(partition, want, data, nodes)
         return has_records
 
-    def _take_in(
+    def _handle_partition(
         self,
         partition: TopicPartition,
         want: WantedPartition,
@@ -388,21 +400,21 @@ class Fetcher:
         if state is None or state.position is None:
             return False
         code = ErrorCode(data.error_code)
-        if code in _STALE_METADATA or code in _PASSING:
+        if code in _STALE_METADATA or code in _TEMPORARY:
             self._retry(partition, state, code, data, nodes)
             return False
         if self.buffer.fetch_offset(partition, state.position.offset) != want.fetch_offset:
-            return False  # the user sought elsewhere meanwhile
+            return False  # the program has sought in the meantime
         self._failures.pop(partition, None)
         self.troubles.pop(partition, None)
         if code is ErrorCode.NONE:
-            self._learn(state, data)
+            self._update_offsets(state, data)
             if not data.records:
                 return False
         self.buffer.add(Fetched(partition, want.fetch_offset, data, self._reading))
         return True
 
-    def _learn(self, state: AssignedPartition, data: PartitionData) -> None:
+    def _update_offsets(self, state: AssignedPartition, data: PartitionData) -> None:
         if data.high_watermark >= 0:
             state.high_watermark = data.high_watermark
         if data.last_stable_offset >= 0:
@@ -428,7 +440,7 @@ class Fetcher:
         if code in _LEADER_HINTS and hint.leader_id >= 0 and hint.leader_epoch >= 0:
             state.forget_replica()
             if self._network.update_leader(*partition, hint.leader_id, hint.leader_epoch, nodes):
-                return  # KIP-951: the next fetch goes to the new leader at once
+                return  # the next fetch goes to the new leader at once (KIP-951)
         if code in _STALE_METADATA:
             state.forget_replica()
             self._network.request_update()
@@ -457,15 +469,15 @@ class Fetcher:
             self.send_fetches()
 
     def forget_unassigned(self) -> None:
-        """After a change of the assignment: what was kept of partitions that went."""
+        """Drop what is kept of partitions that are not assigned any more."""
         self.buffer.retain()
         states = self._subscriptions.states()
-        for kept in (self._not_before, self._failures, self.troubles):
-            for what in [w for w in kept if isinstance(w, tuple) and w not in states]:
-                del kept[what]
+        for by_partition in (self._not_before, self._failures, self.troubles):
+            for what in [w for w in by_partition if isinstance(w, tuple) and w not in states]:
+                del by_partition[what]
 
     async def close(self, timeout_ms: float) -> None:
-        """Tells the brokers to forget our sessions, as far as there is time."""
+        """End the fetch sessions; waits for the brokers' answers until the timeout."""
         if self._closed:
             return
         self._closed = True
@@ -475,9 +487,24 @@ class Fetcher:
         for node, session in self._sessions.items():
             fetch = session.close()
             connection = self._network.connection_now(node)
-            # A fetch that the broker holds back is in front: it is not waited for.
+            # Behind a fetch in flight the request would wait for up to fetch.max.wait.ms.
             if fetch is not None and connection is not None and node not in self._in_flight:
                 answers.append(self._send_fetch(connection, fetch)[0])
         if answers:
             await asyncio.wait(answers, timeout=timeout_ms / 1000)
         self.buffer.clear()
+
+
+def _deserialize(deserializer: Deserializer) -> Deserialize | None:
+    """The function to call for each record; None if keys or values stay bytes."""
+    if type(deserializer) is BytesDeserializer:
+        return None
+    deserialize: Any = deserializer.deserialize
+    return deserialize  # type: ignore[no-any-return]
+
+
+def _is_user_code(deserializer: Deserializer) -> bool:
+    """Whether it may be slow, and so runs where other user code does; our own are quick enough for the loop."""
+    # These two call functions of the program.
+    calls_others = isinstance(deserializer, FunctionDeserializer | ListDeserializer)
+    return calls_others or not type(deserializer).__module__.startswith("ottla.")

@@ -1,35 +1,15 @@
-"""Offsets that brokers know: of times and ends of logs (ListOffsets), and of leader epochs (KIP-320)."""
+"""ListOffsets: the first offset, the last offset and offsets at times, as the leaders of partitions know them."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
-import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
 
 from ottla.client.aio.network.brokers import Network
-from ottla.client.state.consumer.positions import (
-    LATEST_TIMESTAMP,
-    NO_EPOCH,
-    FetchPosition,
-    LeaderAndEpoch,
-    Truncation,
-    reset_timestamp_ms,
-)
-from ottla.client.state.consumer.subscriptions import SubscriptionState
-from ottla.config.consumer import OffsetReset, OffsetResetKind
-from ottla.errors import (
-    ErrorCode,
-    FatalError,
-    KafkaError,
-    LogTruncationError,
-    NoOffsetError,
-    OttlaError,
-    TimedOutError,
-    exception_for,
-)
+from ottla.client.state.consumer.positions import LeaderAndEpoch
+from ottla.errors import ErrorCode, FatalError, KafkaError, TimedOutError, exception_for
 from ottla.model import NO_LEADER, TopicPartition
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -37,67 +17,40 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from ottla.wire.messages.offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
-
-log = logging.getLogger("ottla.client")
 
 CONSUMER_REPLICA_ID: Final = -1
 NO_OFFSET: Final = -1
-READ_COMMITTED: Final = 1
 _FINAL: Final = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION)
-# Before Kafka 2.3 the request needed the rights of a broker, so consumers did not send it.
-_FIRST_VALIDATING_VERSION: Final = 3
 
 
 class LeaderOffset(NamedTuple):
-    """What a leader answered; the offset is -1 if no record is as new as the time asked for."""
+    """The answer of a leader; the offset is -1 if no record is as new as the requested time."""
 
     offset: int
     timestamp: int
     leader_epoch: int
 
 
-class Offsets:
-    """Asks leaders for offsets: for the user, and to give partitions their positions."""
+class LogOffsets:
+    """Asks the leaders of partitions for offsets."""
 
     def __init__(
-        self,
-        network: Network,
-        subscriptions: SubscriptionState,
-        *,
-        isolation_level: int,
-        request_timeout_ms: float,
-        on_change: Callable[[], None],
+        self, network: Network, *, isolation_level: int, request_timeout_ms: float
     ) -> None:
         self._network = network
-        self._subscriptions = subscriptions
         self._isolation_level = isolation_level
         self._request_timeout_ms = request_timeout_ms
-        self._on_change = on_change
-        self._loop = asyncio.get_running_loop()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._error: OttlaError | None = None
-        self._failures = 0
-        network.on_update.append(lambda _: self.follow_leaders())
-
-    # For the user
 
     async def find(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float
     ) -> dict[TopicPartition, LeaderOffset]:
-        """The offsets at these times (or names of positions); asks again until all have answered."""
-        deadline = self._loop.time() + timeout_ms / 1000
+        """The offsets at these times, or at EARLIEST_TIMESTAMP and LATEST_TIMESTAMP; retries until the timeout."""
         left = dict(timestamps)
         found: dict[TopicPartition, LeaderOffset] = {}
         problem: KafkaError | None = None
         attempt = 0
         try:
-            async with asyncio.timeout_at(deadline):
+            async with asyncio.timeout(timeout_ms / 1000):
                 for topic in dict.fromkeys(partition.topic for partition in left):
                     await self._network.topic(topic, timeout_ms)
                 while left:
@@ -111,14 +64,14 @@ class Offsets:
                         attempt += 1
                         await asyncio.sleep(delay_ms / 1000)
         except TimedOutError:
-            raise  # which says that a topic is not there
+            raise  # it names a topic that does not exist
         except TimeoutError:
             for topic in dict.fromkeys(partition.topic for partition in left):
                 if topic not in self._network.cluster.topics:
                     raise self._network.no_topic(topic, timeout_ms) from None
             names = ", ".join(str(partition) for partition in left)
             problem = problem or self._network.trouble
-            why = "" if problem is None else f" The last trouble: {problem}"
+            why = "" if problem is None else f" The last error: {problem}"
             raise TimedOutError(
                 message=f"No offsets came for {names} within {round(timeout_ms)} ms.{why}",
                 context={"api": "ListOffsets"},
@@ -136,15 +89,15 @@ class Offsets:
     async def _find_once(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> tuple[dict[TopicPartition, LeaderOffset], dict[TopicPartition, KafkaError]]:
-        """One request to every leader; an error that asking again does not mend is raised."""
+        """Send one request to every leader; raises an error that a retry would not cure."""
         found: dict[TopicPartition, LeaderOffset] = {}
         errors: dict[TopicPartition, KafkaError] = {}
-        by_leader = self._by_leader(timestamps)
+        by_leader = self.by_leader(timestamps)
         for partition in by_leader.pop(NO_LEADER, ()):
             errors[partition] = self._no_leader(partition)
         answers = await asyncio.gather(
             *(
-                self._list(leader, {p: timestamps[p] for p in partitions})
+                self.list_at(leader, {p: timestamps[p] for p in partitions})
                 for leader, partitions in by_leader.items()
             )
         )
@@ -152,14 +105,14 @@ class Offsets:
             found |= listed
             errors |= failed
         for error in errors.values():
-            if _is_final(error):
+            if is_final(error):
                 raise error
         return found, errors
 
-    async def _list(
+    async def list_at(
         self, leader: int, timestamps: Mapping[TopicPartition, int]
     ) -> tuple[dict[TopicPartition, LeaderOffset], dict[TopicPartition, KafkaError]]:
-        """What one leader answers, and for which partitions it has none."""
+        """The offsets that one leader answers, and the errors of the other partitions."""
         try:
             response = await self._network.call(leader, self._list_request(timestamps))
         except KafkaError as error:
@@ -184,186 +137,23 @@ class Offsets:
             timeout_ms=round(self._request_timeout_ms),
         )
 
-    # For positions
-
     def leader_of(self, partition: TopicPartition) -> LeaderAndEpoch:
-        """The leader as the newest metadata has it."""
+        """The leader by the newest metadata."""
         found = self._network.cluster.partition(*partition)
         return (
             LeaderAndEpoch() if found is None else LeaderAndEpoch(found.leader, found.leader_epoch)
         )
 
-    def follow_leaders(self) -> None:
-        """After a metadata update: positions are to be validated where the leader has changed."""
-        for partition, state in self._subscriptions.states().items():
-            state.follow_leader(self.leader_of(partition))
-        self._on_change()
-
-    def raise_error(self) -> None:
-        """Raises what went wrong in the background, once."""
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
-
-    def update_positions(self) -> None:
-        """Starts looking up offsets and validating positions where that is due; does not wait."""
-        now_ms = self._now_ms()
-        resets = self._subscriptions.needs_reset(now_ms)
-        if resets:
-            self._start_resets(resets)
-        unsure = self._subscriptions.needs_validation(now_ms)
-        if unsure:
-            self._start_validations(unsure)
-
-    def _start_resets(self, partitions: list[TopicPartition]) -> None:
-        wanted: dict[TopicPartition, OffsetReset] = {}
-        for partition in partitions:
-            reset = self._subscriptions.state(partition).reset
-            assert reset is not None
-            if reset.kind is OffsetResetKind.NONE:
-                raise NoOffsetError([partition])
-            wanted[partition] = reset
-        by_leader = self._by_leader(wanted)
-        if by_leader.pop(NO_LEADER, None):
-            self._network.request_update()
-        for leader, theirs in by_leader.items():
-            self._subscriptions.retry_after(theirs, self._now_ms() + self._request_timeout_ms)
-            self._spawn(self._reset(leader, {p: wanted[p] for p in theirs}))
-
-    async def _reset(self, leader: int, resets: Mapping[TopicPartition, OffsetReset]) -> None:
-        wall_clock_ms = round(time.time() * 1000)
-        asked = {p: reset_timestamp_ms(reset, wall_clock_ms) for p, reset in resets.items()}
-        found, errors = await self._list(leader, asked)
-        # Nothing is as new as the duration says: then the end is the place to wait (KIP-1106).
-        ends = {p: LATEST_TIMESTAMP for p, listed in found.items() if listed.offset == NO_OFFSET}
-        if ends:
-            listed, failed = await self._list(leader, ends)
-            found = {p: listed[p] if p in ends else found[p] for p in found if p not in failed}
-            errors |= failed
-        if errors:
-            self._retry_later(errors)
-        else:
-            self._failures = 0
-        for partition, listed_offset in found.items():
-            state = self._subscriptions.find(partition)
-            position = FetchPosition(listed_offset.offset, NO_EPOCH, self.leader_of(partition))
-            if state is not None and state.complete_reset(resets[partition], position):
-                log.info("reset the position of %s to offset %d", partition, listed_offset.offset)
-
-    def _start_validations(self, partitions: list[TopicPartition]) -> None:
-        by_leader: dict[int, dict[TopicPartition, FetchPosition]] = {}
-        for partition in partitions:
-            position = self._subscriptions.state(partition).position
-            assert position is not None
-            by_leader.setdefault(position.leader.leader, {})[partition] = position
-        for leader, positions in by_leader.items():
-            self._subscriptions.retry_after(positions, self._now_ms() + self._request_timeout_ms)
-            self._spawn(self._validate(leader, positions))
-
-    async def _validate(
-        self, leader: int, positions: Mapping[TopicPartition, FetchPosition]
-    ) -> None:
-        try:
-            connection = await self._network.connection(leader)
-            version = connection.version_of(OffsetForLeaderEpochRequest)
-            if version < _FIRST_VALIDATING_VERSION:
-                self._skip_validation(positions)
-                return
-            response = await connection.send(_epochs_request(positions), version)
-        except KafkaError as error:
-            if error.code is ErrorCode.UNSUPPORTED_VERSION:
-                self._skip_validation(positions)
-            else:
-                self._retry_later(dict.fromkeys(positions, error))
-            return
-        self._complete_validations(positions, response, self._network.name_of(leader))
-
-    def _skip_validation(self, partitions: Iterable[TopicPartition]) -> None:
-        for partition in partitions:
-            state = self._subscriptions.find(partition)
-            if state is not None:
-                state.skip_validation()
-
-    def _complete_validations(
-        self,
-        positions: Mapping[TopicPartition, FetchPosition],
-        response: OffsetForLeaderEpochResponse,
-        broker: str,
-    ) -> None:
-        errors: dict[TopicPartition, KafkaError] = {}
-        truncations: dict[TopicPartition, Truncation] = {}
-        answered = {
-            TopicPartition(t.topic, p.partition): p for t in response.topics for p in t.partitions
-        }
-        for partition, asked in positions.items():
-            end = answered.get(partition)
-            state = self._subscriptions.find(partition)
-            if end is None or end.error_code:
-                code = ErrorCode.UNKNOWN_SERVER_ERROR if end is None else end.error_code
-                errors[partition] = exception_for(
-                    code, api="OffsetForLeaderEpoch", partition=partition, broker=broker
-                )
-            elif state is not None:
-                truncation = state.complete_validation(
-                    asked, end.leader_epoch, end.end_offset, self._subscriptions.default_reset
-                )
-                if truncation is not None:
-                    truncations[partition] = truncation
-        if errors:
-            self._retry_later(errors)
-        if truncations:
-            self._error = self._error or LogTruncationError(
-                {p: t.position.offset for p, t in truncations.items()},
-                {
-                    p: t.diverging_offset
-                    for p, t in truncations.items()
-                    if t.diverging_offset is not None
-                },
-            )
-
-    def _retry_later(self, errors: Mapping[TopicPartition, KafkaError]) -> None:
-        delay_ms = self._network.retry.delay_ms(self._failures, random.random())
-        self._failures += 1
-        self._subscriptions.retry_after(errors, self._now_ms() + delay_ms)
-        self._network.request_update()
-        # The waiting poll looks at the clock again.
-        self._loop.call_later(delay_ms / 1000, self._on_change)
-        for error in errors.values():
-            log.debug("will ask again for an offset: %s", error)
-            if _is_final(error):
-                self._error = self._error or error
-
-    def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+    def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        """The partitions of each leader, by node id; those without a leader are under NO_LEADER."""
         groups: dict[int, list[TopicPartition]] = {}
         for partition in partitions:
             groups.setdefault(self.leader_of(partition).leader, []).append(partition)
         return groups
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled():
-            error = task.exception()
-            if error is not None:
-                log.error("looking up offsets failed", exc_info=error)
-            self._on_change()
-
-    def _now_ms(self) -> float:
-        return self._loop.time() * 1000
-
-    async def close(self) -> None:
-        """Ends what is under way."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-
-def _is_final(error: KafkaError) -> bool:
-    """Whether asking again will not help; as in Kafka's client, most errors are expected to pass."""
+def is_final(error: KafkaError) -> bool:
+    """Whether a retry would not help; as in Kafka's client, most errors are taken for temporary."""
     return isinstance(error, FatalError) or error.code in _FINAL
 
 
@@ -388,21 +178,3 @@ def _read_listed(
                     answer.error_code, api="ListOffsets", partition=partition, broker=broker
                 )
     return found, errors
-
-
-def _epochs_request(
-    positions: Mapping[TopicPartition, FetchPosition],
-) -> OffsetForLeaderEpochRequest:
-    topics: dict[str, list[OffsetForLeaderPartition]] = {}
-    for partition, position in positions.items():
-        topics.setdefault(partition.topic, []).append(
-            OffsetForLeaderPartition(
-                partition=partition.partition,
-                current_leader_epoch=position.leader.epoch,
-                leader_epoch=position.offset_epoch,
-            )
-        )
-    return OffsetForLeaderEpochRequest(
-        replica_id=CONSUMER_REPLICA_ID,
-        topics=[OffsetForLeaderTopic(topic=name, partitions=p) for name, p in topics.items()],
-    )

@@ -1,4 +1,4 @@
-"""Where the consumer's user code runs: listeners, interceptors, assignors, commit callbacks."""
+"""Calls of user code: listeners, interceptors, assignors, deserializers, callbacks of commits."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 
 Runner = Callable[[Callable[..., Any], tuple[Any, ...]], Awaitable[Any]]
 
-# None: here, on the loop. The blocking clients set one that hands the call to the thread that waits for the client, so
-# that heartbeats go on while it runs.
+# None means on the loop. The blocking clients set a runner that passes the call to the thread that waits for the
+# client, so that heartbeats go on while it runs.
 runner: ContextVar[Runner | None] = ContextVar("ottla_user_code_runner", default=None)
 
 
 async def call_user(function: Callable[..., Any], *args: Any) -> Any:
-    """Runs user code where it belongs; what it returns is awaited if it can be."""
+    """Call a function of the program on the right thread; an awaitable result is awaited."""
     run = runner.get()
     result = function(*args) if run is None else await run(function, args)
     return await result if isawaitable(result) else result
 
 
 def no_user_code() -> None:
-    """Has the running task, and those that it starts, call none: its place is gone."""
+    """Skip user code in the running task and the tasks that it starts: the thread that would run it has gone."""
     runner.set(_skip)
 
 

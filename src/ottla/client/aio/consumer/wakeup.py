@@ -1,4 +1,4 @@
-"""`wakeup`: another thread, or a signal handler, ends the call that waits."""
+"""What ends the waiting of a call: a change that a poll has to look at, or `Consumer.wakeup`."""
 
 from __future__ import annotations
 
@@ -10,36 +10,39 @@ from typing import Any
 
 from ottla.errors import WakeupError
 
-Waiting = Callable[[], AbstractContextManager[object]]
-"""Makes a section that a wakeup ends with WakeupError."""
+Interruptible = Callable[[], AbstractContextManager[object]]
+"""Opens a section that a wakeup interrupts with WakeupError."""
 
 
 class Wakeups:
-    """A wakeup ends the call that waits, or the next one, once."""
+    """A wakeup interrupts one call: the one that waits, or else the next one that could wait."""
 
     def __init__(self) -> None:
+        self.changed = asyncio.Event()
+        """Set when a waiting poll has to look at the state of the consumer again."""
         self._is_requested = False
         self._sections: list[_Section] = []
 
     def request(self) -> None:
-        """End the innermost section that waits; where there is none, the next one, or the next `check`."""
+        """Interrupt the innermost open section; if none is open, the next one, or the next `check`."""
         self._is_requested = True
+        self.changed.set()
         if self._sections:
             self._sections[-1].interrupt()
 
     def check(self) -> None:
-        """Raise WakeupError if one is requested."""
+        """Raise WakeupError if a wakeup was requested."""
         if self._is_requested:
             self._is_requested = False
             raise WakeupError("wakeup() was called")
 
-    def waiting(self) -> AbstractContextManager[object]:
-        """A section of a call in which only the network is waited for; no user code runs in it."""
+    def interruptible(self) -> AbstractContextManager[object]:
+        """A section of a call that waits for the network only: no user code may run in it."""
         return _Section(self, self._sections)
 
 
 class _Section(AbstractContextManager[object]):
-    """Cancels what its task waits for, as asyncio's own timeouts do."""
+    """Cancels what its task waits for, as `asyncio.timeout` does."""
 
     def __init__(self, wakeups: Wakeups, sections: list[_Section]) -> None:
         self._wakeups = wakeups
@@ -51,7 +54,7 @@ class _Section(AbstractContextManager[object]):
         task = asyncio.current_task()
         assert task is not None
         self._task: asyncio.Task[Any] = task
-        # Somebody else may cancel the task at the same time: that goes first.
+        # If the program cancels the task at the same time, the cancellation wins.
         self._cancelling = task.cancelling()
         self._sections.append(self)
 

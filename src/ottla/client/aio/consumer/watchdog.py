@@ -1,4 +1,4 @@
-"""Looks after a consumer: whether it makes progress, and what may be in its way."""
+"""Health of a consumer: partitions that make no progress, and the likely reasons."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from ottla.model import NO_LEADER, TopicPartition
 
 log = logging.getLogger("ottla.client")
 
-_LOOKS_PER_TIMEOUT: Final = 4
-# Until then it is a moment's trouble.
+_CHECKS_PER_TIMEOUT: Final = 4
+# Shorter than this is not reported.
 _UNREACHABLE_SECONDS: Final = 1.0
 
 
 class Watchdog:
-    """Logs a warning when partitions stall (stall.timeout.ms), with what it knows of the reason."""
+    """Logs a warning when partitions stall (stall.timeout.ms), with the likely reason."""
 
     def __init__(
         self,
@@ -46,24 +46,24 @@ class Watchdog:
         self._loop = asyncio.get_running_loop()
         self._watch = StallWatch(config.stall_timeout_ms, reads_committed=config.reads_committed)
         self._timer: asyncio.TimerHandle | None = None
-        # Partitions that do not exist, as of the last metadata, and whether that was told.
+        # Assigned partitions that do not exist by the last metadata, and whether a warning was logged.
         self._missing: dict[TopicPartition, bool] = {}
-        network.on_update.append(lambda _: self._look_for_missing())
-        self._schedule()
+        network.on_update.append(lambda _: self._check_missing())
+        self._schedule_check()
 
     def health(self) -> ConsumerHealth:
-        """What there is to say now."""
+        """The state of the consumer now."""
         now_ms = self._now_ms()
         self._watch.look(self._subscriptions.states(), now_ms)
         reasons = tuple(
             f"{partition} has made no progress for {round(late_ms / 1000)} s: "
-            f"{self._why(partition)}"
+            f"{self._reason_of(partition)}"
             for partition, late_ms in self._watch.stalled(now_ms).items()
         )
         failure = self._network.failure
         if failure is not None:
             reasons += (f"the cluster refuses this client: {failure}",)
-        reasons += self._troubles()
+        reasons += self._general_problems()
         since_heartbeat = self._seconds_since(self._group.last_heartbeat_ms)
         if since_heartbeat is not None and since_heartbeat * 1000 > self._config.session_timeout_ms:
             reasons += (f"no heartbeat was answered for {round(since_heartbeat)} s",)
@@ -77,8 +77,8 @@ class Watchdog:
             lag=self._metrics.lags(),
         )
 
-    def _troubles(self) -> tuple[str, ...]:
-        """What is in the way of all partitions, or keeps there from being any."""
+    def _general_problems(self) -> tuple[str, ...]:
+        """Problems that concern all partitions, or that keep the consumer from getting any."""
         reasons = [
             f"topic {topic}: {topic_error_text(code, topic)}"
             for topic, code in self._network.cluster.errors.items()
@@ -87,13 +87,13 @@ class Watchdog:
         reasons += [
             missing
             for partition in self._subscriptions.assigned()
-            if (missing := self._does_not_exist(partition)) is not None
+            if (missing := self._missing_partition(partition)) is not None
         ]
         if (fencing := self._group.fencing) is not None:
             reasons.append(f"the group has shut this member out: {fencing}")
         trouble = self._network.trouble
         if self._network.failure is None and trouble and not self._network.metadata.version:
-            # There has been no answer since the beginning: an address is wrong, say.
+            # No broker has ever answered: an address may be wrong.
             reasons.append(trouble.message[:1].lower() + trouble.message[1:])
             return tuple(reasons)
         silent = self._seconds_since(self._network.metadata.failing_since_ms)
@@ -101,8 +101,8 @@ class Watchdog:
             reasons.append(f"no broker has answered for {round(silent)} s: {self._network.trouble}")
         return tuple(reasons)
 
-    def _does_not_exist(self, partition: TopicPartition) -> str | None:
-        """A sentence that says so, if the topic exists and has no such partition."""
+    def _missing_partition(self, partition: TopicPartition) -> str | None:
+        """What to report if the topic exists and has no such partition."""
         topic = self._network.cluster.topics.get(partition.topic)
         if topic is None or partition.partition < len(topic.partitions):
             return None
@@ -111,14 +111,14 @@ class Watchdog:
             f"the partitions of {topic.name} are 0 to {len(topic.partitions) - 1}"
         )
 
-    def _look_for_missing(self) -> None:
-        """Warn of assigned partitions that do not exist, once: polls bring nothing, as in Kafka, until they do.
+    def _check_missing(self) -> None:
+        """Warn once of assigned partitions that do not exist: as in Kafka, polls return nothing from them.
 
-        Only when the second answer says so: the first may be older than partitions that were just added.
+        Only when a second metadata update confirms it: the first may be older than partitions that were just added.
         """
         before, self._missing = self._missing, {}
         for partition in self._subscriptions.assigned():
-            missing = self._does_not_exist(partition)
+            missing = self._missing_partition(partition)
             if missing is None:
                 continue
             self._missing[partition] = before.get(partition, False)
@@ -127,16 +127,16 @@ class Watchdog:
                 log.warning("%s: %s", self._config.client_id, missing)
 
     def close(self) -> None:
-        """Stop watching."""
+        """Stop the checks."""
         if self._timer is not None:
             self._timer.cancel()
 
-    def _schedule(self) -> None:
+    def _schedule_check(self) -> None:
         if self._config.stall_timeout_ms > 0:
-            period = self._config.stall_timeout_ms / 1000 / _LOOKS_PER_TIMEOUT
-            self._timer = self._loop.call_later(period, self._look)
+            period = self._config.stall_timeout_ms / 1000 / _CHECKS_PER_TIMEOUT
+            self._timer = self._loop.call_later(period, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         now_ms = self._now_ms()
         self._watch.look(self._subscriptions.states(), now_ms)
         for partition, late_ms in self._watch.news(now_ms).items():
@@ -148,12 +148,12 @@ class Watchdog:
                 partition,
                 round(late_ms / 1000),
                 "unknown" if lag is None else lag,
-                self._why(partition),
+                self._reason_of(partition),
             )
-        self._schedule()
+        self._schedule_check()
 
-    def _why(self, partition: TopicPartition) -> str:
-        """The reason, as far as it shows: the first that alone explains it."""
+    def _reason_of(self, partition: TopicPartition) -> str:
+        """The first of the known problems that explains it."""
         since_poll = self._metrics.seconds_since_poll()
         if since_poll is None:
             return "poll() was never called"
@@ -164,7 +164,7 @@ class Watchdog:
         if self._subscriptions.uses_group and not self._group.has_coordinator:
             return f"the coordinator of group {self._group.group_id} cannot be found"
         leader = self._network.cluster.leader_of(*partition)
-        if (missing := self._does_not_exist(partition)) is not None:
+        if (missing := self._missing_partition(partition)) is not None:
             return missing
         if leader == NO_LEADER:
             error = self._network.cluster.errors.get(partition.topic)
@@ -185,5 +185,5 @@ class Watchdog:
         return None if at_ms is None else (self._now_ms() - at_ms) / 1000
 
     def _now_ms(self) -> float:
-        # The clock of the metrics, which is that of loops too.
+        # The clock of the metrics is the loop's clock.
         return self._metrics.now_ms()

@@ -1,4 +1,4 @@
-"""The way to a group's coordinator: finding it, sending to it in order, and giving it up."""
+"""The connection to a group's coordinator: FindCoordinator, sending requests in order, giving a coordinator up."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger("ottla.client.group")
 
 
 class _Request(NamedTuple):
-    """What is to be sent, once there is somebody to send it to."""
+    """A request that is sent once the coordinator is known."""
 
     request_class: type[Any]
     build: Callable[[int], Any]
@@ -29,7 +29,7 @@ class _Request(NamedTuple):
 
 
 class CoordinatorLink:
-    """Sends a group's requests to whoever coordinates it, in the order of the calls."""
+    """Sends a group's requests to its coordinator, in the order of the calls."""
 
     def __init__(
         self, network: Network, group_id: str, metrics: GroupMetrics, wake: Callable[[], None]
@@ -44,50 +44,50 @@ class CoordinatorLink:
         self._lookup: asyncio.Task[None] | None = None
         self._attempts = 0
         self._not_before = 0.0
-        self._refused: KafkaError | None = None
+        self._lookup_error: KafkaError | None = None
         self._last_error: KafkaError | None = None
         self._outbox: deque[_Request] = deque()
         self._outbox_timer: asyncio.TimerHandle | None = None
         self._answers: set[asyncio.Future[Any]] = set()
 
-    # Finding it
+    # Finding the coordinator
 
     @property
     def is_known(self) -> bool:
-        """Whether requests can be sent now; a connection that broke has to be made again."""
+        """Whether requests can be sent now: the coordinator was found, and its connection is open."""
         if self._connection is not None and self._connection.closed is not None:
             self.forget(f"{self._connection.closed.message}")
         return self._connection is not None
 
     @property
     def broker(self) -> str:
-        """Who it is, for messages."""
+        """The coordinator's name in messages."""
         connection = self._connection
         return "unknown" if connection is None else self._network.name_of(connection.node_id)
 
     def look_up(self) -> None:
-        """Find the coordinator in the background, unless that is under way; `wake` is called afterwards."""
+        """Start a lookup unless one is running or the coordinator is known; calls `wake` when it is over."""
         if self._lookup is None and not self.is_known:
             self._lookup = self._loop.create_task(self._find())
             self._lookup.add_done_callback(self._looked_up)
 
-    def raise_refusal(self) -> None:
-        """Raise, once, what a look-up failed with that trying again does not help."""
-        if self._refused is not None:
-            refused, self._refused = self._refused, None
-            raise refused
+    def raise_lookup_error(self) -> None:
+        """Raise, once, an error of a lookup that a retry would not cure."""
+        error, self._lookup_error = self._lookup_error, None
+        if error is not None:
+            raise error
 
-    async def ready(self, deadline_ms: float) -> None:
-        """Wait until the coordinator is known; TimedOutError if that takes too long."""
+    async def wait_until_known(self, deadline_ms: float) -> None:
+        """Wait until the coordinator is known; TimedOutError at the deadline."""
         while not self.is_known:
             self.look_up()
             assert self._lookup is not None
-            left_s = deadline_ms / 1000 - self._loop.time()
-            # Others may wait for the same look-up.
-            if left_s > 0:
-                await asyncio.wait([self._lookup], timeout=left_s)
-            self.raise_refusal()
-            if left_s <= 0:
+            left_seconds = deadline_ms / 1000 - self._loop.time()
+            # Not `await self._lookup`: a cancelled call must not cancel a lookup that other calls wait for.
+            if left_seconds > 0:
+                await asyncio.wait([self._lookup], timeout=left_seconds)
+            self.raise_lookup_error()
+            if left_seconds <= 0:
                 raise self._not_found_in_time()
 
     def _not_found_in_time(self) -> TimedOutError:
@@ -135,11 +135,11 @@ class CoordinatorLink:
             self._attempts += 1
             self._network.request_update()
         else:
-            self._refused = error
+            self._lookup_error = error
         self._fail_outbox(error)
 
     def forget(self, why: str) -> None:
-        """Whoever it was, it is not the coordinator, or is not there: what it has not answered fails."""
+        """Give the coordinator up: close its connection, which fails the requests that it has not answered."""
         connection, self._connection = self._connection, None
         self._network.forget_coordinator(KEY_GROUP, self._group_id)
         if connection is not None:
@@ -161,7 +161,7 @@ class CoordinatorLink:
         at_most: int | None = None,
         timeout_ms: float | None = None,
     ) -> asyncio.Future[Any]:
-        """Send now, to the coordinator that is known; COORDINATOR_NOT_AVAILABLE if none is."""
+        """Send to the known coordinator; COORDINATOR_NOT_AVAILABLE if none is known."""
         answer = self._enqueue(request_class, build, at_most, timeout_ms)
         if not self.is_known:
             self._fail_outbox(_not_available(self._group_id))
@@ -170,23 +170,32 @@ class CoordinatorLink:
     def send_when_found(
         self, request_class: type[Any], build: Callable[[int], Any], *, at_most: int | None = None
     ) -> asyncio.Future[Any]:
-        """Send now, or when the look-up that begins with this has found the coordinator."""
+        """Send now, or after a lookup, which this call starts if the coordinator is not known."""
         answer = self._enqueue(request_class, build, at_most, None)
         self.look_up()
         return answer
 
-    @property
-    def unanswered(self) -> int:
-        """How many requests wait for something."""
-        return len(self._answers)
+    async def answered_by(self, answer: asyncio.Future[Any], deadline_ms: float) -> bool:
+        """Wait for an answer; False if there is none at the deadline."""
+        left_seconds = max(0.0, deadline_ms / 1000 - self._loop.time())
+        await asyncio.wait([answer], timeout=left_seconds)
+        return answer.done()
+
+    async def back_off(self, attempt: int, deadline_ms: float) -> bool:
+        """Wait before the next attempt; False, at once, if the deadline is before the end of the pause."""
+        delay_ms = self._network.retry.delay_ms(attempt, random.random())
+        if self._loop.time() * 1000 + delay_ms >= deadline_ms:
+            return False
+        await asyncio.sleep(delay_ms / 1000)
+        return True
 
     async def drain(self, timeout_ms: float) -> None:
-        """Wait until all is answered, or for as long as that."""
+        """Wait until all requests are answered, at most for the timeout."""
         if self._answers and timeout_ms > 0:
             await asyncio.wait(self._answers, timeout=timeout_ms / 1000)
 
     async def close(self) -> None:
-        """Stop looking, and fail what waits."""
+        """Stop the lookup, and fail requests that were not sent."""
         if self._outbox_timer is not None:
             self._outbox_timer.cancel()
         self._fail_outbox(_not_available(self._group_id))
@@ -262,6 +271,6 @@ def _not_available(group_id: str) -> KafkaError:
 
 
 def _retrieve(answer: asyncio.Future[Any]) -> None:
-    """An error that nobody waits for is no error of the loop's."""
+    """Mark the exception as seen: asyncio logs exceptions that are never retrieved."""
     if not answer.cancelled():
         answer.exception()

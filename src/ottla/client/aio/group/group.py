@@ -1,87 +1,68 @@
-"""What a consumer asks of its group, whatever protocol the group speaks."""
+"""What a consumer needs of its group, whichever protocol the group follows."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-from ottla.client.aio.consumer.wakeup import Waiting
-from ottla.client.aio.group.commits import OnCommit
+from ottla.client.aio.consumer.wakeup import Interruptible
+from ottla.client.aio.network.brokers import Network
+from ottla.client.metrics.kafka_metrics import Metrics
 from ottla.client.model import ConsumerGroupMetadata, OffsetAndMetadata
+from ottla.client.state.consumer.subscriptions import SubscriptionState
 from ottla.client.state.group.group_offsets import Offsets
+from ottla.config.consumer import ConsumerConfig
+from ottla.core.assignors.model import Assignor
 from ottla.errors import KafkaError
 from ottla.model import TopicPartition
 
 Wake = Callable[[], None]
-"""Called on the loop when `GroupMember.poll` has something to do: the consumer's poll waits for it."""
+"""Called on the loop when `GroupMember.poll` has something to do: it wakes a waiting `Consumer.poll`."""
+
+OnCommit = Callable[[Offsets, Exception | None], Any]
+"""A callback with the offsets and the error of an asynchronous commit; may be a coroutine function."""
 
 
-class RevokedListener(Protocol):
-    """A listener that has this method."""
+class CommitInterceptors(Protocol):
+    """The interceptors of a consumer, as far as they observe commits."""
 
-    def on_partitions_revoked(self, partitions: list[TopicPartition], /) -> Any: ...
-
-
-class AssignedListener(Protocol):
-    """A listener that has this method."""
-
-    def on_partitions_assigned(self, partitions: list[TopicPartition], /) -> Any: ...
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """These offsets were committed."""
 
 
-class LostListener(Protocol):
-    """A listener that has this method."""
+@dataclass(frozen=True)
+class MemberParts:
+    """What the implementations of `GroupMember` are made of."""
 
-    def on_partitions_lost(self, partitions: list[TopicPartition], /) -> Any: ...
+    network: Network
+    config: ConsumerConfig
+    subscriptions: SubscriptionState
+    assignors: Sequence[Assignor]
+    interceptors: CommitInterceptors
+    metrics: Metrics
+    wake: Wake
 
-
-Listener: TypeAlias = RevokedListener | AssignedListener | LostListener
-"""Any object with one of the methods of RebalanceListener, or several."""
-
-_LISTENER_METHODS = ("on_partitions_revoked", "on_partitions_assigned", "on_partitions_lost")
-
-
-def check_listener(listener: object) -> None:
-    """Refuse what would never be called."""
-    if listener is not None and not any(hasattr(listener, name) for name in _LISTENER_METHODS):
-        raise TypeError(
-            f"{listener!r} is no listener: it has none of the methods {', '.join(_LISTENER_METHODS)}"
-        )
-
-
-class RebalanceListener:
-    """What a program wants to know about its partitions: override what you need.
-
-    Methods may be coroutine functions. Any other object will do as well; methods that it lacks are not called, but one
-    without `on_partitions_lost` has `on_partitions_revoked` called in its place.
-    """
-
-    def on_partitions_revoked(self, partitions: list[TopicPartition], /) -> Awaitable[None] | None:
-        """The member gives these partitions up, and may still commit for them."""
-
-    def on_partitions_assigned(self, partitions: list[TopicPartition], /) -> Awaitable[None] | None:
-        """These partitions are new; what the member kept is not named."""
-
-    def on_partitions_lost(self, partitions: list[TopicPartition], /) -> Awaitable[None] | None:
-        """These partitions belong to others already, so that a commit for them fails.
-
-        Unless you override this, it calls `on_partitions_revoked`: do so if that commits.
-        """
-        return self.on_partitions_revoked(partitions)
+    @property
+    def group_id(self) -> str:
+        """group.id, which a member always has."""
+        assert self.config.group_id is not None
+        return self.config.group_id
 
 
 class GroupMember(Protocol):
-    """A consumer's membership: joins, heartbeats, offsets.
+    """A consumer's membership: rebalances, heartbeats, offsets.
 
-    `poll` is to be called at the beginning of every round of the consumer's poll, before records are taken out of
-    the fetcher (automatic commits take the positions as they are then); it never waits for the network.
+    The consumer calls `poll` at the beginning of every round of its own poll, before it takes records out of the
+    fetcher, because automatic commits take the positions as they are then. `poll` never waits for the network.
     """
 
     @property
     @abstractmethod
     def group_id(self) -> str | None:
-        """The group; none for a consumer that has none."""
+        """group.id; None for a consumer without a group."""
 
     @property
     @abstractmethod
@@ -96,29 +77,29 @@ class GroupMember(Protocol):
     @property
     @abstractmethod
     def fencing(self) -> KafkaError | None:
-        """Why the group takes this member for good no more: another has its group.instance.id."""
+        """The error that ended this membership for good: another member uses its group.instance.id."""
 
     @abstractmethod
     async def poll(self) -> None:
-        """Do what there is to do now: callbacks of commits, rejoining, listeners, automatic commits.
+        """Do what is due: callbacks of commits, rebalances, listeners, automatic commits.
 
-        Raises what a listener, an assignor or the group's coordinator failed with, and the failure of a heartbeat.
+        Raises errors of listeners, assignors, the coordinator and heartbeats.
         """
 
     @abstractmethod
     def subscription_changed(self) -> None:
-        """Topics or a pattern were subscribed: want their metadata, and see what matches."""
+        """The consumer has subscribed to other topics or another pattern."""
 
     @abstractmethod
     async def commit(
         self,
         offsets: Offsets | None = None,
         timeout_ms: float | None = None,
-        waiting: Waiting = nullcontext,
+        interruptible: Interruptible = nullcontext,
     ) -> None:
-        """Commit these offsets, or all that was consumed; retries until `default.api.timeout.ms`.
+        """Commit these offsets, or everything consumed; retries until the timeout or `default.api.timeout.ms`.
 
-        A wakeup may end what is `waiting`.
+        A wakeup interrupts it in sections that `interruptible` opens.
         """
 
     @abstractmethod
@@ -135,7 +116,7 @@ class GroupMember(Protocol):
 
     @abstractmethod
     def commit_before_assign(self) -> None:
-        """Send the automatic commit that is due, before a manual assignment replaces another."""
+        """Send an automatic commit that is due, before a manual assignment replaces another."""
 
     @abstractmethod
     def group_metadata(self) -> ConsumerGroupMetadata:
@@ -143,23 +124,23 @@ class GroupMember(Protocol):
 
     @abstractmethod
     def request_rejoin(self, reason: str) -> None:
-        """Join again in the next poll."""
+        """Rebalance in the next poll."""
 
     @abstractmethod
     async def unsubscribe(self) -> None:
-        """Give the partitions up and leave the group; call it before the subscription is cleared."""
+        """Call the listener for the partitions, and leave the group; call this before the subscription is cleared."""
 
     @abstractmethod
     def leave(self) -> None:
-        """Leave the group without telling the listener; call it before the subscription is cleared."""
+        """Leave the group without calling the listener; call this before the subscription is cleared."""
 
     @abstractmethod
     def stop_auto_commit(self) -> None:
-        """Commit nothing without being asked any more: what was read last may not have been worked on."""
+        """Turn automatic commits off: the program failed, and may not have processed the last records."""
 
     @abstractmethod
     async def close(self, timeout_ms: float, patience_ms: float | None = None) -> None:
-        """Commit automatically if that is on, give the partitions up, leave the group.
+        """Commit if automatic commits are on, call the listener, leave the group.
 
-        A coordinator that cannot be reached is looked for as long as `patience_ms`, or the whole time.
+        The search for an unreachable coordinator ends after `patience_ms`; without it, after the timeout.
         """

@@ -1,4 +1,4 @@
-"""What takes the place of a group where a consumer has none."""
+"""The group member of a consumer without group.id."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Collection
 from contextlib import nullcontext
 from typing import NoReturn
 
-from ottla.client.aio.consumer.wakeup import Waiting
-from ottla.client.aio.group.commits import OnCommit
-from ottla.client.aio.group.group import GroupMember
+from ottla.client.aio.consumer.wakeup import Interruptible
+from ottla.client.aio.group.group import GroupMember, OnCommit
 from ottla.client.model import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.state.group.group_offsets import Offsets
 from ottla.errors import ConfigError
@@ -16,78 +15,78 @@ from ottla.model import TopicPartition
 
 
 class Ungrouped(GroupMember):
-    """Refuses what needs a group; the rest is nothing to do."""
+    """Refuses what needs a group, and does nothing otherwise."""
 
     @property
     def group_id(self) -> None:
-        """There is none."""
+        """None."""
         return
 
     @property
     def has_coordinator(self) -> bool:
-        """There is none."""
+        """False."""
         return False
 
     @property
     def last_heartbeat_ms(self) -> None:
-        """There are none."""
+        """None."""
         return
 
     @property
     def fencing(self) -> None:
-        """There is nobody to do it."""
+        """None."""
         return
 
     async def poll(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def subscription_changed(self) -> None:
-        """A subscription shares its topics' partitions in a group."""
+        """Refuse: a subscription shares partitions in a group."""
         self._refuse("subscribe")
 
     async def commit(
         self,
         offsets: Offsets | None = None,
         timeout_ms: float | None = None,
-        waiting: Waiting = nullcontext,
+        interruptible: Interruptible = nullcontext,
     ) -> None:
-        """Offsets are a group's."""
+        """Refuse: offsets are committed for a group."""
         self._refuse("commit")
 
     def commit_async(
         self, offsets: Offsets | None = None, on_commit: OnCommit | None = None
     ) -> None:
-        """Offsets are a group's."""
+        """Refuse: offsets are committed for a group."""
         self._refuse("commit_async")
 
     async def committed(
         self, partitions: Collection[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Offsets are a group's."""
+        """Refuse: offsets are committed for a group."""
         self._refuse("committed")
 
     def commit_before_assign(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """It describes a member."""
+        """Refuse: the metadata describes a member."""
         self._refuse("group_metadata")
 
     def request_rejoin(self, reason: str) -> None:
-        """There is nothing to join."""
+        """Refuse: only groups rebalance."""
         self._refuse("rejoining")
 
     async def unsubscribe(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def leave(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def stop_auto_commit(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     async def close(self, timeout_ms: float, patience_ms: float | None = None) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def _refuse(self, what: str) -> NoReturn:
         raise ConfigError(f"{what} needs a group: set group.id, or use assign() and seek()")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, KafkaError, exception_for
 from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 
 NO_GENERATION_ID: Final = -1
@@ -163,7 +163,7 @@ class Membership:
         self.rejoin_reason = ""
         # Before every join there is something to do, once: commit, revoke.
         self.needs_prepare = True
-        self.polls_too_rarely = False
+        self.poll_timed_out = False
         """Whether it left because of max.poll.interval.ms and has not joined again."""
         self.is_fenced = False
         """Whether a heartbeat told it that another member has its group.instance.id."""
@@ -194,7 +194,7 @@ class Membership:
         return self.generation if self.state is MemberState.STABLE else None
 
     @property
-    def says_goodbye(self) -> bool:
+    def sends_leave(self) -> bool:
         """Whether leaving takes a request: static members stay until their session ends (KIP-345)."""
         return (
             self.group_instance_id is None
@@ -219,7 +219,7 @@ class Membership:
         if not self._move(Event.JOINED):
             return False
         self.generation = generation
-        self.polls_too_rarely = False
+        self.poll_timed_out = False
         return True
 
     def join_failed(self, code: int, sent: Generation, member_id: str) -> AfterError:
@@ -291,10 +291,10 @@ class Membership:
         """The member left, or would have if anybody had known it."""
         self._reset(Reset.MEMBER, reason)
 
-    def left_for_rare_polls(self) -> None:
+    def left_after_poll_timeout(self) -> None:
         """The member left because nobody polled (KIP-62)."""
         self.left("consumer poll timeout has expired")
-        self.polls_too_rarely = True
+        self.poll_timed_out = True
 
     def _react(
         self,
@@ -320,6 +320,15 @@ class Membership:
 
 def _encountered(error: ErrorCode, api: str) -> str:
     return f"encountered {error.name} from {api} response"
+
+
+def static_members_unsupported(api: str) -> KafkaError:
+    """The error of a member with group.instance.id at a broker before Kafka 2.3."""
+    return exception_for(
+        ErrorCode.UNSUPPORTED_VERSION,
+        "The broker knows no static members: leave group.instance.id out.",
+        api=api,
+    )
 
 
 def truncated_reason(reason: str) -> str:

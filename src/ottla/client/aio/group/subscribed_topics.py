@@ -1,38 +1,30 @@
-"""What changes of the cluster's topics mean for a member: patterns that match more, partitions that were added."""
+"""The metadata of the subscribed topics: topics that match a pattern, partitions that were added."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from ottla.client.aio.network.brokers import Network
-from ottla.client.state.consumer.subscriptions import SubscriptionState
+from ottla.client.aio.group.group import MemberParts
 from ottla.client.state.group.group_leader import Racks, snapshot
 from ottla.client.state.metadata import ClusterMetadata
-from ottla.config.consumer import ConsumerConfig
 
 
-class TopicWatch:
-    """Wants the metadata of what is subscribed, and looks at what comes."""
+class SubscribedTopics:
+    """Requests the metadata of the subscribed topics, and notices its changes."""
 
-    def __init__(
-        self,
-        network: Network,
-        config: ConsumerConfig,
-        subscriptions: SubscriptionState,
-        wake: Callable[[], None],
-    ) -> None:
-        self._network = network
-        self._config = config
-        self._subscriptions = subscriptions
-        self._wake = wake
+    def __init__(self, parts: MemberParts) -> None:
+        self._network = parts.network
+        self._config = parts.config
+        self._subscriptions = parts.subscriptions
+        self._wake = parts.wake
         self._seen: tuple[int, int] | None = None
         self._refreshed_version: int | None = None
         self.snapshot: Mapping[str, Racks] = {}
-        """What of the newest metadata an assignment depends on."""
-        network.on_update.append(self._updated)
+        """The part of the newest metadata that an assignment depends on."""
+        self._network.on_update.append(self._updated)
 
     def subscription_changed(self) -> None:
-        """Ask for the topics that are subscribed now; for all of them, if a pattern says which."""
+        """Request the metadata of the topics that are subscribed now; of all topics for a pattern."""
         if self._subscriptions.has_pattern:
             self._match_pattern()
             self._network.want_all_topics()
@@ -41,7 +33,7 @@ class TopicWatch:
             self._network.want_only(list(self._subscriptions.metadata_topics()))
 
     def follow(self) -> bool:
-        """Match the pattern and take the snapshot again, if anything has changed; says whether it has."""
+        """Match the pattern and take the snapshot again if metadata or subscription changed; True if so."""
         version = self._network.metadata.version
         if self._seen == (version, self._subscriptions.topics_id):
             return False
@@ -53,8 +45,8 @@ class TopicWatch:
         return True
 
     def is_fresh(self) -> bool:
-        """Whether a pattern was matched against metadata that was asked for since a rejoin was needed."""
-        # Members that learn of a new topic one after another would rebalance the group one after another.
+        """Whether a pattern was matched against metadata that was requested since a rejoin was needed."""
+        # Otherwise members that learn of a new topic one after another rebalance the group one after another.
         if not self._subscriptions.has_pattern:
             return True
         version = self._network.metadata.version
@@ -64,11 +56,11 @@ class TopicWatch:
         return version > self._refreshed_version
 
     def joined(self) -> None:
-        """The next rejoin asks again."""
+        """The next rejoin needs fresh metadata again."""
         self._refreshed_version = None
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop observing the metadata."""
         self._network.on_update.remove(self._updated)
 
     def _updated(self, cluster: ClusterMetadata) -> None:

@@ -1,4 +1,4 @@
-"""The task that keeps a member in its group, whatever the user's code does in the meantime."""
+"""Heartbeats, which keep a member in its group while the program works, and the check of max.poll.interval.ms."""
 
 from __future__ import annotations
 
@@ -9,61 +9,64 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from ottla.client.aio.group.commits import no_static_members
 from ottla.client.aio.group.coordinator import CoordinatorLink
-from ottla.client.state.backoff import Backoff
+from ottla.client.aio.group.group import MemberParts
 from ottla.client.state.group.heartbeats import Heartbeats, Pulse
-from ottla.client.state.group.membership import AfterError, Generation, Membership
-from ottla.config.consumer import ConsumerConfig
+from ottla.client.state.group.membership import (
+    AfterError,
+    Generation,
+    Membership,
+    static_members_unsupported,
+)
 from ottla.errors import ErrorCode, KafkaError, RetriableError, exception_for
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 
 log = logging.getLogger("ottla.client.group")
 
+_FIRST_VERSION_WITH_STATIC_MEMBERS = 3
+# How long a waiting poll has to report itself before the member leaves.
 _LAST_CALL_MS = 10
 
 
 class HeartbeatTask:
-    """Sends heartbeats while the member's state asks for them, and watches how long ago the user polled."""
+    """Sends heartbeats while the member is in the group, and leaves it if the program does not poll."""
 
     def __init__(
         self,
-        config: ConsumerConfig,
-        retry: Backoff,
-        link: CoordinatorLink,
+        parts: MemberParts,
+        coordinator: CoordinatorLink,
         membership: Membership,
-        on_rare_polls: Callable[[], None],
-        wake: Callable[[], None],
+        on_poll_timeout: Callable[[], None],
     ) -> None:
-        assert config.group_id is not None
-        self._group_id = config.group_id
-        self._retry = retry
-        self._link = link
+        config = parts.config
+        self._group_id = parts.group_id
+        self._retry = parts.network.retry
+        self._wake = parts.wake
+        self._coordinator = coordinator
         self._membership = membership
-        self._on_rare_polls = on_rare_polls
-        self._wake = wake
+        self._on_poll_timeout = on_poll_timeout
         self._loop = asyncio.get_running_loop()
         self._max_poll_interval_ms = config.max_poll_interval_ms
         self._beats = Heartbeats(
             interval_ms=config.heartbeat_interval_ms,
             session_timeout_ms=config.session_timeout_ms,
             max_poll_interval_ms=config.max_poll_interval_ms,
-            retry=retry,
+            retry=self._retry,
             now_ms=self._now_ms(),
         )
         self._failure: Exception | None = None
         self._is_last_call = False
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        link.on_found = self._coordinator_found
+        coordinator.on_found = self._coordinator_found
 
     @property
     def last_answered_ms(self) -> float | None:
-        """When the coordinator last answered."""
+        """When the coordinator last answered a heartbeat; None if it never did."""
         return self._beats.last_answered_ms
 
     def begin(self) -> None:
-        """The member has joined: heartbeats are expected from now on."""
+        """The member has joined: the coordinator expects heartbeats from now on."""
         self._beats.restart(self._now_ms())
         self._changed.set()
         if self._task is None:
@@ -71,14 +74,14 @@ class HeartbeatTask:
 
     @property
     def fencing(self) -> KafkaError | None:
-        """Why heartbeats have ended for good: another has taken this member's place."""
+        """The error that ended heartbeats for good: another member uses this group.instance.id."""
         failure = self._failure
         if isinstance(failure, KafkaError) and failure.code is ErrorCode.FENCED_INSTANCE_ID:
             return failure
         return None
 
     def polled(self) -> None:
-        """The user polls; raises what a heartbeat failed with: fencing every time, the rest once."""
+        """The program polls; raises the error of a heartbeat: fencing every time, others once."""
         self._beats.polled(self._now_ms())
         failure = self._failure
         if failure is not None:
@@ -88,7 +91,7 @@ class HeartbeatTask:
             raise failure
 
     async def close(self) -> None:
-        """No more heartbeats."""
+        """Stop the task."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -107,24 +110,24 @@ class HeartbeatTask:
             self._wake()
 
     def _step(self) -> float | None:
-        """Do what is due; how long to wait afterwards, None for a change."""
+        """Do what is due; returns how long to wait in ms, None to wait until something changes."""
         if not self._membership.heartbeats or self._failure is not None:
             return None
-        if not self._link.is_known:
-            # Without a coordinator nobody can say that the session is over: the next one will.
-            self._link.look_up()
+        if not self._coordinator.is_known:
+            # Only a coordinator can end the session: the next one says whether it did.
+            self._coordinator.look_up()
             return self._retry.initial_ms
         now_ms = self._now_ms()
         match self._beats.due(now_ms):
             case Pulse.SESSION_EXPIRED:
-                self._link.forget("no heartbeat was answered for session.timeout.ms")
+                self._coordinator.forget("no heartbeat was answered for session.timeout.ms")
                 return 0
             case Pulse.POLL_EXPIRED if self._is_last_call:
                 self._is_last_call = False
-                self._on_rare_polls()
+                self._on_poll_timeout()
                 return 0
             case Pulse.POLL_EXPIRED:
-                # If this process stood still, a user may be waiting in poll and had no chance to say so.
+                # If this process was suspended, a poll may be waiting that had no chance to report itself.
                 self._is_last_call = True
                 self._wake()
                 return _LAST_CALL_MS
@@ -132,7 +135,7 @@ class HeartbeatTask:
                 self._beats.sent(now_ms)
                 self._send()
         self._is_last_call = False
-        # A user who waits in poll is there, however long it takes: the poll is woken to say so.
+        # A waiting poll counts as polling, however long it waits: it is woken to report itself.
         self._wake()
         return min(self._beats.next_ms() - now_ms, self._max_poll_interval_ms / 3)
 
@@ -148,8 +151,11 @@ class HeartbeatTask:
         sent = membership.generation
 
         def build(version: int) -> HeartbeatRequest:
-            if membership.group_instance_id is not None and version < 3:
-                raise no_static_members("Heartbeat")
+            if (
+                membership.group_instance_id is not None
+                and version < _FIRST_VERSION_WITH_STATIC_MEMBERS
+            ):
+                raise static_members_unsupported("Heartbeat")
             return HeartbeatRequest(
                 group_id=self._group_id,
                 generation_id=sent.generation_id,
@@ -163,7 +169,7 @@ class HeartbeatTask:
                 self._changed.set()
                 self._wake()
 
-        self._link.send(HeartbeatRequest, build).add_done_callback(answered)
+        self._coordinator.send(HeartbeatRequest, build).add_done_callback(answered)
 
     def _answered(self, answer: asyncio.Future[Any], sent: Generation) -> None:
         now_ms = self._now_ms()
@@ -180,15 +186,19 @@ class HeartbeatTask:
             return
         log.info("group %s: a heartbeat was answered with %s", self._group_id, code.name)
         match self._membership.heartbeat_failed(code, sent):
-            # While the group waits for all to join, heartbeats keep the member in it.
+            # The coordinator knows the member: heartbeats go on while the group rebalances.
             case AfterError.JOIN_AGAIN | AfterError.IGNORE:
                 self._beats.answered(now_ms)
             case AfterError.FIND_COORDINATOR:
                 self._beats.failed(now_ms, random.random())
-                self._link.forget(f"Heartbeat was answered with {code.name}")
+                self._coordinator.forget(f"Heartbeat was answered with {code.name}")
             case AfterError.TELL:
                 self._failure = exception_for(
-                    code, None, api="Heartbeat", group=self._group_id, broker=self._link.broker
+                    code,
+                    None,
+                    api="Heartbeat",
+                    group=self._group_id,
+                    broker=self._coordinator.broker,
                 )
             case _:
                 self._beats.failed(now_ms, random.random())
