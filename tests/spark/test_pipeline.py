@@ -21,7 +21,7 @@ from ottla.spark.pipeline.formats import Json
 from ottla.spark.pipeline.pipeline import Pipeline, subscription, trigger_ms
 from ottla.spark.pipeline.run_overrides import Run
 from ottla.spark.sink.sink_options import stream_settings
-from ottla.spark.sink.writers import pinned_counts
+from ottla.spark.sink.target_topics import planned_partition_counts
 from ottla.spark.source.source_options import read_stream_options
 
 JSON = Json("id LONG")
@@ -273,13 +273,13 @@ def test_topics_that_nobody_creates_are_missed_before_spark_starts(ottla_broker:
             made.run()
         settings = stream_settings(made.written_with("local[2]"))
         with pytest.raises(ConfigError, match="has no topic out to write to"):
-            pinned_counts(settings)
+            planned_partition_counts(settings)
         assert time.monotonic() - began < 30, "far below max.block.ms"
         with ottla.Admin(bootstrap_servers=servers) as admin:
             admin.create_topics([ottla.admin.NewTopic(name, 1) for name in ("out", "dead")])
         with pytest.raises(SparkStartedError):
             made.run()
-        assert pinned_counts(settings) == {"out": 1, "dead": 1}
+        assert planned_partition_counts(settings) == {"out": 1, "dead": 1}
     creating = ottla_broker.bootstrap_servers
     with pytest.raises(SparkStartedError):
         Pipeline("fraud", "in", "fraud-out", bootstrap_servers=creating).run()

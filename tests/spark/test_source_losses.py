@@ -13,7 +13,7 @@ from tests.spark.source_stage import SourceStage, everything, values
 
 from ottla.client.existing_topics import existing
 from ottla.errors import ConfigError
-from ottla.spark import partial_answers as asking
+from ottla.spark import cluster_queries
 from ottla.spark.source import cluster as source_cluster
 from ottla.spark.source import readers as source
 from ottla.spark.source.stream_offsets import DataLossError
@@ -204,7 +204,7 @@ def test_a_topic_that_goes_between_two_questions_is_a_loss(stage: SourceStage) -
 def test_a_topic_that_goes_before_its_tasks_run_is_a_loss(
     stage: SourceStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "LOOK_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(cluster_queries, "LOOKUP_PAUSE_SECONDS", 0.0)
     stage.create(1)
     stage.fill(3)
     quick = {"kafkaConsumer.pollTimeoutMs": 100, "startingOffsets": "earliest"}

@@ -11,9 +11,9 @@ from ottla.client.blocking.admin import Admin
 from ottla.config.consumer import ConsumerConfig
 from ottla.errors import KafkaError, TimedOutError
 from ottla.spark.pipeline.failure_policy import PipelineError
+from ottla.spark.sink.commit_planner import names_differ
 from ottla.spark.sink.low_latency_engine import check_delivery
 from ottla.spark.sink.sink_options import stream_settings
-from ottla.spark.sink.sink_plan import names_differ
 from ottla.spark.sink.target_topics import refuse_missing
 from ottla.spark.source.source_options import read_stream_options
 

@@ -12,7 +12,7 @@ from ottla.client.blocking.admin import Admin
 from ottla.client.blocking.consumer import Consumer
 from ottla.errors import OffsetOutOfRangeError, TimedOutError
 from ottla.model import TopicPartition
-from ottla.spark.partial_answers import absent
+from ottla.spark.cluster_queries import missing_topics
 from ottla.spark.source.offset_ranges import OffsetRange
 from ottla.spark.source.source_options import SourceOptions
 from ottla.spark.source.stream_offsets import DataLossError
@@ -188,7 +188,7 @@ class _RangesReader:
         """Nothing came for kafkaConsumer.pollTimeoutMs: say why, for each partition that has something to come."""
         left = self._unfinished()
         with Admin(dict(self._options.admin)) as admin:
-            gone = absent(admin, [each.topic for each in left])
+            gone = missing_topics(admin, [each.topic for each in left])
         here = [each for each in left if each.topic not in gone]
         lasts = self._consumer.end_offsets(here) if here else {}
         for each in left:

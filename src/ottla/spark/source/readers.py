@@ -31,11 +31,9 @@ from pyspark.sql.types import (
 from ottla.errors import ConfigError, RetriableError
 from ottla.model import TopicPartition
 from ottla.records.arrow import SCHEMA, SCHEMA_WITHOUT_HEADERS
-from ottla.spark.runtime.worker_memory import freeze_what_is_loaded
-from ottla.spark.sink.plan_witness import Notes
+from ottla.spark.driver_folder import SourceRegistry, driver_folder
+from ottla.spark.runtime.daemon import freeze_loaded_modules
 from ottla.spark.sink.progress_renewal import Renewal
-from ottla.spark.sink.query_checkpoint import range_of
-from ottla.spark.sink.task_messages import own_folder
 from ottla.spark.source.cluster import SourceCluster
 from ottla.spark.source.limits import EARLIEST, LATEST, AtOffsets
 from ottla.spark.source.offset_ranges import OffsetRange, tasks
@@ -61,6 +59,7 @@ from ottla.spark.source.stream_offsets import (
     ranges,
     remade_topics,
     shrunk,
+    source_range,
     up_to,
 )
 
@@ -135,7 +134,7 @@ def _read(partition: InputPartition, options: SourceOptions) -> Iterator[Any]:
     if isinstance(partition, RangePartition):
         schema = SCHEMA if options.include_headers else SCHEMA_WITHOUT_HEADERS
         yield from read_ranges(partition.wanted, partition.topic_ids, options, schema)
-    freeze_what_is_loaded()
+    freeze_loaded_modules()
 
 
 class BatchReader(DataSourceReader):
@@ -225,7 +224,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._told: tuple[str, ...] = ()
         self._tried_for_lag: Mapping[TopicPartition, int] | None = None
         self._try_again_at = 0.0
-        self._notes = Notes(own_folder(), self._options.pipeline)
+        self._registry = SourceRegistry(driver_folder())
         self._renewal = self._new_renewal()
 
     def _new_renewal(self) -> Renewal | None:
@@ -361,7 +360,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The tasks of one micro-batch."""
         begin, stop = SourceOffset.from_json(start), SourceOffset.from_json(end)
         # The first one begins where its end says: the start is asked for anew if it is repeated.
-        self._notes.leave(range_of(None if stop.begin else begin, stop))
+        planned = source_range(None if stop.begin else begin, stop)
+        self._registry.record(planned, self._options.pipeline)
         todo = ranges(begin, stop)
         return _planned(self._still_there(todo, stop), stop.topic_ids, self._options)
 
