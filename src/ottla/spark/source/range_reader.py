@@ -35,6 +35,10 @@ LOSS_HINT: Final = (
     "Records that this query has not seen are gone: they were deleted by retention, or with their topic. "
     "Set failOnDataLoss=false to go on without them"
 )
+OTHER_SOURCE_HINT: Final = (
+    "The checkpoint was written with another source. Read these topics too; or give the query a new checkpoint, and a "
+    "pipeline a new name; or set failOnDataLoss=false to leave out what was not read of them"
+)
 
 _Key = tuple[tuple[str, str], ...]
 
@@ -217,6 +221,13 @@ def report_loss(options: SourceOptions, what: str, error: Exception | None = Non
 def report_gap(options: SourceOptions, what: str) -> None:
     """As `report_loss`, for an end that the user gave."""
     _report(options, what, GAP_HINT, None)
+
+
+def report_other_source(options: SourceOptions, former: Sequence[TopicPartition]) -> None:
+    """As `report_loss`, for a checkpoint with partitions that the options do not name any more."""
+    topics = ", ".join(sorted({each.topic for each in former}))
+    what = f"The checkpoint has offsets of {topics}, and this query reads {options.subscription}"
+    _report(options, what, OTHER_SOURCE_HINT, None)
 
 
 def _report(options: SourceOptions, what: str, hint: str, error: Exception | None) -> None:

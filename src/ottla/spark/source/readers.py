@@ -37,7 +37,12 @@ from ottla.spark.sink.progress_renewal import Renewal
 from ottla.spark.source.cluster import SourceCluster
 from ottla.spark.source.limits import EARLIEST, LATEST, AtOffsets
 from ottla.spark.source.offset_ranges import OffsetRange, tasks
-from ottla.spark.source.range_reader import read_ranges, report_gap, report_loss
+from ottla.spark.source.range_reader import (
+    read_ranges,
+    report_gap,
+    report_loss,
+    report_other_source,
+)
 from ottla.spark.source.source_options import (
     SourceOptions,
     includes_headers,
@@ -222,6 +227,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._ends_when_done = False
         self._target: SourceOffset | None = None
         self._told: tuple[str, ...] = ()
+        self._former: list[TopicPartition] = []
         self._tried_for_lag: Mapping[TopicPartition, int] | None = None
         self._try_again_at = 0.0
         self._registry = SourceRegistry(driver_folder())
@@ -313,6 +319,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _available(self, start: SourceOffset) -> SourceOffset:
         if self._target is not None:
             return up_to(start, self._target)
+        self._check_source(start)
         end, losses = self._looked_up(start)
         # What is gone stays so; to say it once is enough.
         for each in losses:
@@ -324,6 +331,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._ends_when_done:
             self._target = end
         return end
+
+    def _check_source(self, start: SourceOffset) -> None:
+        """Tell a checkpoint that was written with another source from topics that were deleted."""
+        includes = self._options.subscription.includes
+        former = [each for each in start.offsets if not includes(each)]
+        if former and former != self._former:
+            report_other_source(self._options, former)
+        self._former = former
 
     def _looked_up(self, start: SourceOffset) -> Available:
         """The end of everything; asked for again if a leader seems to be behind, or a topic is not there."""
