@@ -24,7 +24,7 @@ from benchmarks.process_tree import ProcessTree
 
 import ottla
 from ottla.client.admin_model import NewTopic
-from ottla.spark.pipeline.pipeline import LOW_LATENCY_TASK_RECORDS
+from ottla.spark.pipeline.query_options import LOW_LATENCY_TASK_RECORDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

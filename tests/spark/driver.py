@@ -20,15 +20,12 @@ import ottla
 from ottla.model import TopicPartition
 from ottla.records.batch import build_batch
 from ottla.records.record import Record
-from ottla.spark.sink import micro_batch_commit
-from ottla.spark.sink.micro_batch_commit import CommitPoint, Committer, Target
-from ottla.spark.sink.progress import (
-    MicroBatch,
-    ProgressError,
-    Records,
-    SourceRange,
-    TakenOverError,
-)
+from ottla.spark.sink import commit_session
+from ottla.spark.sink.commit_plan import CommitPlan, PlannedOffsets
+from ottla.spark.sink.commit_session import CommitPoint, DriverSender, EncodedRecords
+from ottla.spark.sink.micro_batch_commit import Committer
+from ottla.spark.sink.progress import ProgressError, TakenOverError, Target
+from ottla.spark.source.stream_offsets import SourceRange
 
 TAKEN_OVER = 3
 REFUSED = 4
@@ -138,11 +135,13 @@ class Driver:
             for part in (mine[:7], mine[7:]):
                 if part:
                     made = [Record(at, now_ms, None, each) for at, each in enumerate(part)]
-                    records.append(Records(self.sink, partition, build_batch(made)))
+                    records.append(EncodedRecords(self.sink, partition, build_batch(made)))
         text = json.dumps(plan)
         digest = hashlib.sha256(text.encode()).hexdigest()
         ranges = [SourceRange(self.cluster, start, end)]
-        outcome = self.committer.commit(MicroBatch(self.query, number, records, digest, ranges))
+        planned = PlannedOffsets(number, digest, ranges)
+        commit_plan = CommitPlan(self.query, number, current=planned)
+        outcome = self.committer.commit(commit_plan, DriverSender(records))
         print(number, outcome.name, flush=True)
 
 
@@ -162,7 +161,7 @@ def main() -> int:
                     print(f"at {point}", flush=True)
                     os.kill(os.getpid(), signal.SIGKILL if deed == "die" else signal.SIGSTOP)
 
-        micro_batch_commit.listener = listen
+        commit_session.listener = listen
     try:
         driver.run()
     except TakenOverError as error:

@@ -29,9 +29,9 @@ from ottla.spark.datasource import OttlaDataSource
 from ottla.spark.pipeline.failure_policy import PipelineError
 from ottla.spark.pipeline.pipeline import LOW_LATENCY, STANDARD, Pipeline
 from ottla.spark.runtime.sockets import socket_settings
-from ottla.spark.sink import micro_batch_commit
+from ottla.spark.sink import commit_session
+from ottla.spark.sink.commit_session import CommitPoint
 from ottla.spark.sink.low_latency_engine import DriverSink
-from ottla.spark.sink.micro_batch_commit import CommitPoint
 
 CRASH = "OTTLA_TEST_CRASH"
 FAILED = 5
@@ -52,7 +52,7 @@ class CrashingSource(OttlaDataSource):
     """The same, with steps at which something happens."""
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        micro_batch_commit.listener = _listener()
+        commit_session.listener = _listener()
         return super().streamWriter(schema, overwrite)
 
 
@@ -245,7 +245,7 @@ def writer_of(rows: DataFrame, settings: dict[str, Any]) -> DataStreamWriter:
     if settings.get("checkpoint"):
         options["checkpointLocation"] = settings["checkpoint"]
     if settings.get("engine") == LOW_LATENCY:
-        micro_batch_commit.listener = _listener()
+        commit_session.listener = _listener()
         writer = rows.writeStream.foreachBatch(DriverSink(options, rows.schema))
     else:
         writer = rows.writeStream.format("ottla")

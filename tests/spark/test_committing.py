@@ -8,7 +8,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -22,17 +22,18 @@ from ottla.errors import AbortableError, ErrorCode
 from ottla.model import TopicPartition
 from ottla.records.batch import build_batch
 from ottla.records.record import Record
-from ottla.spark.sink import micro_batch_commit
-from ottla.spark.sink.micro_batch_commit import CommitPoint, Committer, Outcome, Target
+from ottla.spark.sink import commit_session, transaction
+from ottla.spark.sink.commit_plan import CommitPlan, PlannedOffsets
+from ottla.spark.sink.commit_session import CommitPoint, DriverSender, EncodedRecords
+from ottla.spark.sink.micro_batch_commit import Committer, Outcome
 from ottla.spark.sink.progress import (
-    MicroBatch,
     ProgressError,
-    Records,
-    SourceRange,
     TakenOverError,
+    Target,
     marker_group,
     transactional_id,
 )
+from ottla.spark.source.stream_offsets import SourceRange
 
 # Which visits of a step are worth a death: the first commit of a process looks and fences, later ones do not.
 ONCE = {CommitPoint.LOOKED, CommitPoint.FENCED, CommitPoint.LOOKED_AGAIN}
@@ -241,10 +242,13 @@ def target(meddler: Meddler, ottla_topic_name: Callable[[], str]) -> Iterator[Ta
     Committer(made).forget()
 
 
-def batch_of(target: Target, number: int, *values: bytes, **more: Any) -> MicroBatch:
+def batch_of(
+    target: Target, number: int, *values: bytes, sources: Sequence[SourceRange] = ()
+) -> tuple[CommitPlan, DriverSender]:
     records = [Record(at, 1_790_000_000_000, None, each) for at, each in enumerate(values)]
-    made = [Records(target.marker_topic, 0, build_batch(records))] if records else []
-    return MicroBatch(QUERY, number, made, **more)
+    made = [EncodedRecords(target.marker_topic, 0, build_batch(records))] if records else []
+    planned = PlannedOffsets(number, "p", sources)
+    return CommitPlan(QUERY, number, current=planned), DriverSender(made)
 
 
 def values_of(target: Target) -> list[bytes]:
@@ -269,13 +273,13 @@ def test_lost_requests_and_answers_change_nothing(
 ) -> None:
     for number in range(3):
         lost = meddler.on(request_name, times=2, **{deed: True})
-        outcome = Committer(target).commit(batch_of(target, number, b"%d" % number))
+        outcome = Committer(target).commit(*batch_of(target, number, b"%d" % number))
         assert outcome is Outcome.COMMITTED
         assert lost.done == 2 or (number and request_name in ("InitProducerId", "OffsetFetch"))
         meddler.calm()
     assert values_of(target) == [b"0", b"1", b"2"]
     Committer(target).forget()
-    assert Committer(target).commit(batch_of(target, 2, b"2")) is Outcome.ALREADY_COMMITTED
+    assert Committer(target).commit(*batch_of(target, 2, b"2")) is Outcome.ALREADY_COMMITTED
     assert values_of(target) == [b"0", b"1", b"2"]
 
 
@@ -284,7 +288,7 @@ def test_the_commit_is_asked_for_until_there_is_an_answer(
 ) -> None:
     options = {**target.options, "max.block.ms": "1500"}
     patient = Target(target.pipeline, target.marker_topic, options, target.admin_options)
-    Committer(patient).commit(batch_of(patient, 0, b"a"))
+    Committer(patient).commit(*batch_of(patient, 0, b"a"))
     held = threading.Event()
     meddler.on("EndTxn", hold=held)
     told: list[str] = []
@@ -293,47 +297,46 @@ def test_the_commit_is_asked_for_until_there_is_an_answer(
         told.append(words)
         held.set()
 
-    monkeypatch.setattr(micro_batch_commit.log, "warning", tell)
-    assert Committer(patient).commit(batch_of(patient, 1, b"b")) is Outcome.COMMITTED
-    assert told[0] == "%s: the commit is not answered yet, asking on: %s"
+    monkeypatch.setattr(transaction.log, "warning", tell)
+    assert Committer(patient).commit(*batch_of(patient, 1, b"b")) is Outcome.COMMITTED
+    assert told[0] == "%s: the commit is not answered yet, asking again: %s"
     Committer(patient).forget()
     assert values_of(patient) == [b"a", b"b"]
 
 
 def test_a_session_saves_the_fence_and_the_look(target: Target, meddler: Meddler) -> None:
-    Committer(target).commit(batch_of(target, 0, b"a"))
+    Committer(target).commit(*batch_of(target, 0, b"a"))
     meddler.calm()
-    Committer(target).commit(batch_of(target, 1, b"b"))
+    Committer(target).commit(*batch_of(target, 1, b"b"))
     assert not meddler.seen("InitProducerId")
     assert not meddler.seen("OffsetFetch")
     # One that is not of the micro-batch before is of no use.
-    Committer(target).commit(batch_of(target, 1, b"b"))
+    Committer(target).commit(*batch_of(target, 1, b"b"))
     assert meddler.seen("OffsetFetch")
     assert values_of(target) == [b"a", b"b"]
 
 
 def test_a_session_that_was_fenced_says_so_and_is_not_used_again(target: Target) -> None:
     committer = Committer(target)
-    committer.commit(batch_of(target, 0, b"a"))
+    committer.commit(*batch_of(target, 0, b"a"))
     with ottla.Producer({**target.options, "transactional.id": target.transactional_id}) as other:
         other.init_transactions()
         with pytest.raises(TakenOverError, match="Another instance took over pipeline"):
-            committer.commit(batch_of(target, 1, b"b"))
-    assert committer.commit(batch_of(target, 1, b"b")) is Outcome.COMMITTED
+            committer.commit(*batch_of(target, 1, b"b"))
+    assert committer.commit(*batch_of(target, 1, b"b")) is Outcome.COMMITTED
     assert values_of(target) == [b"a", b"b"]
 
 
 def test_a_batch_that_is_refused_leaves_no_open_transaction(target: Target) -> None:
     committer = Committer(target)
-    bad = MicroBatch(
-        QUERY, 0, [*batch_of(target, 0, b"a").records, Records(target.marker_topic, 0, b"no batch")]
-    )
+    good = build_batch([Record(0, 1_790_000_000_000, None, b"a")])
+    bad = [EncodedRecords(target.marker_topic, 0, data) for data in (good, b"no batch")]
     with pytest.raises(AbortableError, match="cannot be sent") as caught:
-        committer.commit(bad)
+        committer.commit(CommitPlan(QUERY, 0), DriverSender(bad))
     assert caught.value.code is ErrorCode.INVALID_RECORD
     # Readers do not wait: with an open transaction the end would be before the aborted record.
     assert values_of(target) == []
-    assert committer.commit(batch_of(target, 0, b"b")) is Outcome.COMMITTED
+    assert committer.commit(*batch_of(target, 0, b"b")) is Outcome.COMMITTED
     assert values_of(target) == [b"b"]
 
 
@@ -360,11 +363,11 @@ def test_a_transaction_that_took_too_long_is_not_called_a_takeover(
         if point is CommitPoint.SENT_MARKER:
             wait_for_timeout(short)
 
-    monkeypatch.setattr(micro_batch_commit, "listener", wait)
+    monkeypatch.setattr(commit_session, "listener", wait)
     with pytest.raises(AbortableError, match=r"transaction\.timeout\.ms"):
-        Committer(short).commit(batch_of(short, 0, b"a"))
-    monkeypatch.setattr(micro_batch_commit, "listener", None)
-    assert Committer(short).commit(batch_of(short, 0, b"a")) is Outcome.COMMITTED
+        Committer(short).commit(*batch_of(short, 0, b"a"))
+    monkeypatch.setattr(commit_session, "listener", None)
+    assert Committer(short).commit(*batch_of(short, 0, b"a")) is Outcome.COMMITTED
     assert values_of(short) == [b"a"]
 
 
@@ -383,15 +386,15 @@ def test_whoever_slept_longer_than_the_timeout_is_told_of_a_takeover(
                 with producer.transaction():
                     producer.send(short.marker_topic, b"b", partition=0)
 
-    monkeypatch.setattr(micro_batch_commit, "listener", sleep)
+    monkeypatch.setattr(commit_session, "listener", sleep)
     with pytest.raises(TakenOverError, match="Another instance took over"):
-        Committer(short).commit(batch_of(short, 0, b"a"))
+        Committer(short).commit(*batch_of(short, 0, b"a"))
     assert values_of(short) == ([b"b"] if successor == "commits" else [])
 
 
 def test_offsets_of_another_clusters_source_are_not_committed(target: Target) -> None:
     elsewhere = SourceRange("another", {TopicPartition("far", 0): 0}, {TopicPartition("far", 0): 9})
-    outcome = Committer(target).commit(batch_of(target, 0, b"a", sources=[elsewhere]))
+    outcome = Committer(target).commit(*batch_of(target, 0, b"a", sources=[elsewhere]))
     assert outcome is Outcome.COMMITTED
     with ottla.Admin(dict(target.admin_options)) as admin:
         groups = set(admin.list_consumer_groups())
@@ -401,16 +404,16 @@ def test_offsets_of_another_clusters_source_are_not_committed(target: Target) ->
 
 def test_micro_batches_without_records_are_committed_too(target: Target) -> None:
     for number in range(3):
-        assert Committer(target).commit(batch_of(target, number)) is Outcome.COMMITTED
+        assert Committer(target).commit(*batch_of(target, number)) is Outcome.COMMITTED
     Committer(target).forget()
-    assert Committer(target).commit(batch_of(target, 2)) is Outcome.ALREADY_COMMITTED
+    assert Committer(target).commit(*batch_of(target, 2)) is Outcome.ALREADY_COMMITTED
     with pytest.raises(ProgressError, match="those between"):
-        Committer(target).commit(batch_of(target, 9))
+        Committer(target).commit(*batch_of(target, 9))
 
 
 def test_forgetting_neither_ends_nor_fences(target: Target) -> None:
     committer = Committer(target)
-    committer.commit(batch_of(target, 0, b"a"))
+    committer.commit(*batch_of(target, 0, b"a"))
     with ottla.Producer({**target.options, "transactional.id": target.transactional_id}) as winner:
         winner.init_transactions()
         winner.begin_transaction()

@@ -24,19 +24,21 @@ from ottla.errors import (
 from ottla.model import TopicPartition
 from ottla.records.batch import build_batch
 from ottla.records.record import Record
-from ottla.spark import partial_answers as asking
-from ottla.spark.sink import micro_batch_commit
-from ottla.spark.sink.micro_batch_commit import CommitPoint, Committer, Outcome, Target, look
+from ottla.spark import cluster_queries
+from ottla.spark.sink import commit_session, micro_batch_commit
+from ottla.spark.sink.commit_plan import CommitPlan, PlannedOffsets
+from ottla.spark.sink.commit_session import CommitPoint, DriverSender, EncodedRecords
+from ottla.spark.sink.micro_batch_commit import Committer, Outcome
 from ottla.spark.sink.progress import (
     CommittedProgress,
     Marker,
-    MicroBatch,
     ProgressError,
-    Records,
-    SourceRange,
     TakenOverError,
+    Target,
     marker_group,
+    read_progress,
 )
+from ottla.spark.source.stream_offsets import SourceRange
 
 
 @pytest.fixture
@@ -61,10 +63,11 @@ def batch_of(
     *values: bytes,
     query: str = "q",
     sources: Sequence[SourceRange] = (),
-) -> MicroBatch:
+) -> tuple[CommitPlan, DriverSender]:
     records = [Record(at, 1_790_000_000_000, None, each) for at, each in enumerate(values)]
-    made = [Records(target.marker_topic, 0, build_batch(records))] if records else []
-    return MicroBatch(query, number, made, sources=sources)
+    made = [EncodedRecords(target.marker_topic, 0, build_batch(records))] if records else []
+    planned = PlannedOffsets(number, "p", sources)
+    return CommitPlan(query, number, current=planned), DriverSender(made)
 
 
 def epoch_of(target: Target, admin: ottla.Admin) -> int:
@@ -81,9 +84,9 @@ def test_a_first_look_that_is_behind_does_not_fail_the_commit(
 ) -> None:
     """A commit is answered before its offsets are seen by those who do not ask for stable ones."""
     committer = Committer(target)
-    committer.commit(batch_of(target, 0, b"0"))
-    old = look(admin, target, (), is_stable=True)
-    committer.commit(batch_of(target, 1, b"1"))
+    committer.commit(*batch_of(target, 0, b"0"))
+    old = read_progress(admin, target, (), is_stable=True)
+    committer.commit(*batch_of(target, 1, b"1"))
     committer.forget()
     asked = []
 
@@ -91,25 +94,25 @@ def test_a_first_look_that_is_behind_does_not_fail_the_commit(
         admin: ottla.Admin, target: Target, sources: Sequence[SourceRange], *, is_stable: bool
     ) -> CommittedProgress:
         asked.append(is_stable)
-        return look(admin, target, sources, is_stable=True) if is_stable else old
+        return read_progress(admin, target, sources, is_stable=True) if is_stable else old
 
-    monkeypatch.setattr(micro_batch_commit, "look", behind)
-    assert committer.commit(batch_of(target, 2, b"2")) is Outcome.COMMITTED
+    monkeypatch.setattr(micro_batch_commit, "read_progress", behind)
+    assert committer.commit(*batch_of(target, 2, b"2")) is Outcome.COMMITTED
     assert asked == [False, True, True]
     assert values_of(target) == [b"0", b"1", b"2"]
 
 
 def test_who_cannot_go_on_fences_nobody(target: Target, admin: ottla.Admin) -> None:
-    Committer(target).commit(batch_of(target, 0, b"0"))
+    Committer(target).commit(*batch_of(target, 0, b"0"))
     epoch = epoch_of(target, admin)
     stranger = Committer(
         Target(target.pipeline, target.marker_topic, {**target.options, "client.id": "x"}, target.admin_options)
     )  # fmt: skip
     for late in (batch_of(target, 7, b"7"), batch_of(target, 3, b"3", query="another")):
         with pytest.raises(ProgressError):
-            stranger.commit(late)
+            stranger.commit(*late)
     assert epoch_of(target, admin) == epoch
-    assert Committer(target).commit(batch_of(target, 1, b"1")) is Outcome.COMMITTED
+    assert Committer(target).commit(*batch_of(target, 1, b"1")) is Outcome.COMMITTED
 
 
 def test_of_two_sources_of_one_partition_the_group_has_the_one_behind(
@@ -120,17 +123,17 @@ def test_of_two_sources_of_one_partition_the_group_has_the_one_behind(
     cluster = admin.describe_cluster().cluster_id
     both = [SourceRange(cluster, {source: 0}, {source: end}) for end in (5, 10)]
     committer = Committer(target)
-    committer.commit(batch_of(target, 0, b"0", sources=both))
-    found = look(admin, target, both, is_stable=True)
+    committer.commit(*batch_of(target, 0, b"0", sources=both))
+    found = read_progress(admin, target, both, is_stable=True)
     assert (found.offsets, found.differing) == ({source: 5}, [source])
     # A query that lost its checkpoint would read from 5 to 10 again for one of them.
     again = [SourceRange(cluster, {source: 5}, {source: 20})] * 2
     committer.forget()
     with pytest.raises(ProgressError, match="nothing shows that micro-batch 0"):
-        committer.commit(batch_of(target, 0, b"1", query="new", sources=again))
+        committer.commit(*batch_of(target, 0, b"1", query="new", sources=again))
     # They have met.
-    committer.commit(batch_of(target, 1, b"1", sources=again))
-    found = look(admin, target, both, is_stable=True)
+    committer.commit(*batch_of(target, 1, b"1", sources=again))
+    found = read_progress(admin, target, both, is_stable=True)
     assert (found.offsets, found.differing) == ({source: 20}, [])
 
 
@@ -140,7 +143,7 @@ def test_offsets_of_topics_that_are_gone_are_left_out(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(asking, "LOOK_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(cluster_queries, "LOOKUP_PAUSE_SECONDS", 0.0)
     stays, goes = (TopicPartition(f"{target.pipeline}-{name}", 0) for name in ("stays", "goes"))
     admin.create_topics([ottla.admin.NewTopic(each.topic, 1) for each in (stays, goes)])
     cluster = admin.describe_cluster().cluster_id
@@ -150,15 +153,15 @@ def test_offsets_of_topics_that_are_gone_are_left_out(
         return [SourceRange(cluster, dict.fromkeys(places, start), dict.fromkeys(places, end))]
 
     committer = Committer(target)
-    committer.commit(batch_of(target, 0, b"0", sources=sources(0, 3)))
+    committer.commit(*batch_of(target, 0, b"0", sources=sources(0, 3)))
     admin.delete_topics([goes.topic])
     with caplog.at_level(logging.WARNING):
         # With a session and without one.
-        committer.commit(batch_of(target, 1, b"1", sources=sources(3, 6)))
+        committer.commit(*batch_of(target, 1, b"1", sources=sources(3, 6)))
         committer.forget()
-        committer.commit(batch_of(target, 2, b"2", sources=sources(6, 9)))
+        committer.commit(*batch_of(target, 2, b"2", sources=sources(6, 9)))
     assert sum("exist no longer" in each for each in caplog.messages) == 2
-    assert look(admin, target, sources(0, 0), is_stable=True).offsets.get(stays) == 9
+    assert read_progress(admin, target, sources(0, 0), is_stable=True).offsets.get(stays) == 9
     assert values_of(target) == [b"0", b"1", b"2"]
 
 
@@ -182,10 +185,10 @@ def test_a_topic_that_one_answer_lacks_is_not_gone() -> None:
                 raise unknown[names[0]]
             raise PartialFailureError(dict.fromkeys(known, object()), unknown)
 
-    assert asking.absent(Forgetful({"a"}, {"a", "b"}), ["a", "b"]) == []  # type: ignore[arg-type]
+    assert cluster_queries.missing_topics(Forgetful({"a"}, {"a", "b"}), ["a", "b"]) == []  # type: ignore[arg-type]
     three = [{"a"}, set[str](), set[str]()]
-    assert asking.absent(Forgetful(*three), ["b", "a", "b"]) == ["b"]  # type: ignore[arg-type]
-    assert asking.absent(Forgetful(), []) == []  # type: ignore[arg-type]
+    assert cluster_queries.missing_topics(Forgetful(*three), ["b", "a", "b"]) == ["b"]  # type: ignore[arg-type]
+    assert cluster_queries.missing_topics(Forgetful(), []) == []  # type: ignore[arg-type]
 
 
 def test_an_answer_that_lacks_parts_is_as_retriable_as_they_are() -> None:
@@ -197,12 +200,12 @@ def test_an_answer_that_lacks_parts_is_as_retriable_as_they_are() -> None:
 
     away = failing(ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     with pytest.raises(TimedOutError):
-        asking.whole(away)
+        cluster_queries.retriable_as_a_whole(away)
     refused = failing(ErrorCode.REQUEST_TIMED_OUT, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     with pytest.raises(KafkaError) as caught:
-        asking.whole(refused)
+        cluster_queries.retriable_as_a_whole(refused)
     assert not isinstance(caught.value, RetriableError)
-    assert asking.whole(lambda: 7) == 7
+    assert cluster_queries.retriable_as_a_whole(lambda: 7) == 7
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError(), KeyboardInterrupt()])
@@ -213,9 +216,9 @@ def test_whatever_fails_leaves_no_open_transaction(
         if point is CommitPoint.SENT_MARKER:
             raise error
 
-    monkeypatch.setattr(micro_batch_commit, "listener", fail)
+    monkeypatch.setattr(commit_session, "listener", fail)
     with pytest.raises(type(error)):
-        Committer(target).commit(batch_of(target, 0, b"0"))
+        Committer(target).commit(*batch_of(target, 0, b"0"))
     # With an open transaction readers would wait, and nothing would be at the end.
     with ottla.Consumer({**target.options, "isolation.level": "read_committed"}) as consumer:
         place = TopicPartition(target.marker_topic, 0)
@@ -232,21 +235,22 @@ def test_a_zombie_that_slept_past_the_timeout_does_not_fence_who_took_over(
         target.admin_options,
     )
     living = Committer(target)
-    Committer(slow).commit(batch_of(slow, 0, b"0"))
+    Committer(slow).commit(*batch_of(slow, 0, b"0"))
 
     def sleep(point: CommitPoint) -> None:
         if point is not CommitPoint.SENT_MARKER:
             return
-        monkeypatch.setattr(micro_batch_commit, "listener", None)
-        living.commit(batch_of(target, 1, b"1"))
+        monkeypatch.setattr(commit_session, "listener", None)
+        living.commit(*batch_of(target, 1, b"1"))
+        bad = DriverSender([EncodedRecords(target.marker_topic, 0, b"no batch")])
         with pytest.raises(AbortableError):
             # Its next one fails and is aborted: the last state is the same as after a timeout.
-            living.commit(MicroBatch("q", 2, [Records(target.marker_topic, 0, b"no batch")]))
+            living.commit(CommitPlan("q", 2), bad)
         threading.Event().wait(1.1)
 
-    monkeypatch.setattr(micro_batch_commit, "listener", sleep)
+    monkeypatch.setattr(commit_session, "listener", sleep)
     with pytest.raises(TakenOverError):
-        Committer(slow).commit(batch_of(slow, 1, b"zombie"))
+        Committer(slow).commit(*batch_of(slow, 1, b"zombie"))
     assert values_of(target) == [b"0", b"1"]
 
 
@@ -300,7 +304,7 @@ def test_a_program_whose_transactional_id_is_the_pipelines_name_is_left_alone(
         program.send(target.marker_topic, b"theirs")
         program.flush()
         for number in range(2):
-            assert Committer(target).commit(batch_of(target, number, b"ours")) is Outcome.COMMITTED
+            assert Committer(target).commit(*batch_of(target, number, b"ours")) is Outcome.COMMITTED
             Committer(target).forget()
         program.commit_transaction()
     assert values_of(target) == [b"theirs", b"ours", b"ours"]
@@ -312,15 +316,15 @@ def test_an_existing_pipeline_goes_on_under_the_prefixed_id_and_its_last_writer_
     before.write(0, b"zero")
     # It dies in the middle of the next one, or is only slow.
     before.begin(1, b"one, not committed")
-    assert Committer(target).commit(batch_of(target, 0, b"zero")) is Outcome.ALREADY_COMMITTED
-    assert Committer(target).commit(batch_of(target, 1, b"one")) is Outcome.COMMITTED
+    assert Committer(target).commit(*batch_of(target, 0, b"zero")) is Outcome.ALREADY_COMMITTED
+    assert Committer(target).commit(*batch_of(target, 1, b"one")) is Outcome.COMMITTED
     assert before.is_fenced()
     assert values_of(target) == [b"zero", b"one"]
     # From now on the bare name is nobody's of ours.
     name = target.pipeline
     epoch = admin.describe_transactions([name])[name].producer_epoch
     Committer(target).forget()
-    assert Committer(target).commit(batch_of(target, 2, b"two")) is Outcome.COMMITTED
+    assert Committer(target).commit(*batch_of(target, 2, b"two")) is Outcome.COMMITTED
     assert admin.describe_transactions([name])[name].producer_epoch == epoch
 
 
@@ -332,8 +336,9 @@ def test_a_writer_under_the_bare_name_that_commits_after_the_first_look_is_seen(
             before.write(0, b"zero")
             before.producer.begin_transaction()
             before.producer.send(target.marker_topic, b"one")
+            before.producer.flush()
 
-    monkeypatch.setattr(micro_batch_commit, "listener", commit_late)
-    assert Committer(target).commit(batch_of(target, 0, b"zero")) is Outcome.ALREADY_COMMITTED
+    monkeypatch.setattr(commit_session, "listener", commit_late)
+    assert Committer(target).commit(*batch_of(target, 0, b"zero")) is Outcome.ALREADY_COMMITTED
     assert before.is_fenced()
     assert values_of(target) == [b"zero"]

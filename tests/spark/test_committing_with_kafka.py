@@ -12,7 +12,7 @@ from tests.spark.driver import TAKEN_OVER
 from tests.spark.pipelines import Pipe
 from tests.spark.test_committing import stop_at, wake
 
-from ottla.spark.sink.micro_batch_commit import CommitPoint
+from ottla.spark.sink.commit_session import CommitPoint
 
 __all__ = ["kafka_address", "kafka_jars"]
 

@@ -11,24 +11,25 @@ from pathlib import Path
 import pytest
 
 from ottla.records.arrow import EncodedBatch
+from ottla.spark.driver_folder import FOLDERS, driver_folder
 from ottla.spark.sink import task_messages as handing_over
-from ottla.spark.sink.progress import Records
-from ottla.spark.sink.task_messages import HandoverError, Parcel, own_folder, packed, sweep
+from ottla.spark.sink.commit_session import EncodedRecords
+from ottla.spark.sink.task_messages import HandoverError, Parcel, packed, remove_leftovers
 
 NAME = ("query", 3, 7)
 
 
 @pytest.fixture(autouse=True)
 def small_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handing_over, "MOST_MESSAGE_BYTES", 20)
+    monkeypatch.setattr(handing_over, "MAX_MESSAGE_BYTES", 20)
 
 
 def batches(*sizes: int) -> list[EncodedBatch]:
     return [EncodedBatch("t", at, 1, bytes([at]) * size) for at, size in enumerate(sizes)]
 
 
-def wanted(*sizes: int) -> list[Records]:
-    return [Records("t", at, bytes([at]) * size) for at, size in enumerate(sizes)]
+def wanted(*sizes: int) -> list[EncodedRecords]:
+    return [EncodedRecords("t", at, bytes([at]) * size) for at, size in enumerate(sizes)]
 
 
 def files(folder: Path) -> list[str]:
@@ -90,16 +91,16 @@ def test_what_nobody_wants_is_discarded(tmp_path: Path) -> None:
 def test_files_of_earlier_tasks_of_a_query_are_swept_up(tmp_path: Path) -> None:
     for name in (("query", 2, 5), ("query", 3, 7), ("query", 4, 9), ("other-query", 2, 6)):
         packed(batches(30), str(tmp_path), name)
-    sweep("query", 3, str(tmp_path))
+    remove_leftovers("query", 3, str(tmp_path))
     assert files(tmp_path) == ["other-query-2-6.records", "query-4-9.records"]
-    sweep("query", 3, None)
-    sweep("query", 3, str(tmp_path / "none"))
+    remove_leftovers("query", 3, None)
+    remove_leftovers("query", 3, str(tmp_path / "none"))
 
 
 def test_the_folder_is_the_first_that_spark_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(handing_over.FOLDERS, raising=False)
-    assert own_folder() is None
-    monkeypatch.setenv(handing_over.FOLDERS, "/a/blockmgr-1,/b/blockmgr-2")
-    assert own_folder() == "/a/blockmgr-1"
-    monkeypatch.setenv(handing_over.FOLDERS, "/scratch")
-    assert own_folder() is None
+    monkeypatch.delenv(FOLDERS, raising=False)
+    assert driver_folder() is None
+    monkeypatch.setenv(FOLDERS, "/a/blockmgr-1,/b/blockmgr-2")
+    assert driver_folder() == "/a/blockmgr-1"
+    monkeypatch.setenv(FOLDERS, "/scratch")
+    assert driver_folder() is None

@@ -13,11 +13,11 @@ pytest.importorskip("pyspark")
 from tests.spark.scenes import Scene
 
 from ottla.errors import ConfigError
+from ottla.spark.driver_folder import FOLDERS
 from ottla.spark.pipeline.pipeline import LOW_LATENCY, Pipeline
-from ottla.spark.sink import micro_batch_commit
+from ottla.spark.sink.commit_session import CommitPoint
 from ottla.spark.sink.low_latency_engine import DriverSink
-from ottla.spark.sink.micro_batch_commit import CommitPoint
-from ottla.spark.sink.task_messages import FOLDERS
+from ottla.spark.sink.process_state import SINK_PROCESS
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -39,11 +39,10 @@ def test_a_pipeline_goes_on_after_a_stop_with_either_engine(spark: Any, scene: S
             source_options={"maxOffsetsPerTrigger": "90"},
             engine=engine,
         ).run()
-        kept = {each.target.pipeline for each in micro_batch_commit._sessions.values()}
-        assert scene.name not in kept, "connections stay open"
+        assert not SINK_PROCESS.take_sessions_of(scene.name), "connections stay open"
         scene.check_done()
         scene.feed(40)
-    # Sources and sinks see the same folder, in which the ones leave notes for the others.
+    # Sources and sinks see the same folder, which has the registry of planned reads.
     names = spark.sparkContext.parallelize([FOLDERS], 1)
     told = names.map(lambda name: os.environ[name]).first()
     assert list(Path(told.split(",")[0]).glob("ottla-plans/*-*"))

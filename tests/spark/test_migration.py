@@ -13,13 +13,13 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
-from tests.spark.test_pins import QUERY, Stage, stage
+from tests.spark.test_commit_plan import QUERY, Stage, stage
 
 from ottla.errors import ConfigError
 from ottla.spark.datasource import OttlaDataSource
+from ottla.spark.driver_folder import FOLDERS
 from ottla.spark.sink.micro_batch_commit import Committer
 from ottla.spark.sink.progress import ProgressError
-from ottla.spark.sink.task_messages import FOLDERS
 from ottla.spark.sink.writers import target_of
 from ottla.spark.source.stream_offsets import SourceOffset
 

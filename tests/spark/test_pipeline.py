@@ -18,10 +18,17 @@ from ottla.errors import ConfigError
 from ottla.spark.pipeline import preflight
 from ottla.spark.pipeline.failure_policy import PipelineError
 from ottla.spark.pipeline.formats import Json
-from ottla.spark.pipeline.pipeline import Pipeline, subscription, trigger_ms
+from ottla.spark.pipeline.output_rows import _transformed
+from ottla.spark.pipeline.pipeline import Pipeline, trigger_ms
+from ottla.spark.pipeline.query_options import (
+    checkpoint_location,
+    sink_options,
+    source_options,
+    subscription,
+)
 from ottla.spark.pipeline.run_overrides import Run
 from ottla.spark.sink.sink_options import stream_settings
-from ottla.spark.sink.writers import pinned_counts
+from ottla.spark.sink.target_topics import planned_partition_counts
 from ottla.spark.source.source_options import read_stream_options
 
 JSON = Json("id LONG")
@@ -97,7 +104,7 @@ def test_topics_are_named_alone_together_or_by_a_pattern(source: Any, options: A
     ],
 )
 def test_headers_are_read_unless_the_user_wants_none(given: Any, read: list[str]) -> None:
-    found = Pipeline("fraud", source="in", sink="out", **given).read_options("in")
+    found = source_options(Pipeline("fraud", source="in", sink="out", **given), "in")
     assert [value for name, value in found.items() if name.lower() == "includeheaders"] == read
 
 
@@ -123,7 +130,7 @@ def test_small_micro_batches_are_read_in_one_task_by_the_low_latency_engine(
     engine: str, given: dict[str, str], expected: dict[str, str]
 ) -> None:
     made = Pipeline("fraud", source="in", sink="out", engine=engine, source_options=given)
-    found = made.read_options("in")
+    found = source_options(made, "in")
     assert {name: found[name] for name in found if name.lower().endswith(TASKS)} == expected
     assert read_stream_options(found).subscription.topics == ("in",)
 
@@ -134,10 +141,10 @@ def test_a_cluster_needs_a_checkpoint_that_all_machines_see(
     monkeypatch.chdir(tmp_path)
     made = Pipeline("fraud", source="in", sink="out")
     here = str(tmp_path / "ottla-checkpoints" / "fraud")
-    assert made.checkpoint_location("local[2]") == here
-    assert made.checkpoint_location("local-cluster[2,1,1024]") == here
+    assert checkpoint_location(made, "local[2]") == here
+    assert checkpoint_location(made, "local-cluster[2,1,1024]") == here
     with pytest.raises(ConfigError, match="checkpoint is missing"):
-        made.checkpoint_location("spark://host:7077")
+        checkpoint_location(made, "spark://host:7077")
 
 
 @pytest.mark.parametrize(
@@ -166,16 +173,16 @@ def test_secrets_are_not_shown() -> None:
 
 def test_the_dead_letters_count_of_partitions_is_pinned_too() -> None:
     made = Pipeline("fraud", "payments", "alerts", values=JSON, dead_letter="dead")
-    assert made.written_with("local[2]")["pinnedTopics"] == "dead"
+    assert sink_options(made, "local[2]")["pinnedTopics"] == "dead"
     more = Pipeline(
         *("fraud", "payments", "alerts"),
         values=JSON,
         dead_letter="dead",
         sink_options={"pinnedtopics": "a,b"},
     )
-    assert more.written_with("local[2]")["pinnedtopics"] == "a,b,dead"
+    assert sink_options(more, "local[2]")["pinnedtopics"] == "a,b,dead"
     chosen = Pipeline("fraud", "payments", "alerts", sink_options={"markertopic": "kept"})
-    written = chosen.written_with("local[2]")
+    written = sink_options(chosen, "local[2]")
     assert written.keys() & {"pinnedTopics", "markerTopic", "markertopic"} == {"markertopic"}
 
 
@@ -262,27 +269,41 @@ def test_spark_connect_is_refused_before_anything_is_asked_of_it(
 
 
 @pytest.mark.usefixtures("without_spark")
-def test_topics_that_nobody_creates_are_missed_before_spark_starts(ottla_broker: Broker) -> None:
+def test_topics_that_do_not_exist_are_missed_before_spark_starts(
+    ottla_broker: Broker, tmp_path: Path
+) -> None:
     with Broker({"auto.create.topics.enable": "false"}) as broker:
         servers = broker.bootstrap_servers
         made = Pipeline(
-            *("fraud", "in", "out"), values=JSON, dead_letter="dead", bootstrap_servers=servers
+            *("fraud", "in", "out"),
+            values=JSON,
+            dead_letter="dead",
+            bootstrap_servers=servers,
+            checkpoint=str(tmp_path),
         )
         began = time.monotonic()
         with pytest.raises(ConfigError, match="has no topic dead, out to write to"):
             made.run()
-        settings = stream_settings(made.written_with("local[2]"))
+        settings = stream_settings(sink_options(made, "local[2]"))
         with pytest.raises(ConfigError, match="has no topic out to write to"):
-            pinned_counts(settings)
+            planned_partition_counts(settings)
         assert time.monotonic() - began < 30, "far below max.block.ms"
         with ottla.Admin(bootstrap_servers=servers) as admin:
             admin.create_topics([ottla.admin.NewTopic(name, 1) for name in ("out", "dead")])
+        with pytest.raises(ConfigError, match="has no topic in: create it"):
+            made.run()
+        # The query of a checkpoint says itself what it lost.
+        (tmp_path / "offsets").mkdir()
+        (tmp_path / "offsets" / "0").write_text("v1")
         with pytest.raises(SparkStartedError):
             made.run()
-        assert pinned_counts(settings) == {"out": 1, "dead": 1}
+        assert planned_partition_counts(settings) == {"out": 1, "dead": 1}
     creating = ottla_broker.bootstrap_servers
-    with pytest.raises(SparkStartedError):
-        Pipeline("fraud", "in", "fraud-out", bootstrap_servers=creating).run()
+    with ottla.Admin(bootstrap_servers=creating) as admin:
+        admin.create_topics([ottla.admin.NewTopic("fraud-in", 1)])
+    for source in ("fraud-in", re.compile("none-.*"), lambda spark: spark):
+        with pytest.raises(SparkStartedError):
+            Pipeline("fraud", source, "fraud-out", bootstrap_servers=creating).run()
 
 
 def test_options_may_be_numbers_and_truths() -> None:
@@ -292,9 +313,9 @@ def test_options_may_be_numbers_and_truths() -> None:
         source_options={"failOnDataLoss": False, "maxOffsetsPerTrigger": 7},
         sink_options={"commitSourceOffsets": False},
     )
-    read = read_stream_options(pipeline.read_options("in"))
+    read = read_stream_options(source_options(pipeline, "in"))
     assert (read.fail_on_data_loss, read.max_offsets) == (False, 7)
-    written = stream_settings(pipeline.written_with("local[2]"))
+    written = stream_settings(sink_options(pipeline, "local[2]"))
     assert (written.commits_source_offsets, written.config.max_block_ms) == (False, 500)
 
 
@@ -315,8 +336,8 @@ def test_whoever_needs_another_way_to_the_same_broker_is_asked_too() -> None:
 def test_an_option_goes_to_the_client_that_has_it() -> None:
     kafka = {"isolation.level": "read_uncommitted", "compression.type": "zstd", "client.id": "me"}
     pipeline = Pipeline("fraud", source="in", sink="out", kafka=kafka)
-    read = read_stream_options(pipeline.read_options("in"))
-    written = stream_settings(pipeline.written_with("local[2]"))
+    read = read_stream_options(source_options(pipeline, "in"))
+    written = stream_settings(sink_options(pipeline, "local[2]"))
     assert read.isolation_level == "read_uncommitted"
     assert written.config.compression_type == "zstd"
     assert read.consumer["client.id"] == written.kafka["client.id"] == "me"
@@ -346,7 +367,7 @@ def test_a_broker_that_answers_nobody_ends_a_pipeline_before_spark_starts(
 
     def made(servers: str, source: str) -> Pipeline:
         return Pipeline(
-            *("fraud", "in", "out"),
+            *("fraud", re.compile("in"), "out"),
             bootstrap_servers=servers,
             kafka=soon,
             source_options={"kafka.bootstrap.servers": source},
@@ -368,4 +389,4 @@ def test_a_broker_that_answers_nobody_ends_a_pipeline_before_spark_starts(
 def test_a_transform_that_returns_nothing_is_told() -> None:
     pipeline = Pipeline("fraud", "payments", "alerts", transform=lambda rows: None)  # type: ignore[arg-type, return-value]
     with pytest.raises(ConfigError, match="is a return missing"):
-        pipeline._written(None)  # type: ignore[arg-type]
+        _transformed(pipeline, None)  # type: ignore[arg-type]

@@ -18,17 +18,13 @@ import ottla
 from ottla import Broker
 from ottla.core.turn import Turn
 from ottla.model import TopicPartition
-from ottla.spark.sink import micro_batch_commit
+from ottla.spark.sink import commit_session, micro_batch_commit
 from ottla.spark.sink import progress_renewal as renewing
-from ottla.spark.sink.micro_batch_commit import (
-    RENEW_SECONDS,
-    CommitPoint,
-    Committer,
-    Outcome,
-    Target,
-)
-from ottla.spark.sink.progress import Marker, SourceRange, marker_group
-from ottla.spark.sink.progress_renewal import Renewal
+from ottla.spark.sink.commit_session import CommitPoint
+from ottla.spark.sink.micro_batch_commit import Committer, Outcome
+from ottla.spark.sink.progress import Marker, Target, marker_group
+from ottla.spark.sink.progress_renewal import RENEW_SECONDS, Renewal
+from ottla.spark.source.stream_offsets import SourceRange
 
 WEEK_MS = 7 * 24 * 3600 * 1000
 
@@ -83,8 +79,8 @@ class Scene:
 
     def commit(self, number: int) -> Outcome:
         ranges = [SourceRange(self.cluster, {self.source: number}, {self.source: number + 1})]
-        batch = batch_of(self.target, number, b"%d" % number, sources=ranges)
-        return Committer(self.target).commit(batch)
+        made = batch_of(self.target, number, b"%d" % number, sources=ranges)
+        return Committer(self.target).commit(*made)
 
     def kept(self) -> dict[str, Any]:
         groups = [self.target.pipeline, marker_group(self.target.pipeline)]
@@ -195,10 +191,10 @@ def test_a_writer_under_the_bare_name_is_fenced_before_its_progress_is_renewed(
 
 def test_a_session_that_rested_looks_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     reached: list[CommitPoint] = []
-    monkeypatch.setattr(micro_batch_commit, "listener", reached.append)
+    monkeypatch.setattr(commit_session, "listener", reached.append)
     scene.commit(1)
     assert CommitPoint.FENCED not in reached
-    monkeypatch.setattr(micro_batch_commit, "REST_SECONDS", 0.0)
+    monkeypatch.setattr(micro_batch_commit, "MAX_IDLE_SECONDS", 0.0)
     assert scene.commit(2) is Outcome.COMMITTED
     assert CommitPoint.FENCED in reached
 

@@ -18,7 +18,7 @@ from tests.spark.sessions import needs_spark
 
 import ottla
 from ottla import Broker
-from ottla.spark.sink.micro_batch_commit import CommitPoint
+from ottla.spark.sink.commit_session import CommitPoint
 from ottla.spark.sink.progress import marker_group, transactional_id
 
 pytestmark = pytest.mark.timeout(1500)

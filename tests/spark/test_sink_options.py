@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from ottla.errors import ConfigError
 from ottla.records.compression import Codec
+from ottla.spark.sink.commit_plan import TaskPlan
 from ottla.spark.sink.sink_options import (
     AT_LEAST_ONCE,
     EXACTLY_ONCE,
@@ -143,7 +144,7 @@ def test_tasks_compress_as_the_producer_would() -> None:
 
 def test_epochs_that_end_without_their_tasks_are_told_to_be_continuous_processing() -> None:
     for kind in (ExactlyOnceWriter, AtLeastOnceWriter):
-        writer = kind(stream(topic="out"), {})
+        writer = kind(stream(topic="out"), TaskPlan(None, "exactly-once"))
         with pytest.raises(ConfigError, match="this query is processed continuously"):
             writer.commit([None, None], 0)
 

@@ -18,8 +18,8 @@ from tests.spark.scenes import in_spite_of_slow_starts
 
 import ottla
 from ottla.model import TopicPartition
+from ottla.spark.driver_folder import driver_folder
 from ottla.spark.pipeline.failure_policy import judge
-from ottla.spark.sink.task_messages import own_folder
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -276,6 +276,6 @@ def test_rows_that_are_too_many_for_a_message_arrive_and_leave_no_file(
     rows.write.format("ottla").options(**options).mode("append").save()
     found = [int(record.key) for record in read(pipe, pipe.sink)]
     assert sorted(found) == list(range(24_000))
-    (folder,) = spark.sparkContext.parallelize([0], 1).map(lambda _: own_folder()).collect()
+    (folder,) = spark.sparkContext.parallelize([0], 1).map(lambda _: driver_folder()).collect()
     # It was made for files, and they are gone.
     assert list((Path(folder) / "ottla").iterdir()) == []

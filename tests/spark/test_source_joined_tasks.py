@@ -17,7 +17,7 @@ from tests.waiting import in_time
 from ottla.errors import OffsetOutOfRangeError
 from ottla.model import TopicPartition
 from ottla.records.arrow import SCHEMA
-from ottla.spark import partial_answers as asking
+from ottla.spark import cluster_queries
 from ottla.spark.source import range_reader as reading
 from ottla.spark.source.offset_ranges import OffsetRange
 from ottla.spark.source.readers import RangePartition
@@ -271,7 +271,7 @@ def test_records_that_are_gone_of_one_partition_cost_the_others_nothing(
 def test_a_topic_that_is_gone_costs_the_others_nothing(
     stage: SourceStage, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "LOOK_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(cluster_queries, "LOOKUP_PAUSE_SECONDS", 0.0)
     other = f"{stage.topic}-other"
     stage.create(2)
     stage.create(2, other)

@@ -13,7 +13,7 @@ from tests.spark.source_stage import SourceStage, everything, values
 
 from ottla.client.existing_topics import existing
 from ottla.errors import ConfigError
-from ottla.spark import partial_answers as asking
+from ottla.spark import cluster_queries
 from ottla.spark.source import cluster as source_cluster
 from ottla.spark.source import readers as source
 from ottla.spark.source.stream_offsets import DataLossError
@@ -59,6 +59,34 @@ def test_a_topic_that_is_gone_fails_the_query_or_is_left_out(
     # It is kept where it was, should it come back.
     assert end["topics"] == {stage.topic: {"0": 2}, other: {"0": 0}}
     assert patient.latestOffset(end, everything()) == end
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_checkpoint_of_another_source_is_not_called_a_loss(
+    stage: SourceStage,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    is_there: bool,
+) -> None:
+    monkeypatch.setattr(source, "DISCOVERY_SECONDS", 0.0)
+    former = f"{stage.topic}-former"
+    stage.create(1)
+    stage.create(1, former)
+    start = stage.stream(startingOffsets="earliest", subscribe=former).initialOffset()
+    if not is_there:
+        stage.delete(former)
+    stage.fill(2)
+    others = {"subscribe": stage.topic}, {"subscribePattern": f"{stage.topic}|x"}
+    for options in (*others, {"assign": f'{{"{stage.topic}":[0]}}'}):
+        with pytest.raises(DataLossError, match=f"has offsets of {former}, and") as caught:
+            stage.stream(**options).latestOffset(start, everything())
+        assert "give the query a new checkpoint" in str(caught.value)
+        assert "is gone" not in str(caught.value)
+    patient = stage.stream(failOnDataLoss="false")
+    end = patient.latestOffset(start, everything())
+    assert patient.latestOffset(end, everything()) == end
+    assert values(patient, patient.partitions(start, end)) == [b"0:0", b"0:1"]
+    assert sum("has offsets of" in each for each in caplog.messages) == 1
 
 
 def test_a_topic_that_was_made_again_is_not_mistaken_for_the_former(
@@ -204,7 +232,7 @@ def test_a_topic_that_goes_between_two_questions_is_a_loss(stage: SourceStage) -
 def test_a_topic_that_goes_before_its_tasks_run_is_a_loss(
     stage: SourceStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "LOOK_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(cluster_queries, "LOOKUP_PAUSE_SECONDS", 0.0)
     stage.create(1)
     stage.fill(3)
     quick = {"kafkaConsumer.pollTimeoutMs": 100, "startingOffsets": "earliest"}

@@ -13,17 +13,16 @@ import pytest
 
 from ottla.errors import ConfigError
 from ottla.model import TopicPartition
-from ottla.spark.sink.query_checkpoint import (
+from ottla.spark.sink.checkpoint_files import (
     ArrowFiles,
-    Checkpoint,
     CheckpointError,
     FsspecFiles,
     LocalFiles,
     StoreError,
-    find_checkpoint,
     open_files,
     read_storage_options,
 )
+from ottla.spark.sink.query_checkpoint import Checkpoint, find_checkpoint
 from ottla.spark.source.stream_offsets import SourceOffset
 
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -53,7 +52,7 @@ def checkpoint(folder: Path) -> Checkpoint:
 def test_a_micro_batch_is_from_the_last_position_to_its_own(tmp_path: Path) -> None:
     note(tmp_path, 4, position({ZERO: 10}))
     note(tmp_path, 5, position({ZERO: 15, ONE: 7}, new={ONE: 3}))
-    (source,) = checkpoint(tmp_path).plan(5).sources
+    (source,) = checkpoint(tmp_path).planned(5).sources
     assert source.cluster == "c"
     assert source.start == {ZERO: 10, ONE: 3}
     assert source.end == {ZERO: 15, ONE: 7}
@@ -61,10 +60,10 @@ def test_a_micro_batch_is_from_the_last_position_to_its_own(tmp_path: Path) -> N
 
 def test_the_first_one_begins_where_its_position_says(tmp_path: Path) -> None:
     note(tmp_path, 0, position({ZERO: 15, ONE: 7}, begin={ZERO: 2}, new={ONE: 3}))
-    (source,) = checkpoint(tmp_path).plan(0).sources
+    (source,) = checkpoint(tmp_path).planned(0).sources
     assert source.start == {ZERO: 2, ONE: 3}
     note(tmp_path, 0, position({ZERO: 15}))
-    (source,) = checkpoint(tmp_path).plan(0).sources
+    (source,) = checkpoint(tmp_path).planned(0).sources
     assert source.start == {}
 
 
@@ -73,7 +72,7 @@ def test_several_sources_are_told_apart_and_those_of_others_left_out(tmp_path: P
     spark_kafka = {"payments": {"0": 5}}
     note(tmp_path, 0, position({ZERO: 1}), 7, spark_kafka, position({there: 2}), None, {"o": 4})
     note(tmp_path, 1, position({ZERO: 3}), 8, spark_kafka, position({there: 4}), None, {"o": 5})
-    sources = checkpoint(tmp_path).plan(1).sources
+    sources = checkpoint(tmp_path).planned(1).sources
     assert [(each.start, each.end) for each in sources] == [
         ({ZERO: 1}, {ZERO: 3}),
         ({there: 2}, {there: 4}),
@@ -82,18 +81,18 @@ def test_several_sources_are_told_apart_and_those_of_others_left_out(tmp_path: P
 
 def test_plans_that_differ_have_other_digests(tmp_path: Path) -> None:
     note(tmp_path, 0, position({ZERO: 1}))
-    first = checkpoint(tmp_path).plan(0).digest
-    assert first == checkpoint(tmp_path).plan(0).digest
+    first = checkpoint(tmp_path).planned(0).digest
+    assert first == checkpoint(tmp_path).planned(0).digest
     note(tmp_path, 0, position({ZERO: 2}))
-    assert checkpoint(tmp_path).plan(0).digest != first
+    assert checkpoint(tmp_path).planned(0).digest != first
 
 
 def test_a_plan_that_is_missing_or_of_a_new_format_is_explained(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="has no offsets/3"):
-        checkpoint(tmp_path).plan(3)
+        checkpoint(tmp_path).planned(3)
     note(tmp_path, 3, position({ZERO: 1}), version="v2")
     with pytest.raises(CheckpointError, match="commitSourceOffsets=false"):
-        checkpoint(tmp_path).plan(3)
+        checkpoint(tmp_path).planned(3)
 
 
 def test_the_checkpoint_is_found_by_its_option_or_below_the_sessions_root(tmp_path: Path) -> None:
@@ -164,7 +163,7 @@ def test_a_store_that_pyarrow_opens_is_read(tmp_path: Path) -> None:
     store = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
     found = Checkpoint("s3://bucket/q", ArrowFiles(store, "q"))
     assert found.query() == "7"
-    assert found.plan(0).sources[0].start == {ZERO: 0}
+    assert found.planned(0).sources[0].start == {ZERO: 0}
     assert ArrowFiles(fs.LocalFileSystem(), f"{tmp_path}/nowhere").folders() == []
 
 

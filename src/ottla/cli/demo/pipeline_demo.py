@@ -126,20 +126,32 @@ class Demo:
     def _wait(self, admin: Admin, driver: DriverProcess, wanted: int) -> None:
         """Until so many orders are done; each committed offset of the pipeline's group is one."""
         changed, last = time.monotonic(), -1
+        at_start = committed(admin)
         while (done := committed(admin)) < wanted:
             if done != last:
                 changed, last = time.monotonic(), done
             if driver.has_ended or time.monotonic() - changed > STUCK_SECONDS:
                 raise OttlaError(f"the pipeline stopped at {done:,} orders:\n{driver.last_words()}")
-            self._show(done)
+            if done == at_start:
+                self._show_start(done)
+            else:
+                self._show(done)
             time.sleep(_LOOK_SECONDS)
         self._show(done)
+
+    def _show_start(self, done: int) -> None:
+        """No micro-batch yet since the driver was started: Java, Spark and the query take some seconds."""
+        waiting = f"{self._produced - done:,} orders waiting"
+        self._terminal.show(f"{'pipeline':10} Spark is starting, {waiting} {self._seconds()}")
 
     def _show(self, done: int) -> None:
         self._terminal.show(
             f"{'pipeline':10} {bar(done, self._count, 12)} {done:>9,} of {self._count:,} orders done, "
-            f"{self._produced - done:,} waiting {time.monotonic() - self._began:3.0f} s"
+            f"{self._produced - done:,} waiting {self._seconds()}"
         )
+
+    def _seconds(self) -> str:
+        return f"{time.monotonic() - self._began:3.0f} s"
 
     def _kill(self, admin: Admin, driver: DriverProcess) -> None:
         """In the middle of a transaction, if one can be caught."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,15 +11,15 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.config.default_cluster import default_servers
 from ottla.errors import ConfigError
-from ottla.spark.options import Use, duration_ms, shared_options
+from ottla.spark.options import duration_ms
 from ottla.spark.pipeline import run_overrides
 from ottla.spark.pipeline.formats import Format
 from ottla.spark.pipeline.progress_report import Progress
+from ottla.spark.pipeline.query_options import Value, checkpoint_location, sink_options
 from ottla.spark.pipeline.stop_signals import Stop
 from ottla.spark.pipeline.supervisor import Supervisor
 from ottla.spark.runtime.requirement import require_spark
 from ottla.spark.runtime.session import (
-    is_on_this_machine,
     master_with,
     refuse_connect,
     refuse_connect_session,
@@ -33,20 +32,13 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-Value = str | float | bool
 Source = str | Sequence[str] | re.Pattern[str] | Callable[["SparkSession"], "DataFrame"]
 
 AVAILABLE_NOW: Final = "available-now"
-MOST_OFFSETS: Final = 1_000_000
 STANDARD: Final = "standard"
 LOW_LATENCY: Final = "low-latency"
-# A task costs as much as reading thousands of rows: those of a small micro-batch are read in one.
-LOW_LATENCY_TASK_RECORDS: Final = 1000
-TASK_SIZE_OPTIONS: Final = ("minPartitions", "minRecordsPerPartition", "maxRecordsPerPartition")
 OUTPUT_MODES: Final = ("append", "complete")
-CHECKPOINTS: Final = "ottla-checkpoints"
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
-_OUTPUT: Final = ("key", "value", "headers")
 
 
 @dataclass(frozen=True)
@@ -61,25 +53,25 @@ class Pipeline:
 
     name: str
     source: Source
-    """A topic, several, a pattern of names, or a function that makes a streaming DataFrame of a session."""
+    """A topic, several topics, a pattern of names, or a function from a session to a streaming DataFrame."""
     sink: str
     transform: Callable[[DataFrame], DataFrame] | None = None
-    """Gets the columns of the source, `headers` among them, and returns at least `value`. `key` and `headers` are
-    written too if they are there, no others."""
+    """Gets the columns of the source, with `headers`, and returns at least `value`. Of its columns `key`, `value` and
+    `headers` are written."""
     trigger: str = "0 seconds"
-    """The least time between micro-batches, or available-now: process what is there, and end."""
+    """The minimum time between micro-batches, or available-now: process the records that exist, and end."""
     values: Format | None = None
-    """What the source's values are; then the column `value` is what they say. Without it, bytes."""
+    """The format of the source's values: the column `value` is then parsed. Without it, `value` is bytes."""
     sink_values: Format | None = None
-    """What values are written as; without it, as `values`."""
+    """The format of the values that are written; without it, that of `values`."""
     dead_letter: str | None = None
-    """The topic of records that cannot be read; without one, such a record stops the pipeline."""
+    """The topic for records that cannot be parsed; without one, such a record stops the pipeline."""
     bootstrap_servers: str | None = None
     """Without it, -b of `ottla pipeline run`, then OTTLA_BOOTSTRAP_SERVER, then 127.0.0.1:9092."""
     kafka: Mapping[str, Value] = field(default_factory=dict, repr=False)
-    """Options of Kafka's clients, by Kafka's names: for source and sink, or whichever has them."""
+    """Options of Kafka's clients, by Kafka's names: each goes to the source, the sink or both, as they have it."""
     source_options: Mapping[str, Value] = field(default_factory=dict, repr=False)
-    """Without maxOffsetsPerTrigger it is a million: a micro-batch has to fit into the driver's memory."""
+    """maxOffsetsPerTrigger is a million by default: a micro-batch has to fit into the driver's memory."""
     sink_options: Mapping[str, Value] = field(default_factory=dict, repr=False)
     checkpoint: str | None = None
     """Without it, ottla-checkpoints/NAME in the working folder."""
@@ -87,12 +79,12 @@ class Pipeline:
     settings: Mapping[str, str] = field(default_factory=dict)
     """Of the Spark session; those of `ottla pipeline run` win."""
     engine: str = STANDARD
-    """standard, or low-latency: the driver itself encodes and commits, and small partitions share the tasks that read
-    them (minRecordsPerPartition=1000), which suits small micro-batches."""
+    """standard, or low-latency for small micro-batches: the driver itself encodes and commits, and small partitions
+    share the tasks that read them (minRecordsPerPartition=1000)."""
     max_restarts: int | None = None
-    """How often to begin again after failures that may pass, without a micro-batch in between; None is always.
+    """How often to restart after transient failures without a micro-batch in between; None: without limit.
 
-    A broker that does not answer before the first start, for a minute, ends it."""
+    Before the first start a broker has to answer within a minute; otherwise the pipeline ends."""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -124,11 +116,9 @@ class Pipeline:
             raise ConfigError("dead_letter and sink are the same topic: give them two")
         run_overrides.offer(self)
 
-    # What Spark is told
-
     @property
     def servers(self) -> str:
-        """Where the broker is."""
+        """The bootstrap servers."""
         return (
             run_overrides.overrides().bootstrap_servers
             or self.bootstrap_servers
@@ -140,126 +130,15 @@ class Pipeline:
         """Whether the driver itself encodes and commits."""
         return self.engine == LOW_LATENCY
 
-    def checkpoint_location(self, master: str) -> str:
-        """Where Spark keeps its progress; on a cluster it has to be said."""
-        if self.checkpoint is not None:
-            return self.checkpoint
-        if not is_on_this_machine(master):
-            raise ConfigError(
-                f"checkpoint is missing: on {master} it has to be a place that all machines see, as in "
-                "s3a://bucket/checkpoints/fraud"
-            )
-        return os.path.join(os.path.abspath(CHECKPOINTS), self.name)
-
-    def read(self, spark: SparkSession) -> DataFrame:
-        """The source as it comes."""
-        if callable(self.source):
-            return self.source(spark)
-        options = self.read_options(self.source)
-        return spark.readStream.format("ottla").options(**options).load()
-
-    def read_options(self, source: str | Sequence[str] | re.Pattern[str]) -> dict[str, str]:
-        """The options of a source of topics; what the user says wins."""
-        options = {
-            "startingOffsets": "earliest",
-            "pipeline": self.name,
-            "includeHeaders": "true",
-            "maxOffsetsPerTrigger": str(MOST_OFFSETS),
-            **self._kafka_options(shared_options(texts(self.kafka), Use.STREAM_READ)),
-        }
-        options |= subscription(source)
-        # Whoever says anything about the sizes of tasks gets just that.
-        named = {name.lower() for name in self.source_options}
-        if self.is_low_latency and named.isdisjoint(map(str.lower, TASK_SIZE_OPTIONS)):
-            options["minRecordsPerPartition"] = str(LOW_LATENCY_TASK_RECORDS)
-        wanted = texts(self.source_options)
-        if self.dead_letter is not None:
-            # Dead letters keep theirs; `rows` drops those of the others if the user wants none.
-            wanted = _without(wanted, {"includeHeaders": True})
-        return _without(options, wanted) | wanted
-
-    def rows(self, spark: SparkSession) -> DataFrame:
-        """What is written: key, value, headers and topic."""
-        from pyspark.sql import functions as f
-
-        records = self.read(spark)
-        if self.values is None:
-            return self._written(records).withColumn("topic", f.lit(self.sink))
-        from ottla.spark.pipeline import dead_letters
-
-        both = dead_letters.parsed(records, self.values)
-        if self.dead_letter is None:
-            return self._written(dead_letters.all_readable(both)).withColumn(
-                "topic", f.lit(self.sink)
-            )
-        good = dead_letters.readable(both)
-        if not self._wants_headers():
-            good = good.drop("headers")
-        rows = self._written(good).withColumn("topic", f.lit(self.sink))
-        bad = dead_letters.unreadable(both, self.dead_letter)
-        return rows.unionByName(bad, allowMissingColumns=True)
-
-    def _wants_headers(self) -> bool:
-        named = {name.lower(): value for name, value in texts(self.source_options).items()}
-        return named.get("includeheaders", "true").strip().lower() != "false"
-
-    def _written(self, records: DataFrame) -> DataFrame:
-        from pyspark.sql import functions as f
-        from pyspark.sql.types import BinaryType, NullType, StringType
-
-        rows = records if self.transform is None else self.transform(records)
-        if not hasattr(rows, "columns"):
-            raise ConfigError(
-                f"transform of pipeline {self.name} returned {type(rows).__name__} and not a DataFrame: is a return "
-                "missing?"
-            )
-        if "value" not in rows.columns:
-            raise ConfigError(
-                f"transform left no column 'value', only {rows.columns}: make one, as in "
-                "df.select('key', struct('customer', 'total').alias('value'))"
-            )
-        rows = rows.select(*(name for name in _OUTPUT if name in rows.columns))
-        kind = rows.schema["value"].dataType
-        if isinstance(kind, BinaryType | StringType | NullType):
-            return rows.withColumn("value", f.col("value").cast("binary"))
-        values = self.sink_values or self.values
-        if values is None:
-            raise ConfigError(
-                f"the column 'value' is {kind.simpleString()}, not bytes or text: give sink_values, as in Json(…)"
-            )
-        return rows.withColumn("value", values.encoded(f.col("value"), kind))
-
-    def _kafka_options(self, kafka: Mapping[str, str]) -> dict[str, str]:
-        options = {f"kafka.{name}": value for name, value in kafka.items()}
-        return {**options, "kafka.bootstrap.servers": self.servers}
-
-    def written_with(self, master: str) -> dict[str, str]:
-        """The options of the sink."""
-        # Where a function makes the source, nobody else could use what is not the sink's.
-        kafka = texts(self.kafka)
-        if not callable(self.source):
-            kafka = shared_options(kafka, Use.STREAM_WRITE)
-        options = {
-            **self._kafka_options(kafka),
-            "pipeline": self.name,
-            "markerTopic": self.sink,
-            "checkpointLocation": self.checkpoint_location(master),
-        }
-        options = _without(options, self.sink_options) | texts(self.sink_options)
-        if self.dead_letter is not None:
-            pinned = next(
-                (name for name in options if name.lower() == "pinnedtopics"), "pinnedTopics"
-            )
-            options[pinned] = ",".join(filter(None, [options.get(pinned), self.dead_letter]))
-        return options
-
     def start(self, spark: SparkSession) -> StreamingQuery:
-        """Begin, or go on; the caller looks after the query."""
+        """Start the query, or continue from its checkpoint; the caller watches the query."""
+        from ottla.spark.pipeline.output_rows import output_rows
+
         refuse_connect_session(spark)
-        options = self.written_with(str(spark.sparkContext.master))
-        # Makes the session that of this thread: without one, Spark knows no sinks that are written in Python.
+        options = sink_options(self, str(spark.sparkContext.master))
+        # Makes the session that of this thread: without one, Spark does not find sinks that are written in Python.
         spark.createDataFrame([], "nothing INT")
-        writer = self._writer(self.rows(spark), options).queryName(self.name)
+        writer = self._writer(output_rows(self, spark), options).queryName(self.name)
         writer = writer.options(**options).outputMode(self.output_mode)
         if self.trigger == AVAILABLE_NOW:
             return writer.trigger(availableNow=True).start()
@@ -273,13 +152,11 @@ class Pipeline:
         sink = DriverSink(options, rows.schema, source_is_ours=not callable(self.source))
         return rows.writeStream.foreachBatch(sink)
 
-    # Running
-
     def run(self, on_progress: Callable[[Progress], None] | None = None) -> None:
         """Run until stopped, or until everything is processed with trigger=available-now.
 
-        Failures that may pass begin again; a PipelineError says why it ended otherwise, a ConfigError which option is
-        wrong. Ctrl-C and SIGTERM stop it after nothing or a whole micro-batch.
+        After a transient failure it restarts. A PipelineError says why it ended otherwise, a ConfigError which option
+        is wrong. Ctrl-C and SIGTERM stop it between two micro-batches.
         """
         overrides = run_overrides.begun(self)
         settings = {**self.settings, **overrides.settings}
@@ -290,7 +167,7 @@ class Pipeline:
         from ottla.spark.pipeline import preflight
         from ottla.spark.sink import micro_batch_commit
 
-        checkpoint = self.checkpoint_location(master := master_with(settings))
+        checkpoint = checkpoint_location(self, master := master_with(settings))
         clusters = preflight.check_options(self, master)
         require_java()
         if not overrides.goes_on:
@@ -300,12 +177,12 @@ class Pipeline:
         with Stop(partial(overrides.tell, "stopping; a second signal does not wait")) as stop:
             began = time.monotonic()
             try:
-                # Spark has a handler of its own for Ctrl-C, which talks to Java whatever else does so.
+                # Spark installs a handler for Ctrl-C that talks to Java, also in the middle of another call.
                 spark = stop.shield(start)
             except Exception:
                 if not stop.is_wanted:
                     raise
-                # The signal was for all processes of the group, and so Java is gone: that was wanted.
+                # The signal went to the whole process group and ended Java too.
                 stop.obey()
                 return
             if not stop.is_wanted:
@@ -313,13 +190,13 @@ class Pipeline:
             try:
                 Supervisor(self, spark, on_progress or overrides.on_progress or _ignore, stop).run()
             finally:
-                # Those of the low-latency engine are this process's.
+                # The low-latency engine commits in this process.
                 micro_batch_commit.forget(self.name)
             stop.obey()
 
 
 def trigger_ms(text: str) -> int:
-    """The least time between micro-batches."""
+    """The minimum time between micro-batches."""
     try:
         if text.strip().isdigit():
             raise ValueError("a number without a unit says nothing")
@@ -331,32 +208,5 @@ def trigger_ms(text: str) -> int:
         ) from None
 
 
-def subscription(source: str | Sequence[str] | re.Pattern[str]) -> dict[str, str]:
-    """The option that names topics."""
-    if isinstance(source, re.Pattern):
-        return {"subscribePattern": source.pattern}
-    topics = [source] if isinstance(source, str) else list(source)
-    if not topics or any(not topic.strip() for topic in topics):
-        raise ConfigError("source names no topic")
-    return {"subscribe": ",".join(topics)}
-
-
-def texts(options: Mapping[str, Value]) -> dict[str, str]:
-    """Options as Spark writes them, which people give as numbers and truths too."""
-    for name, value in options.items():
-        if value is None:
-            raise ConfigError(f"{name} is None: leave it out, or give a value")
-    return {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in options.items()
-    }
-
-
-def _without(options: Mapping[str, str], others: Mapping[str, Value]) -> dict[str, str]:
-    """Those that the others do not name; names of Spark's options ignore case."""
-    named = {name.lower() for name in others}
-    return {name: value for name, value in options.items() if name.lower() not in named}
-
-
 def _ignore(progress: Progress) -> None:
-    """Nobody wants to know."""
+    """No listener was given."""

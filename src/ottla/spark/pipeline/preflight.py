@@ -1,4 +1,4 @@
-"""What can be told before Spark starts, which takes seconds: whether the options are good, and a broker answers."""
+"""Checks before Spark starts, which takes seconds: options, brokers that answer, topics that exist."""
 
 from __future__ import annotations
 
@@ -11,40 +11,44 @@ from ottla.client.blocking.admin import Admin
 from ottla.config.consumer import ConsumerConfig
 from ottla.errors import KafkaError, TimedOutError
 from ottla.spark.pipeline.failure_policy import PipelineError
+from ottla.spark.pipeline.query_options import sink_options, source_options
+from ottla.spark.sink.checkpoint_files import CheckpointError, open_files
+from ottla.spark.sink.commit_planner import names_differ
 from ottla.spark.sink.low_latency_engine import check_delivery
-from ottla.spark.sink.sink_options import stream_settings
-from ottla.spark.sink.sink_plan import names_differ
+from ottla.spark.sink.query_checkpoint import Checkpoint
+from ottla.spark.sink.sink_options import SinkSettings, stream_settings
 from ottla.spark.sink.target_topics import refuse_missing
-from ottla.spark.source.source_options import read_stream_options
+from ottla.spark.source.cluster import SourceCluster
+from ottla.spark.source.source_options import SourceOptions, read_stream_options
 
 if TYPE_CHECKING:
     from ottla.spark.pipeline.pipeline import Pipeline
 
 log = logging.getLogger("ottla.spark")
 
-# When whoever waits is told so.
+# After this time a warning says that the pipeline is waiting for the broker.
 _SOON_MS: Final = 3000
 
 
 @dataclass(frozen=True)
 class ClusterToReach:
-    """How to ask a cluster, and how long to wait for its answer."""
+    """How to connect to a cluster, and how long to wait for its answer."""
 
-    # There may be passwords in them.
+    # May contain passwords.
     options: Mapping[str, str] = field(repr=False)
     patience_ms: int
 
 
 def check_options(pipeline: Pipeline, master: str) -> list[ClusterToReach]:
-    """Refuse options that the source or the sink would refuse; whom they ask."""
+    """Refuse options that the source or the sink would refuse; the clusters that they use."""
     found: list[ClusterToReach] = []
     name_of_source = None
     if not callable(pipeline.source):
-        source = read_stream_options(pipeline.read_options(pipeline.source))
+        source = read_stream_options(source_options(pipeline, pipeline.source))
         consumer = ConsumerConfig.read(dict(source.consumer))
         found.append(ClusterToReach(source.admin, consumer.default_api_timeout_ms))
         name_of_source = source.pipeline
-    sink = stream_settings(pipeline.written_with(master))
+    sink = stream_settings(sink_options(pipeline, master))
     if name_of_source is not None and name_of_source != sink.pipeline:
         raise names_differ(name_of_source, sink.pipeline)
     if pipeline.is_low_latency:
@@ -55,21 +59,42 @@ def check_options(pipeline: Pipeline, master: str) -> list[ClusterToReach]:
 
 
 def check_topics(pipeline: Pipeline, master: str) -> None:
-    """Refuse topics to write to that do not exist and that the cluster does not create."""
-    sink = stream_settings(pipeline.written_with(master))
+    """Refuse topics that do not exist: source topics of a new query, target topics that the cluster does not create."""
+    sink = stream_settings(sink_options(pipeline, master))
+    try:
+        _check_target_topics(pipeline, sink)
+        if not callable(pipeline.source) and _is_new(sink):
+            _check_source_topics(read_stream_options(source_options(pipeline, pipeline.source)))
+    except KafkaError as error:
+        # Without permission to ask. Source and sink find out when they run.
+        log.debug("Whether the topics of pipeline %s exist is not known: %s", pipeline.name, error)
+
+
+def _check_target_topics(pipeline: Pipeline, sink: SinkSettings) -> None:
     names = (pipeline.sink, pipeline.dead_letter, sink.topic, sink.marker_topic)
     with Admin(sink.admin) as admin:
-        try:
-            refuse_missing(admin, {name for name in names if name is not None})
-        except KafkaError as error:
-            # Who may not ask writes all the same, or is told why not.
-            log.debug(
-                "whether the topics of pipeline %s exist is not known: %s", pipeline.name, error
-            )
+        refuse_missing(admin, {name for name in names if name is not None})
+
+
+def _is_new(sink: SinkSettings) -> bool:
+    """Whether the checkpoint has no plan yet. One that has may continue without a deleted topic (failOnDataLoss)."""
+    assert sink.location is not None
+    try:
+        return Checkpoint(sink.location, open_files(sink.location, sink.storage)).newest() is None
+    except CheckpointError:
+        return False
+
+
+def _check_source_topics(source: SourceOptions) -> None:
+    cluster = SourceCluster(source)
+    try:
+        cluster.found_at_first()
+    finally:
+        cluster.close()
 
 
 def reach(pipeline: Pipeline, clusters: Iterable[ClusterToReach]) -> None:
-    """Wait until each cluster has answered once, as long as its client would."""
+    """Wait until each cluster has answered once; a PipelineError after the client's timeout."""
     for cluster in clusters:
         try:
             with Admin(_without_retries(cluster.options)) as admin:
@@ -84,7 +109,7 @@ def reach(pipeline: Pipeline, clusters: Iterable[ClusterToReach]) -> None:
 
 
 def _without_retries(options: Mapping[str, str]) -> dict[str, str]:
-    """What counts is the time."""
+    """Only the timeout ends the attempts."""
     return {name: value for name, value in options.items() if name != "retries"}
 
 
@@ -100,6 +125,6 @@ def _wait_for(admin: Admin, cluster: ClusterToReach) -> None:
 
 
 def _reason(error: TimedOutError) -> str:
-    """What the last attempt met with."""
+    """The error of the last attempt."""
     last = error.__cause__
     return last.message if isinstance(last, KafkaError) else error.message

@@ -1,8 +1,8 @@
-"""The low-latency engine: the driver takes a micro-batch's rows as Arrow columns, encodes and commits them itself.
+"""The low-latency engine: the driver collects a micro-batch's rows as Arrow columns, encodes and commits them itself.
 
-Small micro-batches cost mostly the Python processes of the sink, which Spark asks one after the other: one that plans,
-one for each task, one that commits. Here is none of them (`foreachBatch`). The commit is the same, with the same
-guarantees: Spark repeats the last micro-batch after a crash, and its marker tells whether it was committed.
+A small micro-batch of the standard sink takes most of its time in Python processes that Spark calls one after the
+other: one plans, one per task encodes, one commits. `foreachBatch` needs none of them. The commit is the same, with the
+same guarantees (ADR 0018).
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ from ottla.spark.pipeline.failure_policy import (
     PipelineError,
     judge,
 )
+from ottla.spark.sink.commit_planner import CommitPlanner
+from ottla.spark.sink.commit_session import DriverSender, EncodedRecords
 from ottla.spark.sink.micro_batch_commit import Committer
-from ottla.spark.sink.progress import Records, TakenOverError
+from ottla.spark.sink.progress import TakenOverError
 from ottla.spark.sink.sink_options import EXACTLY_ONCE, SinkSettings, read_stream_settings
-from ottla.spark.sink.sink_plan import micro_batch, newest_plan, plan_of
-from ottla.spark.sink.writers import QUERY, encoded, pinned_counts, target_of
+from ottla.spark.sink.target_topics import planned_partition_counts
+from ottla.spark.sink.task_rows import QUERY, encode_rows
+from ottla.spark.sink.writers import target_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,11 +37,11 @@ _RAISED: Final[Mapping[NextStep, type[OttlaError]]] = {
     NextStep.STOP: PipelineError,
     NextStep.NEW_DRIVER: PipelineError,
 }
-_MOST_LETTERS: Final = 1000
+_MAX_REASON_LENGTH: Final = 1000
 
 
 def check_delivery(settings: SinkSettings) -> None:
-    """Refuse what this engine does not do."""
+    """Refuse at-least-once delivery, which this engine does not have."""
     if settings.delivery != EXACTLY_ONCE:
         raise ConfigError(
             f"engine='low-latency' is exactly-once, and delivery is {settings.delivery}: remove one of them"
@@ -46,49 +49,45 @@ def check_delivery(settings: SinkSettings) -> None:
 
 
 class DriverSink:
-    """What `foreachBatch` calls: writes each micro-batch once and as a whole, whatever fails."""
+    """The function for `foreachBatch`: writes each micro-batch once and as a whole."""
 
     def __init__(
         self, given: Mapping[str, str], schema: StructType, *, source_is_ours: bool = False
     ) -> None:
-        # What sources note (`plan_witness`) is for processes of Spark's Java, of which this one is none.
-        self._source_is_ours = source_is_ours
         options = {name.lower(): value for name, value in given.items()}
         self._settings = read_stream_settings(options, schema)
+        # This process is no child of Spark's Java, so it has no registry of what sources read.
+        self._planner = CommitPlanner(self._settings, lambda source: source_is_ours)
         check_delivery(self._settings)
-        # What is wrong with the topics shows at the start.
-        pinned_counts(self._settings)
+        # Missing topics are reported at the start.
+        planned_partition_counts(self._settings)
 
     def __call__(self, rows: DataFrame, number: int) -> None:
         """Commit a micro-batch, unless that has happened before."""
         try:
             self._commit(rows, number)
         except Exception as error:
-            # Spark searches the whole text of an error for patterns; its stack is too small for a long one of its own.
-            failure = judge(type(error).__name__, f"{_name_of(error)}: {error}")
-            raise _RAISED[failure.next](failure.reason[:_MOST_LETTERS]) from None
+            # Spark searches the whole text of an error for patterns, and its stack is too small for a long one.
+            failure = judge(type(error).__name__, f"{_judged_name(error)}: {error}")
+            raise _RAISED[failure.next](failure.reason[:_MAX_REASON_LENGTH]) from None
 
     def _commit(self, rows: DataFrame, number: int) -> None:
         settings = self._settings
         query = rows.sparkSession.sparkContext.getLocalProperty(QUERY)
         if query is None:
             raise OttlaError(f"Spark does not tell to which query micro-batch {number} belongs")
-        # Before the rows are made: later it may be the plan of another instance.
-        pin = newest_plan(settings)
-        counts = pinned_counts(settings)
+        # Before the rows are collected: a second instance may replace the checkpoint's plan in between.
+        tasks = self._planner.task_plan()
         columns = rows.toArrow().to_batches()
         records = (
-            Records(each.topic, each.partition, each.data)
-            for each in encoded(settings, counts, columns, number)
+            EncodedRecords(each.topic, each.partition, each.data)
+            for each in encode_rows(settings, tasks.partition_counts, columns, number)
         )
-        plan = plan_of(settings, query, None, number, pin)
-        batch = micro_batch(
-            settings, query, number, records, plan, lambda source: self._source_is_ours
-        )
-        Committer(target_of(settings, query)).commit(batch)
+        plan = self._planner.commit_plan(query, number, None, tasks)
+        Committer(target_of(settings, query)).commit(plan, DriverSender(records))
 
 
-def _name_of(error: Exception) -> str:
-    """The class of an error, or the one above it that says what to do."""
+def _judged_name(error: Exception) -> str:
+    """The class of an error, or the nearest base class that `failure_policy` has a rule for."""
     names = [each.__name__ for each in type(error).__mro__]
     return next((name for name in names if name in BY_CLASS), names[0])

@@ -23,7 +23,7 @@ from ottla.config.producer import ProducerConfig
 from ottla.errors import ConfigError
 from ottla.records.compression import Codec
 from ottla.spark.options import Use, admin_options, kafka_options, values
-from ottla.spark.sink.query_checkpoint import read_storage_options
+from ottla.spark.sink.checkpoint_files import read_storage_options
 
 EXACTLY_ONCE: Final = "exactly-once"
 AT_LEAST_ONCE: Final = "at-least-once"

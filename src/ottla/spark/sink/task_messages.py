@@ -1,8 +1,8 @@
-"""How encoded records come from a task to the driver's commit.
+"""How encoded records get from a task to the driver's commit.
 
-Usually in the task's message, through Spark's Java: its memory, its collector and `spark.driver.maxResultSize`. Where
-driver and task are one Java process (master `local[…]`), both see the same folder, so what is large goes through a file
-there, which takes a third off the time of a large micro-batch. Spark removes that folder when it ends.
+By default in the task's message, through Spark's Java: its memory, its garbage collector, `spark.driver.maxResultSize`.
+Where driver and tasks are one Java process (master `local[…]`), both see its folder. Large output then goes through a
+file there, which takes a third off the time of a large micro-batch. Spark removes the folder when it ends.
 """
 
 from __future__ import annotations
@@ -17,25 +17,16 @@ from typing import Final
 
 from ottla.errors import OttlaError
 from ottla.records.arrow import EncodedBatch
-from ottla.spark.sink.progress import Records
+from ottla.spark.sink.commit_session import EncodedRecords
 
-# What Spark tells its Python processes: the folders of their Java process, with a name that no other one has.
-FOLDERS: Final = "SPARK_LOCAL_DIRS"
-# Spark's own limit for results that go without a detour (spark.task.maxDirectResultSize).
-MOST_MESSAGE_BYTES: Final = 1024 * 1024
+# Spark's own limit for results that are sent directly (spark.task.maxDirectResultSize).
+MAX_MESSAGE_BYTES: Final = 1024 * 1024
 _FOLDER: Final = "ottla"
 _NAME: Final = re.compile(r"(.+)-(\d+)-(\d+)\.records")
 
 
 class HandoverError(OttlaError):
-    """What a task left for the driver is not there as it was left."""
-
-
-def own_folder() -> str | None:
-    """The folder of this process's Java; None if Spark did not say."""
-    folder = os.environ.get(FOLDERS, "").split(",")[0]
-    # A user may have set the same variable, on all machines alike: what Spark makes has a random name.
-    return folder if Path(folder).name.startswith("blockmgr-") else None
+    """The file that a task left for the driver is missing or damaged."""
 
 
 @dataclass(frozen=True)
@@ -44,43 +35,46 @@ class Parcel:
 
     records: tuple[tuple[str, int, bytes], ...] = ()
     path: str | None = None
-    """The file that has the record batches, one behind the other, instead of `records`."""
+    """The file that holds the record batches, one after the other, instead of `records`."""
     places: tuple[tuple[str, int, int], ...] = ()
-    """Of those in the file: topic, partition and length."""
+    """Topic, partition and length of each record batch in the file."""
 
-    def open(self) -> Iterator[Records]:
-        """The record batches, in the order in which they were packed; once, the file is gone then."""
+    def open(self) -> Iterator[EncodedRecords]:
+        """The record batches in the order in which they were packed. Once only: the file is removed."""
         if self.path is None:
-            yield from (Records(*each) for each in self.records)
+            yield from (EncodedRecords(*each) for each in self.records)
             return
         try:
             file = open(self.path, "rb")  # noqa: SIM115
         except FileNotFoundError as error:
-            raise HandoverError(f"What a task has encoded is gone: {self.path}") from error
+            raise HandoverError(f"The file with a task's records is gone: {self.path}") from error
         with file:
-            # Whoever fails now runs the tasks again, and they leave other files.
+            # After a failure Spark runs the tasks again, and they write other files.
             self.discard()
             if os.fstat(file.fileno()).st_size != sum(length for _, _, length in self.places):
-                raise HandoverError(f"{self.path} is not as long as the task left it")
-            # Shown, not read: the producer sends it from there. It stays, because nobody else can open it any more.
-            whole = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+                raise HandoverError(f"{self.path} does not have the length that the task wrote")
+            # Mapped, not read: the producer sends from there. The mapping outlives the unlinked file.
+            content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         start = 0
         for topic, partition, length in self.places:
-            yield Records(topic, partition, whole[start : start + length])
+            yield EncodedRecords(topic, partition, content[start : start + length])
             start += length
 
     def discard(self) -> None:
-        """Nobody wants it any more."""
+        """Remove the file."""
         if self.path is not None:
             Path(self.path).unlink(missing_ok=True)
+
+
+NOTHING: Final = Parcel()
 
 
 def packed(
     batches: Iterable[EncodedBatch], shared_folder: str | None, name: tuple[str, int, int]
 ) -> Parcel:
-    """The record batches of a task; what is large in a file if the driver's folder is ours too.
+    """The record batches of a task; large ones in a file if there is a folder that task and driver share.
 
-    `name` is that of the query, the micro-batch and the task's attempt.
+    `name` has the query, the micro-batch and the task's attempt.
     """
     small: list[EncodedBatch] = []
     size_bytes = 0
@@ -88,7 +82,7 @@ def packed(
     for each in batches:
         small.append(each)
         size_bytes += len(each.data)
-        if size_bytes > MOST_MESSAGE_BYTES and shared_folder is not None:
+        if size_bytes > MAX_MESSAGE_BYTES and shared_folder is not None:
             return _in_file(small, batches, shared_folder, name)
     return Parcel(tuple((each.topic, each.partition, each.data) for each in small))
 
@@ -101,11 +95,11 @@ def _in_file(
 ) -> Parcel:
     folder = Path(shared_folder) / _FOLDER
     folder.mkdir(mode=0o700, exist_ok=True)
-    query, number, attempt = name
-    path = folder / f"{query}-{number}-{attempt}.records"
+    query, batch, attempt = name
+    path = folder / f"{query}-{batch}-{attempt}.records"
     places: list[tuple[str, int, int]] = []
     try:
-        with open(path, "xb", opener=_for_us_only) as file:
+        with open(path, "xb", opener=_readable_by_owner) as file:
             for batches in (first, rest):
                 for each in batches:
                     file.write(each.data)
@@ -116,12 +110,12 @@ def _in_file(
     return Parcel(path=str(path), places=tuple(places))
 
 
-def _for_us_only(path: str, flags: int) -> int:
+def _readable_by_owner(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def sweep(query: str, number: int, shared_folder: str | None) -> None:
-    """Remove what tasks left that failed, or ran twice: files of micro-batches of a query up to this one."""
+def remove_leftovers(query: str, batch: int, shared_folder: str | None) -> None:
+    """Remove the files of tasks that failed or ran twice: those of a query's micro-batches up to this one."""
     if shared_folder is None:
         return
     folder = Path(shared_folder) / _FOLDER
@@ -129,5 +123,5 @@ def sweep(query: str, number: int, shared_folder: str | None) -> None:
         return
     for path in folder.iterdir():
         match = _NAME.fullmatch(path.name)
-        if match is not None and match[1] == query and int(match[2]) <= number:
+        if match is not None and match[1] == query and int(match[2]) <= batch:
             path.unlink(missing_ok=True)

@@ -14,9 +14,12 @@ from ottla.client.blocking.admin import Admin
 from ottla.client.existing_topics import existing
 from ottla.errors import ConfigError, KafkaError, RetriableError, TimedOutError
 from ottla.model import TopicPartition, topic_id_text
-from ottla.spark.partial_answers import LOOK_PAUSE_SECONDS, LOOKS, whole
-from ottla.spark.sink.micro_batch_commit import fence_bare_name
-from ottla.spark.sink.progress import Marker, marker_group, transactional_id
+from ottla.spark.cluster_queries import (
+    LOOKUP_ATTEMPTS,
+    LOOKUP_PAUSE_SECONDS,
+    retriable_as_a_whole,
+)
+from ottla.spark.sink.progress import Marker, fence_bare_name, marker_group, transactional_id
 from ottla.spark.source.limits import (
     LATEST,
     Limit,
@@ -83,13 +86,13 @@ class SourceCluster:
         """As `found`, for a query that begins: what it names has to exist."""
         looks = 1
         while missing := self._missing(found := self.found()):
-            if looks == LOOKS:
+            if looks == LOOKUP_ATTEMPTS:
                 names = ", ".join(map(str, missing))
                 raise ConfigError(
                     f"The cluster has no topic {names}: create it, or read something else"
                 )
             looks += 1
-            time.sleep(LOOK_PAUSE_SECONDS)
+            time.sleep(LOOKUP_PAUSE_SECONDS)
         return found
 
     def _missing(self, found: FoundPartitions) -> list[object]:
@@ -190,7 +193,7 @@ class SourceCluster:
         attempt = 1
         while True:
             try:
-                answer = whole(question)
+                answer = retriable_as_a_whole(question)
                 self._was_reached = True
                 return answer
             except RetriableError as error:

@@ -12,7 +12,7 @@ from ottla.client.blocking.admin import Admin
 from ottla.client.blocking.consumer import Consumer
 from ottla.errors import OffsetOutOfRangeError, TimedOutError
 from ottla.model import TopicPartition
-from ottla.spark.partial_answers import absent
+from ottla.spark.cluster_queries import missing_topics
 from ottla.spark.source.offset_ranges import OffsetRange
 from ottla.spark.source.source_options import SourceOptions
 from ottla.spark.source.stream_offsets import DataLossError
@@ -34,6 +34,10 @@ GAP_HINT: Final = (
 LOSS_HINT: Final = (
     "Records that this query has not seen are gone: they were deleted by retention, or with their topic. "
     "Set failOnDataLoss=false to go on without them"
+)
+OTHER_SOURCE_HINT: Final = (
+    "The checkpoint was written with another source. Read these topics too; or give the query a new checkpoint, and a "
+    "pipeline a new name; or set failOnDataLoss=false to leave out what was not read of them"
 )
 
 _Key = tuple[tuple[str, str], ...]
@@ -188,7 +192,7 @@ class _RangesReader:
         """Nothing came for kafkaConsumer.pollTimeoutMs: say why, for each partition that has something to come."""
         left = self._unfinished()
         with Admin(dict(self._options.admin)) as admin:
-            gone = absent(admin, [each.topic for each in left])
+            gone = missing_topics(admin, [each.topic for each in left])
         here = [each for each in left if each.topic not in gone]
         lasts = self._consumer.end_offsets(here) if here else {}
         for each in left:
@@ -217,6 +221,13 @@ def report_loss(options: SourceOptions, what: str, error: Exception | None = Non
 def report_gap(options: SourceOptions, what: str) -> None:
     """As `report_loss`, for an end that the user gave."""
     _report(options, what, GAP_HINT, None)
+
+
+def report_other_source(options: SourceOptions, former: Sequence[TopicPartition]) -> None:
+    """As `report_loss`, for a checkpoint with partitions that the options do not name any more."""
+    topics = ", ".join(sorted({each.topic for each in former}))
+    what = f"The checkpoint has offsets of {topics}, and this query reads {options.subscription}"
+    _report(options, what, OTHER_SOURCE_HINT, None)
 
 
 def _report(options: SourceOptions, what: str, hint: str, error: Exception | None) -> None:

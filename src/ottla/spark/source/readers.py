@@ -31,15 +31,18 @@ from pyspark.sql.types import (
 from ottla.errors import ConfigError, RetriableError
 from ottla.model import TopicPartition
 from ottla.records.arrow import SCHEMA, SCHEMA_WITHOUT_HEADERS
-from ottla.spark.runtime.worker_memory import freeze_what_is_loaded
-from ottla.spark.sink.plan_witness import Notes
+from ottla.spark.driver_folder import SourceRegistry, driver_folder
+from ottla.spark.runtime.daemon import freeze_loaded_modules
 from ottla.spark.sink.progress_renewal import Renewal
-from ottla.spark.sink.query_checkpoint import range_of
-from ottla.spark.sink.task_messages import own_folder
 from ottla.spark.source.cluster import SourceCluster
 from ottla.spark.source.limits import EARLIEST, LATEST, AtOffsets
 from ottla.spark.source.offset_ranges import OffsetRange, tasks
-from ottla.spark.source.range_reader import read_ranges, report_gap, report_loss
+from ottla.spark.source.range_reader import (
+    read_ranges,
+    report_gap,
+    report_loss,
+    report_other_source,
+)
 from ottla.spark.source.source_options import (
     SourceOptions,
     includes_headers,
@@ -61,6 +64,7 @@ from ottla.spark.source.stream_offsets import (
     ranges,
     remade_topics,
     shrunk,
+    source_range,
     up_to,
 )
 
@@ -135,7 +139,7 @@ def _read(partition: InputPartition, options: SourceOptions) -> Iterator[Any]:
     if isinstance(partition, RangePartition):
         schema = SCHEMA if options.include_headers else SCHEMA_WITHOUT_HEADERS
         yield from read_ranges(partition.wanted, partition.topic_ids, options, schema)
-    freeze_what_is_loaded()
+    freeze_loaded_modules()
 
 
 class BatchReader(DataSourceReader):
@@ -223,9 +227,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._ends_when_done = False
         self._target: SourceOffset | None = None
         self._told: tuple[str, ...] = ()
+        self._former: list[TopicPartition] = []
         self._tried_for_lag: Mapping[TopicPartition, int] | None = None
         self._try_again_at = 0.0
-        self._notes = Notes(own_folder(), self._options.pipeline)
+        self._registry = SourceRegistry(driver_folder())
         self._renewal = self._new_renewal()
 
     def _new_renewal(self) -> Renewal | None:
@@ -314,6 +319,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _available(self, start: SourceOffset) -> SourceOffset:
         if self._target is not None:
             return up_to(start, self._target)
+        self._check_source(start)
         end, losses = self._looked_up(start)
         # What is gone stays so; to say it once is enough.
         for each in losses:
@@ -325,6 +331,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._ends_when_done:
             self._target = end
         return end
+
+    def _check_source(self, start: SourceOffset) -> None:
+        """Tell a checkpoint that was written with another source from topics that were deleted."""
+        includes = self._options.subscription.includes
+        former = [each for each in start.offsets if not includes(each)]
+        if former and former != self._former:
+            report_other_source(self._options, former)
+        self._former = former
 
     def _looked_up(self, start: SourceOffset) -> Available:
         """The end of everything; asked for again if a leader seems to be behind, or a topic is not there."""
@@ -361,7 +375,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The tasks of one micro-batch."""
         begin, stop = SourceOffset.from_json(start), SourceOffset.from_json(end)
         # The first one begins where its end says: the start is asked for anew if it is repeated.
-        self._notes.leave(range_of(None if stop.begin else begin, stop))
+        planned = source_range(None if stop.begin else begin, stop)
+        self._registry.record(planned, self._options.pipeline)
         todo = ranges(begin, stop)
         return _planned(self._still_there(todo, stop), stop.topic_ids, self._options)
 

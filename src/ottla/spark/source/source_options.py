@@ -41,6 +41,15 @@ class Subscription:
     pattern: str | None = None
     partitions: tuple[TopicPartition, ...] = ()
 
+    def includes(self, partition: TopicPartition) -> bool:
+        """Whether a partition is subscribed to, if it exists."""
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, partition.topic) is not None
+        return partition.topic in self.topics or partition in self.partitions
+
+    def __str__(self) -> str:
+        return self.pattern or ", ".join([*self.topics, *map(str, self.partitions)])
+
 
 @dataclass(frozen=True)
 class SourceOptions:

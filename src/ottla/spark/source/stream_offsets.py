@@ -213,6 +213,25 @@ def begin_of(start: SourceOffset, end: SourceOffset, partition: TopicPartition) 
     return end.new.get(partition, known.get(partition, 0))
 
 
+class SourceRange(NamedTuple):
+    """What a source reads for one micro-batch: offsets from `start` to `end` of a cluster's partitions."""
+
+    cluster: str | None
+    start: Mapping[TopicPartition, int]
+    """Lacks partitions whose start is not known."""
+    end: Mapping[TopicPartition, int]
+    group: str | None = None
+    """The source's option pipeline."""
+
+
+def source_range(before: SourceOffset | None, end: SourceOffset) -> SourceRange:
+    """The range between two positions."""
+    start = {**end.begin, **end.new}
+    if before is not None:
+        start = {each: begin_of(before, end, each) for each in end.offsets}
+    return SourceRange(end.cluster, start, end.offsets, end.group)
+
+
 def _begin_after(start: SourceOffset) -> Mapping[TopicPartition, int]:
     """What the end of a micro-batch says of its begin: only that of the first one has to."""
     return start.begin if start.is_initial else {}

@@ -24,14 +24,17 @@ from ottla import Broker
 from ottla.errors import ConfigError
 from ottla.model import TopicPartition
 from ottla.spark.datasource import OttlaDataSource
+from ottla.spark.driver_folder import FOLDERS
 from ottla.spark.sink import batch_writer as batch_sink
-from ottla.spark.sink import micro_batch_commit, sink_plan
-from ottla.spark.sink import writers as sink
-from ottla.spark.sink.micro_batch_commit import CommitPoint, Committer
+from ottla.spark.sink import commit_session, task_rows
+from ottla.spark.sink.commit_session import CommitPoint
+from ottla.spark.sink.micro_batch_commit import Committer
+from ottla.spark.sink.process_state import SINK_PROCESS
 from ottla.spark.sink.progress import ProgressError, TakenOverError
 from ottla.spark.sink.sink_options import SinkSettings, read_stream_settings
-from ottla.spark.sink.task_messages import FOLDERS
-from ottla.spark.sink.writers import pinned_counts, stream_writer
+from ottla.spark.sink.target_topics import planned_partition_counts
+from ottla.spark.sink.task_rows import SparkTask, TaskCommit, encode_rows
+from ottla.spark.sink.writers import stream_writer, target_of
 from ottla.spark.source.stream_offsets import SourceOffset
 
 QUERY = "6ba98283-13c6-4538-8087-02f2f68bc607"
@@ -89,7 +92,7 @@ class Stage:
         for task, part in enumerate((rows[:4], rows[4:])):
             context = Context(task, number)
             told = SimpleNamespace(get=lambda context=context: context)
-            self._monkeypatch.setattr(sink, "TaskContext", told)
+            self._monkeypatch.setattr(task_rows, "TaskContext", told)
             sent = pickle.loads(pickle.dumps(planned))
             batch = pa.RecordBatch.from_arrays([pa.array(part, pa.binary())], names=["value"])
             found.append(pickle.loads(pickle.dumps(sent.write(iter([batch])))))
@@ -106,7 +109,7 @@ class Stage:
 
     def forget(self, writer: Any) -> None:
         """As if the next commit were in another process."""
-        Committer(sink.target_of(writer._settings, QUERY)).forget()
+        Committer(target_of(writer._settings, QUERY)).forget()
 
 
 class Context:
@@ -114,7 +117,7 @@ class Context:
 
     def __init__(self, task: int, number: int) -> None:
         self._task = task
-        self._properties = {sink.QUERY: QUERY, sink.BATCH: str(number)}
+        self._properties = {task_rows.QUERY: QUERY, task_rows.BATCH: str(number)}
 
     def partitionId(self) -> int:  # noqa: N802
         return self._task
@@ -133,10 +136,10 @@ def stage(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Stage]:
-    monkeypatch.setattr(sink_plan, "_closed", set())
+    monkeypatch.setattr(SINK_PROCESS, "unreadable_checkpoints", set())
     made = Stage(spark_broker, ottla_topic_name(), tmp_path, monkeypatch)
     yield made
-    Committer(sink.target_of(made.settings(), QUERY)).forget()
+    Committer(target_of(made.settings(), QUERY)).forget()
 
 
 def test_an_instance_whose_plan_was_replaced_commits_nothing(stage: Stage) -> None:
@@ -158,15 +161,15 @@ def test_a_plan_that_is_replaced_during_the_commit_changes_nothing_of_it(
     stage.plan(0, 10)
     mine = stage.messages(stage.writer(), 0, range(10))
 
-    def replace(point: CommitPoint) -> None:
+    def replace_plan(point: CommitPoint) -> None:
         if point is CommitPoint.ENTERED:
             stage.plan(0, 20)
 
-    monkeypatch.setattr(micro_batch_commit, "listener", replace)
+    monkeypatch.setattr(commit_session, "listener", replace_plan)
     stage.writer().commit(mine, 0)
     assert (stage.committed(), len(stage.values())) == (10, 10)
     # The other one is refused: what it planned is not what was committed under this number.
-    monkeypatch.setattr(micro_batch_commit, "listener", None)
+    monkeypatch.setattr(commit_session, "listener", None)
     stage.forget(stage.writer())
     theirs = stage.messages(stage.writer(), 0, range(20))
     with pytest.raises(ProgressError, match="with another plan"):
@@ -174,7 +177,7 @@ def test_a_plan_that_is_replaced_during_the_commit_changes_nothing_of_it(
     assert (stage.committed(), len(stage.values())) == (10, 10)
 
 
-def test_a_plan_that_was_replaced_before_it_was_pinned_is_told_from_what_was_read(
+def test_a_plan_that_was_replaced_before_the_sink_read_it_is_refuted_by_the_source(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark looks for offsets/N and moves the file there later: mostly before the tasks are planned."""
@@ -222,11 +225,11 @@ def test_a_micro_batch_that_runs_again_has_its_plan_again(stage: Stage) -> None:
     assert (stage.committed(), len(stage.values())) == (10, 10)
 
 
-def test_without_a_pin_the_plan_is_read_when_it_is_committed(stage: Stage) -> None:
+def test_a_plan_that_the_tasks_do_not_have_is_read_at_the_commit(stage: Stage) -> None:
     """Where only tasks know the place of the checkpoint."""
     stage.plan(0, 10)
     pinned = stage.writer()
-    blind = type(pinned)(pinned._settings, pinned._counts)
+    blind = type(pinned)(pinned._settings, replace(pinned._plan, offsets=None))
     stage.writer().commit(stage.messages(blind, 0, range(10)), 0)
     stage.plan(1, 20)
     # That of the micro-batch before is none of this one.
@@ -251,7 +254,7 @@ def test_a_query_that_plans_its_tasks_before_any_offsets_is_continuous_and_refus
     (stage.folder / "offsets" / "107").unlink()
     # Elsewhere there is no query: this is another place than Spark's.
     (stage.folder / "metadata").unlink()
-    assert stage.writer()._pin is None
+    assert stage.writer()._plan.offsets is None
 
 
 def test_the_plan_is_checked_although_no_offsets_are_committed(stage: Stage) -> None:
@@ -287,10 +290,10 @@ def test_a_checkpoint_that_need_not_be_read_may_be_closed(
 
 def test_partitions_that_were_added_are_used_in_the_next_micro_batch(stage: Stage) -> None:
     settings = stage.settings()
-    assert pinned_counts(settings) == {stage.output: 1}
+    assert planned_partition_counts(settings) == {stage.output: 1}
     with ottla.Admin(bootstrap_servers=stage.servers) as admin:
         admin.create_partitions({stage.output: 3})
-    assert pinned_counts(stage.settings(markertopic=stage.source.topic)) == {
+    assert planned_partition_counts(stage.settings(markertopic=stage.source.topic)) == {
         stage.output: 3,
         stage.source.topic: 1,
     }
@@ -298,7 +301,7 @@ def test_partitions_that_were_added_are_used_in_the_next_micro_batch(stage: Stag
     batch = pa.RecordBatch.from_arrays(
         [pa.array([b"x"]), pa.array([2], pa.int32())], names=["value", "partition"]
     )
-    (found,) = sink.encoded(settings, {}, [batch], 0)
+    (found,) = encode_rows(settings, {}, [batch], 0)
     assert found.partition == 2
 
 
@@ -313,19 +316,19 @@ def test_tasks_agree_on_the_partitions_of_pinned_topics_that_only_rows_name(stag
             names=["key", "value", "topic"],
         )
         settings = replace(stage.settings(), topic=None)
-        return {each.partition for each in sink.encoded(settings, counts, [batch], 0)}
+        return {each.partition for each in encode_rows(settings, counts, [batch], 0)}
 
     with ottla.Admin(bootstrap_servers=stage.servers) as admin:
         admin.create_topics([ottla.admin.NewTopic(dead, 1)])
-        planned = pinned_counts(stage.settings(pinnedtopics=f"{dead}, {stage.output}"))
+        planned = planned_partition_counts(stage.settings(pinnedtopics=f"{dead}, {stage.output}"))
         admin.create_partitions({dead: 3})
     assert placed(planned) == {0}
-    assert placed(pinned_counts(stage.settings(pinnedtopics=dead))) == {0, 1, 2}
+    assert placed(planned_partition_counts(stage.settings(pinnedtopics=dead))) == {0, 1, 2}
 
 
 def test_a_pinned_topic_need_not_exist_and_is_not_created(stage: Stage) -> None:
     missing = f"{stage.name}-missing"
-    assert pinned_counts(stage.settings(pinnedtopics=missing)) == {stage.output: 1}
+    assert planned_partition_counts(stage.settings(pinnedtopics=missing)) == {stage.output: 1}
     with ottla.Admin(bootstrap_servers=stage.servers) as admin:
         assert missing not in admin.list_topics()
 
@@ -333,7 +336,7 @@ def test_a_pinned_topic_need_not_exist_and_is_not_created(stage: Stage) -> None:
 def test_a_batch_query_lacks_no_task() -> None:
     writer = batch_sink.OneTransactionWriter(SimpleNamespace(kafka={}), {})  # type: ignore[arg-type]
     with pytest.raises(ottla.OttlaError, match="1 of 2 tasks left no message"):
-        writer.commit([sink.TaskCommit(0, None, None, None, sink.NOTHING), None])
+        writer.commit([TaskCommit(SparkTask(0, 0, None, None, None)), None])
 
 
 def test_settings_do_not_show_secrets(stage: Stage) -> None:
@@ -341,4 +344,4 @@ def test_settings_do_not_show_secrets(stage: Stage) -> None:
         checkpointStorageOptions='{"secret_key":"hushed"}', **{"kafka.client.id": "hushed"}
     )
     assert "hushed" not in repr(settings)
-    assert "hushed" not in repr(sink.target_of(settings, QUERY))
+    assert "hushed" not in repr(target_of(settings, QUERY))

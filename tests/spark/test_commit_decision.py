@@ -1,4 +1,4 @@
-"""What the marker and the group's offsets mean for a micro-batch: the whole table."""
+"""What becomes of a micro-batch, from its plan, the marker and the group's offsets: the whole table."""
 
 from __future__ import annotations
 
@@ -10,38 +10,39 @@ from hypothesis import strategies as st
 
 from ottla.client.model import OffsetAndMetadata
 from ottla.model import TopicPartition
+from ottla.spark.sink.commit_decision import DECISIONS, Decision, Standing, decide, standing
+from ottla.spark.sink.commit_plan import CommitPlan, PlannedOffsets, PlanOrigin, TaskPlan
 from ottla.spark.sink.progress import (
     DIFFERING,
-    VERDICTS,
     CommittedProgress,
     Marker,
-    MicroBatch,
-    MicroBatchAction,
     ProgressError,
-    SourceRange,
-    Standing,
     TakenOverError,
-    check,
+    Target,
     group_offsets,
     marker_group,
-    standing,
 )
+from ottla.spark.source.stream_offsets import SourceRange
 
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
 START, END = {ZERO: 10, ONE: 20}, {ZERO: 15, ONE: 20}
 
 
-def batch_of(
+FRAUD, CARELESS = Target("fraud", "alerts"), Target("fraud", "alerts", fails_on_unknown=False)
+
+
+def plan_of(
     number: int, start: dict[TopicPartition, int] = START, end: dict[TopicPartition, int] = END
-) -> MicroBatch:
-    return MicroBatch("mine", number, plan="p", sources=[SourceRange("c", start, end)])
+) -> CommitPlan:
+    planned = PlannedOffsets(number, "p", [SourceRange("c", start, end)])
+    return CommitPlan("mine", number, current=planned)
 
 
 def place(
     marker: Marker | None, number: int, offsets: dict[TopicPartition, int] | None = None
 ) -> Standing:
-    batch = batch_of(number)
-    return standing(CommittedProgress(marker, offsets or {}), batch, batch.sources)
+    batch = plan_of(number)
+    return standing(batch, CommittedProgress(marker, offsets or {}), batch.sources)
 
 
 @pytest.mark.parametrize(
@@ -90,59 +91,95 @@ def test_another_query_is_continued_only_where_its_output_ends(
 def test_between_equal_offsets_nothing_shows_that_a_batch_was_not_committed() -> None:
     found = CommittedProgress(Marker("theirs", 9), START)
     for number, expected in ((0, Standing.OTHER_QUERY_WE_CONTINUE), (3, Standing.OTHER_QUERY)):
-        batch = batch_of(number, START, START)
-        assert standing(found, batch, batch.sources) is expected
+        batch = plan_of(number, START, START)
+        assert standing(batch, found, batch.sources) is expected
 
 
 def test_a_query_that_keeps_state_does_not_go_on_without_it() -> None:
     found = CommittedProgress(Marker("theirs", 9), START)
-    batch = replace(batch_of(0), keeps_state=True)
-    assert standing(found, batch, batch.sources) is Standing.OTHER_QUERY_HAD_STATE
+    batch = replace(plan_of(0), keeps_state=True)
+    assert standing(batch, found, batch.sources) is Standing.OTHER_QUERY_HAD_STATE
     with pytest.raises(ProgressError, match="counts would begin at nothing"):
-        check("fraud", found, batch, batch.sources, fails_on_unknown=True)
-    assert (
-        check("fraud", found, batch, batch.sources, fails_on_unknown=False)
-        is MicroBatchAction.WRITE
-    )
+        decide(FRAUD, batch, found, batch.sources)
+    assert decide(CARELESS, batch, found, batch.sources) is Decision.WRITE
 
 
 def test_a_start_that_is_not_known_continues_nothing() -> None:
-    batch = batch_of(0, {}, END)
+    batch = plan_of(0, {}, END)
     assert (
-        standing(CommittedProgress(Marker("theirs", 9), START), batch, batch.sources)
+        standing(batch, CommittedProgress(Marker("theirs", 9), START), batch.sources)
         is Standing.OTHER_QUERY
     )
     assert (
-        standing(CommittedProgress(Marker("theirs", 9), START), batch_of(0), [])
+        standing(plan_of(0), CommittedProgress(Marker("theirs", 9), START), [])
         is Standing.OTHER_QUERY
     )
 
 
-def test_every_standing_has_its_verdict() -> None:
-    assert dict(VERDICTS) == {
-        Standing.NOTHING_YET: MicroBatchAction.WRITE,
-        Standing.FIRST_OF_OURS: MicroBatchAction.WRITE,
-        Standing.LOST: MicroBatchAction.ASK,
-        Standing.JUST_BEFORE: MicroBatchAction.WRITE,
-        Standing.HERE: MicroBatchAction.SKIP,
-        Standing.OTHER_PLAN: MicroBatchAction.FAIL,
-        Standing.AHEAD: MicroBatchAction.FAIL,
-        Standing.FAR_BEHIND: MicroBatchAction.ASK,
-        Standing.OTHER_QUERY_WE_CONTINUE: MicroBatchAction.WRITE,
-        Standing.OTHER_QUERY_HAD_STATE: MicroBatchAction.ASK,
-        Standing.OTHER_QUERY: MicroBatchAction.ASK,
-        Standing.ELSEWHERE: MicroBatchAction.FAIL,
+def test_every_standing_has_its_decision() -> None:
+    assert dict(DECISIONS) == {
+        Standing.PLAN_REPLACED: Decision.REFUSE,
+        Standing.NOT_ASKED: Decision.READ_MARKER,
+        Standing.NOTHING_YET: Decision.WRITE,
+        Standing.FIRST_OF_OURS: Decision.WRITE,
+        Standing.LOST: Decision.REFUSE_UNKNOWN,
+        Standing.JUST_BEFORE: Decision.WRITE,
+        Standing.HERE: Decision.SKIP,
+        Standing.OTHER_PLAN: Decision.REFUSE,
+        Standing.AHEAD: Decision.REFUSE,
+        Standing.FAR_BEHIND: Decision.REFUSE_UNKNOWN,
+        Standing.OTHER_QUERY_WE_CONTINUE: Decision.WRITE,
+        Standing.OTHER_QUERY_HAD_STATE: Decision.REFUSE_UNKNOWN,
+        Standing.OTHER_QUERY: Decision.REFUSE_UNKNOWN,
+        Standing.ELSEWHERE: Decision.REFUSE,
     }
-    assert set(VERDICTS) == set(Standing)
+    assert set(DECISIONS) == set(Standing)
 
 
-def verdict(
-    marker: Marker | None, number: int, *, fails_on_unknown: bool = True
-) -> MicroBatchAction:
-    batch = batch_of(number)
-    return check(
-        "fraud", CommittedProgress(marker), batch, batch.sources, fails_on_unknown=fails_on_unknown
-    )
+def planned(number: int, digest: str) -> PlannedOffsets:
+    return PlannedOffsets(number, digest, [SourceRange("c", START, END)])
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "origin", "digest"),
+    [
+        # The plan of then is of this micro-batch: it counts, and the plan of now has to be the same.
+        (planned(7, "p"), PlannedOffsets(7, "p"), PlanOrigin.TASK_PLANNING, "p"),
+        (planned(7, "p"), None, PlanOrigin.TASK_PLANNING_ONLY, "p"),
+        (planned(7, "p"), PlannedOffsets(7, "q"), PlanOrigin.REPLACED, "p"),
+        # Another instance has planned on.
+        (planned(8, "p"), None, PlanOrigin.REPLACED, None),
+        # The tasks were planned without it, or a listing did not have it yet: only the plan of now counts.
+        (None, planned(7, "q"), PlanOrigin.COMMIT, "q"),
+        (planned(6, "p"), planned(7, "q"), PlanOrigin.COMMIT, "q"),
+        (None, None, PlanOrigin.NOT_READ, None),
+        (planned(6, "p"), None, PlanOrigin.NOT_READ, None),
+    ],
+)
+def test_where_the_offsets_of_a_commit_come_from(
+    then: PlannedOffsets | None, now: PlannedOffsets | None, origin: PlanOrigin, digest: str | None
+) -> None:
+    plan = CommitPlan("mine", 7, TaskPlan("fraud", "exactly-once", {}, then), now, "ckpt")
+    assert plan.origin is origin
+    assert plan.marker == Marker("mine", 7, digest)
+    assert bool(plan.sources) is (digest is not None)
+    before = CommittedProgress(Marker("mine", 6))
+    if origin is PlanOrigin.REPLACED:
+        # Whatever the marker says, and before it is read.
+        for committed in (None, before, CommittedProgress(Marker("mine", 7, digest))):
+            with pytest.raises(TakenOverError, match="ckpt has another plan than micro-batch 7"):
+                decide(CARELESS, plan, committed)
+    else:
+        assert decide(FRAUD, plan, None) is Decision.READ_MARKER
+        assert decide(FRAUD, plan, before) is Decision.WRITE
+    refuted = replace(plan, is_refuted=True)
+    assert standing(refuted, before) is Standing.PLAN_REPLACED
+
+
+def verdict(marker: Marker | None, number: int, *, fails_on_unknown: bool = True) -> Decision:
+    batch = plan_of(number)
+    target = FRAUD if fails_on_unknown else CARELESS
+    return decide(target, batch, CommittedProgress(marker), batch.sources)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +208,7 @@ def test_a_refusal_says_why_and_what_to_do(
 
 def test_the_user_may_accept_what_is_not_known_but_not_a_loss() -> None:
     for marker in (None, Marker("mine", 2), Marker("theirs", 2)):
-        assert verdict(marker, 7, fails_on_unknown=False) is MicroBatchAction.WRITE
+        assert verdict(marker, 7, fails_on_unknown=False) is Decision.WRITE
     for known in (Marker("mine", 9), Marker("mine", 7, "q")):
         with pytest.raises((ProgressError, TakenOverError)):
             verdict(known, 7, fails_on_unknown=False)
@@ -180,29 +217,20 @@ def test_the_user_may_accept_what_is_not_known_but_not_a_loss() -> None:
 @pytest.mark.parametrize("marker", [None, Marker("mine", 2), Marker("theirs", 2)])
 def test_what_is_known_to_be_written_is_not_accepted_as_unknown(marker: Marker | None) -> None:
     """The group's offsets prove that records of the micro-batch are there."""
-    batch = batch_of(7)
+    batch = plan_of(7)
     for written in ({ZERO: 15, ONE: 20}, {ZERO: 11}, {ONE: 21}):
         with pytest.raises(ProgressError, match="does not begin where") as caught:
-            check(
-                "fraud",
-                CommittedProgress(marker, written),
-                batch,
-                batch.sources,
-                fails_on_unknown=False,
-            )
+            decide(CARELESS, batch, CommittedProgress(marker, written), batch.sources)
         assert "failOnUnknownProgress" not in str(caught.value)
 
 
 @pytest.mark.parametrize("marker", [None, Marker("mine", 2)])
 def test_what_lies_between_may_have_been_written_by_others(marker: Marker | None) -> None:
-    batch = batch_of(7)
+    batch = plan_of(7)
     found = CommittedProgress(marker, {ZERO: 9, ONE: 20})
     with pytest.raises(ProgressError, match="failOnUnknownProgress=false"):
-        check("fraud", found, batch, batch.sources, fails_on_unknown=True)
-    assert (
-        check("fraud", found, batch, batch.sources, fails_on_unknown=False)
-        is MicroBatchAction.WRITE
-    )
+        decide(FRAUD, batch, found, batch.sources)
+    assert decide(CARELESS, batch, found, batch.sources) is Decision.WRITE
 
 
 def test_the_group_has_the_least_end_of_several_sources_and_says_that_they_differ() -> None:
@@ -219,7 +247,7 @@ def test_the_group_has_the_least_end_of_several_sources_and_says_that_they_diffe
 def test_sources_that_do_not_begin_together_continue_nothing() -> None:
     def place_of(committed: CommittedProgress, *starts: int) -> Standing:
         sources = [SourceRange("c", {ZERO: at}, {ZERO: 20}) for at in starts]
-        return standing(committed, MicroBatch("mine", 0, sources=sources), sources)
+        return standing(CommitPlan("mine", 0), committed, sources)
 
     found = CommittedProgress(Marker("theirs", 9), {ZERO: 5})
     assert place_of(found, 5, 5) is Standing.OTHER_QUERY_WE_CONTINUE
