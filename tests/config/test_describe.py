@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from ottla.config.broker import BrokerConfig, DynamicOptions
-from ottla.config.describe import ConfigSource, DescribedOption, describe_broker, describe_topic
-from ottla.config.options import OptionType, options_of
+from ottla.config.describe import DescribedOption, describe_broker, describe_topic
+from ottla.config.options import ConfigSource, OptionType, options_of
 from ottla.config.topic import TopicConfig
 
 STATIC = BrokerConfig.read(

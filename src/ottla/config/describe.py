@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.config.broker import (
@@ -13,19 +12,8 @@ from ottla.config.broker import (
     topic_config,
     with_dynamic,
 )
-from ottla.config.options import Option, OptionType, options_of, value_text
+from ottla.config.options import ConfigOption, ConfigSource, OptionType, options_of, value_text
 from ottla.config.topic import TopicConfig
-
-
-class ConfigSource(IntEnum):
-    """Where a value was set, numbered as in DescribeConfigs."""
-
-    UNKNOWN = 0
-    DYNAMIC_TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
 
 
 class SourcedValue(NamedTuple):
@@ -118,7 +106,7 @@ def _broker_sources(
 
 
 def _described(
-    known: Option, value: str | None, sources: Sequence[SourcedValue]
+    known: ConfigOption, value: str | None, sources: Sequence[SourcedValue]
 ) -> DescribedOption:
     shown = [s._replace(value=None) for s in sources] if known.sensitive else sources
     return DescribedOption(

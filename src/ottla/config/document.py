@@ -9,7 +9,7 @@ from pathlib import Path
 from ottla.config.admin import AdminConfig
 from ottla.config.client import ClientConfig
 from ottla.config.consumer import ConsumerConfig
-from ottla.config.options import Option, OptionType, options_of
+from ottla.config.options import ConfigOption, OptionType, options_of
 from ottla.config.producer import ProducerConfig
 from ottla.config.security import SecurityConfig
 
@@ -52,7 +52,7 @@ def tables() -> str:
     return "\n".join((*parts, _refused()))
 
 
-def _row(known: Option) -> str:
+def _row(known: ConfigOption) -> str:
     default = known.render(known.default)
     cells = (
         f"`{known.name}`",
@@ -65,13 +65,13 @@ def _row(known: Option) -> str:
     return _line(cells)
 
 
-def _type(known: Option) -> str:
+def _type(known: ConfigOption) -> str:
     if known.type is OptionType.CLASS:
         return "names of code" if known.many else "name of code"
     return known.type.name.lower()
 
 
-def _accepts(known: Option) -> str:
+def _accepts(known: ConfigOption) -> str:
     if known.choices:
         return ", ".join(f"`{choice}`" for choice in known.choices if choice)
     bounds = []

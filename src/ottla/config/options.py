@@ -30,6 +30,25 @@ class OptionType(IntEnum):
     PASSWORD = 9
 
 
+class ConfigSource(IntEnum):
+    """Where the value of an option comes from, numbered as in DescribeConfigs."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    DYNAMIC_CLIENT_METRICS_CONFIG = 7
+    DYNAMIC_GROUP_CONFIG = 8
+
+    @classmethod
+    def _missing_(cls, value: object) -> ConfigSource:
+        """A newer Kafka may have more of them, and one before 1.1 does not tell."""
+        return cls.UNKNOWN
+
+
 class Importance(StrEnum):
     """How likely it is that somebody wants to change the option."""
 
@@ -45,7 +64,7 @@ _METADATA_KEY = "ottla.option"
 
 
 @dataclass(frozen=True)
-class Option:
+class ConfigOption:
     """One option: everything that reading, checking, describing and documenting it needs."""
 
     name: str
@@ -312,22 +331,22 @@ class Config:
         return {name: text for name, text in rendered.items() if text is not None}
 
 
-_OPTIONS: dict[type[Config], Mapping[str, Option]] = {}
+_OPTIONS: dict[type[Config], Mapping[str, ConfigOption]] = {}
 
 
-def options_of(config_class: type[Config]) -> Mapping[str, Option]:
+def options_of(config_class: type[Config]) -> Mapping[str, ConfigOption]:
     """The options of a config class by name, in the order of declaration."""
     if config_class not in _OPTIONS:
         options = {}
         for declared in dataclasses.fields(config_class):
             if _METADATA_KEY in declared.metadata:
                 name = declared.name.replace("_", ".")
-                options[name] = Option(name=name, **declared.metadata[_METADATA_KEY])
+                options[name] = ConfigOption(name=name, **declared.metadata[_METADATA_KEY])
         _OPTIONS[config_class] = options
     return _OPTIONS[config_class]
 
 
-def find_option(config_class: type[Config], name: str) -> Option:
+def find_option(config_class: type[Config], name: str) -> ConfigOption:
     """The option called `name`; the ConfigError tells a misspelt name from one that we lack."""
     options = options_of(config_class)
     if name in options:

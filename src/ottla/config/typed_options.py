@@ -14,7 +14,7 @@ from ottla.config.admin import AdminConfig
 from ottla.config.broker import BrokerConfig
 from ottla.config.client import ClientConfig
 from ottla.config.consumer import ConsumerConfig
-from ottla.config.options import Config, Option, OptionType, options_of
+from ottla.config.options import Config, ConfigOption, OptionType, options_of
 from ottla.config.producer import ProducerConfig
 
 TARGET = Path(__file__).with_name("option_types.py")
@@ -168,7 +168,7 @@ def _doc_lines(doc: str) -> list[str]:
     return [f"    {first}", *(f"    {line}" for line in others), '    """']
 
 
-def _type_text(known: Option, words: dict[tuple[str, ...], str], *, takes_none: bool) -> str:
+def _type_text(known: ConfigOption, words: dict[tuple[str, ...], str], *, takes_none: bool) -> str:
     text = _TYPED_CODE.get(known.name, _TYPES[known.type])
     if known.choices and known.type is not OptionType.LIST:
         text = _alias_name(known, tuple(_literals(known)), words)
@@ -177,7 +177,7 @@ def _type_text(known: Option, words: dict[tuple[str, ...], str], *, takes_none: 
     return text
 
 
-def _literals(known: Option) -> Iterator[str]:
+def _literals(known: ConfigOption) -> Iterator[str]:
     """The words of an option as Python writes them, in every case that programs use and as numbers where they are."""
     for choice in known.choices:
         forms = [choice]
@@ -190,7 +190,9 @@ def _literals(known: Option) -> Iterator[str]:
             yield choice
 
 
-def _alias_name(known: Option, literals: tuple[str, ...], words: dict[tuple[str, ...], str]) -> str:
+def _alias_name(
+    known: ConfigOption, literals: tuple[str, ...], words: dict[tuple[str, ...], str]
+) -> str:
     if literals not in words:
         name = "".join(part.capitalize() for part in known.name.split(".")) + "Word"
         words[literals] = f"Broker{name}" if name in words.values() else name

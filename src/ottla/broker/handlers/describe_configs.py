@@ -12,7 +12,8 @@ from ottla.broker.config_resources import (
 )
 from ottla.broker.node import Node
 from ottla.broker.requests.request import Answer, RequestContext
-from ottla.config.describe import ConfigSource, DescribedOption, describe_broker, describe_topic
+from ottla.config.describe import DescribedOption, describe_broker, describe_topic
+from ottla.config.options import ConfigSource
 from ottla.core.catalog import Refused
 from ottla.errors import ErrorCode
 from ottla.wire.messages.describe_configs import (
