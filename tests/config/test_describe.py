@@ -61,7 +61,7 @@ def test_an_option_without_effect_shows_kafkas_default_and_what_was_set() -> Non
     given = by_name(describe_topic(STATIC, {"preallocate": "true"}, DYNAMIC))["preallocate"]
     own = ("preallocate", "true", ConfigSource.DYNAMIC_TOPIC_CONFIG)
     assert (given.value, given.source, given.synonyms) == ("true", own[2], (own, default))
-    assert "It changes nothing here: " in given.documentation
+    assert "It has no effect in Ottla: " in given.documentation
     # Where Kafka has no broker option for it either, there is nothing to list.
     assert by_name(describe_topic(STATIC, {}))["remote.storage.enable"].synonyms == ()
 

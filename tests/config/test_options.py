@@ -28,7 +28,7 @@ from ottla.errors import ConfigError
 @dataclass(frozen=True)
 class OvenConfig(Config):
     kind: ClassVar[str] = "oven option"
-    not_served: ClassVar[Mapping[str, str]] = {
+    unsupported: ClassVar[Mapping[str, str]] = {
         "grill.enable": "open a window",
         "steam.": "use a pot",
     }
@@ -158,7 +158,7 @@ def test_an_unknown_name_gets_advice(name: str, message: str) -> None:
 def test_an_alias_is_the_same_option() -> None:
     assert OvenConfig.read({"racks": "a, b"}).shelf_names == ("a", "b")
     assert OvenConfig.read({"racks": "a", "shelf.names": "a"}).shelf_names == ("a",)
-    with pytest.raises(ConfigError, match="one option with two values"):
+    with pytest.raises(ConfigError, match="same option with different values"):
         OvenConfig.read({"racks": "a", "shelf.names": "b"})
 
 

@@ -14,7 +14,7 @@ from ottla.config.producer import ProducerConfig
 from ottla.config.security import SecurityConfig
 
 MARK = "<!-- What follows is written by `python -m ottla.config.document docs/guides/configuration.md`. -->\n"
-"""Where the prose ends and the tables begin."""
+"""The line between the prose and the generated tables."""
 
 _CLIENTS: Mapping[str, type[ClientConfig]] = {
     "Producers": ProducerConfig,
@@ -27,7 +27,7 @@ _HEAD = (
 
 
 def page(text: str) -> str:
-    """The page with its tables made anew."""
+    """The page with its tables written again."""
     prose, mark, _ = text.partition(MARK)
     if not mark:
         raise ValueError("the page has no line that says where the tables begin")
@@ -35,7 +35,7 @@ def page(text: str) -> str:
 
 
 def tables() -> str:
-    """All options, and all that are refused."""
+    """The tables of all options, and of those that are refused."""
     shared, security = options_of(ClientConfig), options_of(SecurityConfig)
     sections = [
         ("All clients", [known for name, known in shared.items() if name not in security]),
@@ -77,7 +77,6 @@ def _accepts(known: ConfigOption) -> str:
     bounds = []
     if known.at_least is not None:
         bounds.append(f"at least {known.at_least}")
-    # 32 and 64 bits go without saying.
     if known.at_most is not None:
         bounds.append(f"at most {known.at_most}")
     if known.also is not None:
@@ -86,22 +85,22 @@ def _accepts(known: ConfigOption) -> str:
 
 
 def _refused() -> str:
-    rows = [_line((_shown(name), clients, hint)) for name, clients, hint in _not_served()]
+    rows = [_line((_name_cell(name), clients, hint)) for name, clients, hint in _unsupported()]
     head = "| option | of | what to do |\n|---|---|---|\n"
     return f"## Refused\n\nOptions of Kafka's clients that Ottla does not have.\n\n{head}{''.join(rows)}"
 
 
-def _not_served() -> Iterator[tuple[str, str, str]]:
+def _unsupported() -> Iterator[tuple[str, str, str]]:
     hints = dict[str, str]()
     for each in _CLIENTS.values():
-        hints |= each.not_served
+        hints |= each.unsupported
     for name, hint in sorted(hints.items()):
-        owners = [title for title, each in _CLIENTS.items() if name in each.not_served]
-        everybody = len(owners) == len(_CLIENTS)
-        yield name, "all" if everybody else ", ".join(owners).lower(), hint
+        owners = [title for title, each in _CLIENTS.items() if name in each.unsupported]
+        in_all = len(owners) == len(_CLIENTS)
+        yield name, "all" if in_all else ", ".join(owners).lower(), hint
 
 
-def _shown(name: str) -> str:
+def _name_cell(name: str) -> str:
     return f"`{name}…`" if name.endswith(".") else f"`{name}`"
 
 
@@ -110,7 +109,7 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Rewrite the tables of the page that is named."""
+    """Write the tables of the page that is named again."""
     path = Path(arguments[0])
     path.write_text(page(path.read_text(encoding="utf-8")), encoding="utf-8")
     return 0
