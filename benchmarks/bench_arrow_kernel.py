@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ottla.records import arrow, arrow_decoding, arrow_encoding
+from ottla.records import arrow, arrow_decoder, arrow_encoder
 from ottla.records.batch import build_around, crc_matches, payload, split_batches
 from ottla.records.record import Record
 
@@ -44,14 +44,14 @@ def best_of(action: Callable[[], object]) -> float:
 
 def encode_columns(kernel: Any, rows: pa.RecordBatch, partition_count: int) -> list[Any]:
     """Arrow to batches."""
-    vars(arrow_encoding)["SectionsEncoder"] = kernel.SectionsEncoder
+    vars(arrow_encoder)["SectionsEncoder"] = kernel.SectionsEncoder
     encoder = arrow.ColumnsEncoder(lambda _: partition_count, topic=TOPIC)
     return [*encoder.append(rows, NOW_MS), *encoder.finish()]
 
 
 def decode_columns(kernel: Any, buf: bytes) -> Any:
     """Batches to Arrow."""
-    vars(arrow_decoding)["ColumnsBuilder"] = kernel.ColumnsBuilder
+    vars(arrow_decoder)["ColumnsBuilder"] = kernel.ColumnsBuilder
     return arrow.decode_batches(buf, TOPIC, 0)
 
 

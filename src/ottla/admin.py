@@ -8,7 +8,6 @@ from ottla.client.admin_model import (
     ClusterDescription,
     ConfigEntry,
     ConfigResource,
-    ConfigSource,
     ConfigSynonym,
     ConfigType,
     CreatedTopic,
@@ -40,6 +39,7 @@ from ottla.client.admin_model import (
     TransactionState,
     VersionRange,
 )
+from ottla.config.options import ConfigSource
 
 __all__ = [
     "AbortTransactionSpec",

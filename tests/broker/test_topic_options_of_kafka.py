@@ -112,7 +112,7 @@ def test_documentation_says_that_a_value_changes_nothing(
         connection, TOPIC, topic, include_documentation=True, include_synonyms=True
     )
     for name in CHANGE_NOTHING:
-        assert "It changes nothing here: " in (described[name].documentation or "")
+        assert "It has no effect in Ottla: " in (described[name].documentation or "")
     for name in ONLY_DEFAULT:
-        assert "Only the default is accepted here: " in (described[name].documentation or "")
+        assert "Ottla accepts only the default: " in (described[name].documentation or "")
     assert [one.name for one in described["preallocate"].synonyms] == ["log.preallocate"]

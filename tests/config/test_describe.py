@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from ottla.config.broker import BrokerConfig, DynamicOptions
-from ottla.config.describe import ConfigSource, DescribedOption, describe_broker, describe_topic
-from ottla.config.options import OptionType, options_of
+from ottla.config.describe import DescribedOption, describe_broker, describe_topic
+from ottla.config.options import ConfigSource, OptionType, options_of
 from ottla.config.topic import TopicConfig
 
 STATIC = BrokerConfig.read(
@@ -61,7 +61,7 @@ def test_an_option_without_effect_shows_kafkas_default_and_what_was_set() -> Non
     given = by_name(describe_topic(STATIC, {"preallocate": "true"}, DYNAMIC))["preallocate"]
     own = ("preallocate", "true", ConfigSource.DYNAMIC_TOPIC_CONFIG)
     assert (given.value, given.source, given.synonyms) == ("true", own[2], (own, default))
-    assert "It changes nothing here: " in given.documentation
+    assert "It has no effect in Ottla: " in given.documentation
     # Where Kafka has no broker option for it either, there is nothing to list.
     assert by_name(describe_topic(STATIC, {}))["remote.storage.enable"].synonyms == ()
 

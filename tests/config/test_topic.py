@@ -121,7 +121,7 @@ def test_the_options_without_effect_are_known_by_name() -> None:
 def test_an_option_that_changes_nothing_takes_every_value_of_kafkas(name: str) -> None:
     for value in CHANGE_NOTHING[name]:
         assert value_text(TopicConfig.read({name: value}), name) == value
-    assert "changes nothing here: " in options_of(TopicConfig)[name].documentation
+    assert "has no effect in Ottla: " in options_of(TopicConfig)[name].documentation
 
 
 @pytest.mark.parametrize("name", ONLY_DEFAULT)

@@ -79,7 +79,7 @@ class BrokerProcess:
         if self.crash_at is None:
             return ["ottla"]
         (point, count), self.crash_at = self.crash_at, None
-        return ["ottla.testing.crashing", point.name, str(count)]
+        return ["ottla.testing.crash_injection", point.name, str(count)]
 
     def start(self) -> float:
         """Starts and waits for the `listening on` line; answers the seconds that took."""

@@ -79,7 +79,7 @@ class BrokerProcess:
         """What is run, up to `serve`."""
         if crash is None:
             return ["ottla"]
-        return ["ottla.testing.crashing", crash[0].name, str(crash[1])]
+        return ["ottla.testing.crash_injection", crash[0].name, str(crash[1])]
 
     def _command(self, crash: tuple[CrashPoint, int] | None) -> list[str]:
         (route,) = self.routes

@@ -29,7 +29,7 @@ from ottla.core.txn.machine import TransactionMachine
 from ottla.core.txn.requests import EndRequest
 from ottla.core.txn.states import IN_BETWEEN
 from ottla.errors import ErrorCode
-from ottla.testing.crashing import crash_at
+from ottla.testing.crash_injection import crash_at
 
 LOST_MARKER = 10
 

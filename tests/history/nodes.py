@@ -14,7 +14,7 @@ import sys
 from ottla import Broker
 from ottla.broker.crashpoints import CrashPoint
 from ottla.errors import OttlaError
-from ottla.testing.crashing import crash_at
+from ottla.testing.crash_injection import crash_at
 
 
 def obey(broker: Broker, name: str, *arguments: str | int) -> None:

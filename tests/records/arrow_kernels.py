@@ -36,11 +36,11 @@ both_kernels = pytest.mark.parametrize(
 def in_use(kernel: Any) -> Iterator[None]:
     """Let the modules above the kernels use this one."""
     # They need pyarrow, and this module does not.
-    from ottla.records import arrow_decoding, arrow_encoding
+    from ottla.records import arrow_decoder, arrow_encoder
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(arrow_decoding, "ColumnsBuilder", kernel.ColumnsBuilder)
-        patch.setattr(arrow_encoding, "SectionsEncoder", kernel.SectionsEncoder)
+        patch.setattr(arrow_decoder, "ColumnsBuilder", kernel.ColumnsBuilder)
+        patch.setattr(arrow_encoder, "SectionsEncoder", kernel.SectionsEncoder)
         yield
 
 

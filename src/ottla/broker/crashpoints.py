@@ -1,7 +1,7 @@
 """Named places at which a test can let the broker die: before and after everything that it writes or sends.
 
 Outside of tests nobody listens, and a place costs the look at a variable. `tests/sim` crashes simulated nodes here, and
-`ottla.testing.crashing` the real process.
+`ottla.testing.crash_injection` the real process.
 """
 
 from __future__ import annotations

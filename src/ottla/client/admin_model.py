@@ -9,6 +9,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from ottla.client.model import Node
+from ottla.config.options import ConfigSource
 from ottla.errors import KafkaError
 from ottla.model import TopicPartition
 
@@ -174,25 +175,6 @@ class ConfigResource(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.type.name.lower()} {self.name or '(default)'}"
-
-
-class ConfigSource(IntEnum):
-    """Where a config's value comes from, as numbered by Kafka."""
-
-    UNKNOWN = -1
-    DYNAMIC_TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
-    DYNAMIC_BROKER_LOGGER_CONFIG = 6
-    DYNAMIC_CLIENT_METRICS_CONFIG = 7
-    DYNAMIC_GROUP_CONFIG = 8
-
-    @classmethod
-    def _missing_(cls, value: object) -> ConfigSource:
-        """A newer Kafka may have more of them."""
-        return cls.UNKNOWN
 
 
 class ConfigType(IntEnum):

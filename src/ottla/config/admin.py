@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ottla.config.client import ClientConfig
-from ottla.config.client_not_served import ADMIN_OPTIONS_NOT_SERVED
-from ottla.config.options import Importance, OptionType, option
+from ottla.config.options import INT_MAX, Importance, OptionType, option
+from ottla.config.unsupported_client_options import UNSUPPORTED_ADMIN_OPTIONS
 from ottla.errors import ConfigError
-
-INT_MAX = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
@@ -20,41 +18,41 @@ class AdminConfig(ClientConfig):
 
     kind: ClassVar[str] = "admin option"
     id_prefix: ClassVar[str] = "adminclient"
-    not_served: ClassVar[Mapping[str, str]] = ADMIN_OPTIONS_NOT_SERVED
+    unsupported: ClassVar[Mapping[str, str]] = UNSUPPORTED_ADMIN_OPTIONS
 
     connections_max_idle_ms: int = option(
         OptionType.LONG,
         300_000,
         at_least=-1,
-        doc="How long a connection may be idle before it is closed; -1 keeps it.",
+        doc="How long a connection may be idle before the client closes it; -1 keeps it open.",
     )
     default_api_timeout_ms: int = option(
         OptionType.INT,
         60_000,
         at_least=0,
-        doc="How long calls may take that have no timeout of their own.",
+        doc="The timeout of calls that are given none.",
     )
     retries: int = option(
         OptionType.INT,
         INT_MAX,
         at_least=0,
-        doc="How often a call is tried again; default.api.timeout.ms is the better limit.",
+        doc="How often a call is tried again; default.api.timeout.ms is usually the better limit.",
         importance=Importance.LOW,
     )
 
-    def settle(self) -> None:
-        """The timeout of calls is not shorter than that of their requests: the one that is a default gives way."""
-        super().settle()
+    def adjust_defaults(self) -> None:
+        """A call must not time out before its requests: adjust the timeout that was not given."""
+        super().adjust_defaults()
         if self.default_api_timeout_ms >= self.request_timeout_ms:
             return
         if "default.api.timeout.ms" not in self.given:
-            self._give_way(
+            self._replace_default(
                 "default.api.timeout.ms",
                 self.request_timeout_ms,
                 "request.timeout.ms was given and is above the default",
             )
         elif "request.timeout.ms" not in self.given and self.default_api_timeout_ms > 0:
-            self._give_way(
+            self._replace_default(
                 "request.timeout.ms",
                 self.default_api_timeout_ms,
                 "default.api.timeout.ms was given and is below the default",

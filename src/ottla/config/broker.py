@@ -1,4 +1,4 @@
-"""The options of a broker, most of which are the defaults of its topics."""
+"""The options of a broker, and the effective options of its topics."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from ottla.config.kafka_only import BROKER_OPTIONS_NOT_SERVED
 from ottla.config.options import (
+    INT_MAX,
     Config,
     Importance,
     OptionType,
@@ -19,15 +19,15 @@ from ottla.config.options import (
     value_of,
 )
 from ottla.config.topic import TopicConfig
+from ottla.config.unsupported_broker_options import UNSUPPORTED_BROKER_OPTIONS
 from ottla.errors import ConfigError
 
-INT_MAX = (1 << 31) - 1
 DOUBLE_MAX = 1.7976931348623157e308
 _UNIT_MS = {"minutes": 60_000, "hours": 3_600_000}
 
 
 def _default_of(topic_option: str, **changes: Any) -> Any:
-    """Declare the broker option from which a topic option takes its value when it has none."""
+    """Declare a broker option that is the default of a topic option."""
     base = options_of(TopicConfig)[topic_option]
     details: dict[str, Any] = {
         "type": base.type,
@@ -47,12 +47,12 @@ class BrokerConfig(Config):
     """The options of one broker."""
 
     kind: ClassVar[str] = "broker option"
-    not_served: ClassVar[Mapping[str, str]] = BROKER_OPTIONS_NOT_SERVED
+    unsupported: ClassVar[Mapping[str, str]] = UNSUPPORTED_BROKER_OPTIONS
 
     auto_create_topics_enable: bool = option(
         OptionType.BOOLEAN,
         True,
-        doc="Whether a topic is created when a client first asks for it.",
+        doc="Whether a missing topic is created when a client asks for its metadata.",
         importance=Importance.HIGH,
     )
     compression_gzip_level: int = _default_of("compression.gzip.level")
@@ -62,7 +62,7 @@ class BrokerConfig(Config):
     connections_max_idle_ms: int = option(
         OptionType.LONG,
         600_000,
-        doc="How long a connection may be idle before it is closed; a negative value keeps it.",
+        doc="How long a connection may be idle before the broker closes it; a negative value keeps it open.",
     )
     default_replication_factor: int = option(
         OptionType.INT,
@@ -80,14 +80,14 @@ class BrokerConfig(Config):
         OptionType.INT,
         55 * 1024 * 1024,
         at_least=1024,
-        doc="The most that one fetch answers, apart from a first batch that is larger.",
+        doc="The most bytes in the response to one fetch; a first batch that is larger is returned all the same.",
     )
     group_initial_rebalance_delay_ms: int = option(
         OptionType.INT,
         3000,
-        # Kafka lets this and the limits of session timeouts be negative, which means nothing.
+        # Kafka accepts negative values here and for session timeouts, where they have no meaning.
         at_least=0,
-        doc="How long the first generation of a group waits for more members after each that joins.",
+        doc="How long the coordinator of a new group waits for more members after each one that joins.",
     )
     group_max_session_timeout_ms: int = option(
         OptionType.INT,
@@ -119,7 +119,7 @@ class BrokerConfig(Config):
         128 * 1024 * 1024,
         at_least=1,
         doc="How much memory compaction may use for the keys of a log; "
-        "if they do not fit, a log is cleaned in several turns.",
+        "if they do not fit, a log is compacted in several passes.",
         dynamic=True,
     )
     log_cleaner_delete_retention_ms: int = _default_of("delete.retention.ms")
@@ -131,7 +131,7 @@ class BrokerConfig(Config):
     log_cleaner_io_max_bytes_per_second: float = option(
         OptionType.DOUBLE,
         DOUBLE_MAX,
-        # Kafka lets it be anything; below 1 compaction would never end.
+        # Kafka accepts any number; below 1 compaction would never end.
         at_least=1,
         doc="The most bytes that compaction reads and writes in a second, on average.",
         dynamic=True,
@@ -155,7 +155,7 @@ class BrokerConfig(Config):
         OptionType.LONG,
         (1 << 63) - 1,
         at_least=1,
-        doc="How often the broker looks for logs that flush.ms wants on disk; "
+        doc="How often the broker checks which logs are due for a flush by flush.ms; "
         "the default of log.flush.interval.ms.",
         importance=Importance.HIGH,
     )
@@ -169,13 +169,13 @@ class BrokerConfig(Config):
         OptionType.LONG,
         300_000,
         at_least=1,
-        doc="How often the broker looks for segments that are due for deletion.",
+        doc="How often the broker checks for segments to delete.",
     )
     log_retention_hours: int = _default_of(
         "retention.ms",
         type=OptionType.INT,
         default=168,
-        doc="How many hours records are kept; log.retention.ms and log.retention.minutes go first.",
+        doc="How many hours records are kept; log.retention.ms and log.retention.minutes take precedence.",
         dynamic=False,
         importance=Importance.HIGH,
     )
@@ -183,7 +183,7 @@ class BrokerConfig(Config):
         "retention.ms",
         type=OptionType.INT,
         default=None,
-        doc="How many minutes records are kept; log.retention.ms goes first.",
+        doc="How many minutes records are kept; log.retention.ms takes precedence.",
         dynamic=False,
         importance=Importance.HIGH,
     )
@@ -194,7 +194,7 @@ class BrokerConfig(Config):
         "segment.ms",
         type=OptionType.INT,
         default=168,
-        doc="The age in hours at which a segment is closed; log.roll.ms goes first.",
+        doc="The age in hours at which a segment is closed; log.roll.ms takes precedence.",
         dynamic=False,
         importance=Importance.HIGH,
     )
@@ -202,7 +202,7 @@ class BrokerConfig(Config):
         "segment.jitter.ms",
         type=OptionType.INT,
         doc="The largest random time in hours by which log.roll.hours is shortened; "
-        "log.roll.jitter.ms goes first.",
+        "log.roll.jitter.ms takes precedence.",
         dynamic=False,
         importance=Importance.HIGH,
     )
@@ -249,20 +249,20 @@ class BrokerConfig(Config):
         OptionType.INT,
         1,
         at_least=1,
-        doc="How many partitions a topic gets that is created without a number.",
+        doc="The number of partitions of topics that are created without one.",
     )
     offset_metadata_max_bytes: int = option(
         OptionType.INT,
         4096,
         at_least=0,
-        doc="The longest metadata that a committed offset may have.",
+        doc="The most bytes of metadata that a committed offset may have.",
         importance=Importance.HIGH,
     )
     offsets_commit_timeout_ms: int = option(
         OptionType.INT,
         5000,
         at_least=1,
-        doc="How long an offset commit may wait until its records are safe.",
+        doc="How long an offset commit may wait until it is durable.",
         importance=Importance.HIGH,
     )
     offsets_load_buffer_size: int = option(
@@ -276,15 +276,15 @@ class BrokerConfig(Config):
         OptionType.LONG,
         600_000,
         at_least=1,
-        doc="How often the broker looks for committed offsets that have expired.",
+        doc="How often the broker checks for committed offsets that have expired.",
         importance=Importance.HIGH,
     )
     offsets_retention_minutes: int = option(
         OptionType.INT,
         7 * 24 * 60,
         at_least=1,
-        doc="How many minutes committed offsets are kept once nobody reads by them: "
-        "since the group has been empty, or since the commit if the group is not subscribed.",
+        doc="How many minutes a committed offset is kept after its group became empty, "
+        "or after the commit if the group is not subscribed to the topic.",
         importance=Importance.HIGH,
     )
     offsets_topic_compression_codec: int = option(
@@ -308,13 +308,13 @@ class BrokerConfig(Config):
         OptionType.SHORT,
         3,
         at_least=1,
-        doc="The replication factor of the offsets topic, as far as there are that many brokers.",
+        doc="The replication factor of the offsets topic; lower if there are fewer brokers.",
         importance=Importance.HIGH,
     )
     offsets_topic_segment_bytes: int = option(
         OptionType.INT,
         100 * 1024 * 1024,
-        # Kafka says 1 here, which is less than a topic can have.
+        # Kafka accepts 1 here, which is below the minimum of segment.bytes.
         at_least=options_of(TopicConfig)["segment.bytes"].at_least,
         doc="The size at which a segment of the offsets topic is closed.",
         importance=Importance.HIGH,
@@ -329,7 +329,7 @@ class BrokerConfig(Config):
         OptionType.INT,
         600_000,
         at_least=1,
-        doc="How often the broker looks for producer ids that have expired.",
+        doc="How often the broker checks for producer ids that have expired.",
         importance=Importance.LOW,
     )
     producer_id_expiration_ms: int = option(
@@ -351,7 +351,7 @@ class BrokerConfig(Config):
         OptionType.INT,
         10_000,
         at_least=1,
-        doc="How often the broker looks for transactions that have timed out, to abort them.",
+        doc="How often the broker checks for transactions that have timed out, and aborts them.",
         importance=Importance.LOW,
     )
     transaction_max_timeout_ms: int = option(
@@ -374,7 +374,7 @@ class BrokerConfig(Config):
         OptionType.INT,
         3_600_000,
         at_least=1,
-        doc="How often the broker looks for transactional ids that have expired.",
+        doc="How often the broker checks for transactional ids that have expired.",
         importance=Importance.LOW,
     )
     transaction_state_log_load_buffer_size: int = option(
@@ -388,8 +388,7 @@ class BrokerConfig(Config):
         OptionType.INT,
         2,
         at_least=1,
-        doc="The min.insync.replicas of the transactions topic, as far as there are that many "
-        "brokers.",
+        doc="The min.insync.replicas of the transactions topic; lower if there are fewer brokers.",
         importance=Importance.HIGH,
     )
     transaction_state_log_num_partitions: int = option(
@@ -404,14 +403,13 @@ class BrokerConfig(Config):
         OptionType.SHORT,
         3,
         at_least=1,
-        doc="The replication factor of the transactions topic, as far as there are that many "
-        "brokers.",
+        doc="The replication factor of the transactions topic; lower if there are fewer brokers.",
         importance=Importance.HIGH,
     )
     transaction_state_log_segment_bytes: int = option(
         OptionType.INT,
         100 * 1024 * 1024,
-        # Kafka says 1 here, which is less than a topic can have.
+        # Kafka accepts 1 here, which is below the minimum of segment.bytes.
         at_least=options_of(TopicConfig)["segment.bytes"].at_least,
         doc="The size at which a segment of the transactions topic is closed.",
         importance=Importance.HIGH,
@@ -445,16 +443,16 @@ class BrokerConfig(Config):
 
 
 class Inherited(NamedTuple):
-    """The broker option that a topic option takes its value from, and that value."""
+    """The broker option that gives a topic option its value, and that value."""
 
     name: str
     value: Value
 
 
 def inherited(broker: BrokerConfig, topic_option: str) -> Inherited:
-    """What a topic gets for an option that it does not set itself."""
+    """The value of a topic option that the topic does not set itself."""
     known = options_of(TopicConfig)[topic_option]
-    # The broker options that one without effect would follow are not served: it has its default.
+    # The synonyms of an option without effect are not supported either: it has its default.
     for name in known.synonyms if known.has_effect else ():
         value = value_of(broker, name)
         if value is not None:
@@ -467,12 +465,12 @@ def _in_topic_units(name: str, value: Value) -> Value:
     unit_ms = _UNIT_MS.get(name.rpartition(".")[2])
     if unit_ms is None or not isinstance(value, int):
         return value
-    # Without a limit is -1 in every unit.
+    # -1 means no limit in every unit.
     return value * unit_ms if value >= 0 else -1
 
 
 def topic_config(broker: BrokerConfig, overrides: Mapping[str, object]) -> TopicConfig:
-    """The effective options of a topic: its own, then those of the broker."""
+    """The effective options of a topic: its own, else those of the broker."""
     own = read_options(TopicConfig, overrides)
     fields: dict[str, Any] = {
         known.field_name: own[name] if name in own else inherited(broker, name).value
@@ -482,7 +480,7 @@ def topic_config(broker: BrokerConfig, overrides: Mapping[str, object]) -> Topic
 
 
 class DynamicOptions(NamedTuple):
-    """Broker options that were altered while it ran: for all brokers, and for this one."""
+    """Broker options that were altered at run time: for all brokers, and for this one."""
 
     of_cluster: Mapping[str, str]
     of_node: Mapping[str, str]
@@ -492,7 +490,7 @@ NOTHING_DYNAMIC = DynamicOptions({}, {})
 
 
 def with_dynamic(static: BrokerConfig, dynamic: DynamicOptions) -> BrokerConfig:
-    """The effective options of a broker: what was altered, then what it was started with."""
+    """The effective options of a broker: those altered at run time, else those it was started with."""
     altered = {**dynamic.of_cluster, **dynamic.of_node}
     for name in altered:
         if not find_option(BrokerConfig, name).dynamic:

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
-from ottla.config.client_not_served import MEANT, OTHERS_NAMES
 from ottla.config.options import (
     Importance,
     OptionType,
@@ -20,6 +19,7 @@ from ottla.config.options import (
     value_of,
 )
 from ottla.config.security import SecurityConfig
+from ottla.config.unsupported_client_options import LIKELY_MISTAKES, NAMES_IN_OTHER_CLIENTS
 from ottla.errors import ConfigError
 from ottla.model import Endpoint
 
@@ -36,60 +36,60 @@ _CLIENTS = {
 class ClientConfig(SecurityConfig):
     """What every client needs to find brokers and to talk to them.
 
-    A default that makes no sense beside what was given gives way: the fields have the values that
-    count, `given` says what was given, and `notes` why something gave way.
+    A default that conflicts with a given option is replaced: the fields have the effective values,
+    `given` names the options that were given, and `notes` tell why a default was replaced.
     """
 
     kind: ClassVar[str] = "client option"
     id_prefix: ClassVar[str] = "client"
 
     notes: tuple[str, ...] = field(default=(), init=False, compare=False, repr=False)
-    """Sentences for the log about defaults that gave way."""
+    """Sentences for the log about defaults that were replaced."""
 
     bootstrap_servers: tuple[str, ...] = option(
         OptionType.LIST,
         (),
-        doc="Brokers to start from, as HOST:PORT; a few are enough, they name the others.",
+        doc="Brokers for the first connection, as HOST:PORT; the client learns the others from them.",
         importance=Importance.HIGH,
     )
     client_dns_lookup: str = option(
         OptionType.STRING,
         "use_all_dns_ips",
         choices=("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
-        doc="What is done with a host name that has several addresses: try them one after the other, "
-        "or replace each bootstrap server by the names that its addresses have.",
+        doc="What the client does with a host name that has several addresses: try them in turn, "
+        "or replace each bootstrap server by the canonical host names of its addresses.",
     )
     client_id: str = option(
         OptionType.STRING,
         "",
-        doc="The name under which brokers log the client; without one it gets a name with a number.",
+        doc="The name of the client in the logs of brokers; the default is a name with a number.",
     )
     connections_max_idle_ms: int = option(
         OptionType.LONG,
         540_000,
         at_least=-1,
-        doc="How long a connection may be idle before it is closed; -1 keeps it.",
+        doc="How long a connection may be idle before the client closes it; -1 keeps it open.",
     )
     enable_metrics_push: bool = option(
         OptionType.BOOLEAN,
         # Kafka's producers and consumers have true here.
         False,
-        doc="Whether metrics are sent to the brokers (KIP-714), which is not available: false.",
+        doc="Whether metrics are sent to the brokers (KIP-714); not available, only false is accepted.",
         importance=Importance.LOW,
     )
     metadata_max_age_ms: int = option(
         OptionType.LONG,
         300_000,
         at_least=0,
-        doc="How old the metadata of the cluster may become before it is asked for again.",
+        doc="The age at which the client requests the metadata of the cluster again.",
         importance=Importance.LOW,
     )
     metadata_recovery_rebootstrap_trigger_ms: int = option(
         OptionType.LONG,
         300_000,
         at_least=0,
-        doc="How long no known broker may answer for metadata before the client starts again from "
-        "bootstrap.servers (KIP-1102).",
+        doc="How long the client tries to get metadata from the brokers it knows before it starts "
+        "again from bootstrap.servers (KIP-1102).",
         importance=Importance.LOW,
     )
     metadata_recovery_strategy: str = option(
@@ -98,7 +98,7 @@ class ClientConfig(SecurityConfig):
         choices=("rebootstrap", "none"),
         ignore_case=True,
         doc="What happens when no known broker can be reached: rebootstrap starts again from "
-        "bootstrap.servers (KIP-899), none goes on trying.",
+        "bootstrap.servers (KIP-899), none keeps trying the known brokers.",
         importance=Importance.LOW,
     )
     receive_buffer_bytes: int = option(
@@ -124,7 +124,7 @@ class ClientConfig(SecurityConfig):
     request_timeout_ms: int = option(
         OptionType.INT,
         30_000,
-        # Kafka takes 0 too, with which no request ever succeeds.
+        # Kafka accepts 0, with which no request ever succeeds.
         at_least=1,
         doc="How long the client waits for the answer to a request before it tries again or fails.",
     )
@@ -152,19 +152,19 @@ class ClientConfig(SecurityConfig):
         OptionType.LONG,
         30_000,
         at_least=1,
-        doc="The longest time for a connection to be made; each failure in a row doubles it.",
+        doc="The longest time that an attempt to connect may take; the time doubles with each failure.",
     )
     socket_connection_setup_timeout_ms: int = option(
         OptionType.LONG,
         10_000,
         at_least=1,
-        doc="How long the first attempt to make a connection may take.",
+        doc="How long the first attempt to connect may take.",
     )
 
-    def settle(self) -> None:
-        """Let the default of a pair of limits follow the one that was given."""
+    def adjust_defaults(self) -> None:
+        """Of a pair of limits, adjust the default one to the one that was given."""
         for low in ("reconnect.backoff", "retry.backoff", "socket.connection.setup.timeout"):
-            self._settle_pair(f"{low}.ms", f"{low}.max.ms")
+            self._adjust_pair(f"{low}.ms", f"{low}.max.ms")
 
     def validate(self) -> None:
         """Check the rules between options."""
@@ -195,39 +195,39 @@ class ClientConfig(SecurityConfig):
             raise ConfigError(f"bootstrap.servers is not valid: {error}") from error
 
     def as_mapping(self) -> dict[str, Any]:
-        """All options by Kafka's names with the values that count, as `configure` gets them."""
+        """All options by Kafka's names with their effective values, for `configure` of a plugin."""
         return {name: value_of(self, name) for name in options_of(type(self))}
 
     def default_client_id(self, number: int) -> str:
-        """The name of the `number`th client of a process that was not given one."""
+        """The client.id of the `number`th client of a process that was given none."""
         return f"{self.id_prefix}-{number}"
 
     @classmethod
-    def place_of(cls, name: str) -> str | None:
-        """Whose option it is, if another client of ours or of others has one of this name."""
+    def advice_for(cls, name: str) -> str | None:
+        """Advice, if another of our clients or another library has an option of this name."""
         for clients, path in _CLIENTS.items():
             module, _, class_name = path.partition(":")
             other = getattr(importlib.import_module(module), class_name)
             if other is not cls and name in options_of(other):
                 return f"it is an option of {clients}, remove it here"
-        if name in MEANT:
-            return MEANT[name]
-        for origin, names in OTHERS_NAMES.items():
+        if name in LIKELY_MISTAKES:
+            return LIKELY_MISTAKES[name]
+        for origin, names in NAMES_IN_OTHER_CLIENTS.items():
             instead = names.get(name) or names.get(name.replace(".", "_"))
             if instead is not None:
                 advice = instead if instead.startswith("remove") else f"use {instead}"
                 return f"it is {origin}'s name, {advice}"
         return None
 
-    def _give_way(self, name: str, value: object, reason: str) -> None:
-        """Replace the default of an option, and note why."""
+    def _replace_default(self, name: str, value: object, reason: str) -> None:
+        """Set an option that was not given, and note why."""
         object.__setattr__(self, name.replace(".", "_"), value)
         known = options_of(type(self))[name]
         object.__setattr__(
             self, "notes", (*self.notes, f"{name} is {known.render(value)}: {reason}")
         )
 
-    def _settle_pair(self, low: str, high: str) -> None:
+    def _adjust_pair(self, low: str, high: str) -> None:
         low_value, high_value = value_of(self, low), value_of(self, high)
         if low_value <= high_value:
             return
@@ -236,18 +236,18 @@ class ClientConfig(SecurityConfig):
                 f"{low} ({low_value}) is above {high} ({high_value}): lower it or raise the other"
             )
         if low in self.given:
-            self._give_way(high, low_value, f"{low} was given and is above the default")
+            self._replace_default(high, low_value, f"{low} was given and is above the default")
         else:
-            self._give_way(low, high_value, f"{high} was given and is below the default")
+            self._replace_default(low, high_value, f"{high} was given and is below the default")
 
 
 C = TypeVar("C", bound=ClientConfig)
 _NUMBERS: dict[type[ClientConfig], itertools.count[int]] = {}
 
 
-def _no_config(config_class: type[ClientConfig], config: object) -> ConfigError:
-    """What to write instead of a first argument that is no dict: others' clients take topics or addresses there."""
-    message = f"{config!r} is no dict of options: give a dict with Kafka's names, or keywords"
+def _not_a_mapping(config_class: type[ClientConfig], config: object) -> ConfigError:
+    """The error for a first argument that is not a dict; other libraries take topics or addresses there."""
+    message = f"{config!r} is not a dict of options: give a dict with Kafka's names, or keywords"
     if isinstance(config, str):
         message += (
             f", as in bootstrap_servers={config!r}"
@@ -264,7 +264,7 @@ def read_client_config(
 
     `config` is a dict with Kafka's names, to which keywords with underscores are added; or a config that this function
     returned before, which stays as it is. An option that is None counts as not given. A client without client.id gets
-    one. Defaults that gave way are logged.
+    one. Replaced defaults are logged, so this is called once per client.
     """
     if isinstance(config, config_class):
         if options:
@@ -272,12 +272,12 @@ def read_client_config(
             raise ConfigError(f"{names}: a {config_class.__name__} takes no more options beside it")
         return config
     if config is not None and not isinstance(config, Mapping):
-        raise _no_config(config_class, config)
+        raise _not_a_mapping(config_class, config)
     given = {}
     for source in (config or {}, options):
         for name in source:
             if not isinstance(name, str):
-                raise ConfigError(f"{name!r} is no name of an option: names are text")
+                raise ConfigError(f"{name!r} is not the name of an option: names are text")
         for name, value in dotted(source).items():
             if name in given:
                 raise ConfigError(f"{name} is given in the dict and as a keyword: give it once")

@@ -4,76 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from ottla.config.client import ClientConfig
-from ottla.config.client_not_served import CONSUMER_OPTIONS_NOT_SERVED
-from ottla.config.durations import parse_duration_ms
+from ottla.config.offset_reset import OffsetReset
 from ottla.config.options import Importance, OptionType, option
+from ottla.config.unsupported_client_options import UNSUPPORTED_CONSUMER_OPTIONS
 from ottla.errors import ConfigError
 
-_BY_DURATION = "by_duration:"
-_ENCODING = "The encoding of text that the deserializer {} reads."
-
-
-class OffsetResetKind(Enum):
-    """Where reading starts in a partition without a position or committed offset."""
-
-    EARLIEST = "earliest"
-    LATEST = "latest"
-    NONE = "none"
-    BY_DURATION = "by_duration"
-
-
-_RESETS = {kind.value: kind for kind in OffsetResetKind}
-# Names that librdkafka takes as well.
-_RESETS_OF_OTHERS = {
-    "smallest": "earliest",
-    "beginning": "earliest",
-    "largest": "latest",
-    "end": "latest",
-    "error": "none",
-}
-
-
-class OffsetReset(NamedTuple):
-    """auto.offset.reset, with the time to go back for BY_DURATION."""
-
-    kind: OffsetResetKind
-    duration_ms: int = 0
-
-    @classmethod
-    def parse(cls, text: str) -> OffsetReset:
-        """Read `earliest`, `latest`, `none` or `by_duration:` with an ISO 8601 duration."""
-        try:
-            if text.startswith(_BY_DURATION):
-                duration_ms = parse_duration_ms(text.removeprefix(_BY_DURATION))
-                if duration_ms < 0:
-                    raise ValueError(f"{text!r} goes back a negative time")
-                return cls(OffsetResetKind.BY_DURATION, duration_ms)
-            if text == OffsetResetKind.BY_DURATION.value:
-                raise ValueError(f"{text!r} has no duration")
-            return cls(_RESETS[text])
-        except ValueError as error:
-            raise cls._refusal(text, f" ({error})") from error
-        except KeyError:
-            meant = _RESETS_OF_OTHERS.get(text)
-            raise cls._refusal(text, "" if meant is None else f"; you mean {meant}") from None
-
-    @staticmethod
-    def _refusal(text: str, why: str) -> ConfigError:
-        return ConfigError(
-            f"auto.offset.reset={text!r} is not valid: it must be earliest, latest, none or "
-            f"by_duration:PnDTnHnMn.nS, as in by_duration:PT1H{why}"
-        )
+_ENCODING = "The encoding that the deserializer {} uses."
 
 
 def _deserializer(what: str) -> Any:
     return option(
         OptionType.CLASS,
         "bytes",
-        doc=f"What reads the bytes of a record's {what}.",
+        doc=f"The deserializer of the {what}s of records.",
         importance=Importance.HIGH,
     )
 
@@ -84,28 +30,28 @@ def _list_option(doc: str) -> Any:
 
 @dataclass(frozen=True)
 class ConsumerConfig(ClientConfig):
-    """The options of one consumer; `enable_auto_commit` is what counts."""
+    """The options of one consumer; `enable_auto_commit` is the effective value."""
 
     kind: ClassVar[str] = "consumer option"
     id_prefix: ClassVar[str] = "consumer"
-    not_served: ClassVar[Mapping[str, str]] = CONSUMER_OPTIONS_NOT_SERVED
+    unsupported: ClassVar[Mapping[str, str]] = UNSUPPORTED_CONSUMER_OPTIONS
 
     allow_auto_create_topics: bool = option(
         OptionType.BOOLEAN,
         True,
-        doc="Whether the broker may create a topic that is subscribed to and does not exist.",
+        doc="Whether the broker may create a topic that the consumer subscribes to and that does not exist.",
     )
     auto_commit_interval_ms: int = option(
         OptionType.INT,
         5000,
         at_least=0,
-        doc="How often offsets are committed with enable.auto.commit.",
+        doc="How often enable.auto.commit commits offsets.",
         importance=Importance.LOW,
     )
     auto_offset_reset: str = option(
         OptionType.STRING,
         "latest",
-        doc="Where reading starts without a committed offset, or when it is out of range: earliest, "
+        doc="Where the consumer starts without a committed offset, or if it is out of range: earliest, "
         "latest, by_duration:PnDTnHnMn.nS (that long ago), or none, which is an error.",
     )
     check_crcs: bool = option(
@@ -124,19 +70,19 @@ class ConsumerConfig(ClientConfig):
         OptionType.INT,
         60_000,
         at_least=0,
-        doc="How long calls may take that have no timeout of their own.",
+        doc="The timeout of calls that are given none.",
     )
     default_list_key_serde_inner: object = _list_option(
         "The deserializer of the items of a key that is a list."
     )
     default_list_key_serde_type: object = _list_option(
-        "What a key that is a list becomes: list, tuple or another callable over its items."
+        "The type of a key that is a list: list, tuple or another callable over its items."
     )
     default_list_value_serde_inner: object = _list_option(
         "The deserializer of the items of a value that is a list."
     )
     default_list_value_serde_type: object = _list_option(
-        "What a value that is a list becomes: list, tuple or another callable over its items."
+        "The type of a value that is a list: list, tuple or another callable over its items."
     )
     deserializer_encoding: str | None = option(
         OptionType.STRING,
@@ -147,20 +93,20 @@ class ConsumerConfig(ClientConfig):
     enable_auto_commit: bool = option(
         OptionType.BOOLEAN,
         True,
-        doc="Whether the offsets of what poll returned before are committed from time to time; "
-        "without group.id it is off unless it was given.",
+        doc="Whether poll commits the offsets of the records that it returned before, every "
+        "auto.commit.interval.ms; without group.id the default is false.",
     )
     exclude_internal_topics: bool = option(
         OptionType.BOOLEAN,
         True,
-        doc="Whether a pattern skips internal topics.",
+        doc="Whether a subscription by pattern skips internal topics.",
     )
     fetch_max_bytes: int = option(
         OptionType.INT,
         50 * 1024 * 1024,
         at_least=0,
-        doc="How many bytes a broker may answer to one fetch; a first batch that is larger comes "
-        "all the same.",
+        doc="The most bytes in the response to one fetch; a first batch that is larger is "
+        "returned all the same.",
     )
     fetch_max_wait_ms: int = option(
         OptionType.INT,
@@ -173,7 +119,7 @@ class ConsumerConfig(ClientConfig):
         OptionType.INT,
         1,
         at_least=0,
-        doc="How many bytes a broker gathers before it answers a fetch.",
+        doc="How many bytes a broker collects before it answers a fetch.",
         importance=Importance.HIGH,
     )
     group_id: str | None = option(
@@ -207,14 +153,14 @@ class ConsumerConfig(ClientConfig):
         OptionType.CLASS,
         (),
         many=True,
-        doc="What sees records before poll returns them, and offsets when they are committed.",
+        doc="Code that is called with records before poll returns them, and with committed offsets.",
         importance=Importance.LOW,
     )
     isolation_level: str = option(
         OptionType.STRING,
         "read_uncommitted",
         choices=("read_committed", "read_uncommitted"),
-        doc="Whether records of transactions that are open or aborted are seen.",
+        doc="Whether poll returns records of open and aborted transactions.",
     )
     key_deserializer: object = _deserializer("key")
     key_deserializer_encoding: str | None = option(
@@ -227,8 +173,8 @@ class ConsumerConfig(ClientConfig):
         OptionType.INT,
         1024 * 1024,
         at_least=0,
-        doc="How many bytes of a partition a broker may answer to one fetch; a first batch that is "
-        "larger comes all the same.",
+        doc="The most bytes of one partition in the response to one fetch; a first batch that "
+        "is larger is returned all the same.",
         importance=Importance.HIGH,
     )
     max_poll_interval_ms: int = option(
@@ -253,15 +199,15 @@ class ConsumerConfig(ClientConfig):
         OptionType.INT,
         45_000,
         at_least=1,
-        doc="How long the coordinator waits for a heartbeat before it gives the partitions to others.",
+        doc="How long the coordinator waits for a heartbeat before it removes the member from the group.",
         importance=Importance.HIGH,
     )
     stall_timeout_ms: int = option(
         OptionType.INT,
         60_000,
         at_least=0,
-        doc="How long a partition with records to read may bring none before the consumer logs "
-        "that it stalls and health() says so; 0 turns the watch off. Kafka has no such option.",
+        doc="How long a partition that has records may return none before the consumer logs "
+        "that it stalls and health() reports it; 0 disables the check. Kafka has no such option.",
         importance=Importance.LOW,
     )
     value_deserializer: object = _deserializer("value")
@@ -272,9 +218,9 @@ class ConsumerConfig(ClientConfig):
         importance=Importance.LOW,
     )
 
-    def settle(self) -> None:
-        """Without a group, offsets are committed nowhere."""
-        super().settle()
+    def adjust_defaults(self) -> None:
+        """Without a group, offsets cannot be committed: enable.auto.commit is off."""
+        super().adjust_defaults()
         if self.group_id is None and "enable.auto.commit" not in self.given:
             # Kafka does this silently too: a consumer without a group expects no commits.
             object.__setattr__(self, "enable_auto_commit", False)
@@ -294,7 +240,7 @@ class ConsumerConfig(ClientConfig):
                 f"fetch.min.bytes ({self.fetch_min_bytes}) is above fetch.max.bytes "
                 f"({self.fetch_max_bytes}): lower it or raise the other"
             )
-        # A fetch that finds nothing is answered after this time.
+        # A broker without new records answers after fetch.max.wait.ms.
         if self.fetch_max_wait_ms >= self.request_timeout_ms:
             raise ConfigError(
                 f"fetch.max.wait.ms ({self.fetch_max_wait_ms}) is not below request.timeout.ms "

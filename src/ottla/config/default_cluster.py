@@ -1,4 +1,4 @@
-"""Which cluster is meant where nobody says it: for the command line and for pipelines."""
+"""The cluster that the command line and pipelines use if none is given."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ DEFAULT_SERVERS: Final = "127.0.0.1:9092"
 
 
 def default_servers() -> str:
-    """The brokers that the environment names, or where `ottla serve` listens."""
+    """The bootstrap servers of the environment variable, else the default address of `ottla serve`."""
     return os.environ.get(SERVERS_VARIABLE) or DEFAULT_SERVERS

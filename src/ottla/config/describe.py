@@ -1,9 +1,8 @@
-"""What DescribeConfigs and the CLI show of each option, and where its value comes from."""
+"""The answers of DescribeConfigs: each option with its value and the source of the value."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.config.broker import (
@@ -13,23 +12,12 @@ from ottla.config.broker import (
     topic_config,
     with_dynamic,
 )
-from ottla.config.options import Option, OptionType, options_of, value_text
+from ottla.config.options import ConfigOption, ConfigSource, OptionType, options_of, value_text
 from ottla.config.topic import TopicConfig
 
 
-class ConfigSource(IntEnum):
-    """Where a value was set, numbered as in DescribeConfigs."""
-
-    UNKNOWN = 0
-    DYNAMIC_TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
-
-
 class SourcedValue(NamedTuple):
-    """One place that gives an option a value; the first of a list is the one that counts."""
+    """A value of an option and its source; the first of a list takes effect."""
 
     name: str
     value: str | None
@@ -50,7 +38,7 @@ class DescribedOption(NamedTuple):
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody has set the option."""
+        """Whether the option has its default, because it was not set."""
         return self.source is ConfigSource.DEFAULT_CONFIG
 
 
@@ -85,14 +73,14 @@ def describe_broker(
     described = []
     for name, known in options_of(BrokerConfig).items():
         value = value_text(effective, name)
-        # An option without a value (log.retention.ms, say) leaves it to others, named so there.
-        names = _from(name) if value is not None else ()
+        # An option without a value, such as log.retention.ms, is described without synonyms.
+        names = _with_fallbacks(name) if value is not None else ()
         described.append(_described(known, value, list(_broker_sources(static, dynamic, names))))
     return described
 
 
-def _from(name: str) -> tuple[str, ...]:
-    """A broker option, and those that would take its place if it were not set."""
+def _with_fallbacks(name: str) -> tuple[str, ...]:
+    """A broker option, and the ones that apply if it is not set."""
     for topic_option in options_of(TopicConfig).values():
         if name in topic_option.synonyms:
             return topic_option.synonyms[topic_option.synonyms.index(name) :]
@@ -102,7 +90,7 @@ def _from(name: str) -> tuple[str, ...]:
 def _broker_sources(
     static: BrokerConfig, dynamic: DynamicOptions, names: Sequence[str]
 ) -> Iterator[SourcedValue]:
-    """Who gives the named options a value, the strongest first."""
+    """The sources of the named options, in order of precedence."""
     for name in names:
         if name in dynamic.of_node:
             yield SourcedValue(name, dynamic.of_node[name], ConfigSource.DYNAMIC_BROKER_CONFIG)
@@ -118,7 +106,7 @@ def _broker_sources(
 
 
 def _described(
-    known: Option, value: str | None, sources: Sequence[SourcedValue]
+    known: ConfigOption, value: str | None, sources: Sequence[SourcedValue]
 ) -> DescribedOption:
     shown = [s._replace(value=None) for s in sources] if known.sensitive else sources
     return DescribedOption(

@@ -9,12 +9,12 @@ from pathlib import Path
 from ottla.config.admin import AdminConfig
 from ottla.config.client import ClientConfig
 from ottla.config.consumer import ConsumerConfig
-from ottla.config.options import Option, OptionType, options_of
+from ottla.config.options import ConfigOption, OptionType, options_of
 from ottla.config.producer import ProducerConfig
 from ottla.config.security import SecurityConfig
 
 MARK = "<!-- What follows is written by `python -m ottla.config.document docs/guides/configuration.md`. -->\n"
-"""Where the prose ends and the tables begin."""
+"""The line between the prose and the generated tables."""
 
 _CLIENTS: Mapping[str, type[ClientConfig]] = {
     "Producers": ProducerConfig,
@@ -27,7 +27,7 @@ _HEAD = (
 
 
 def page(text: str) -> str:
-    """The page with its tables made anew."""
+    """The page with its tables written again."""
     prose, mark, _ = text.partition(MARK)
     if not mark:
         raise ValueError("the page has no line that says where the tables begin")
@@ -35,7 +35,7 @@ def page(text: str) -> str:
 
 
 def tables() -> str:
-    """All options, and all that are refused."""
+    """The tables of all options, and of those that are refused."""
     shared, security = options_of(ClientConfig), options_of(SecurityConfig)
     sections = [
         ("All clients", [known for name, known in shared.items() if name not in security]),
@@ -52,7 +52,7 @@ def tables() -> str:
     return "\n".join((*parts, _refused()))
 
 
-def _row(known: Option) -> str:
+def _row(known: ConfigOption) -> str:
     default = known.render(known.default)
     cells = (
         f"`{known.name}`",
@@ -65,19 +65,18 @@ def _row(known: Option) -> str:
     return _line(cells)
 
 
-def _type(known: Option) -> str:
+def _type(known: ConfigOption) -> str:
     if known.type is OptionType.CLASS:
         return "names of code" if known.many else "name of code"
     return known.type.name.lower()
 
 
-def _accepts(known: Option) -> str:
+def _accepts(known: ConfigOption) -> str:
     if known.choices:
         return ", ".join(f"`{choice}`" for choice in known.choices if choice)
     bounds = []
     if known.at_least is not None:
         bounds.append(f"at least {known.at_least}")
-    # 32 and 64 bits go without saying.
     if known.at_most is not None:
         bounds.append(f"at most {known.at_most}")
     if known.also is not None:
@@ -86,22 +85,22 @@ def _accepts(known: Option) -> str:
 
 
 def _refused() -> str:
-    rows = [_line((_shown(name), clients, hint)) for name, clients, hint in _not_served()]
+    rows = [_line((_name_cell(name), clients, hint)) for name, clients, hint in _unsupported()]
     head = "| option | of | what to do |\n|---|---|---|\n"
     return f"## Refused\n\nOptions of Kafka's clients that Ottla does not have.\n\n{head}{''.join(rows)}"
 
 
-def _not_served() -> Iterator[tuple[str, str, str]]:
+def _unsupported() -> Iterator[tuple[str, str, str]]:
     hints = dict[str, str]()
     for each in _CLIENTS.values():
-        hints |= each.not_served
+        hints |= each.unsupported
     for name, hint in sorted(hints.items()):
-        owners = [title for title, each in _CLIENTS.items() if name in each.not_served]
-        everybody = len(owners) == len(_CLIENTS)
-        yield name, "all" if everybody else ", ".join(owners).lower(), hint
+        owners = [title for title, each in _CLIENTS.items() if name in each.unsupported]
+        in_all = len(owners) == len(_CLIENTS)
+        yield name, "all" if in_all else ", ".join(owners).lower(), hint
 
 
-def _shown(name: str) -> str:
+def _name_cell(name: str) -> str:
     return f"`{name}…`" if name.endswith(".") else f"`{name}`"
 
 
@@ -110,7 +109,7 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Rewrite the tables of the page that is named."""
+    """Write the tables of the page that is named again."""
     path = Path(arguments[0])
     path.write_text(page(path.read_text(encoding="utf-8")), encoding="utf-8")
     return 0

@@ -1,4 +1,4 @@
-"""The one line of JAAS that Kafka's clients take in sasl.jaas.config."""
+"""Parses sasl.jaas.config: one login module with its options."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXAMPLE = (
     'username="alice" password="secret";'
 )
 
-# What Java's StreamTokenizer makes of the text: blanks and comments are skipped.
+# Tokens as Java's StreamTokenizer finds them: blanks and comments are skipped.
 _TOKEN = re.compile(
     r"""(?P<skipped>\s+|/\*.*?\*/|/[^\n\r]*)"""
     r"""|(?P<quote>["'])(?P<quoted>(?:\\.|(?!(?P=quote))[^\\\n\r])*)(?P=quote)"""

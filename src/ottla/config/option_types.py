@@ -23,13 +23,13 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class ReadsBytes(Protocol[T_co]):
-    """A deserializer that says what it makes of bytes, and of None."""
+    """A deserializer with typed results."""
 
     def deserialize(self, topic: str, headers: Any, data: Any, /) -> T_co:
-        """The value of bytes; that of None is None."""
+        """The object that `data` encodes; None for None."""
 
 
-# What a function returns is not taken for the type of keys or values: those may also be None, which it never sees.
+# The result of a plain function is not the type of keys or values: it is never called for None, which stays None.
 DeserializerOf: TypeAlias = str | ReadsBytes[T_co] | type[ReadsBytes[T_co]] | Callable[[bytes], Any]
 
 
@@ -116,23 +116,23 @@ class ClientOptions(TypedDict, total=False):
     """The options that all clients share."""
 
     security_protocol: SecurityProtocolWord | None
-    """Whether connections are encrypted (SSL) and whether the client says who it is (SASL)."""
+    """Whether connections are encrypted (SSL) and whether the client authenticates (SASL)."""
 
     sasl_mechanism: str | None
-    """How the client says who it is: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER. The
-    default is Kafka's and not available: a SASL protocol needs this option.
+    """How the client authenticates: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER. The default
+    is Kafka's and not supported: with SASL this option has to be set.
     """
 
     sasl_jaas_config: str | None
-    """Name and password for PLAIN and SCRAM, as Kafka's clients take them: the login module with
-    its options.
+    """The user name and password for PLAIN and SCRAM in the form of Kafka's clients: the login
+    module with its options.
     """
 
     sasl_username: str | None
-    """The name for PLAIN and SCRAM, in place of sasl.jaas.config."""
+    """The user name for PLAIN and SCRAM, instead of sasl.jaas.config."""
 
     sasl_password: str | None
-    """The password for PLAIN and SCRAM, in place of sasl.jaas.config."""
+    """The password for PLAIN and SCRAM, instead of sasl.jaas.config."""
 
     sasl_login_callback_handler_class: object
     """A callable without arguments that returns a token for OAUTHBEARER, or its dotted path. It is
@@ -142,31 +142,31 @@ class ClientOptions(TypedDict, total=False):
     """Another name of sasl.login.callback.handler.class."""
 
     ssl_protocol: SslProtocolWord | None
-    """The highest version of TLS that is used."""
+    """The highest version of TLS that the client offers."""
 
     ssl_enabled_protocols: str | list[str] | tuple[str, ...] | None
-    """The versions of TLS that are used."""
+    """The versions of TLS that the client offers."""
 
     ssl_cipher_suites: str | list[str] | tuple[str, ...] | None
-    """The cipher suites of TLS 1.2 that are used, by their names in Java or OpenSSL; TLS 1.3 has to
-    be off.
+    """The cipher suites of TLS 1.2 that the client offers, by their names in Java or OpenSSL; TLS
+    1.3 has to be disabled.
     """
 
     ssl_endpoint_identification_algorithm: SslEndpointIdentificationAlgorithmWord | None
-    """https checks that the broker's certificate is for its host name; an empty text leaves that
-    out.
+    """https checks that the broker's certificate is for its host name; an empty text disables the
+    check.
     """
 
     ssl_truststore_type: str | None
     """The format of the trust store: PEM."""
 
     ssl_truststore_location: str | None
-    """A PEM file with the certificates that are trusted; without it, and without
-    ssl.truststore.certificates, those of the operating system are.
+    """A PEM file with the trusted certificates; the default, unless ssl.truststore.certificates is
+    set, are those of the operating system.
     """
 
     ssl_truststore_certificates: str | None
-    """The certificates that are trusted, as PEM text."""
+    """The trusted certificates, as PEM text."""
 
     ssl_keystore_type: str | None
     """The format of the key store: PEM."""
@@ -184,33 +184,33 @@ class ClientOptions(TypedDict, total=False):
     """The password of the client's private key, if it is encrypted."""
 
     bootstrap_servers: str | list[str] | tuple[str, ...] | None
-    """Brokers to start from, as HOST:PORT; a few are enough, they name the others."""
+    """Brokers for the first connection, as HOST:PORT; the client learns the others from them."""
 
     client_dns_lookup: ClientDnsLookupWord | None
-    """What is done with a host name that has several addresses: try them one after the other, or
-    replace each bootstrap server by the names that its addresses have.
+    """What the client does with a host name that has several addresses: try them in turn, or
+    replace each bootstrap server by the canonical host names of its addresses.
     """
 
     client_id: str | None
-    """The name under which brokers log the client; without one it gets a name with a number."""
+    """The name of the client in the logs of brokers; the default is a name with a number."""
 
     connections_max_idle_ms: int | None
-    """How long a connection may be idle before it is closed; -1 keeps it."""
+    """How long a connection may be idle before the client closes it; -1 keeps it open."""
 
     enable_metrics_push: bool | None
-    """Whether metrics are sent to the brokers (KIP-714), which is not available: false."""
+    """Whether metrics are sent to the brokers (KIP-714); not available, only false is accepted."""
 
     metadata_max_age_ms: int | None
-    """How old the metadata of the cluster may become before it is asked for again."""
+    """The age at which the client requests the metadata of the cluster again."""
 
     metadata_recovery_rebootstrap_trigger_ms: int | None
-    """How long no known broker may answer for metadata before the client starts again from
-    bootstrap.servers (KIP-1102).
+    """How long the client tries to get metadata from the brokers it knows before it starts again
+    from bootstrap.servers (KIP-1102).
     """
 
     metadata_recovery_strategy: MetadataRecoveryStrategyWord | None
     """What happens when no known broker can be reached: rebootstrap starts again from
-    bootstrap.servers (KIP-899), none goes on trying.
+    bootstrap.servers (KIP-899), none keeps trying the known brokers.
     """
 
     receive_buffer_bytes: int | None
@@ -235,23 +235,22 @@ class ClientOptions(TypedDict, total=False):
     """The size of the send buffer of sockets; -1 leaves it to the operating system."""
 
     socket_connection_setup_timeout_max_ms: int | None
-    """The longest time for a connection to be made; each failure in a row doubles it."""
+    """The longest time that an attempt to connect may take; the time doubles with each failure."""
 
     socket_connection_setup_timeout_ms: int | None
-    """How long the first attempt to make a connection may take."""
+    """How long the first attempt to connect may take."""
 
 
 class ProducerOptions(ClientOptions, total=False):
     """The options of `ottla.Producer` and `ottla.aio.Producer`."""
 
     acks: AcksWord | None
-    """Whose word makes a record sent: nobody's (0), the leader's (1), or that of all in-sync
-    replicas (all).
+    """Which brokers must confirm a record: none (0), the leader (1), or all in-sync replicas (all).
     """
 
     batch_size: int | None
-    """How many bytes of records for a partition are gathered in one batch; a larger record gets a
-    batch of its own, and 0 gives every record one.
+    """How many bytes of records for a partition are collected in one batch; a larger record gets a
+    batch of its own, with 0 every record does.
     """
 
     buffer_memory: int | None
@@ -278,23 +277,23 @@ class ProducerOptions(ClientOptions, total=False):
     """The serializer of the items of a value that is a list."""
 
     delivery_timeout_ms: int | None
-    """How long a record may take from send until its outcome is known, with all that is tried; at
-    least linger.ms and request.timeout.ms together.
+    """How long a record may take from send until its outcome is known, with all retries; at least
+    linger.ms and request.timeout.ms together.
     """
 
     enable_idempotence: bool | None
     """Whether retries can neither duplicate nor reorder records. It needs acks=all, retries and at
-    most 5 requests in flight; if it was not given, it gives way to them.
+    most 5 requests in flight; unless it was given, it is off where these do not hold.
     """
 
     interceptor_classes: object
-    """What sees records before they are serialized, and when their outcome is known."""
+    """Code that is called with records before they are serialized, and with their outcomes."""
 
     key_serializer: object
-    """What makes bytes of a record's key."""
+    """The serializer of the keys of records."""
 
     key_serializer_encoding: str | None
-    """The encoding of text that the serializer str of keys makes bytes of."""
+    """The encoding that the serializer str of keys uses."""
 
     linger_ms: int | None
     """How long a batch that is not full waits for more records."""
@@ -303,13 +302,13 @@ class ProducerOptions(ClientOptions, total=False):
     """How long send, partitions_for and the calls about transactions may block."""
 
     max_in_flight_requests_per_connection: int | None
-    """How many requests may be on their way on a connection."""
+    """How many requests without an answer a connection may have."""
 
     max_request_size: int | None
-    """How many bytes a request, and so a record, may have before it is compressed."""
+    """The largest request, and so the largest record, in bytes before compression."""
 
     metadata_max_idle_ms: int | None
-    """After how long without a record the metadata of a topic is forgotten."""
+    """How long the producer keeps the metadata of a topic to which it sends nothing."""
 
     partitioner_adaptive_partitioning_enable: bool | None
     """Whether records without a key go more often to brokers that take them faster (KIP-794)."""
@@ -320,50 +319,52 @@ class ProducerOptions(ClientOptions, total=False):
     """
 
     partitioner_class: object
-    """What chooses the partition of a record: by default a hash of the key or, without a key, one
-    partition for about batch.size bytes and then another.
+    """Code that chooses the partition of a record; by default a hash of the key or, without a key,
+    one partition for about batch.size bytes and then another.
     """
 
     partitioner_ignore_keys: bool | None
     """Whether the default partitioner treats all records as if they had no key."""
 
     retries: int | None
-    """How often a batch is sent again; delivery.timeout.ms is the better limit."""
+    """How often a batch is sent again; delivery.timeout.ms is usually the better limit."""
 
     serializer_encoding: str | None
-    """The encoding of text that the serializer str makes bytes of."""
+    """The encoding that the serializer str uses."""
 
     transaction_timeout_ms: int | None
     """How long a transaction may be open before the coordinator aborts it."""
 
     transaction_two_phase_commit_enable: bool | None
-    """Whether transactions stay open until an outside decision (KIP-939), which is not available:
-    false.
+    """Whether transactions stay open until an outside decision (KIP-939); not available, only false
+    is accepted.
     """
 
     transactional_id: str | None
-    """The name under which transactions are written; a producer of the same name that starts later
-    shuts this one out.
+    """The id of the producer's transactions; a producer of the same id that starts later fences
+    this one.
     """
 
     value_serializer: object
-    """What makes bytes of a record's value."""
+    """The serializer of the values of records."""
 
     value_serializer_encoding: str | None
-    """The encoding of text that the serializer str of values makes bytes of."""
+    """The encoding that the serializer str of values uses."""
 
 
 class ConsumerOptions(ClientOptions, Generic[K, V], total=False):
     """The options of `ottla.Consumer` and `ottla.aio.Consumer`."""
 
     allow_auto_create_topics: bool | None
-    """Whether the broker may create a topic that is subscribed to and does not exist."""
+    """Whether the broker may create a topic that the consumer subscribes to and that does not
+    exist.
+    """
 
     auto_commit_interval_ms: int | None
-    """How often offsets are committed with enable.auto.commit."""
+    """How often enable.auto.commit commits offsets."""
 
     auto_offset_reset: str | None
-    """Where reading starts without a committed offset, or when it is out of range: earliest,
+    """Where the consumer starts without a committed offset, or if it is out of range: earliest,
     latest, by_duration:PnDTnHnMn.nS (that long ago), or none, which is an error.
     """
 
@@ -374,33 +375,33 @@ class ConsumerOptions(ClientOptions, Generic[K, V], total=False):
     """Where the consumer is, so that it can read from a replica nearby (KIP-392)."""
 
     default_api_timeout_ms: int | None
-    """How long calls may take that have no timeout of their own."""
+    """The timeout of calls that are given none."""
 
     default_list_key_serde_inner: object
     """The deserializer of the items of a key that is a list."""
 
     default_list_key_serde_type: object
-    """What a key that is a list becomes: list, tuple or another callable over its items."""
+    """The type of a key that is a list: list, tuple or another callable over its items."""
 
     default_list_value_serde_inner: object
     """The deserializer of the items of a value that is a list."""
 
     default_list_value_serde_type: object
-    """What a value that is a list becomes: list, tuple or another callable over its items."""
+    """The type of a value that is a list: list, tuple or another callable over its items."""
 
     deserializer_encoding: str | None
-    """The encoding of text that the deserializer str reads."""
+    """The encoding that the deserializer str uses."""
 
     enable_auto_commit: bool | None
-    """Whether the offsets of what poll returned before are committed from time to time; without
-    group.id it is off unless it was given.
+    """Whether poll commits the offsets of the records that it returned before, every
+    auto.commit.interval.ms; without group.id the default is false.
     """
 
     exclude_internal_topics: bool | None
-    """Whether a pattern skips internal topics."""
+    """Whether a subscription by pattern skips internal topics."""
 
     fetch_max_bytes: int | None
-    """How many bytes a broker may answer to one fetch; a first batch that is larger comes all the
+    """The most bytes in the response to one fetch; a first batch that is larger is returned all the
     same.
     """
 
@@ -408,7 +409,7 @@ class ConsumerOptions(ClientOptions, Generic[K, V], total=False):
     """How long a broker waits for fetch.min.bytes."""
 
     fetch_min_bytes: int | None
-    """How many bytes a broker gathers before it answers a fetch."""
+    """How many bytes a broker collects before it answers a fetch."""
 
     group_id: str | None
     """The group whose members share the partitions; subscribe and commit need one."""
@@ -425,20 +426,20 @@ class ConsumerOptions(ClientOptions, Generic[K, V], total=False):
     """
 
     interceptor_classes: object
-    """What sees records before poll returns them, and offsets when they are committed."""
+    """Code that is called with records before poll returns them, and with committed offsets."""
 
     isolation_level: IsolationLevelWord | None
-    """Whether records of transactions that are open or aborted are seen."""
+    """Whether poll returns records of open and aborted transactions."""
 
     key_deserializer: DeserializerOf[K] | None
-    """What reads the bytes of a record's key."""
+    """The deserializer of the keys of records."""
 
     key_deserializer_encoding: str | None
-    """The encoding of text that the deserializer str of keys reads."""
+    """The encoding that the deserializer str of keys uses."""
 
     max_partition_fetch_bytes: int | None
-    """How many bytes of a partition a broker may answer to one fetch; a first batch that is larger
-    comes all the same.
+    """The most bytes of one partition in the response to one fetch; a first batch that is larger is
+    returned all the same.
     """
 
     max_poll_interval_ms: int | None
@@ -451,35 +452,36 @@ class ConsumerOptions(ClientOptions, Generic[K, V], total=False):
     """The assignors that this member can use, the preferred one first."""
 
     session_timeout_ms: int | None
-    """How long the coordinator waits for a heartbeat before it gives the partitions to others."""
+    """How long the coordinator waits for a heartbeat before it removes the member from the group.
+    """
 
     stall_timeout_ms: int | None
-    """How long a partition with records to read may bring none before the consumer logs that it
-    stalls and health() says so; 0 turns the watch off. Kafka has no such option.
+    """How long a partition that has records may return none before the consumer logs that it stalls
+    and health() reports it; 0 disables the check. Kafka has no such option.
     """
 
     value_deserializer: DeserializerOf[V] | None
-    """What reads the bytes of a record's value."""
+    """The deserializer of the values of records."""
 
     value_deserializer_encoding: str | None
-    """The encoding of text that the deserializer str of values reads."""
+    """The encoding that the deserializer str of values uses."""
 
 
 class AdminOptions(ClientOptions, total=False):
     """The options of `ottla.Admin` and `ottla.aio.Admin`."""
 
     default_api_timeout_ms: int | None
-    """How long calls may take that have no timeout of their own."""
+    """The timeout of calls that are given none."""
 
     retries: int | None
-    """How often a call is tried again; default.api.timeout.ms is the better limit."""
+    """How often a call is tried again; default.api.timeout.ms is usually the better limit."""
 
 
 class BrokerOptions(TypedDict, total=False):
     """The options of `ottla.Broker`."""
 
     auto_create_topics_enable: bool
-    """Whether a topic is created when a client first asks for it."""
+    """Whether a missing topic is created when a client asks for its metadata."""
 
     compression_gzip_level: int
     """The default of the topic option compression.gzip.level. The level of gzip when
@@ -493,7 +495,7 @@ class BrokerOptions(TypedDict, total=False):
 
     compression_type: BrokerCompressionTypeWord
     """The default of the topic option compression.type. How record batches are compressed in the
-    log; producer keeps them as they came.
+    log; producer keeps the codec of the producer.
     """
 
     compression_zstd_level: int
@@ -502,7 +504,9 @@ class BrokerOptions(TypedDict, total=False):
     """
 
     connections_max_idle_ms: int
-    """How long a connection may be idle before it is closed; a negative value keeps it."""
+    """How long a connection may be idle before the broker closes it; a negative value keeps it
+    open.
+    """
 
     default_replication_factor: int
     """The replication factor of topics that are created without one."""
@@ -511,10 +515,12 @@ class BrokerOptions(TypedDict, total=False):
     """Whether topics can be deleted."""
 
     fetch_max_bytes: int
-    """The most that one fetch answers, apart from a first batch that is larger."""
+    """The most bytes in the response to one fetch; a first batch that is larger is returned all the
+    same.
+    """
 
     group_initial_rebalance_delay_ms: int
-    """How long the first generation of a group waits for more members after each that joins."""
+    """How long the coordinator of a new group waits for more members after each one that joins."""
 
     group_max_session_timeout_ms: int
     """The longest session timeout that a member of a group may ask for."""
@@ -530,12 +536,12 @@ class BrokerOptions(TypedDict, total=False):
 
     log_cleaner_dedupe_buffer_size: int
     """How much memory compaction may use for the keys of a log; if they do not fit, a log is
-    cleaned in several turns.
+    compacted in several passes.
     """
 
     log_cleaner_delete_retention_ms: int
-    """The default of the topic option delete.retention.ms. How long compaction keeps a tombstone,
-    and so how long a reader that started at the beginning may take without missing a deletion.
+    """The default of the topic option delete.retention.ms. How long compaction keeps a tombstone: a
+    consumer that reads from the beginning within this time sees every deletion.
     """
 
     log_cleaner_enable: bool
@@ -578,7 +584,7 @@ class BrokerOptions(TypedDict, total=False):
     """How often the recovery points and log start offsets are written to disk."""
 
     log_flush_scheduler_interval_ms: int
-    """How often the broker looks for logs that flush.ms wants on disk; the default of
+    """How often the broker checks which logs are due for a flush by flush.ms; the default of
     log.flush.interval.ms.
     """
 
@@ -613,13 +619,14 @@ class BrokerOptions(TypedDict, total=False):
     """
 
     log_retention_check_interval_ms: int
-    """How often the broker looks for segments that are due for deletion."""
+    """How often the broker checks for segments to delete."""
 
     log_retention_hours: int
-    """How many hours records are kept; log.retention.ms and log.retention.minutes go first."""
+    """How many hours records are kept; log.retention.ms and log.retention.minutes take precedence.
+    """
 
     log_retention_minutes: int | None
-    """How many minutes records are kept; log.retention.ms goes first."""
+    """How many minutes records are kept; log.retention.ms takes precedence."""
 
     log_retention_ms: int | None
     """The default of the topic option retention.ms. How long records are kept before their segment
@@ -627,11 +634,11 @@ class BrokerOptions(TypedDict, total=False):
     """
 
     log_roll_hours: int
-    """The age in hours at which a segment is closed; log.roll.ms goes first."""
+    """The age in hours at which a segment is closed; log.roll.ms takes precedence."""
 
     log_roll_jitter_hours: int
     """The largest random time in hours by which log.roll.hours is shortened; log.roll.jitter.ms
-    goes first.
+    takes precedence.
     """
 
     log_roll_jitter_ms: int | None
@@ -679,23 +686,23 @@ class BrokerOptions(TypedDict, total=False):
     """Another name of node.id."""
 
     num_partitions: int
-    """How many partitions a topic gets that is created without a number."""
+    """The number of partitions of topics that are created without one."""
 
     offset_metadata_max_bytes: int
-    """The longest metadata that a committed offset may have."""
+    """The most bytes of metadata that a committed offset may have."""
 
     offsets_commit_timeout_ms: int
-    """How long an offset commit may wait until its records are safe."""
+    """How long an offset commit may wait until it is durable."""
 
     offsets_load_buffer_size: int
     """How many bytes of the offsets topic are read at a time when groups are loaded."""
 
     offsets_retention_check_interval_ms: int
-    """How often the broker looks for committed offsets that have expired."""
+    """How often the broker checks for committed offsets that have expired."""
 
     offsets_retention_minutes: int
-    """How many minutes committed offsets are kept once nobody reads by them: since the group has
-    been empty, or since the commit if the group is not subscribed.
+    """How many minutes a committed offset is kept after its group became empty, or after the commit
+    if the group is not subscribed to the topic.
     """
 
     offsets_topic_compression_codec: int
@@ -709,7 +716,7 @@ class BrokerOptions(TypedDict, total=False):
     """
 
     offsets_topic_replication_factor: int
-    """The replication factor of the offsets topic, as far as there are that many brokers."""
+    """The replication factor of the offsets topic; lower if there are fewer brokers."""
 
     offsets_topic_segment_bytes: int
     """The size at which a segment of the offsets topic is closed."""
@@ -718,7 +725,7 @@ class BrokerOptions(TypedDict, total=False):
     """The most bytes of records that the memory engine holds."""
 
     producer_id_expiration_check_interval_ms: int
-    """How often the broker looks for producer ids that have expired."""
+    """How often the broker checks for producer ids that have expired."""
 
     producer_id_expiration_ms: int
     """How long a partition remembers a producer id after its last write."""
@@ -727,7 +734,7 @@ class BrokerOptions(TypedDict, total=False):
     """The largest request that is accepted."""
 
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int
-    """How often the broker looks for transactions that have timed out, to abort them."""
+    """How often the broker checks for transactions that have timed out, and aborts them."""
 
     transaction_max_timeout_ms: int
     """The longest transaction timeout that a producer may ask for."""
@@ -740,13 +747,13 @@ class BrokerOptions(TypedDict, total=False):
     """
 
     transaction_remove_expired_transaction_cleanup_interval_ms: int
-    """How often the broker looks for transactional ids that have expired."""
+    """How often the broker checks for transactional ids that have expired."""
 
     transaction_state_log_load_buffer_size: int
     """How many bytes of the transactions topic are read at a time when it is loaded."""
 
     transaction_state_log_min_isr: int
-    """The min.insync.replicas of the transactions topic, as far as there are that many brokers."""
+    """The min.insync.replicas of the transactions topic; lower if there are fewer brokers."""
 
     transaction_state_log_num_partitions: int
     """How many partitions the transactions topic gets when it is created; a transactional id
@@ -754,7 +761,7 @@ class BrokerOptions(TypedDict, total=False):
     """
 
     transaction_state_log_replication_factor: int
-    """The replication factor of the transactions topic, as far as there are that many brokers."""
+    """The replication factor of the transactions topic; lower if there are fewer brokers."""
 
     transaction_state_log_segment_bytes: int
     """The size at which a segment of the transactions topic is closed."""

@@ -13,6 +13,8 @@ from typing import Any, ClassVar, Self, TypeAlias
 
 from ottla.errors import ConfigError
 
+INT_MAX = (1 << 31) - 1
+
 Value: TypeAlias = bool | int | float | str | tuple[str, ...]
 
 
@@ -30,8 +32,27 @@ class OptionType(IntEnum):
     PASSWORD = 9
 
 
+class ConfigSource(IntEnum):
+    """Where the value of an option comes from, numbered as in DescribeConfigs."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    DYNAMIC_CLIENT_METRICS_CONFIG = 7
+    DYNAMIC_GROUP_CONFIG = 8
+
+    @classmethod
+    def _missing_(cls, value: object) -> ConfigSource:
+        """A newer Kafka may have more of them, and one before 1.1 does not tell."""
+        return cls.UNKNOWN
+
+
 class Importance(StrEnum):
-    """How likely it is that somebody wants to change the option."""
+    """How likely it is that a user has to change the option."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -45,8 +66,8 @@ _METADATA_KEY = "ottla.option"
 
 
 @dataclass(frozen=True)
-class Option:
-    """One option: everything that reading, checking, describing and documenting it needs."""
+class ConfigOption:
+    """The declaration of one option: parsing, checks, DescribeConfigs and documents follow from it."""
 
     name: str
     type: OptionType
@@ -59,7 +80,7 @@ class Option:
     choices: tuple[str, ...] = ()
     importance: Importance = Importance.MEDIUM
     dynamic: bool = False
-    """Whether it can be altered while the broker runs; otherwise it is read-only."""
+    """Whether it can be altered at run time; otherwise it is read-only."""
     synonyms: tuple[str, ...] = ()
     """The broker options that give a topic option its value, the strongest first."""
     aliases: tuple[str, ...] = ()
@@ -69,12 +90,12 @@ class Option:
     many: bool = False
     """Whether an option that names code takes a list of names and objects."""
     pattern: str = ""
-    """What a list has to look like as text; `pattern_text` says it in words."""
+    """A regular expression for the text of a list; `pattern_text` says it in words."""
     pattern_text: str = ""
     changes_nothing: str = ""
-    """Why no value of an option of Kafka's makes a difference here, where that is so."""
+    """Why an option of Kafka's has no effect in Ottla; empty if it has one."""
     only_default: str = ""
-    """Why no value but the default is accepted, where that is so."""
+    """Why no value but the default is accepted; empty if others are."""
 
     @property
     def field_name(self) -> str:
@@ -83,16 +104,16 @@ class Option:
 
     @property
     def documentation(self) -> str:
-        """What the option means, and what about it is different here."""
+        """What the option does, and how Ottla differs from Kafka."""
         if self.changes_nothing:
-            return f"{self.doc} It changes nothing here: {self.changes_nothing}."
+            return f"{self.doc} It has no effect in Ottla: {self.changes_nothing}."
         if self.only_default:
-            return f"{self.doc} Only the default is accepted here: {self.only_default}."
+            return f"{self.doc} Ottla accepts only the default: {self.only_default}."
         return self.doc
 
     @property
     def has_effect(self) -> bool:
-        """Whether some value of it changes what Ottla does; the synonyms of one without are Kafka's only."""
+        """Whether some value of it changes what Ottla does."""
         return not (self.changes_nothing or self.only_default)
 
     @property
@@ -107,7 +128,7 @@ class Option:
     def check(self, value: object) -> Any:
         """`value` if it has the option's type and lies in its range; else a ConfigError.
 
-        It is a `Value`; only an option that names code may have any object.
+        The result is a `Value`, or any object for an option that names code.
         """
         if value is None and self.default is None:
             return None
@@ -155,7 +176,7 @@ class Option:
             case OptionType.BOOLEAN:
                 return {"true": True, "false": False}.get(text.lower(), text)
             case OptionType.SHORT | OptionType.INT | OptionType.LONG:
-                # Longer digit strings cannot be in range, and are slow to convert.
+                # Longer numbers cannot be in range, and are slow to convert.
                 return int(text) if _INTEGER.fullmatch(text) and len(text) <= 40 else text
             case OptionType.DOUBLE:
                 try:
@@ -190,7 +211,7 @@ class Option:
         return number
 
     def _check_text(self, value: object) -> str:
-        # Python's users write acks=1 where Kafka's type is text.
+        # Users write acks=1, where Kafka's type is text.
         if self.choices and isinstance(value, int) and not isinstance(value, bool):
             value = str(value)
         if not isinstance(value, str):
@@ -203,7 +224,7 @@ class Option:
         return value
 
     def _check_code(self, value: object) -> object:
-        """One name or object, or a tuple of them; what they stand for is not looked up here."""
+        """One name or object, or a tuple of them; the client looks names up."""
         if not self.many:
             if value in (None, "") or isinstance(value, list | tuple):
                 raise self._refuse(value, "one name or object")
@@ -219,17 +240,17 @@ class Option:
         items = tuple(value)
         for item in items:
             if not isinstance(item, str) or not item:
-                raise self._refuse(self._shown(value), "a list without empty parts")
+                raise self._refuse(self._joined(value), "a list without empty parts")
             if self.choices and item not in self.choices:
-                raise self._refuse(self._shown(value), f"a list of {', '.join(self.choices)}")
+                raise self._refuse(self._joined(value), f"a list of {', '.join(self.choices)}")
         if len(set(items)) != len(items):
-            raise self._refuse(self._shown(value), "a list without repetitions")
+            raise self._refuse(self._joined(value), "a list without repetitions")
         if self.pattern and re.fullmatch(self.pattern, ",".join(items), re.ASCII) is None:
-            raise self._refuse(self._shown(value), self.pattern_text)
+            raise self._refuse(self._joined(value), self.pattern_text)
         return items
 
     @staticmethod
-    def _shown(value: Iterable[object]) -> str:
+    def _joined(value: Iterable[object]) -> str:
         return ",".join(str(item) for item in value)
 
     def _choices_text(self) -> str:
@@ -249,7 +270,7 @@ class Option:
 
 
 def code_name(code: object) -> str:
-    """How an object, class or function that an option names is shown: by its name, or its class's."""
+    """The dotted name of a class or function, or of an object's class."""
     if isinstance(code, str):
         return code
     named = code if hasattr(code, "__qualname__") else type(code)
@@ -257,7 +278,7 @@ def code_name(code: object) -> str:
 
 
 def option(type: OptionType, default: Value | None, *, doc: str, **details: Any) -> Any:
-    """Declare a field of a config class; its name with dots is the option's name."""
+    """Declare a field of a config class; the option's name is the field's, with dots."""
     return field(
         default=default,
         repr=type is not OptionType.PASSWORD,
@@ -267,15 +288,15 @@ def option(type: OptionType, default: Value | None, *, doc: str, **details: Any)
 
 @dataclass(frozen=True)
 class Config:
-    """What all config classes share: checks on construction, and the options that were given."""
+    """The base of config classes: checks all values, and knows which options were given."""
 
     kind: ClassVar[str] = "option"
-    """How messages call an option of this class, such as `topic option`."""
-    not_served: ClassVar[Mapping[str, str]] = {}
-    """Options of Kafka that Ottla lacks, with a hint; `ssl.` stands for all that begin so."""
+    """What messages call an option of this class, such as `topic option`."""
+    unsupported: ClassVar[Mapping[str, str]] = {}
+    """Options of Kafka that Ottla lacks, with a hint; `ssl.` stands for all names that start with it."""
 
     given: frozenset[str] = field(default=frozenset(), kw_only=True, compare=False, repr=False)
-    """Names of the options that were set, to their default value or to another."""
+    """Names of the options that were set, even if to their default."""
 
     def __post_init__(self) -> None:
         changed = set[str]()
@@ -285,18 +306,18 @@ class Config:
             if value != known.default:
                 changed.add(known.name)
         object.__setattr__(self, "given", self.given | changed)
-        self.settle()
+        self.adjust_defaults()
         self.validate()
 
-    def settle(self) -> None:
-        """Change defaults that make no sense beside what was given."""
+    def adjust_defaults(self) -> None:
+        """Change defaults that conflict with the options that were given."""
 
     def validate(self) -> None:
         """Check the rules between options; raise a ConfigError that says what to change."""
 
     @classmethod
-    def place_of(cls, name: str) -> str | None:
-        """Where an option belongs that this class does not have, if that is known."""
+    def advice_for(cls, name: str) -> str | None:
+        """Advice about an option that this class does not have, if there is any."""
         return None
 
     @classmethod
@@ -312,23 +333,23 @@ class Config:
         return {name: text for name, text in rendered.items() if text is not None}
 
 
-_OPTIONS: dict[type[Config], Mapping[str, Option]] = {}
+_OPTIONS: dict[type[Config], Mapping[str, ConfigOption]] = {}
 
 
-def options_of(config_class: type[Config]) -> Mapping[str, Option]:
+def options_of(config_class: type[Config]) -> Mapping[str, ConfigOption]:
     """The options of a config class by name, in the order of declaration."""
     if config_class not in _OPTIONS:
         options = {}
         for declared in dataclasses.fields(config_class):
             if _METADATA_KEY in declared.metadata:
                 name = declared.name.replace("_", ".")
-                options[name] = Option(name=name, **declared.metadata[_METADATA_KEY])
+                options[name] = ConfigOption(name=name, **declared.metadata[_METADATA_KEY])
         _OPTIONS[config_class] = options
     return _OPTIONS[config_class]
 
 
-def find_option(config_class: type[Config], name: str) -> Option:
-    """The option called `name`; the ConfigError tells a misspelt name from one that we lack."""
+def find_option(config_class: type[Config], name: str) -> ConfigOption:
+    """The option `name`; the ConfigError tells a misspelt name from one that Ottla does not support."""
     options = options_of(config_class)
     if name in options:
         return options[name]
@@ -336,19 +357,19 @@ def find_option(config_class: type[Config], name: str) -> Option:
         if name in known.aliases:
             return known
     kind = f"{'an' if config_class.kind[0] in 'aeiou' else 'a'} {config_class.kind}"
-    if (hint := not_served_hint(config_class, name)) is not None:
+    if (hint := unsupported_hint(config_class, name)) is not None:
         raise ConfigError(f"{name} is {kind} of Kafka that Ottla does not have: {hint}")
-    if (place := config_class.place_of(name)) is not None:
-        raise ConfigError(f"{name} is not {kind}: {place}")
+    if (advice := config_class.advice_for(name)) is not None:
+        raise ConfigError(f"{name} is not {kind}: {advice}")
     useful = [known.name for known in options.values() if known.has_effect]
     nearest = difflib.get_close_matches(name, useful, n=1, cutoff=0.6)
     advice = f"did you mean {nearest[0]}?" if nearest else "remove it or check its spelling"
     raise ConfigError(f"{name!r} is not {kind}: {advice}")
 
 
-def not_served_hint(config_class: type[Config], name: str) -> str | None:
-    """What to do about an option of Kafka that Ottla lacks; None if it is none of these."""
-    for absent, hint in config_class.not_served.items():
+def unsupported_hint(config_class: type[Config], name: str) -> str | None:
+    """What to do about an option of Kafka that Ottla lacks; None if `name` is not one of them."""
+    for absent, hint in config_class.unsupported.items():
         if name == absent or (absent.endswith(".") and name.startswith(absent)):
             return hint
     return None
@@ -364,13 +385,15 @@ def read_options(
         value = known.read(raw)
         if known.name in values and values[known.name] != value:
             other = next(alias for alias in (known.name, *known.aliases) if alias != name)
-            raise ConfigError(f"{name} and {other} are one option with two values: give only one")
+            raise ConfigError(
+                f"{name} and {other} are the same option with different values: give only one"
+            )
         values[known.name] = value
     return values
 
 
 def dotted(keywords: Mapping[str, object]) -> dict[str, object]:
-    """Python keywords (`log_segment_bytes`) or Kafka's names, all turned into Kafka's names."""
+    """Options by Kafka's names, from Python keywords (`log_segment_bytes`) or Kafka's names."""
     options: dict[str, object] = {}
     for keyword, value in keywords.items():
         name = keyword.replace("_", ".")
@@ -382,8 +405,7 @@ def dotted(keywords: Mapping[str, object]) -> dict[str, object]:
 
 def value_of(config: Config, name: str) -> Any:
     """The value of the option `name`."""
-    value = getattr(config, options_of(type(config))[name].field_name)
-    return value
+    return getattr(config, options_of(type(config))[name].field_name)
 
 
 def value_text(config: Config, name: str) -> str | None:

@@ -7,22 +7,21 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ottla.config.client import ClientConfig
-from ottla.config.client_not_served import PRODUCER_OPTIONS_NOT_SERVED
-from ottla.config.options import Importance, OptionType, option
+from ottla.config.options import INT_MAX, Importance, OptionType, option
+from ottla.config.unsupported_client_options import UNSUPPORTED_PRODUCER_OPTIONS
 from ottla.errors import ConfigError
 
-INT_MAX = (1 << 31) - 1
 MAX_IN_FLIGHT_WITH_IDEMPOTENCE = 5
-"""How many batches of a producer a partition remembers."""
+"""How many recent batches of a producer a broker remembers per partition."""
 
-_ENCODING = "The encoding of text that the serializer {} makes bytes of."
+_ENCODING = "The encoding that the serializer {} uses."
 
 
 def _serializer(what: str) -> Any:
     return option(
         OptionType.CLASS,
         "bytes",
-        doc=f"What makes bytes of a record's {what}.",
+        doc=f"The serializer of the {what}s of records.",
         importance=Importance.HIGH,
     )
 
@@ -40,17 +39,17 @@ def _level(codec: str, default: int, at_least: int, at_most: int, also: int | No
 
 @dataclass(frozen=True)
 class ProducerConfig(ClientConfig):
-    """The options of one producer; `enable_idempotence` is what counts, `notes` say why."""
+    """The options of one producer; `enable_idempotence` is the effective value."""
 
     kind: ClassVar[str] = "producer option"
     id_prefix: ClassVar[str] = "producer"
-    not_served: ClassVar[Mapping[str, str]] = PRODUCER_OPTIONS_NOT_SERVED
+    unsupported: ClassVar[Mapping[str, str]] = UNSUPPORTED_PRODUCER_OPTIONS
 
     acks: str = option(
         OptionType.STRING,
         "all",
         choices=("all", "-1", "0", "1"),
-        doc="Whose word makes a record sent: nobody's (0), the leader's (1), or that of all in-sync "
+        doc="Which brokers must confirm a record: none (0), the leader (1), or all in-sync "
         "replicas (all).",
         importance=Importance.LOW,
     )
@@ -58,13 +57,13 @@ class ProducerConfig(ClientConfig):
         OptionType.INT,
         16_384,
         at_least=0,
-        doc="How many bytes of records for a partition are gathered in one batch; a larger record "
-        "gets a batch of its own, and 0 gives every record one.",
+        doc="How many bytes of records for a partition are collected in one batch; a larger record "
+        "gets a batch of its own, with 0 every record does.",
     )
     buffer_memory: int = option(
         OptionType.LONG,
         32 * 1024 * 1024,
-        # Kafka takes 0 too, with which every send fails.
+        # Kafka accepts 0, with which every send fails.
         at_least=1,
         doc="How many bytes of records may wait to be sent; a send that finds no room waits up to "
         "max.block.ms.",
@@ -94,21 +93,21 @@ class ProducerConfig(ClientConfig):
         OptionType.INT,
         120_000,
         at_least=0,
-        doc="How long a record may take from send until its outcome is known, with all that is "
-        "tried; at least linger.ms and request.timeout.ms together.",
+        doc="How long a record may take from send until its outcome is known, with all "
+        "retries; at least linger.ms and request.timeout.ms together.",
     )
     enable_idempotence: bool = option(
         OptionType.BOOLEAN,
         True,
         doc="Whether retries can neither duplicate nor reorder records. It needs acks=all, retries "
-        "and at most 5 requests in flight; if it was not given, it gives way to them.",
+        "and at most 5 requests in flight; unless it was given, it is off where these do not hold.",
         importance=Importance.LOW,
     )
     interceptor_classes: tuple[object, ...] = option(
         OptionType.CLASS,
         (),
         many=True,
-        doc="What sees records before they are serialized, and when their outcome is known.",
+        doc="Code that is called with records before they are serialized, and with their outcomes.",
         importance=Importance.LOW,
     )
     key_serializer: object = _serializer("key")
@@ -134,20 +133,20 @@ class ProducerConfig(ClientConfig):
         OptionType.INT,
         5,
         at_least=1,
-        doc="How many requests may be on their way on a connection.",
+        doc="How many requests without an answer a connection may have.",
         importance=Importance.LOW,
     )
     max_request_size: int = option(
         OptionType.INT,
         1024 * 1024,
         at_least=0,
-        doc="How many bytes a request, and so a record, may have before it is compressed.",
+        doc="The largest request, and so the largest record, in bytes before compression.",
     )
     metadata_max_idle_ms: int = option(
         OptionType.LONG,
         300_000,
         at_least=5000,
-        doc="After how long without a record the metadata of a topic is forgotten.",
+        doc="How long the producer keeps the metadata of a topic to which it sends nothing.",
         importance=Importance.LOW,
     )
     partitioner_adaptive_partitioning_enable: bool = option(
@@ -168,7 +167,7 @@ class ProducerConfig(ClientConfig):
     partitioner_class: object = option(
         OptionType.CLASS,
         None,
-        doc="What chooses the partition of a record: by default a hash of the key or, without a "
+        doc="Code that chooses the partition of a record; by default a hash of the key or, without a "
         "key, one partition for about batch.size bytes and then another.",
     )
     partitioner_ignore_keys: bool = option(
@@ -186,7 +185,7 @@ class ProducerConfig(ClientConfig):
         OptionType.INT,
         INT_MAX,
         at_least=0,
-        doc="How often a batch is sent again; delivery.timeout.ms is the better limit.",
+        doc="How often a batch is sent again; delivery.timeout.ms is usually the better limit.",
         importance=Importance.HIGH,
     )
     serializer_encoding: str | None = option(
@@ -205,15 +204,15 @@ class ProducerConfig(ClientConfig):
     transaction_two_phase_commit_enable: bool = option(
         OptionType.BOOLEAN,
         False,
-        doc="Whether transactions stay open until an outside decision (KIP-939), which is not "
-        "available: false.",
+        doc="Whether transactions stay open until an outside decision (KIP-939); not "
+        "available, only false is accepted.",
         importance=Importance.LOW,
     )
     transactional_id: str | None = option(
         OptionType.STRING,
         None,
-        doc="The name under which transactions are written; a producer of the same name that "
-        "starts later shuts this one out.",
+        doc="The id of the producer's transactions; a producer of the same id that "
+        "starts later fences this one.",
         importance=Importance.LOW,
     )
     value_serializer: object = _serializer("value")
@@ -224,29 +223,29 @@ class ProducerConfig(ClientConfig):
         importance=Importance.LOW,
     )
 
-    def settle(self) -> None:
-        """Let default idempotence and default timeouts give way to what was given."""
-        super().settle()
-        self._settle_delivery_timeout()
+    def adjust_defaults(self) -> None:
+        """Adjust the defaults of idempotence and timeouts to the options that were given."""
+        super().adjust_defaults()
+        self._adjust_delivery_timeout()
         obstacle = self._obstacle_to_idempotence()
         if obstacle is not None and "enable.idempotence" not in self.given:
             if self.transactional_id is not None:
                 raise ConfigError(f"transactional.id needs idempotence, and so {obstacle}")
-            self._give_way("enable.idempotence", False, f"it would need {obstacle}")
+            self._replace_default("enable.idempotence", False, f"it would need {obstacle}")
 
-    def _settle_delivery_timeout(self) -> None:
+    def _adjust_delivery_timeout(self) -> None:
         needed_ms = self.linger_ms + self.request_timeout_ms
         if self.delivery_timeout_ms >= needed_ms:
             return
         left_ms = self.delivery_timeout_ms - self.linger_ms
         if "delivery.timeout.ms" not in self.given:
-            self._give_way(
+            self._replace_default(
                 "delivery.timeout.ms",
                 min(needed_ms, INT_MAX),
                 "linger.ms and request.timeout.ms together are above the default",
             )
         elif "request.timeout.ms" not in self.given and left_ms > 0:
-            self._give_way(
+            self._replace_default(
                 "request.timeout.ms",
                 left_ms,
                 "delivery.timeout.ms was given and is below linger.ms and the default together",
@@ -288,11 +287,11 @@ class ProducerConfig(ClientConfig):
         return -1 if self.acks == "all" else int(self.acks)
 
     def default_client_id(self, number: int) -> str:
-        """As in Kafka, a transactional producer is called by its transactional id."""
+        """As in Kafka, that of a transactional producer contains its transactional id."""
         return f"{self.id_prefix}-{self.transactional_id or number}"
 
     def _obstacle_to_idempotence(self) -> str | None:
-        """What would have to change for idempotence."""
+        """What has to change before idempotence is possible; None if nothing has to."""
         if self.required_acks != -1:
             return f"acks=all: change acks, which is {self.acks}"
         if self.retries == 0:

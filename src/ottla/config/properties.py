@@ -1,4 +1,4 @@
-"""Java's .properties files, as Kafka's tools read and write them."""
+"""Reads and writes Java's .properties files."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _unescape(text: str, line_number: int) -> str:
         return _ESCAPED.get(escaped, escaped)
 
     unescaped = _ESCAPE.sub(plain, text)
-    # Java writes what lies beyond 16 bits as two escapes: join such pairs.
+    # Java writes characters beyond 16 bits as two escapes: join such pairs.
     return unescaped.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

@@ -1,4 +1,4 @@
-"""How a client encrypts, whom it trusts and how it says who it is."""
+"""The options of clients about encryption, trust and authentication."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from ottla.config.client_not_served import SHARED_OPTIONS_NOT_SERVED
 from ottla.config.jaas import JaasEntry, parse_jaas
 from ottla.config.options import Config, Importance, OptionType, option
+from ottla.config.unsupported_client_options import UNSUPPORTED_SHARED_OPTIONS
 from ottla.errors import ConfigError
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -33,7 +33,7 @@ _JAVA_STORE_SUFFIXES = {".jks": "JKS", ".p12": "PKCS12", ".pfx": "PKCS12", ".pkc
 
 
 class Credentials(NamedTuple):
-    """A name and a password for PLAIN or SCRAM."""
+    """A user name and a password for PLAIN or SCRAM."""
 
     username: str
     password: str
@@ -47,36 +47,36 @@ class Credentials(NamedTuple):
 class SecurityConfig(Config):
     """The options about security, which all clients share."""
 
-    not_served: ClassVar[Mapping[str, str]] = SHARED_OPTIONS_NOT_SERVED
+    unsupported: ClassVar[Mapping[str, str]] = UNSUPPORTED_SHARED_OPTIONS
 
     security_protocol: str = option(
         OptionType.STRING,
         "PLAINTEXT",
         choices=PROTOCOLS,
         ignore_case=True,
-        doc="Whether connections are encrypted (SSL) and whether the client says who it is (SASL).",
+        doc="Whether connections are encrypted (SSL) and whether the client authenticates (SASL).",
     )
     sasl_mechanism: str = option(
         OptionType.STRING,
         "GSSAPI",
-        doc="How the client says who it is: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER. "
-        "The default is Kafka's and not available: a SASL protocol needs this option.",
+        doc="How the client authenticates: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER. "
+        "The default is Kafka's and not supported: with SASL this option has to be set.",
     )
     sasl_jaas_config: str | None = option(
         OptionType.PASSWORD,
         None,
-        doc="Name and password for PLAIN and SCRAM, as Kafka's clients take them: the login module "
-        "with its options.",
+        doc="The user name and password for PLAIN and SCRAM in the form of Kafka's clients: the login "
+        "module with its options.",
     )
     sasl_username: str | None = option(
         OptionType.STRING,
         None,
-        doc="The name for PLAIN and SCRAM, in place of sasl.jaas.config.",
+        doc="The user name for PLAIN and SCRAM, instead of sasl.jaas.config.",
     )
     sasl_password: str | None = option(
         OptionType.PASSWORD,
         None,
-        doc="The password for PLAIN and SCRAM, in place of sasl.jaas.config.",
+        doc="The password for PLAIN and SCRAM, instead of sasl.jaas.config.",
     )
     sasl_login_callback_handler_class: object = option(
         OptionType.CLASS,
@@ -89,19 +89,19 @@ class SecurityConfig(Config):
         OptionType.STRING,
         "TLSv1.3",
         choices=TLS_VERSIONS,
-        doc="The highest version of TLS that is used.",
+        doc="The highest version of TLS that the client offers.",
     )
     ssl_enabled_protocols: tuple[str, ...] = option(
         OptionType.LIST,
         TLS_VERSIONS,
         choices=TLS_VERSIONS,
-        doc="The versions of TLS that are used.",
+        doc="The versions of TLS that the client offers.",
     )
     ssl_cipher_suites: tuple[str, ...] | None = option(
         OptionType.LIST,
         None,
-        doc="The cipher suites of TLS 1.2 that are used, by their names in Java or OpenSSL; "
-        "TLS 1.3 has to be off.",
+        doc="The cipher suites of TLS 1.2 that the client offers, by their names in Java or OpenSSL; "
+        "TLS 1.3 has to be disabled.",
         importance=Importance.LOW,
     )
     ssl_endpoint_identification_algorithm: str = option(
@@ -110,7 +110,7 @@ class SecurityConfig(Config):
         choices=("https", ""),
         ignore_case=True,
         doc="https checks that the broker's certificate is for its host name; "
-        "an empty text leaves that out.",
+        "an empty text disables the check.",
         importance=Importance.LOW,
     )
     ssl_truststore_type: str = option(
@@ -121,14 +121,14 @@ class SecurityConfig(Config):
     ssl_truststore_location: str | None = option(
         OptionType.STRING,
         None,
-        doc="A PEM file with the certificates that are trusted; without it, and without "
-        "ssl.truststore.certificates, those of the operating system are.",
+        doc="A PEM file with the trusted certificates; the default, unless "
+        "ssl.truststore.certificates is set, are those of the operating system.",
         importance=Importance.HIGH,
     )
     ssl_truststore_certificates: str | None = option(
         OptionType.PASSWORD,
         None,
-        doc="The certificates that are trusted, as PEM text.",
+        doc="The trusted certificates, as PEM text.",
         importance=Importance.HIGH,
     )
     ssl_keystore_type: str = option(
@@ -303,7 +303,7 @@ class SecurityConfig(Config):
 
 
 def _store_refused(store: str, kind: str, location: str | None) -> ConfigError:
-    """Why a store of Java's is not read, and how to make a PEM file of it."""
+    """The error for a key store in a format of Java, with the command that converts it."""
     if kind not in _JAVA_STORE_TYPES:
         return ConfigError(f"ssl.{store}.type={kind} is not available: use PEM")
     file = location or f"{store}.jks"

@@ -1,7 +1,7 @@
-"""A broker's server.properties, as Apache Kafka's installation has one: what of it is used, and what is not.
+"""Reads the server.properties of an Apache Kafka broker (ADR 0017).
 
-What is served is used. What makes no difference here is left out, and named, so that nobody believes that it is in
-effect. What would be dangerous to leave out is refused, and so is what nobody knows.
+Options that Ottla has are used. Options without effect in Ottla are ignored and listed in `without_effect`, for a log
+line. Options that would be dangerous to ignore are refused, and so are unknown ones.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import Final, NamedTuple
 
 from ottla.config import properties
 from ottla.config.broker import BrokerConfig
-from ottla.config.kafka_only import CLIENT
-from ottla.config.options import find_option, not_served_hint, options_of
+from ottla.config.options import find_option, options_of, unsupported_hint
+from ottla.config.unsupported_broker_options import SET_ON_CLIENT
 from ottla.errors import ConfigError
 from ottla.model import Endpoint
 
 _LISTENER: Final = re.compile(r"([A-Za-z0-9_-]+)://(\[[^\]]*\]|[^:]*):(\d+)")
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-# Every interface of either family.
+# All interfaces, IPv4 and IPv6.
 _ANY_HOST: Final = "::"
 _PLACES: Final = ("listeners", "advertised.listeners", "log.dirs", "log.dir")
-# Of other people's Kafka, for what they added to it.
-_FOREIGN: Final = ("confluent.",)
+# Prefixes of options of other distributions of Kafka.
+_OTHER_DISTRIBUTIONS: Final = ("confluent.",)
 _REFUSED: Final = {
     "alter.config.policy.class.name": "its policy would not be enforced",
-    "authorizer.": "nobody would be kept out, since there is no authentication",
-    "config.providers": "values that name a provider would be taken as they stand",
+    "authorizer.": "access would not be restricted, since there is no authentication",
+    "config.providers": "references to a provider would be taken literally",
     "create.topic.policy.class.name": "its policy would not be enforced",
     "log.message.timestamp.difference.max.ms": (
         "use log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms"
@@ -49,7 +49,7 @@ class Listener(NamedTuple):
 
 
 class ServerFile:
-    """What a file says; places are looked at only when nothing else says them."""
+    """The contents of a server.properties file; listeners and folders are read when they are asked for."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -59,12 +59,14 @@ class ServerFile:
         for name, value in self._given.items():
             if name in _PLACES:
                 continue
-            self._refuse_danger(name, value)
-            if _is_served(name):
+            self._check_not_dangerous(name, value)
+            if _is_supported(name):
                 self.options[name] = value
-            elif name.startswith(_FOREIGN) or not_served_hint(BrokerConfig, name) not in (
+            elif name.startswith(_OTHER_DISTRIBUTIONS) or unsupported_hint(
+                BrokerConfig, name
+            ) not in (
                 None,
-                CLIENT,
+                SET_ON_CLIENT,
             ):
                 without_effect.append(name)
             else:
@@ -80,16 +82,18 @@ class ServerFile:
         except ConfigError as error:
             raise self._error(str(error)) from error
 
-    def _refuse_danger(self, name: str, value: str) -> None:
+    def _check_not_dangerous(self, name: str, value: str) -> None:
         for refused, reason in _REFUSED.items():
             if name == refused or (refused.endswith(".") and name.startswith(refused)):
-                raise self._error(f"{name} cannot be left out silently: {reason}")
+                raise self._error(f"{name} cannot be ignored: {reason}")
         if name == "remote.log.storage.system.enable" and value.strip().lower() == "true":
             raise self._error(
-                f"{name}=true: there is no tiered storage, its records would be missing"
+                f"{name}=true: there is no tiered storage, the records in it would be missing"
             )
         if name == "process.roles" and "broker" not in _parts(value):
-            raise self._error(f"{name}={value} is the file of a controller: give that of a broker")
+            raise self._error(
+                f"{name}={value} is the file of a controller: use the file of a broker"
+            )
         if name.startswith("controller.quorum.") and len(_parts(value)) > 1:
             raise self._error(
                 f"{name} names several nodes: this broker would be a cluster of its own; "
@@ -97,14 +101,14 @@ class ServerFile:
             )
 
     def listen(self) -> Endpoint | None:
-        """Where to listen; None if the file does not say."""
+        """The address to listen on; None if the file has none."""
         listener = self._listener("listeners", "--listen")
         if listener is None:
             return None
         return Endpoint(listener.host or _ANY_HOST, listener.port)
 
     def advertise(self) -> Endpoint | None:
-        """What clients are told; None if the file does not say."""
+        """The address for clients; None if the file has none."""
         listener = self._listener("advertised.listeners", "--advertise")
         if listener is None:
             return None
@@ -113,19 +117,19 @@ class ServerFile:
         return Endpoint(listener.host, listener.port)
 
     def data_dir(self) -> str | None:
-        """Where the data is; None if the file does not say."""
+        """The data folder; None if the file has none."""
         value = self._given.get("log.dirs") or self._given.get("log.dir")
         if value is None:
             return None
         folders = _parts(value)
         if len(folders) != 1:
             raise self._error(
-                f"log.dirs={value} names {len(folders)} folders: there can be one, which --data DIR says"
+                f"log.dirs={value} names {len(folders)} folders: only one is supported, choose it with --data DIR"
             )
         return folders[0]
 
     def _listener(self, option: str, flag: str) -> Listener | None:
-        """The one listener for clients among those that an option names."""
+        """The only listener of an option that is for clients."""
         value = self._given.get(option)
         if value is None or not value.strip():
             return None
@@ -134,12 +138,14 @@ class ServerFile:
         usable = [listener for listener in found if listener.name not in controllers]
         named = ", ".join(map(str, usable))
         if len(usable) != 1:
-            said = f"{option} names {named or 'none for clients'}"
-            raise self._error(f"{said}: there can be one, which {flag} HOST:PORT says")
+            found_text = named or "none for clients"
+            raise self._error(
+                f"{option} names {found_text}: exactly one is supported, choose it with {flag} HOST:PORT"
+            )
         if usable[0].protocol != "PLAINTEXT":
             raise self._error(
                 f"{option} names {named}, but listeners are plain TCP without authentication: "
-                f"if that is what you want, say so with {flag} HOST:PORT"
+                f"if that is acceptable, give {flag} HOST:PORT"
             )
         return usable[0]
 
@@ -158,12 +164,12 @@ class ServerFile:
             self._given.get("controller.listener.names", "")
         ):
             raise self._error(
-                f"{option}: listener.security.protocol.map does not say what {name} is"
+                f"{option}: listener.security.protocol.map has no protocol for {name}"
             )
         return Listener(name, match[2].strip("[]"), int(match[3]), protocol)
 
 
-def _is_served(name: str) -> bool:
+def _is_supported(name: str) -> bool:
     options = options_of(BrokerConfig)
     return name in options or any(name in known.aliases for known in options.values())
 

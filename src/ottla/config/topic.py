@@ -15,7 +15,7 @@ DAY_MS = 24 * 60 * 60 * 1000
 _NO_TIERED_STORAGE = (
     "there is no tiered storage, and without it the option has no effect in Kafka either"
 )
-_NO_REPLICA_TRAFFIC = "replication is the storage engine's work, brokers copy nothing"
+_NO_REPLICA_TRAFFIC = "the storage engine replicates, brokers copy nothing"
 _THROTTLED_REPLICAS: dict[str, Any] = {
     "type": OptionType.LIST,
     "default": (),
@@ -33,7 +33,7 @@ class TopicConfig(Config):
     """The effective options of one topic."""
 
     kind: ClassVar[str] = "topic option"
-    not_served: ClassVar[Mapping[str, str]] = {
+    unsupported: ClassVar[Mapping[str, str]] = {
         "internal.segment.bytes": "use segment.bytes, which may be small here",
         "message.downconversion.enable": "remove it, only record batches v2 are kept and served",
         "message.format.version": "remove it, the format is always record batches v2",
@@ -74,7 +74,7 @@ class TopicConfig(Config):
         OptionType.STRING,
         "producer",
         choices=COMPRESSION_TYPES,
-        doc="How record batches are compressed in the log; producer keeps them as they came.",
+        doc="How record batches are compressed in the log; producer keeps the codec of the producer.",
         dynamic=True,
         synonyms=("compression.type",),
     )
@@ -91,8 +91,8 @@ class TopicConfig(Config):
         OptionType.LONG,
         DAY_MS,
         at_least=0,
-        doc="How long compaction keeps a tombstone, and so how long a reader that started at the "
-        "beginning may take without missing a deletion.",
+        doc="How long compaction keeps a tombstone: a consumer that reads from the beginning "
+        "within this time sees every deletion.",
         dynamic=True,
         synonyms=("log.cleaner.delete.retention.ms",),
     )
@@ -270,7 +270,7 @@ class TopicConfig(Config):
     remote_log_copy_disable: bool = option(
         OptionType.BOOLEAN,
         False,
-        doc="Whether nothing more is copied into tiered storage.",
+        doc="Whether copying into tiered storage is stopped.",
         dynamic=True,
         changes_nothing=_NO_TIERED_STORAGE,
     )
@@ -358,17 +358,17 @@ class TopicConfig(Config):
 
     @property
     def compacts(self) -> bool:
-        """Whether old values of a key are removed."""
+        """Whether compaction removes old values of a key."""
         return "compact" in self.cleanup_policy
 
     @property
     def deletes(self) -> bool:
-        """Whether old segments are removed."""
+        """Whether retention removes old segments."""
         return "delete" in self.cleanup_policy
 
     @property
     def max_segment_ms(self) -> int:
-        """How old the active segment may become; compaction leaves it alone, so its lag is a limit too."""
+        """The age at which the active segment is closed: compaction, which has a lag limit, never touches it."""
         return (
             min(self.max_compaction_lag_ms, self.segment_ms) if self.compacts else self.segment_ms
         )

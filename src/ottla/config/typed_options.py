@@ -14,7 +14,7 @@ from ottla.config.admin import AdminConfig
 from ottla.config.broker import BrokerConfig
 from ottla.config.client import ClientConfig
 from ottla.config.consumer import ConsumerConfig
-from ottla.config.options import Config, Option, OptionType, options_of
+from ottla.config.options import Config, ConfigOption, OptionType, options_of
 from ottla.config.producer import ProducerConfig
 
 TARGET = Path(__file__).with_name("option_types.py")
@@ -45,18 +45,18 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class ReadsBytes(Protocol[T_co]):
-    """A deserializer that says what it makes of bytes, and of None."""
+    """A deserializer with typed results."""
 
     def deserialize(self, topic: str, headers: Any, data: Any, /) -> T_co:
-        """The value of bytes; that of None is None."""
+        """The object that `data` encodes; None for None."""
 
 
-# What a function returns is not taken for the type of keys or values: those may also be None, which it never sees.
+# The result of a plain function is not the type of keys or values: it is never called for None, which stays None.
 DeserializerOf: TypeAlias = str | ReadsBytes[T_co] | type[ReadsBytes[T_co]] | Callable[[bytes], Any]
 
 '''
 
-# Options whose value says of which type keys or values are.
+# Options that determine the types of keys and values.
 _TYPED_CODE = {"key.deserializer": "DeserializerOf[K]", "value.deserializer": "DeserializerOf[V]"}
 
 _TYPES = {
@@ -67,7 +67,7 @@ _TYPES = {
     OptionType.LONG: "int",
     OptionType.DOUBLE: "float",
     OptionType.LIST: "str | list[str] | tuple[str, ...]",
-    # A name, a class, a function or an object, or a list of them: what fits is checked when it is looked up.
+    # A name, a class, a function or an object, or a list of them: the client checks it when it looks the name up.
     OptionType.CLASS: "object",
     OptionType.PASSWORD: "str",
 }
@@ -80,10 +80,10 @@ class OptionClass(NamedTuple):
     config_class: type[Config]
     parent: type[Config] | None
     parent_name: str
-    """With the type variables, where there are any."""
+    """With its type variables, if it has any."""
     doc: str
     takes_none: bool
-    """Whether every option may be None, which counts as not given."""
+    """Whether options may be None, which counts as not given."""
 
 
 CLASSES = (
@@ -168,7 +168,7 @@ def _doc_lines(doc: str) -> list[str]:
     return [f"    {first}", *(f"    {line}" for line in others), '    """']
 
 
-def _type_text(known: Option, words: dict[tuple[str, ...], str], *, takes_none: bool) -> str:
+def _type_text(known: ConfigOption, words: dict[tuple[str, ...], str], *, takes_none: bool) -> str:
     text = _TYPED_CODE.get(known.name, _TYPES[known.type])
     if known.choices and known.type is not OptionType.LIST:
         text = _alias_name(known, tuple(_literals(known)), words)
@@ -177,8 +177,8 @@ def _type_text(known: Option, words: dict[tuple[str, ...], str], *, takes_none: 
     return text
 
 
-def _literals(known: Option) -> Iterator[str]:
-    """The words of an option as Python writes them, in every case that programs use and as numbers where they are."""
+def _literals(known: ConfigOption) -> Iterator[str]:
+    """The choices of an option as Python literals: in lower and upper case if case is ignored, numbers also as int."""
     for choice in known.choices:
         forms = [choice]
         if known.ignore_case:
@@ -190,7 +190,9 @@ def _literals(known: Option) -> Iterator[str]:
             yield choice
 
 
-def _alias_name(known: Option, literals: tuple[str, ...], words: dict[tuple[str, ...], str]) -> str:
+def _alias_name(
+    known: ConfigOption, literals: tuple[str, ...], words: dict[tuple[str, ...], str]
+) -> str:
     if literals not in words:
         name = "".join(part.capitalize() for part in known.name.split(".")) + "Word"
         words[literals] = f"Broker{name}" if name in words.values() else name

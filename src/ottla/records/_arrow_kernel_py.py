@@ -350,7 +350,7 @@ class _HeadersView:
 
 
 @dataclass
-class _Topic:
+class _TopicBatches:
     """The open batches of a topic, and where its records without a key go."""
 
     partition_count: int
@@ -377,13 +377,13 @@ class SectionsEncoder:
         self._limit_bytes = limit_bytes
         self._sticky_bytes = sticky_bytes
         self._first_partition = first_partition
-        self._topics: list[_Topic] = []
+        self._topics: list[_TopicBatches] = []
 
     def add_topic(self, partition_count: int) -> int:
         """The number of a topic with so many partitions, by which rows can name it."""
         if not 0 < partition_count <= INT32_MAX:
             raise ValueError("there have to be partitions")
-        self._topics.append(_Topic(partition_count, self._first_partition % partition_count))
+        self._topics.append(_TopicBatches(partition_count, self._first_partition % partition_count))
         return len(self._topics) - 1
 
     def append(self, rows: Rows, default_timestamp: int, seal: Callable[[Section], T]) -> list[T]:

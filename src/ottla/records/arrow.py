@@ -3,8 +3,8 @@
 Needs pyarrow (`pip install 'ottla[arrow]'`): nothing that a plain installation uses imports this.
 """
 
-from ottla.records.arrow_decoding import DecodedColumns, RecordColumns, decode_batches, is_data
-from ottla.records.arrow_encoding import ColumnsEncoder, EncodedBatch
+from ottla.records.arrow_decoder import DecodedColumns, RecordColumns, decode_batches, is_data
+from ottla.records.arrow_encoder import ColumnsEncoder, EncodedBatch
 from ottla.records.arrow_schema import SCHEMA, SCHEMA_WITHOUT_HEADERS
 
 __all__ = [

@@ -10,10 +10,10 @@ from ottla.client.admin_model import (
     AlterConfig,
     AlterConfigOperation,
     ConfigResource,
-    ConfigSource,
     ConfigType,
 )
 from ottla.client.blocking.admin import Admin
+from ottla.config.options import ConfigSource
 from ottla.errors import ErrorCode, KafkaError, PartialFailureError
 
 DELETE, APPEND, SUBTRACT = (

@@ -9,12 +9,12 @@ from tests.client.admin.stage import Stage, essential
 
 import ottla
 from ottla.client.admin_model import (
-    ConfigSource,
     ElectionType,
     NewPartitions,
     NewTopic,
 )
 from ottla.client.blocking.admin import Admin
+from ottla.config.options import ConfigSource
 from ottla.errors import ErrorCode, KafkaError, PartialFailureError
 from ottla.model import TopicPartition
 

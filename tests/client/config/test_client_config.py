@@ -119,7 +119,11 @@ def test_none_does_not_hide_a_wrong_name() -> None:
         (ConsumerConfig, "api_version_auto_timeout_ms", "kafka-python's name, remove it"),
         (ProducerConfig, "api_version", "kafka-python's name, remove it"),
         (ProducerConfig, "ssl_cafile", r"use ssl\.truststore\.location"),
-        (ConsumerConfig, "metric.reporters", r"Ottla does not have: remove it, metrics\(\)"),
+        (
+            ConsumerConfig,
+            "metric.reporters",
+            r"Ottla does not have: remove it, and call metrics\(\)",
+        ),
         (ConsumerConfig, "group.remote.assignor", r"use partition\.assignment\.strategy"),
         (AdminConfig, "bootstrap.controllers", r"use bootstrap\.servers"),
         (ProducerConfig, "ssl.keystore.password", r"ssl\.key\.password"),
@@ -141,10 +145,10 @@ def test_an_option_that_there_is_not_gets_advice(
 @pytest.mark.parametrize(
     ("config_class", "config", "advice"),
     [
-        (ConsumerConfig, "orders", r"'orders' is no dict.*subscribe\(\['orders'\]\)"),
+        (ConsumerConfig, "orders", r"'orders' is not a dict.*subscribe\(\['orders'\]\)"),
         (ConsumerConfig, "localhost:9092", r"as in bootstrap_servers='localhost:9092'"),
         (ProducerConfig, "localhost", r"as in bootstrap_servers='localhost'"),
-        (AdminConfig, ["localhost:9092"], "is no dict of options"),
+        (AdminConfig, ["localhost:9092"], "is not a dict of options"),
     ],
 )
 def test_a_topic_or_an_address_instead_of_options_gets_advice(

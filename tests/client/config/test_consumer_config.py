@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.config.client import read_client_config
-from ottla.config.consumer import ConsumerConfig, OffsetReset, OffsetResetKind
-from ottla.config.durations import parse_duration_ms
+from ottla.config.consumer import ConsumerConfig
+from ottla.config.offset_reset import OffsetReset, OffsetResetKind, parse_duration_ms
 from ottla.errors import ConfigError
 
 

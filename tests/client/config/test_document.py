@@ -34,7 +34,7 @@ def test_every_option_is_in_the_guide(config_class: type[Config]) -> None:
 
 @pytest.mark.parametrize("config_class", CLIENTS)
 def test_every_refusal_is_in_the_guide(config_class: type[Config]) -> None:
-    for name, hint in config_class.not_served.items():
+    for name, hint in config_class.unsupported.items():
         assert f"| `{name}" in TEXT
         assert hint in TEXT
 

@@ -93,7 +93,7 @@ def test_no_other_options_are_invented(client: str) -> None:
 @pytest.mark.parametrize("client", CLIENTS)
 def test_no_option_is_served_and_refused(client: str) -> None:
     config_class = CLIENTS[client]
-    assert not set(options_of(config_class)) & set(config_class.not_served)
+    assert not set(options_of(config_class)) & set(config_class.unsupported)
 
 
 @pytest.mark.parametrize("client", CLIENTS)

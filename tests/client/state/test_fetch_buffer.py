@@ -14,7 +14,7 @@ from ottla.client.state.consumer.positions import (
     LeaderAndEpoch,
 )
 from ottla.client.state.consumer.subscriptions import SubscriptionState
-from ottla.config.consumer import OffsetReset
+from ottla.config.offset_reset import OffsetReset
 from ottla.errors import AbortableError, ErrorCode, OffsetOutOfRangeError
 from ottla.model import TopicPartition
 from ottla.wire.messages.fetch import PartitionData

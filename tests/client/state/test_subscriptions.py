@@ -21,7 +21,7 @@ from ottla.client.state.consumer.positions import (
     reset_timestamp_ms,
 )
 from ottla.client.state.consumer.subscriptions import SubscriptionState
-from ottla.config.consumer import OffsetReset
+from ottla.config.offset_reset import OffsetReset
 from ottla.errors import IllegalStateError
 from ottla.model import TopicPartition
 from ottla.records.record import TimestampType

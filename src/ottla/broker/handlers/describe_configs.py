@@ -12,7 +12,8 @@ from ottla.broker.config_resources import (
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.request import Reply, RequestContext
-from ottla.config.describe import ConfigSource, DescribedOption
+from ottla.config.describe import DescribedOption
+from ottla.config.options import ConfigSource
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.wire.messages.describe_configs import (

@@ -16,10 +16,10 @@ from ottla.client.admin_model import (
     AlterConfigOperation,
     ConfigEntry,
     ConfigResource,
-    ConfigSource,
     ResourceType,
 )
 from ottla.config import properties
+from ottla.config.options import ConfigSource
 from ottla.errors import OttlaError
 
 if TYPE_CHECKING:

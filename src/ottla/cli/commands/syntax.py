@@ -225,8 +225,8 @@ class Group(_Explained, click.Group):
 
     noun: str = "verb"
     # What every verb has, about the connection.
-    of_verbs: Final = (
-        *("-b", "--bootstrap-server", "--command-config", "-X", "--timeout", "-v", "--verbose"),
+    of_verbs: Final = frozenset(
+        ("-b", "--bootstrap-server", "--command-config", "-X", "--timeout", "-v", "--verbose")
     )
 
     def __init__(

@@ -28,7 +28,9 @@ def begin(form: str, level: str, stream: TextIO | None = None) -> logging.Handle
     """From now on what the broker tells goes to stderr, or to the stream that is given."""
     stream = sys.stderr if stream is None else stream
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(JsonLines() if form == "json" else TextLines(has_colours(stream)))
+    handler.setFormatter(
+        JsonLogFormatter() if form == "json" else TextLogFormatter(has_colours(stream))
+    )
     handler.addFilter(RepeatLimit())
     root = logging.getLogger()
     root.addHandler(handler)
@@ -42,7 +44,7 @@ def fields_of(record: logging.LogRecord) -> Mapping[str, Any]:
     return record.args if isinstance(record.args, Mapping) else {}
 
 
-class TextLines(logging.Formatter):
+class TextLogFormatter(logging.Formatter):
     """Time, level and sentence; the time is the local one."""
 
     def __init__(self, is_coloured: bool) -> None:
@@ -61,7 +63,7 @@ class TextLines(logging.Formatter):
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
-class JsonLines(logging.Formatter):
+class JsonLogFormatter(logging.Formatter):
     """One object per line."""
 
     def format(self, record: logging.LogRecord) -> str:

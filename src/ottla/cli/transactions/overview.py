@@ -210,8 +210,8 @@ def producers(arguments: Arguments) -> int:
 # find-hanging
 
 
-class OpenTransaction(NamedTuple):
-    """A transaction that is open on a partition."""
+class LongOpenTransaction(NamedTuple):
+    """A transaction that has been open on a partition for longer than the limit."""
 
     partition: TopicPartition
     producer: ProducerState
@@ -252,9 +252,9 @@ def _partitions(admin: Admin, arguments: Arguments) -> list[TopicPartition]:
 
 def _open_for_long(
     admin: Admin, partitions: Iterable[TopicPartition], broker_id: int | None, limit_ms: int
-) -> tuple[list[OpenTransaction], int]:
+) -> tuple[list[LongOpenTransaction], int]:
     """Open transactions whose producer has not written for longer, and whether all could be asked."""
-    found: list[OpenTransaction] = []
+    found: list[LongOpenTransaction] = []
     code = DONE
     rest = iter(partitions)
     while some := list(islice(rest, _PARTITIONS_AT_ONCE)):
@@ -266,7 +266,7 @@ def _open_for_long(
             answer, code = _told(error), FAILED
         now_ms = current_ms()
         found += [
-            OpenTransaction(partition, producer)
+            LongOpenTransaction(partition, producer)
             for partition, producers_of in answer.items()
             for producer in producers_of
             if producer.current_transaction_start_offset is not None
@@ -276,8 +276,8 @@ def _open_for_long(
 
 
 def _without_coordinator(
-    admin: Admin, candidates: Sequence[OpenTransaction]
-) -> list[OpenTransaction]:
+    admin: Admin, candidates: Sequence[LongOpenTransaction]
+) -> list[LongOpenTransaction]:
     """Those of which the coordinator does not know that the partition waits for a marker."""
     if not candidates:
         return []
@@ -312,7 +312,7 @@ def described_by_coordinators(
     return found
 
 
-def _hanging(each: OpenTransaction, now_ms: int) -> Row:
+def _hanging(each: LongOpenTransaction, now_ms: int) -> Row:
     producer = each.producer
     return {
         "topic": each.partition.topic,

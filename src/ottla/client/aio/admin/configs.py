@@ -9,7 +9,6 @@ from ottla.client.admin_model import (
     AlterConfig,
     ConfigEntry,
     ConfigResource,
-    ConfigSource,
     ConfigSynonym,
     ConfigType,
     ResourceType,
@@ -18,6 +17,7 @@ from ottla.client.admin_model import (
 from ottla.client.aio.admin.requests import Calls, Question, timeout_in_seconds
 from ottla.client.aio.admin.results import ANYWHERE, Answers, Verdicts
 from ottla.client.aio.admin.targets import GivenNodes
+from ottla.config.options import ConfigSource
 from ottla.wire.messages import alter_configs, incremental_alter_configs
 from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from ottla.wire.messages.describe_configs import (

@@ -8,7 +8,6 @@ from uuid import UUID
 
 from ottla.client.admin_model import (
     ConfigEntry,
-    ConfigSource,
     CreatedTopic,
     NewTopic,
     TopicDescription,
@@ -22,6 +21,7 @@ from ottla.client.aio.admin.topic_descriptions import (
     described_by_metadata,
     topic_id_of,
 )
+from ottla.config.options import ConfigSource
 from ottla.errors import AbortableError, ErrorCode
 from ottla.wire.messages.create_topics import (
     CreatableReplicaAssignment,

@@ -67,7 +67,8 @@ from ottla.client.state.consumer.positions import (
 from ottla.client.state.consumer.subscriptions import SubscriptionState
 from ottla.client.state.metadata import MetadataState
 from ottla.config.client import read_client_config
-from ottla.config.consumer import ConsumerConfig, OffsetReset
+from ottla.config.consumer import ConsumerConfig
+from ottla.config.offset_reset import OffsetReset
 from ottla.core.assignors.model import Assignor
 from ottla.errors import IllegalStateError, KafkaError, TimedOutError
 from ottla.model import TopicPartition

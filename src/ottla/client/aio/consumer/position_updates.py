@@ -30,7 +30,7 @@ from ottla.client.state.consumer.positions import (
     reset_timestamp_ms,
 )
 from ottla.client.state.consumer.subscriptions import SubscriptionState
-from ottla.config.consumer import OffsetReset, OffsetResetKind
+from ottla.config.offset_reset import OffsetReset, OffsetResetKind
 from ottla.errors import (
     ErrorCode,
     KafkaError,

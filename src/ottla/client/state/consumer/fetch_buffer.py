@@ -8,7 +8,7 @@ from typing import Final
 
 from ottla.client.state.consumer.fetched_partition import Fetched, corrupt_error
 from ottla.client.state.consumer.subscriptions import SubscriptionState
-from ottla.config.consumer import OffsetResetKind
+from ottla.config.offset_reset import OffsetResetKind
 from ottla.errors import ErrorCode, OffsetOutOfRangeError, exception_for
 from ottla.model import TopicPartition
 

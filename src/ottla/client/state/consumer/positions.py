@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, NamedTuple
 
-from ottla.config.consumer import OffsetReset, OffsetResetKind
+from ottla.config.offset_reset import OffsetReset, OffsetResetKind
 from ottla.errors import IllegalStateError
 from ottla.model import NO_LEADER
 

@@ -15,7 +15,7 @@ from ottla.client.state.consumer.positions import (
     FetchPosition,
     FetchState,
 )
-from ottla.config.consumer import OffsetReset
+from ottla.config.offset_reset import OffsetReset
 from ottla.errors import IllegalStateError
 from ottla.model import TopicPartition
 

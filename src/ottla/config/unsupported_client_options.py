@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 _JVM = "remove it, it chooses among classes of a JVM"
-_METRICS = "remove it, metrics() of the client tells what there is to know"
+_METRICS = "remove it, and call metrics() of the client"
 _TOKENS = (
     "give a callable that returns tokens as sasl.login.callback.handler.class, "
     "and do there what the option did"
@@ -17,7 +17,7 @@ _STORE_PASSWORD = (
     "store as PEM"
 )
 
-SHARED_OPTIONS_NOT_SERVED: Mapping[str, str] = {
+UNSUPPORTED_SHARED_OPTIONS: Mapping[str, str] = {
     "auto.include.jmx.reporter": _METRICS,
     "metric.reporters": _METRICS,
     "metrics.": _METRICS,
@@ -37,36 +37,36 @@ SHARED_OPTIONS_NOT_SERVED: Mapping[str, str] = {
     "ssl.truststore.password": _STORE_PASSWORD,
 }
 
-PRODUCER_OPTIONS_NOT_SERVED: Mapping[str, str] = SHARED_OPTIONS_NOT_SERVED
+UNSUPPORTED_PRODUCER_OPTIONS: Mapping[str, str] = UNSUPPORTED_SHARED_OPTIONS
 
-CONSUMER_OPTIONS_NOT_SERVED: Mapping[str, str] = {
-    **SHARED_OPTIONS_NOT_SERVED,
+UNSUPPORTED_CONSUMER_OPTIONS: Mapping[str, str] = {
+    **UNSUPPORTED_SHARED_OPTIONS,
     "group.remote.assignor": (
         "use partition.assignment.strategy, members assign partitions with group.protocol=classic"
     ),
-    "internal.": "remove it, it is between Kafka's own libraries",
+    "internal.": "remove it, it is internal to Kafka's libraries",
     "share.": "remove it, there are no share groups",
 }
 
-ADMIN_OPTIONS_NOT_SERVED: Mapping[str, str] = {
-    **SHARED_OPTIONS_NOT_SERVED,
-    "bootstrap.controllers": "use bootstrap.servers, brokers forward what controllers have to do",
+UNSUPPORTED_ADMIN_OPTIONS: Mapping[str, str] = {
+    **UNSUPPORTED_SHARED_OPTIONS,
+    "bootstrap.controllers": "use bootstrap.servers, brokers forward requests for controllers",
 }
 
 LIBRDKAFKA_NAMES: Mapping[str, str] = {
     "batch.num.messages": "batch.size, which counts bytes",
     "compression.codec": "compression.type",
-    "debug": "Python's logging of `ottla`",
+    "debug": "Python's logger `ottla`",
     "auto.commit.enable": "enable.auto.commit",
     "default_topic_conf": "the options themselves, beside the others",
     "enable.auto.offset.store": "enable.auto.commit=false, and commit what is processed",
     "enable.gapless.guarantee": "max.in.flight.requests.per.connection and retries",
-    "enable.partition.eof": "end_offsets() and position(): poll() tells nothing at the end of a partition",
+    "enable.partition.eof": "end_offsets() and position(): poll() does not report the end of a partition",
     "error_cb": "the exceptions of the calls, or health()",
     "fetch.message.max.bytes": "max.partition.fetch.bytes",
     "fetch.wait.max.ms": "fetch.max.wait.ms",
-    "log_level": "Python's logging of `ottla`",
-    "logger": "Python's logging of `ottla`",
+    "log_level": "Python's logger `ottla`",
+    "logger": "Python's logger `ottla`",
     "message.max.bytes": "max.request.size",
     "message.send.max.retries": "retries",
     "message.timeout.ms": "delivery.timeout.ms",
@@ -101,7 +101,7 @@ _PEM = "ssl.keystore.location, one PEM file with key and certificates"
 KAFKA_PYTHON_NAMES: Mapping[str, str] = {
     "api_version": _VERSION,
     "api_version_auto_timeout_ms": _VERSION,
-    "consumer_timeout_ms": "poll(timeout), which returns none when the time is over",
+    "consumer_timeout_ms": "poll(timeout), which returns no records when the time is over",
     "kafka_client": "remove it, there is one network",
     "metrics_enabled": "metrics(), which is always there",
     "sasl_oauth_token_provider": "sasl.login.callback.handler.class",
@@ -118,12 +118,12 @@ KAFKA_PYTHON_NAMES: Mapping[str, str] = {
     "ssl_keyfile": _PEM,
     "ssl_password": "ssl.key.password",
 }
-"""What to use instead of names that only kafka-python and aiokafka have."""
+"""Replacements for names that only kafka-python and aiokafka have."""
 
 _SERVERS = "use bootstrap.servers, with the HOST:PORT of a broker or more"
 _TOPICS = "topics are named by subscribe(), assign() and send()"
 
-MEANT: Mapping[str, str] = {
+LIKELY_MISTAKES: Mapping[str, str] = {
     "address": _SERVERS,
     "bootstrap": _SERVERS,
     "bootstrap.brokers": _SERVERS,
@@ -140,10 +140,10 @@ MEANT: Mapping[str, str] = {
     "topics": _TOPICS,
     "url": _SERVERS,
 }
-"""What to write instead of names that people try first."""
+"""Replacements for names that users guess."""
 
-OTHERS_NAMES: Mapping[str, Mapping[str, str]] = {
+NAMES_IN_OTHER_CLIENTS: Mapping[str, Mapping[str, str]] = {
     "librdkafka": LIBRDKAFKA_NAMES,
     "kafka-python": KAFKA_PYTHON_NAMES,
 }
-"""What to use instead of names that only others have, by whose they are, for those who come from there."""
+"""Replacements for names of other client libraries, by library."""

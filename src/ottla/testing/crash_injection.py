@@ -1,6 +1,6 @@
 """Runs `ottla serve` so that it kills itself at a named place.
 
-    python -m ottla.testing.crashing BEFORE_PREPARE_APPEND 3 serve --data DIR
+    python -m ottla.testing.crash_injection BEFORE_PREPARE_APPEND 3 serve --data DIR
 
 dies by SIGKILL when it is there for the third time.
 """

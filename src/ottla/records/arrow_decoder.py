@@ -35,8 +35,8 @@ _INT32: Final = struct.Struct("=i")
 _KERNEL_COLUMNS: Final = {"key": KEY, "value": VALUE, "timestamp": TIMESTAMP, "headers": HEADERS}
 
 
-class _Run(NamedTuple):
-    """What many rows in a row have in common."""
+class _RowRun(NamedTuple):
+    """What consecutive rows have in common, and how many they are."""
 
     topic: str
     partition: int
@@ -65,7 +65,7 @@ class RecordColumns:
         if wanted & TIMESTAMP:
             units_per_ms = UNITS_PER_MS[schema.field("timestamp").type.unit]
         self._builder = ColumnsBuilder(wanted, units_per_ms, column_limit_bytes)
-        self._runs: list[_Run] = []
+        self._runs: list[_RowRun] = []
         self._finished: list[pa.RecordBatch] = []
         self._finished_rows = 0
 
@@ -112,7 +112,7 @@ class RecordColumns:
             self._close_columns()
             added = self._builder.append(*records)
         if added:
-            self._note_run(_Run(topic, partition, int(header.timestamp_type), added))
+            self._add_run(_RowRun(topic, partition, int(header.timestamp_type), added))
         return max(start_offset, min(header.last_offset + 1, end_offset))
 
     def append_checked(
@@ -151,7 +151,7 @@ class RecordColumns:
         self._finished_rows = 0
         return finished
 
-    def _note_run(self, run: _Run) -> None:
+    def _add_run(self, run: _RowRun) -> None:
         if self._runs and self._runs[-1][:3] == run[:3]:
             run = run._replace(row_count=run.row_count + self._runs.pop().row_count)
         self._runs.append(run)
@@ -278,7 +278,7 @@ def _number_array(
     return pa.Array.from_buffers(kind, row_count, [_buffer(validity), _buffer(values)], null_count)
 
 
-def _repeated_numbers(values: list[int], runs: list[_Run]) -> pa.Array:
+def _repeated_numbers(values: list[int], runs: list[_RowRun]) -> pa.Array:
     """A number of 32 bits for each run, as often as it has rows."""
     # Several times as fast as pa.repeat, which appends one by one.
     parts = [_INT32.pack(value) * run.row_count for value, run in zip(values, runs, strict=True)]
@@ -286,7 +286,7 @@ def _repeated_numbers(values: list[int], runs: list[_Run]) -> pa.Array:
     return _number_array(pa.int32(), len(data) // _INT32.size, data, None, 0)
 
 
-def _topic_array(kind: pa.DataType, runs: list[_Run]) -> pa.Array:
+def _topic_array(kind: pa.DataType, runs: list[_RowRun]) -> pa.Array:
     if pa.types.is_dictionary(kind):
         names = dict.fromkeys(run.topic for run in runs)
         places = {topic: place for place, topic in enumerate(names)}
@@ -296,7 +296,7 @@ def _topic_array(kind: pa.DataType, runs: list[_Run]) -> pa.Array:
     return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
 
-_COLUMN_OF: Final[dict[str, Callable[[pa.DataType, BuiltColumns, list[_Run]], pa.Array]]] = {
+_COLUMN_OF: Final[dict[str, Callable[[pa.DataType, BuiltColumns, list[_RowRun]], pa.Array]]] = {
     "key": lambda kind, built, _: _blob_array(kind, built.row_count, built.key),
     "value": lambda kind, built, _: _blob_array(kind, built.row_count, built.value),
     "topic": lambda kind, _, runs: _topic_array(kind, runs),

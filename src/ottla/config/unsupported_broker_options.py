@@ -6,26 +6,26 @@ from collections.abc import Mapping
 
 _REMOVE = "remove it"
 _CLUSTER = "remove it, brokers need no controller, quorum or ZooKeeper"
-_REPLICATION = "remove it, replication is the storage engine's work"
+_REPLICATION = "remove it, the storage engine replicates"
 _SECURITY = "remove it, listeners are plain TCP without authentication"
-CLIENT = "it is an option of clients, set it there"
-_THREADS = "remove it, one event loop does the work of the threads"
+SET_ON_CLIENT = "it is an option of clients, set it there"
+_THREADS = "remove it, one event loop replaces the threads"
 _KIP_848 = "remove it, groups use the classic protocol and not the one of KIP-848"
 _SHARE_GROUPS = "remove it, there are no share groups"
 _QUOTAS = "remove it, there are no quotas"
 
-BROKER_OPTIONS_NOT_SERVED: Mapping[str, str] = {
-    "acks": CLIENT,
-    "add.partitions.to.txn.retry.backoff.": "remove it, producers are told to try again themselves",
+UNSUPPORTED_BROKER_OPTIONS: Mapping[str, str] = {
+    "acks": SET_ON_CLIENT,
+    "add.partitions.to.txn.retry.backoff.": "remove it, producers retry",
     "advertised.listeners": "use --advertise HOST:PORT",
     "allow.everyone.if.no.acl.found": _SECURITY,
     "alter.config.policy.class.name": _REMOVE,
     "alter.log.dirs.": _QUOTAS,
     "authorizer.": _SECURITY,
     "auto.leader.rebalance.enable": _REPLICATION,
-    "auto.offset.reset": CLIENT,
+    "auto.offset.reset": SET_ON_CLIENT,
     "background.threads": _THREADS,
-    "bootstrap.servers": CLIENT,
+    "bootstrap.servers": SET_ON_CLIENT,
     "broker.heartbeat.interval.ms": _CLUSTER,
     "broker.id.generation.enable": _CLUSTER,
     "broker.rack": _REPLICATION,
@@ -40,27 +40,27 @@ BROKER_OPTIONS_NOT_SERVED: Mapping[str, str] = {
     "delegation.token.": _SECURITY,
     "delete.records.purgatory.purge.interval.requests": _REMOVE,
     "early.start.listeners": _SECURITY,
-    "enable.auto.commit": CLIENT,
-    "enable.idempotence": CLIENT,
+    "enable.auto.commit": SET_ON_CLIENT,
+    "enable.idempotence": SET_ON_CLIENT,
     "fetch.purgatory.purge.interval.requests": _REMOVE,
     "follower.replication.throttled.rate": _REPLICATION,
     "group.consumer.": _KIP_848,
     "group.coordinator.": "remove it, one event loop coordinates groups, by the classic protocol",
-    "group.id": CLIENT,
-    "group.instance.id": CLIENT,
+    "group.id": SET_ON_CLIENT,
+    "group.instance.id": SET_ON_CLIENT,
     "group.share.": _SHARE_GROUPS,
     "group.streams.": "remove it, there are no streams groups",
-    "heartbeat.interval.ms": CLIENT,
+    "heartbeat.interval.ms": SET_ON_CLIENT,
     "initial.broker.registration.timeout.ms": _CLUSTER,
     "inter.broker.": _CLUSTER,
-    "isolation.level": CLIENT,
+    "isolation.level": SET_ON_CLIENT,
     "kafka.metrics.": _REMOVE,
     "leader.imbalance.": _REPLICATION,
     "leader.replication.throttled.rate": _REPLICATION,
     "listener.": _SECURITY,
     "listeners": "use --listen HOST:PORT",
     "log.cleaner.io.buffer.load.factor": "use log.cleaner.dedupe.buffer.size",
-    "log.cleaner.io.buffer.size": "remove it, segments are read through mappings",
+    "log.cleaner.io.buffer.size": "remove it, segments are memory-mapped",
     "log.cleaner.threads": _THREADS,
     "log.dir": "use --data DIR",
     "log.dir.failure.timeout.ms": _REMOVE,
@@ -77,7 +77,7 @@ BROKER_OPTIONS_NOT_SERVED: Mapping[str, str] = {
     "log.preallocate": "remove it, segment files grow as records arrive",
     "max.connection.creation.rate": _REMOVE,
     "max.connections.per.ip.overrides": "use max.connections.per.ip",
-    "max.poll.interval.ms": CLIENT,
+    "max.poll.interval.ms": SET_ON_CLIENT,
     "max.request.partition.size.limit": _REMOVE,
     "metadata.": _CLUSTER,
     "metric.reporters": _REMOVE,
@@ -102,7 +102,7 @@ BROKER_OPTIONS_NOT_SERVED: Mapping[str, str] = {
     "sasl.": _SECURITY,
     "security.": _SECURITY,
     "server.max.startup.time.ms": _REMOVE,
-    "session.timeout.ms": CLIENT,
+    "session.timeout.ms": SET_ON_CLIENT,
     "share.": _SHARE_GROUPS,
     "socket.connection.setup.timeout.": _CLUSTER,
     "socket.listen.backlog.size": _REMOVE,
@@ -111,11 +111,11 @@ BROKER_OPTIONS_NOT_SERVED: Mapping[str, str] = {
     "ssl.": _SECURITY,
     "super.users": _SECURITY,
     "telemetry.": _REMOVE,
-    "transaction.timeout.ms": CLIENT,
+    "transaction.timeout.ms": SET_ON_CLIENT,
     "transaction.two.phase.commit.enable": (
         "remove it, transactions end by commit, abort or timeout, without two-phase commit (KIP-939)"
     ),
-    "transactional.id": CLIENT,
+    "transactional.id": SET_ON_CLIENT,
     "unclean.leader.election.": _REPLICATION,
     "unstable.": _REMOVE,
     "zookeeper.": _CLUSTER,
