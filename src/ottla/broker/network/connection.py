@@ -17,7 +17,6 @@ from typing import Any, Protocol
 from ottla.broker.loop.loop_share import LoopShare
 from ottla.broker.network.piecewise_transport import PiecewiseTransport, without_copies
 from ottla.broker.network.receive_buffers import LARGE_BYTES, Buffers, Kept
-from ottla.broker.network.traffic import Traffic
 from ottla.broker.network.unfinished_frames import UNCOUNTED_BYTES, UnfinishedFrames
 from ottla.broker.node import Node
 from ottla.broker.requests.api import Api
@@ -71,6 +70,19 @@ _FOREIGN_PROTOCOLS = (
     (b"OPTI", "an HTTP request"),
     (b"SSH-", "an SSH client"),
 )
+
+
+class Traffic:
+    """What a node's connections have moved, and how many there were."""
+
+    __slots__ = ("accepted", "faulted", "received_bytes", "refused", "sent_bytes")
+
+    def __init__(self) -> None:
+        self.received_bytes = 0
+        self.sent_bytes = 0
+        self.accepted = 0
+        self.refused = 0  # by a limit
+        self.faulted = 0  # for what the client sent
 
 
 class Host(Protocol):

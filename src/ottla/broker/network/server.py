@@ -16,10 +16,9 @@ from typing import Any, Final
 
 from ottla.broker.loop.loop_share import LoopShare
 from ottla.broker.metrics.request_counts import ApiCounts, observed
-from ottla.broker.network.connection import Connection
+from ottla.broker.network.connection import Connection, Traffic
 from ottla.broker.network.listen_error import ListenError
 from ottla.broker.network.receive_buffers import Buffers
-from ottla.broker.network.traffic import Traffic
 from ottla.broker.network.unfinished_frames import UnfinishedFrames
 from ottla.broker.node import Node
 from ottla.broker.partitions.compactor import Compactor
