@@ -19,7 +19,7 @@ from ottla.model import TopicPartition
 
 
 class TransactionalCommit(NamedTuple):
-    """Who commits offsets in which transaction."""
+    """The group member that commits offsets, and the transaction in which it does."""
 
     sender: CommitSender
     transactional_id: str

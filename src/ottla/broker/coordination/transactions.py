@@ -28,7 +28,7 @@ from ottla.records.compression import Codec
 T = TypeVar("T")
 R = TypeVar("R")
 
-# After this a producer is told that the outcome is not known, and asks again.
+# After this the producer gets an error, because the outcome is not known, and asks again.
 WRITE_TIMEOUT_MS = 30_000
 
 _PREPARE = (CrashPoint.BEFORE_PREPARE_APPEND, CrashPoint.AFTER_PREPARE_APPEND)

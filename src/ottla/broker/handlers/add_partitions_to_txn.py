@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn: partitions become part of a transaction, or are asked about; many transactions since v4."""
+"""AddPartitionsToTxn: adds partitions to a transaction, or verifies that they are in it; several at once since v4."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from ottla.wire.messages.describe_configs import (
 )
 
 MAX_ELEMENTS = 1 << 17
-# Each of them takes some time.
+# Each resource takes some time.
 FIRST_RESOURCES = 8
 
 

@@ -69,7 +69,7 @@ def _respond(
     )
     for part in parts:
         if isinstance(part, ErrorCode):
-            if part is not ErrorCode.NOT_COORDINATOR:  # who leads that partition lists its ids
+            if part is not ErrorCode.NOT_COORDINATOR:  # the leader of that partition lists its ids
                 response.error_code = part
             continue
         for number, found in enumerate(part):

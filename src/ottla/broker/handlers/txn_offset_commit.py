@@ -1,4 +1,4 @@
-"""TxnOffsetCommit: where a group goes on reading, if the transaction is committed."""
+"""TxnOffsetCommit: offsets that a group commits as part of a transaction."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def handle(
 
 
 def _offsets(node: Node, request: TxnOffsetCommitRequest) -> dict[TopicPartition, NewOffset]:
-    """What can be committed: offsets of partitions that exist."""
+    """The offsets of partitions that exist."""
     found = {}
     for topic in request.topics:
         known = node.cluster.catalog.topics.get(topic.name)
@@ -79,7 +79,7 @@ def _offsets(node: Node, request: TxnOffsetCommitRequest) -> dict[TopicPartition
     return found
 
 
-# What a client is told where the coordinator's error would not help it.
+# Errors of the coordinator that the client would not understand, and what it gets instead.
 _TRANSLATED = {
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

@@ -1,9 +1,9 @@
-"""A client's connection: frames in, answers out in the order of the requests, memory bounded on both sides.
+"""A client's connection: frames in, responses out in the order of the requests, memory bounded on both sides.
 
 All connections of a loop receive into one shared buffer, because every frame that is complete is handled before the
-next receive. Only what cannot be handled yet is kept by the connection: the rest of an incomplete frame, in a buffer of
-the frame's size, and frames whose connection has had its turn. A request with many elements is answered in slices
-(`large_request.py`), during which its connection takes no other.
+next receive. A connection keeps only bytes that cannot be handled yet: the rest of an incomplete frame, in a buffer of
+the frame's size, and frames that wait because the connection has had its turn. A request with many elements is answered
+in slices (`large_request.py`), during which its connection handles no other.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ KEPT_BUFFER_BYTES = UNCOUNTED_BYTES
 KEPT_GROWTH = 4
 NO_BUFFER = bytearray()
 SCARCE_RECEIVE_BYTES = 16 << 10
-# Of frames that are handled together, so much counts as one that is answered at once: the clock is not read in between.
+# The clock is read once for so many bytes of small frames.
 BYTES_PER_CHECK = DIVIDED_FRAME_BYTES
 _FOREIGN_PROTOCOLS = (
     (b"\x16\x03", "a TLS handshake (this port speaks plaintext: set security.protocol=PLAINTEXT)"),
@@ -111,7 +111,7 @@ class Host(Protocol):
     def max_frame_bytes(self) -> int: ...
 
     def admit(self, connection: Connection) -> str | None:
-        """Why the connection may not stay; None if it may."""
+        """Why the connection is refused; None if it is admitted."""
         ...
 
     def forget(self, connection: Connection) -> None: ...
@@ -133,10 +133,10 @@ class Connection(asyncio.BufferedProtocol):
         self._kept_start = 0  # what lies before it has been handled
         self._kept_filled = 0
         self._kept_room = 0  # how much of the buffer is to be filled
-        self._is_lent = False  # a large request has the buffer's bytes
-        self._lacks_room = False  # for the rest of a frame, until other connections need less
-        self._in_line = False  # frames are here that have to wait for their turn
-        self._has_waited = False  # and this is it
+        self._is_lent = False  # a large request uses the buffer's bytes
+        self._lacks_room = False  # for the rest of a frame, until other connections release memory
+        self._in_line = False  # complete frames wait for their turn
+        self._has_waited = False  # and this is that turn
         self._responses = ResponseQueue()
         self._write_paused = False
         self._busy = False  # a coroutine handler is at work, and the next request waits for it
@@ -145,7 +145,7 @@ class Connection(asyncio.BufferedProtocol):
         self._batching = False
         self.last_active = 0.0
 
-    # What asyncio calls.
+    # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = without_copies(transport)
@@ -229,9 +229,9 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _handle_frames(self, received: memoryview) -> int:
-        """Handles complete frames as far as the limits allow; says how many bytes are done with."""
+        """Handles complete frames as far as the limits allow; returns how many bytes were handled."""
         position, end = 0, len(received)
-        # A connection that has waited in line has its first frame handled, whatever others do.
+        # A connection that has waited for its turn has its first frame handled, however busy the loop is.
         next_check = 1 if self._has_waited else 0
         self._has_waited = False
         self._batching = True
@@ -259,7 +259,7 @@ class Connection(asyncio.BufferedProtocol):
         return position
 
     def _take_turn(self) -> None:
-        """Goes on with frames that had to wait, since others had theirs."""
+        """Goes on with frames that waited while other connections had their turn."""
         self._in_line = False
         self._has_waited = True
         self._continue()
@@ -268,7 +268,7 @@ class Connection(asyncio.BufferedProtocol):
     def _keep(self, rest: memoryview) -> None:
         """Keeps bytes that could not be handled yet, with room for more of their frame.
 
-        The room grows with what has arrived: a size that somebody claims costs no memory.
+        The room grows with what has arrived: a large size alone costs no memory.
         """
         old, was_lent = self._kept, self._is_lent
         self._is_lent = False
@@ -310,7 +310,7 @@ class Connection(asyncio.BufferedProtocol):
         if done:
             self._host.unfinished.release(self)
         if self._kept_start < filled and not self._may_handle and not self._is_lent:
-            # Whole frames, whose time will come: they stay where they are.
+            # Whole frames that are handled later: they stay where they are.
             self._regulate_reading()
         elif not done and filled == self._kept_room < len(kept):
             self._grow()
@@ -330,7 +330,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def received_bytes(self) -> int:
-        """How much is here of what cannot be handled yet."""
+        """How many bytes are kept that cannot be handled yet."""
         return self._kept_filled
 
     @property
@@ -361,7 +361,7 @@ class Connection(asyncio.BufferedProtocol):
             self._reading_paused = not self._reading_paused
 
     def _continue(self) -> None:
-        """Goes on after something that held requests back has gone."""
+        """Goes on after the reason is gone that held requests back."""
         if self._kept_filled and self._may_handle and not self._batching:
             self._handle_kept()
         else:
@@ -528,7 +528,7 @@ class Connection(asyncio.BufferedProtocol):
     def silent_socket(self) -> int | None:
         """The descriptor of a socket that is not read from, so that its end has to be looked for; None for others.
 
-        While requests are here that wait for their turn, the client's end is none: they are still to be handled.
+        While requests wait for their turn, a client that has gone is not looked for: they are handled first.
         """
         if not self._reading_paused or self._kept_filled or self._is_closing:
             return None
@@ -542,11 +542,11 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether the client waits for nothing."""
+        """Whether every request has its response, and the response was sent."""
         return self._responses.is_empty
 
     def drain(self) -> None:
-        """Takes no more requests; what was taken is still answered."""
+        """Accepts no more requests; accepted ones are finished."""
         self._draining = True
         self._regulate_reading()
 
@@ -589,7 +589,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._batching:
             self._keep(
                 memoryview(b"")
-            )  # a client that does not read keeps no more than its answers
+            )  # a client that does not read costs no more memory than its responses
 
 
 def _endpoint(address: Any) -> Endpoint:
