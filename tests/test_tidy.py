@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -162,6 +163,27 @@ def test_imports_point_down_only() -> None:
         for name in upward_imports(module_of(path), parsed(path))
     }
     assert found == set(UPWARD_IMPORTS)
+
+
+def imported_modules(tree: ast.Module, known: set[str]) -> set[str]:
+    """The known modules that a module imports, inside functions and for type checking too."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {node.module or ""} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return names & known
+
+
+def test_the_broker_has_no_import_cycle() -> None:
+    files = {module_of(path): path for path in python_files("src/ottla/broker")}
+    imported = {
+        module: imported_modules(parsed(path), set(files)) for module, path in files.items()
+    }
+    # Packages have nothing in them but a docstring.
+    graph = {module: names - {module} for module, names in imported.items()}
+    assert set(TopologicalSorter(graph).static_order()) == set(files)
 
 
 @pytest.mark.parametrize(

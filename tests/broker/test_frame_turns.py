@@ -7,9 +7,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from ottla.broker.loop.loop_share import TURN_SECONDS, UNTIMED_FRAMES, LoopShare
-from ottla.broker.network.connection import BYTES_PER_CHECK, Connection, Host
+from ottla.broker.network.connection import BYTES_PER_CHECK, Connection, Host, Traffic
 from ottla.broker.network.receive_buffers import Buffers
-from ottla.broker.network.traffic import Traffic
 from ottla.broker.network.unfinished_frames import UnfinishedFrames
 from ottla.broker.requests.api import Api
 from ottla.broker.requests.request import NO_REPLY, NoReply, RequestContext

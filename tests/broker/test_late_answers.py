@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from ottla.broker.loop.loop_share import LoopShare
-from ottla.broker.network.connection import Connection
+from ottla.broker.network.connection import Connection, Traffic
 from ottla.broker.network.receive_buffers import Buffers
-from ottla.broker.network.traffic import Traffic
 from ottla.broker.network.unfinished_frames import UnfinishedFrames
 from ottla.broker.requests.api import Api
 from ottla.broker.requests.request import CloseConnectionError, RequestContext

@@ -205,7 +205,7 @@ def test_a_stop_says_which_clients_it_waits_for(
     start: Starter, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(server, "DRAIN_SECONDS", 0.5)
-    monkeypatch.setattr(server, "TELL_SECONDS", 0.1)
+    monkeypatch.setattr(server, "SLOW_STOP_SECONDS", 0.1)
     broker = start()
     with RawConnection(broker.bootstrap_servers) as connection:
         create(connection, "t")

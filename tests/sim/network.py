@@ -21,9 +21,8 @@ from tests.sim.trace import Trace
 from tests.sim.weather import CALM
 
 from ottla.broker.loop.loop_share import LoopShare
-from ottla.broker.network.connection import Connection
+from ottla.broker.network.connection import Connection, Traffic
 from ottla.broker.network.receive_buffers import Buffers
-from ottla.broker.network.traffic import Traffic
 from ottla.broker.network.unfinished_frames import UnfinishedFrames
 from ottla.broker.node import Node
 from ottla.broker.requests.apis import SERVED

@@ -1,4 +1,4 @@
-"""The cluster as its nodes share it: the storage engine, the catalog, who leads what."""
+"""What the nodes of a cluster share: the storage engine, the catalog, the leader of each partition."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ logger = EventLog(__name__)
 
 
 class Placement(NamedTuple):
-    """What clients are told of where a partition is."""
+    """Where a partition is, as Metadata describes it."""
 
     error: ErrorCode
     leader_id: int
@@ -32,7 +32,7 @@ class Placement(NamedTuple):
 
 
 class Led(NamedTuple):
-    """A partition with the leader and the epoch that it had at some moment."""
+    """The leader and the leader epoch of a partition at some moment."""
 
     topic: Topic
     partition: int
@@ -41,7 +41,7 @@ class Led(NamedTuple):
 
 
 class Cluster:
-    """What is one for all nodes: they read the catalog here and change it here."""
+    """The state that all nodes share; nodes read and change the catalog here."""
 
     def __init__(self, store: LogStore, clock: Clock, ids: Ids) -> None:
         self.store = store
@@ -49,7 +49,7 @@ class Cluster:
         self.ids = ids
         self.share = LoopShare(clock.monotonic_seconds)
         self.catalog = Catalog(store.catalog.entries())
-        self.nodes: dict[int, Member] = {}  # those that are live, by rising id
+        self.nodes: dict[int, Member] = {}  # live ones, by rising id
         self._leadership = Leadership()
         self._producer_ids = range(0)
         self.peers: Peers = NoPeers()
@@ -67,7 +67,7 @@ class Cluster:
         return self.store.cluster_id
 
     def commit(self, changes: Changes) -> None:
-        """Makes a decision durable, then true."""
+        """Writes changes of the catalog, then applies them."""
         store = self.store.catalog
         store.commit(changes, store.revision)
         self.catalog.apply(changes)
@@ -88,7 +88,7 @@ class Cluster:
         return None
 
     def next_producer_id(self) -> int:
-        """A producer id that was never given to anybody: its block is reserved durably first."""
+        """A new producer id; its block is reserved durably before the first of it is used."""
         if not self._producer_ids:
             block, changes = self.catalog.reserve_producer_ids()
             self.commit(changes)
@@ -101,7 +101,7 @@ class Cluster:
 
     @property
     def controller_id(self) -> int:
-        """The node that clients are told to be the controller, and that does what is to be done once."""
+        """The node that acts as controller: clients see it as such, and it does the work of the cluster as a whole."""
         return next(iter(self.nodes), NO_LEADER)
 
     def addresses_for(self, local: Endpoint) -> list[tuple[int, Endpoint]]:
@@ -109,16 +109,16 @@ class Cluster:
         return [(node_id, member.address_for(local)) for node_id, member in self.nodes.items()]
 
     def join(self, node: Member) -> None:
-        """Lets a node lead its share; all that are there at the start join before any of them is asked something."""
+        """Lets a node lead its share; at the start all nodes join before the first serves requests."""
         if node.node_id in self.nodes:
-            raise IllegalStateError(f"node {node.node_id} is there already")
+            raise IllegalStateError(f"node {node.node_id} has joined already")
         led = self._led() if self._leadership.known else []
         self._leadership.add(node.node_id, self.catalog.topics.values())
         self.nodes = dict(sorted({**self.nodes, node.node_id: node}.items()))
         self._hand_over(led)
 
     def lose_node(self, node_id: int) -> None:
-        """Ends a node as a kill does: it saves nothing, and others lead what it led."""
+        """Ends a node as a kill does: it saves nothing, and other nodes lead its partitions."""
         node = self._live(node_id)
         led = self._led()
         del self.nodes[node_id]
@@ -155,7 +155,7 @@ class Cluster:
         return topic
 
     def move_leader(self, topic_name: str, partition: int, node_id: int) -> None:
-        """Makes a node lead a partition; its leader epoch rises, and the old leader knows nothing of it any more."""
+        """Makes a node lead a partition; its leader epoch rises, and the old leader resigns."""
         topic = self.find_partition(topic_name, partition)
         self._live(node_id)
         led = self.led_now(topic, partition)
@@ -163,7 +163,7 @@ class Cluster:
         self._hand_over([led])
 
     def place_new(self, topic: Topic, first_partition: int = 0) -> None:
-        """Takes note of partitions that were created just now."""
+        """Gives partitions that were created just now their leaders."""
         self._leadership.place_new(topic, first_partition)
 
     def elect_preferred(self, wanted: Iterable[TopicPartition]) -> list[ErrorCode]:
@@ -208,7 +208,7 @@ class Cluster:
         return topic
 
     def place(self, topic: Topic, partition: int) -> Placement:
-        """Where a partition is, as clients are told."""
+        """Where a partition is, for a client."""
         leader_id, replica_ids = self._leadership.place(topic, partition)
         replicas = list(replica_ids)
         ref = PartitionRef(topic.name, partition, topic.topic_id)
@@ -224,7 +224,7 @@ class Cluster:
         return Placement(ErrorCode.NONE, leader_id, epoch, replicas, in_sync, offline)
 
     def led_now(self, topic: Topic, partition: int) -> Led:
-        """Who leads a partition, and since which epoch."""
+        """The leader of a partition, and its epoch."""
         leader_id = self.leader_of(topic, partition)
         return Led(topic, partition, leader_id, self.leader_epoch(topic, partition))
 
@@ -236,10 +236,10 @@ class Cluster:
         ]
 
     def _hand_over(self, before: Iterable[Led]) -> None:
-        """Ends the old leaders of partitions that have another one now, and lets their epochs rise at once.
+        """Has the old leaders of partitions resign that have a new one, and raises their epochs at once.
 
-        Clients take a new leader for news only if its epoch is higher. What is in use is claimed by its new leader;
-        for the others it is enough that their first claim will be a higher one.
+        Clients believe in a new leader only if its epoch is higher. A partition that is in use is claimed by its new
+        leader; for the others it is enough that their first claim has a higher epoch.
         """
         moved = [led for led in before if self.leader_of(led.topic, led.partition) != led.leader_id]
         for led in moved:

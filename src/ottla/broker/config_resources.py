@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.broker.cluster import Cluster
 from ottla.broker.node import Node
+from ottla.broker.options import NodeOptions
 from ottla.broker.requests.divisions import Division, Repeated
 from ottla.broker.topics import config_changes
+from ottla.config.broker import BrokerConfig
+from ottla.config.options import OptionType, find_option, value_text
+from ottla.config.topic import TopicConfig
 from ottla.core.catalog import Topic
 from ottla.core.outcomes import Refused
-from ottla.errors import ErrorCode
+from ottla.errors import ConfigError, ErrorCode
 from ottla.events import EventLog
 from ottla.ports import StorageError
 
 logger = EventLog(__name__)
 
-# What becomes of the options that were set for a resource.
+# Makes the new options of a resource of those that were set for it.
 Change = Callable[[Mapping[str, str]], dict[str, str] | Refused]
 
 
@@ -30,7 +34,7 @@ class ResourceType(IntEnum):
     BROKER = 4
 
 
-# How a request to alter many resources is taken apart.
+# How a request to alter many resources is divided.
 RESOURCES: Final = Division(
     "resources",
     "responses",
@@ -141,3 +145,79 @@ def _configure_broker(cluster: Cluster, name: str, altered: Mapping[str, str]) -
         broker=name or "(all)",
         changes=changes,
     )
+
+
+# Changing single options.
+
+
+class Operation(IntEnum):
+    """What IncrementalAlterConfigs does with an option, numbered as in Kafka."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class OptionChange(NamedTuple):
+    """One operation on one option; clients may send numbers that are none of `Operation`."""
+
+    operation: int
+    name: str
+    value: str | None
+
+
+def changed_options(
+    options: NodeOptions,
+    resource_type: int,
+    changes: Sequence[OptionChange],
+    current: Mapping[str, str],
+) -> dict[str, str] | Refused:
+    """What the operations make of the options that were set for a resource."""
+    times = Counter(change.name for change in changes)
+    twice = sorted(name for name, count in times.items() if count > 1)
+    if twice:
+        return Refused(ErrorCode.INVALID_REQUEST, f"{', '.join(twice)} is named twice")
+    changed = dict(current)
+    for change in changes:
+        refused = _apply(options, resource_type, change, changed)
+        if refused is not None:
+            return refused
+    return changed
+
+
+def _apply(
+    options: NodeOptions, resource_type: int, change: OptionChange, changed: dict[str, str]
+) -> Refused | None:
+    """One operation, in place."""
+    operation, name, value = change
+    if operation == Operation.DELETE:
+        changed.pop(name, None)
+        return None
+    if value is None:
+        return Refused(ErrorCode.INVALID_REQUEST, f"no value is given for {name}")
+    if operation == Operation.SET:
+        changed[name] = value
+        return None
+    if operation not in (Operation.APPEND, Operation.SUBTRACT):
+        return Refused(ErrorCode.INVALID_REQUEST, f"there is no operation {operation} on options")
+    config_class = TopicConfig if resource_type == ResourceType.TOPIC else BrokerConfig
+    try:
+        known = find_option(config_class, name)
+    except ConfigError as error:
+        return Refused(ErrorCode.INVALID_CONFIG, str(error))
+    if known.type is not OptionType.LIST:
+        return Refused(
+            ErrorCode.INVALID_CONFIG, f"{name} is not a list: it can only be set or deleted"
+        )
+    default = known.render(known.default) or ""
+    if resource_type == ResourceType.BROKER:
+        default = value_text(options.config, name) or ""
+    items = [item for item in changed.get(name, default).split(",") if item]
+    given = [item.strip() for item in value.split(",")]
+    if operation == Operation.APPEND:
+        items += [item for item in given if item not in items]
+    else:
+        items = [item for item in items if item not in given]
+    changed[name] = ",".join(items)
+    return None

@@ -1,7 +1,7 @@
 """Named places at which a test can let the broker die: before and after everything that it writes or sends.
 
-Outside of tests nobody listens, and a place costs the look at a variable. `tests/sim` crashes simulated nodes here, and
-`ottla.testing.crash_injection` the real process.
+Outside of tests there is no listener, and a place costs the look at a variable. `tests/sim` crashes simulated nodes
+here, and `ottla.testing.crash_injection` the real process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class CrashPoint(Enum):
     """Every place; a campaign fails if it never got to one of them."""
 
     BEFORE_GROUP_APPEND = "before a group's events are appended"
-    AFTER_GROUP_APPEND = "after a group's events were appended, before anybody is answered"
+    AFTER_GROUP_APPEND = "after a group's events were appended, before any response"
     BEFORE_ONGOING_APPEND = (
         "before the beginning of a transaction, or more partitions of it, is appended"
     )
@@ -22,7 +22,7 @@ class CrashPoint(Enum):
     BEFORE_EMPTY_APPEND = "before a producer's identity is appended"
     AFTER_EMPTY_APPEND = "after a producer's identity was appended"
     BEFORE_PREPARE_APPEND = "before the end of a transaction is prepared"
-    AFTER_PREPARE_APPEND = "after the end of a transaction was prepared, before anybody is answered"
+    AFTER_PREPARE_APPEND = "after the end of a transaction was prepared, before any response"
     BEFORE_MARKERS_SENT = "before markers leave the coordinator"
     AFTER_MARKERS_SENT = "after markers have left the coordinator"
     BEFORE_MARKER_APPEND = "before a marker is appended to a partition"

@@ -281,6 +281,6 @@ class Broker:
 
 
 def _reachable(endpoint: Endpoint) -> Endpoint:
-    # Nobody can connect to "every interface": clients of this process use the loopback.
+    # No client can connect to "every interface": clients of this process use the loopback.
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(endpoint.host, endpoint.host)
     return Endpoint(host, endpoint.port)

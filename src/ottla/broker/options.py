@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Mapping
 
 from ottla.config.broker import BrokerConfig, DynamicOptions, topic_config, with_dynamic
-from ottla.config.describe import DescribedOption, describe_broker, describe_topic
+from ottla.config.describe import ConfigSource, DescribedOption, describe_broker, describe_topic
 from ottla.config.topic import TopicConfig
 from ottla.core.catalog import Catalog, Topic
 from ottla.core.outcomes import Refused
@@ -77,6 +77,14 @@ class NodeOptions:
 
     def describe(self) -> list[DescribedOption]:
         return describe_broker(self._static_config, self._dynamic)
+
+    def describe_altered_for_all(self) -> list[DescribedOption]:
+        """Only the options that were altered for all brokers."""
+        return [
+            option
+            for option in self.describe()
+            if option.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+        ]
 
     def describe_topic(self, topic: Topic) -> list[DescribedOption]:
         return describe_topic(self._static_config, topic.config, self._dynamic)

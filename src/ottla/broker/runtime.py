@@ -1,4 +1,4 @@
-"""Starting and stopping a broker on a running event loop; `ottla serve` and `ottla.Broker` are faces of this."""
+"""Starting and stopping a broker on a running event loop, for `ottla serve` and `ottla.Broker`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MAX_PORT = 65535
 
 @dataclass(frozen=True)
 class BrokerSettings:
-    """What a broker is started with; `data_dir` None keeps everything in memory, `metrics` is for Prometheus.
+    """The settings of a broker; without `data_dir` all data is in memory, `metrics` is for Prometheus.
 
     Several nodes have the ids `node.id`, `node.id` + 1 and so on, and ports that follow each other likewise, unless
     the port is 0.
@@ -47,7 +47,9 @@ class BrokerSettings:
     data_dir: str | None = None
     nodes: int = 1
     metrics: Endpoint | None = None
-    has_own_process: bool = False  # what holds its loop is its own doing then, and logged
+    has_own_process: bool = (
+        False  # no other code runs on its loop, so that what holds the loop is logged
+    )
 
     @property
     def node_ids(self) -> range:
@@ -104,7 +106,7 @@ class RunningBroker:
         self.servers: dict[int, Server] = {}  # of live nodes
         self._listen = {node_id: settings.listen_of(node_id) for node_id in settings.node_ids}
         self._reserved: dict[int, list[socket.socket]] = {}
-        self._changing = asyncio.Lock()  # one node at a time comes or goes
+        self._changing = asyncio.Lock()  # one node at a time is started or ended
         self._metrics: MetricsListener | None = None
         self._loop_monitor = LoopMonitor(self._received_bytes)
         self._full_collections = FullCollections(self._received_bytes)
@@ -118,7 +120,7 @@ class RunningBroker:
 
     @property
     def server(self) -> Server:
-        """That of the first live node."""
+        """The server of the first live node."""
         return self.servers[min(self.servers)]
 
     @property
@@ -142,7 +144,7 @@ class RunningBroker:
         return None if self._metrics is None else self._metrics.endpoint
 
     async def start_all(self) -> None:
-        """Starts every node; all join before any of them serves, so that none leads more than its share."""
+        """Starts every node; all join before the first serves, so that none leads more than its share."""
         await self._start_metrics()
         for node_id in self._settings.node_ids:
             await self._bind(node_id)
@@ -202,7 +204,7 @@ class RunningBroker:
             reserved.close()
 
     async def kill_node(self, node_id: int) -> None:
-        """Ends a node as kill -9 does: connections are cut, nothing is saved, others lead its partitions."""
+        """Ends a node as kill -9 does: connections are cut, nothing is saved, other nodes lead its partitions."""
         async with self._changing:
             server = self.servers.get(node_id)
             if server is None:
@@ -213,7 +215,7 @@ class RunningBroker:
             self._reserved[node_id] = await server.stop_killed()
 
     async def stop(self) -> None:
-        """Answers what was taken, makes everything durable, and leaves the folder clean."""
+        """Finishes accepted requests, makes everything durable, and leaves the folder clean."""
         async with self._changing:
             await self._stop()
 
@@ -228,7 +230,7 @@ class RunningBroker:
         self.cluster.store.close()
 
     async def stop_listening(self) -> None:
-        """Answers what was taken, and takes no more."""
+        """Finishes accepted requests, and accepts no more."""
         await asyncio.gather(*(server.stop() for server in self.servers.values()))
         self._loop_monitor.stop()
         self._full_collections.end()
@@ -237,11 +239,11 @@ class RunningBroker:
 
 
 def _check_is_free(endpoint: Endpoint) -> None:
-    """Refuses a port that another has, before a folder is made that nobody would use."""
+    """Refuses a port that another process has, before a data folder is made in vain."""
     try:
         found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
     except OSError:
-        return  # whoever listens there says why it cannot
+        return  # listening will fail with the reason
     for family, kind, protocol, _, address in found:
         with suppress(OSError), socket.socket(family, kind, protocol) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -68,7 +68,7 @@ def unchanged(result: T) -> T:
 
 
 class Settings(NamedTuple):
-    """What a coordinator is told besides its log."""
+    """The settings of a coordinator, and what it calls."""
 
     codec: EventCodec
     clock: Clock

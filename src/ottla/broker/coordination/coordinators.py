@@ -34,13 +34,13 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 MIN_REPLICAS = "min.insync.replicas"
-# How long a partition is left alone whose log cannot be read or written.
+# How long a coordinator is not loaded again whose log cannot be read or written.
 FIRST_REST_MS = 500
 LAST_REST_MS = 8000
 
 
 class Kind(NamedTuple, Generic[M]):
-    """What a sort of coordinator is made of; `shape` is the topic that its partitions belong to."""
+    """A kind of coordinators; `shape` is the internal topic that their partitions belong to."""
 
     shape: NewTopic
     machine: Callable[[], M]
@@ -50,18 +50,18 @@ class Kind(NamedTuple, Generic[M]):
 
 
 class Rest(NamedTuple):
-    """Until when a partition is left alone."""
+    """How long a coordinator is not loaded after a failure."""
 
     until_ms: int
     wait_ms: int
 
 
-def _nothing(coordinator: Coordinator[Any], effect: Any) -> None:
-    raise AssertionError(f"nobody does {effect!r}")
+def _no_effects(coordinator: Coordinator[Any], effect: Any) -> None:
+    raise AssertionError(f"no effects are expected, but here is {effect!r}")
 
 
 class Coordinators(Generic[M]):
-    """A coordinator is loaded when it is first needed, and gone when its partition is led elsewhere."""
+    """A coordinator is loaded when it is first needed, and ends when its partition is led elsewhere."""
 
     def __init__(
         self,
@@ -72,10 +72,10 @@ class Coordinators(Generic[M]):
         partitions: LedPartitions,
         options: NodeOptions,
         uptime: Uptime,
-        perform: Callable[[Coordinator[M], Any], None] = _nothing,
+        perform: Callable[[Coordinator[M], Any], None] = _no_effects,
         prepare: Callable[[Coordinator[M]], None] = lambda coordinator: None,
     ) -> None:
-        """`prepare` is given every coordinator before anybody asks it something."""
+        """`prepare` is called with every coordinator before its first request."""
         self._cluster = cluster
         self._topics = topics
         self._partitions = partitions
@@ -86,7 +86,7 @@ class Coordinators(Generic[M]):
         self._kind = kind
         self._loaded: dict[int, Coordinator[M]] = {}
         self._rests: dict[int, Rest] = {}
-        # Partitions whose log has something in it that cannot be replayed, and the epoch of the claim that found it.
+        # Partitions whose log cannot be replayed, and the epoch of the claim in which that was found.
         self._failed: dict[int, int] = {}
         self._to_load: deque[int] = deque()
 
@@ -132,7 +132,7 @@ class Coordinators(Generic[M]):
         return coordinator.ask(decide, respond, when)
 
     def find(self, key: str) -> Coordinator[M] | ErrorCode:
-        """The coordinator of a group or transactional id, or what to tell a client that asks the wrong node."""
+        """The coordinator of a group or transactional id, or the error for a client that asks the wrong node."""
         topic = self.topic
         if topic is None:
             return ErrorCode.NOT_COORDINATOR
@@ -142,7 +142,7 @@ class Coordinators(Generic[M]):
         return self._of_partition(partition)
 
     def _lacks_replicas(self, topic: Topic, partition: int) -> bool:
-        """Whether fewer nodes are there than `min.insync.replicas` of the topic asks for."""
+        """Whether fewer nodes are live than `min.insync.replicas` of the topic asks for."""
         wanted = self._options.topic_config(topic).min_insync_replicas
         return wanted > 1 and wanted > len(self._cluster.place(topic, partition).in_sync)
 
@@ -182,7 +182,7 @@ class Coordinators(Generic[M]):
         return made
 
     def _rest(self, coordinator: Coordinator[M]) -> None:
-        """Leaves a partition alone for a while, longer if it was no better after the last time."""
+        """Does not load the coordinator for a while, for longer if it failed again after the last time."""
         partition = coordinator.shard.log.ref.partition
         now_ms = self._now_ms()
         last = self._rests.get(partition)
@@ -192,7 +192,7 @@ class Coordinators(Generic[M]):
         self._rests[partition] = Rest(now_ms + wait_ms, wait_ms)
 
     def _fail(self, coordinator: Coordinator[M]) -> None:
-        """Leaves a partition alone until it is claimed anew, by a start or a move: the log stays what it is."""
+        """Does not load the coordinator before its partition is claimed again: the log stays the same until then."""
         self._failed[coordinator.shard.log.ref.partition] = coordinator.epoch
 
     def _take_offline(self, coordinator: Coordinator[M], error: DamagedError) -> None:
@@ -200,7 +200,7 @@ class Coordinators(Generic[M]):
 
     @property
     def failed(self) -> list[int]:
-        """The partitions whose coordinator could not be loaded, and is not tried again."""
+        """The partitions whose coordinator cannot be loaded, which is not tried again."""
         shards = {key: self._partitions.open_shard(self.topic_name, key) for key in self._failed}
         return [
             partition
@@ -217,17 +217,17 @@ class Coordinators(Generic[M]):
             del self._loaded[partition]
 
     def loaded(self, partition: int) -> Coordinator[M] | None:
-        """The coordinator of a partition, if it is there already."""
+        """The coordinator of a partition, if it was made already."""
         return self._loaded.get(partition)
 
     def machines(self) -> list[M]:
-        """What is loaded."""
+        """The machines of all loaded coordinators."""
         return [loaded.machine for loaded in self._loaded.values() if loaded.is_loaded]
 
     def load_soon(self) -> None:
-        """Loads what this node leads and nobody has asked for yet, one after the other between requests.
+        """Loads the coordinators of partitions that this node leads, one after the other between requests.
 
-        Whoever leads a partition has to: it is the one to notice that members are gone.
+        They are needed before the first request: only a coordinator notices that members are gone.
         """
         if not self._to_load:
             self._to_load.extend(
@@ -244,7 +244,7 @@ class Coordinators(Generic[M]):
             self._load(partition)
 
     def load_all(self) -> list[Coordinator[M] | ErrorCode]:
-        """Every coordinator here that has something to say, or why it cannot; their replays may not be over."""
+        """Every coordinator of this node whose log has records, or why it cannot be loaded; replays may not be over."""
         return [self._of_partition(partition) for partition in self._led()]
 
     def _led(self) -> list[int]:
@@ -258,7 +258,7 @@ class Coordinators(Generic[M]):
         ]
 
     def ask_all(self, decide: Callable[[M, Turn], T]) -> list[NowOrLater[T | ErrorCode]]:
-        """Has every machine here decide; what comes of it is a result, or an ErrorCode, for each."""
+        """Has the machine of every coordinator of this node decide; gives a result or an ErrorCode for each."""
         return [
             found
             if isinstance(found, ErrorCode)

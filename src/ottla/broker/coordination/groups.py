@@ -1,4 +1,4 @@
-"""Consumer groups: what their coordinators are made of, and where a handler finds one."""
+"""Group coordinators: their state machine, their topic, and how a handler asks one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CRASH_POINTS = (CrashPoint.BEFORE_GROUP_APPEND, CrashPoint.AFTER_GROUP_APPEND)
 
 
 def group_kind(config: BrokerConfig, catalog: Catalog) -> Kind[GroupMachine]:
-    """Groups as the options of a broker want them."""
+    """The group coordinators of a broker with these options."""
     groups = GroupConfig(
         min_session_timeout_ms=config.group_min_session_timeout_ms,
         max_session_timeout_ms=config.group_max_session_timeout_ms,

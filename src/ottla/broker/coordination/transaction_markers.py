@@ -1,4 +1,4 @@
-"""Transaction markers on their way from the coordinator to the leaders of a transaction's partitions."""
+"""Sending transaction markers from the coordinator to the leaders of a transaction's partitions."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from ottla.wire.messages.write_txn_markers import (
 logger = EventLog(__name__)
 
 VERSION: Final = 2
-# A partition whose leader cannot take its marker now is asked again; the others do not wait for it.
+# A marker that a leader cannot write now is sent again; the others do not wait for it.
 FIRST_RETRY_SECONDS: Final = 0.02
 LAST_RETRY_SECONDS: Final = 1.0
-# So many markers leave in a turn of the loop: where the leader is this node, to leave is to be appended.
+# So many markers are sent in a turn of the loop: where the leader is this node, sending one appends it.
 MARKERS_PER_TURN: Final = 128
-# Somebody else coordinates this transaction, or it is over: the markers are not ours to write any more.
+# Another coordinator has the transaction, or it is over: its markers must not be sent any more.
 GIVE_UP: Final = (ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
 
 
 class Errand(NamedTuple):
-    """Some of a transaction's partitions that have to get their markers."""
+    """Some of a transaction's partitions that need their markers."""
 
     coordinator: Coordinator[TransactionMachine]
     wanted: SendMarkers
@@ -47,45 +47,45 @@ class Errand(NamedTuple):
 
 
 class MarkerSender:
-    """Sends markers for the coordinators of a node, those for one destination together."""
+    """Sends markers for the coordinators of a node; those for one leader share a request."""
 
     def __init__(self, node_id: int, cluster: Cluster) -> None:
         self._node_id = node_id
         self._cluster = cluster
-        self._leaving: deque[Errand] = deque()
-        self._leaves_soon = False
+        self._queue: deque[Errand] = deque()
+        self._sends_soon = False
 
     def send(self, coordinator: Coordinator[TransactionMachine], wanted: SendMarkers) -> None:
-        """Begins; the coordinator is told of every partition that is done."""
+        """Begins to send; the coordinator learns of each partition whose marker was written."""
         self._add(Errand(coordinator, wanted, wanted.partitions, FIRST_RETRY_SECONDS))
 
     def _add(self, errand: Errand) -> None:
         partitions = errand.partitions
         if len(partitions) <= MARKERS_PER_TURN:
-            self._leaving.append(errand)
+            self._queue.append(errand)
         else:
             for first in range(0, len(partitions), MARKERS_PER_TURN):
                 piece = partitions[first : first + MARKERS_PER_TURN]
-                self._leaving.append(errand._replace(partitions=piece))
-        self._leave_soon()
+                self._queue.append(errand._replace(partitions=piece))
+        self._send_soon()
 
-    def _leave_soon(self) -> None:
-        if not self._leaves_soon:
-            self._leaves_soon = True
-            asyncio.get_running_loop().call_soon(self._leave)
+    def _send_soon(self) -> None:
+        if not self._sends_soon:
+            self._sends_soon = True
+            asyncio.get_running_loop().call_soon(self._send_queued)
 
-    def _leave(self) -> None:
-        """Sends what has come together, to each leader what it leads; what is much in several turns of the loop."""
-        self._leaves_soon = False
+    def _send_queued(self) -> None:
+        """Sends the queued markers, grouped by leader; many of them in several turns of the loop."""
+        self._sends_soon = False
         by_leader: dict[int, list[Errand]] = {}
         for errand in self._next_errands():
             if errand.coordinator.is_gone:
-                continue  # whoever is the coordinator now begins again
+                continue  # the next coordinator begins again
             for leader, partitions in self._leaders(errand).items():
                 part = errand._replace(partitions=tuple(partitions))
                 by_leader.setdefault(leader, []).append(part)
-        if self._leaving:
-            self._leave_soon()
+        if self._queue:
+            self._send_soon()
         for leader, parts in by_leader.items():
             if leader == NO_LEADER:
                 self._retry(parts)
@@ -95,11 +95,11 @@ class MarkerSender:
     def _next_errands(self) -> list[Errand]:
         errands: list[Errand] = []
         marker_count = 0
-        while self._leaving:
-            marker_count += len(self._leaving[0].partitions)
+        while self._queue:
+            marker_count += len(self._queue[0].partitions)
             if errands and marker_count > MARKERS_PER_TURN:
                 break
-            errands.append(self._leaving.popleft())
+            errands.append(self._queue.popleft())
         return errands
 
     def _leaders(self, errand: Errand) -> dict[int, list[TopicPartition]]:
@@ -114,7 +114,7 @@ class MarkerSender:
                 leader = self._cluster.leader_of(topic, partition.partition)
                 found.setdefault(leader, []).append(partition)
         if gone:
-            # The topic was deleted, and what was open in it went with it.
+            # The topic was deleted, and the open transaction in it as well.
             self._done(errand, gone)
         return found
 
@@ -145,9 +145,9 @@ class MarkerSender:
                 for topic in result.topics
                 for partition in topic.partitions
             }
-            self._sort_out(errand, errors)
+            self._handle_errors(errand, errors)
 
-    def _sort_out(self, errand: Errand, errors: dict[TopicPartition, int]) -> None:
+    def _handle_errors(self, errand: Errand, errors: dict[TopicPartition, int]) -> None:
         done, again = [], []
         for partition in errand.partitions:
             error = errors.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -1,8 +1,8 @@
-"""Transactions: what their coordinators are made of, and where a handler finds one."""
+"""Transaction coordinators: their state machine, their topic, and how a handler asks one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -13,7 +13,7 @@ from ottla.broker.coordination.machine_log import EventCodec
 from ottla.broker.crashpoints import CrashPoint
 from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.config.broker import BrokerConfig
-from ottla.core.catalog import TRANSACTIONS_TOPIC, NewTopic
+from ottla.core.catalog import INTERNAL_TOPICS, TRANSACTIONS_TOPIC, NewTopic
 from ottla.core.turn import Ticket, Turn
 from ottla.core.txn import records
 from ottla.core.txn.events import Event, TransactionSaved
@@ -21,13 +21,14 @@ from ottla.core.txn.machine import TransactionMachine
 from ottla.core.txn.requests import TransactionConfig
 from ottla.core.txn.states import TxnState
 from ottla.errors import ErrorCode
+from ottla.model import TopicPartition
 from ottla.ports import StorageError
 from ottla.records.compression import Codec
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-# After this a producer is told that the outcome is not known, and asks again.
+# After this the producer gets an error, because the outcome is not known, and asks again.
 WRITE_TIMEOUT_MS = 30_000
 
 _PREPARE = (CrashPoint.BEFORE_PREPARE_APPEND, CrashPoint.AFTER_PREPARE_APPEND)
@@ -43,7 +44,7 @@ CRASH_POINTS = {
 
 
 def transaction_kind(config: BrokerConfig, cluster: Cluster) -> Kind[TransactionMachine]:
-    """Transactions as the options of a broker want them."""
+    """The transaction coordinators of a broker with these options."""
     transactions = TransactionConfig(
         max_timeout_ms=config.transaction_max_timeout_ms,
         id_expiration_ms=config.transactional_id_expiration_ms,
@@ -78,7 +79,7 @@ def _crash_points(event: Event) -> tuple[CrashPoint, CrashPoint]:
 
 
 def reserve_producer_id(cluster: Cluster) -> int | None:
-    """A producer id that nobody has had; None if none can be reserved now."""
+    """A new producer id; None if none can be reserved now."""
     try:
         return cluster.next_producer_id()
     except StorageError:
@@ -86,7 +87,7 @@ def reserve_producer_id(cluster: Cluster) -> int | None:
 
 
 def fenced_before(first_version: int, version: int, error: ErrorCode) -> ErrorCode:
-    """Older clients know of a producer that is out only as one with an old epoch (KIP-588)."""
+    """The error for a fenced producer: older clients know only INVALID_PRODUCER_EPOCH (KIP-588)."""
     if error is ErrorCode.PRODUCER_FENCED and version < first_version:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error
@@ -111,3 +112,29 @@ def ask_transaction(
     if isinstance(coordinator, ErrorCode):
         return respond(coordinator)
     return coordinator.ask(decide, respond, when)
+
+
+# Adding partitions to a transaction: all of them, or none.
+
+
+def refuse_internal_topics(partitions: Sequence[TopicPartition]) -> list[ErrorCode] | None:
+    """The errors of a client's partitions if some are internal: only brokers add those, for their clients."""
+    internal = {partition for partition in partitions if partition.topic in INTERNAL_TOPICS}
+    return _refuse(partitions, internal, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+def refuse_unknown_partitions(
+    cluster: Cluster, partitions: Sequence[TopicPartition]
+) -> list[ErrorCode] | None:
+    """The errors of partitions if some do not exist."""
+    missing = {partition for partition in partitions if cluster.topic_of(*partition) is None}
+    return _refuse(partitions, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _refuse(
+    partitions: Sequence[TopicPartition], refused: set[TopicPartition], error: ErrorCode
+) -> list[ErrorCode] | None:
+    if not refused:
+        return None
+    not_attempted = ErrorCode.OPERATION_NOT_ATTEMPTED
+    return [error if partition in refused else not_attempted for partition in partitions]

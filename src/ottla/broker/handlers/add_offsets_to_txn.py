@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn: what a group commits becomes part of a transaction."""
+"""AddOffsetsToTxn: the partition with the offsets of a group becomes part of a transaction."""
 
 from __future__ import annotations
 

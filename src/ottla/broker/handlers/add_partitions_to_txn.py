@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn: partitions become part of a transaction, or are asked about; many transactions since v4."""
+"""AddPartitionsToTxn: adds partitions to a transaction, or verifies that they are in it; several at once since v4."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from functools import partial
 
 from ottla.broker.coordination.coordinator import When
-from ottla.broker.coordination.transactions import fenced_before, find_transaction
+from ottla.broker.coordination.transactions import (
+    fenced_before,
+    find_transaction,
+    refuse_internal_topics,
+    refuse_unknown_partitions,
+)
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.gather_responses import NowOrLater, respond_to_all
 from ottla.broker.requests.request import RequestContext
-from ottla.core.catalog import INTERNAL_TOPICS
 from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import VERSION_1, VERSION_2
 from ottla.errors import ErrorCode
@@ -70,19 +74,10 @@ def _response_of_one(
 def _answer_client(
     node: Node, transaction: AddPartitionsToTxnTransaction
 ) -> NowOrLater[AddPartitionsToTxnResult]:
-    """Only brokers have partitions of internal topics in transactions, in the name of their clients."""
-    if any(topic.name in INTERNAL_TOPICS for topic in transaction.topics):
-        partitions = _partitions(transaction)
-        return _result(
-            transaction,
-            partitions,
-            [
-                ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                if partition.topic in INTERNAL_TOPICS
-                else ErrorCode.OPERATION_NOT_ATTEMPTED
-                for partition in partitions
-            ],
-        )
+    partitions = _partitions(transaction)
+    refused = refuse_internal_topics(partitions)
+    if refused is not None:
+        return _result(transaction, partitions, refused)
     return _answer(node, transaction, VERSION_1)
 
 
@@ -111,16 +106,9 @@ def _answer(
             respond,
             When.NOW,
         )
-    missing = {partition for partition in partitions if not node.cluster.topic_of(*partition)}
-    if missing:
-        return respond(
-            [
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                if partition in missing
-                else ErrorCode.OPERATION_NOT_ATTEMPTED
-                for partition in partitions
-            ]
-        )
+    refused = refuse_unknown_partitions(node.cluster, partitions)
+    if refused is not None:
+        return respond(refused)
     return coordinator.ask(
         lambda machine, turn, _: machine.add_partitions(
             turn, transactional_id, producer, partitions, version

@@ -1,4 +1,4 @@
-"""CreateTopics: makes topics, or says whether they could be made."""
+"""CreateTopics: creates topics, or says whether they could be created."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ottla.wire.messages.create_topics import (
 
 MAX_ELEMENTS = 1 << 16
 FIRST_VERSION_WITH_CONFIGS = 5
-# Each of them takes some time.
+# Each topic takes some time.
 FIRST_TOPICS = 8
 
 

@@ -13,7 +13,6 @@ from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.request import Reply, RequestContext
 from ottla.config.describe import DescribedOption
-from ottla.config.options import ConfigSource
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.wire.messages.describe_configs import (
@@ -26,7 +25,7 @@ from ottla.wire.messages.describe_configs import (
 )
 
 MAX_ELEMENTS = 1 << 17
-# Each of them takes some time.
+# Each resource takes some time.
 FIRST_RESOURCES = 8
 
 
@@ -89,15 +88,7 @@ def _describe(node: Node, asked: DescribeConfigsResource) -> list[DescribedOptio
         refused = check_broker_name(node, name)
         if refused is not None:
             return refused
-        options = node.options.describe()
-        if name:
-            return options
-        # Without a broker, only what was altered for all of them.
-        return [
-            option
-            for option in options
-            if option.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
-        ]
+        return node.options.describe() if name else node.options.describe_altered_for_all()
     return unknown_resource(asked.resource_type)
 
 

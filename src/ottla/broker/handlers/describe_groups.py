@@ -44,7 +44,7 @@ def _describe(node: Node, group_id: str, version: int) -> NowOrLater[DescribedGr
 
 
 def _missing(group_id: str, version: int) -> DescribedGroup:
-    """A group that does not exist is a dead one; newer clients are told so plainly (KIP-1043)."""
+    """A group that does not exist is a dead one; newer clients get an error (KIP-1043)."""
     if version < FIRST_VERSION_WITH_GROUP_ID_NOT_FOUND:
         return _failed(group_id, ErrorCode.NONE, ClassicState.DEAD.value, None)
     error = ErrorCode.GROUP_ID_NOT_FOUND

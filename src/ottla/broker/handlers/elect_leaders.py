@@ -56,7 +56,7 @@ def handle(
         held = [
             _result(partition, error)
             for partition, error in zip(partitions, errors[at : at + len(partitions)], strict=True)
-            # Asked for all, only elections that were needed are told.
+            # A request for all partitions is answered only about elections that were needed.
             if request.topic_partitions is not None or error is not ErrorCode.ELECTION_NOT_NEEDED
         ]
         at += len(partitions)

@@ -48,7 +48,7 @@ def handle(
 def _refuse(request: InitProducerIdRequest) -> ErrorCode | None:
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         return ErrorCode.INVALID_REQUEST
-    # Two-phase commit (KIP-939) is for those who are allowed to hold transactions open without an end.
+    # Two-phase commit (KIP-939) needs the right to keep transactions open without a timeout, which no client has here.
     if request.enable_2pc:
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return ErrorCode.UNSUPPORTED_VERSION if request.keep_prepared_txn else None

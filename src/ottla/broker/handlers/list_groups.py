@@ -18,7 +18,7 @@ GROUPS_PER_STEP = 64
 async def handle(
     node: Node, request: ListGroupsRequest, context: RequestContext
 ) -> ListGroupsResponse:
-    # It waits for replays that are not over: a list in which some groups are missing would look complete.
+    # It waits for replays that are not over: an incomplete list would look complete.
     parts = await all_parts(node.groups.ask_all(lambda groups, turn: groups.list_groups()))
     return await node.cluster.share.run(_respond(request, parts))
 
@@ -31,7 +31,9 @@ def _respond(
     response = ListGroupsResponse(error_code=ErrorCode.NONE, groups=[])
     for part in parts:
         if isinstance(part, ErrorCode):
-            if part is not ErrorCode.NOT_COORDINATOR:  # who leads that partition lists its groups
+            if (
+                part is not ErrorCode.NOT_COORDINATOR
+            ):  # the leader of that partition lists its groups
                 response.error_code = part
             continue
         for number, group in enumerate(part):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import NamedTuple
 
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.gather_responses import all_parts
 from ottla.broker.requests.patterns import Pattern, PatternError
 from ottla.broker.requests.request import RequestContext
-from ottla.core.txn.requests import DescribedTransaction
+from ottla.core.txn.requests import DescribedTransaction, TransactionFilter
 from ottla.core.txn.states import TxnState
 from ottla.errors import ErrorCode
 from ottla.wire.messages.list_transactions import (
@@ -19,28 +18,7 @@ from ottla.wire.messages.list_transactions import (
     TransactionState,
 )
 
-ANY_DURATION = -1
-NOT_BEGUN = -1
 IDS_PER_STEP = 16
-
-
-class TransactionFilter(NamedTuple):
-    """Which transactions are asked for; empty sets mean all."""
-
-    states: frozenset[str]
-    producer_ids: frozenset[int]
-    min_duration_ms: int
-    now_ms: int
-
-    def includes(self, found: DescribedTransaction) -> bool:
-        if self.states and found.state.title not in self.states:
-            return False
-        if self.producer_ids and found.producer_id not in self.producer_ids:
-            return False
-        return self.min_duration_ms <= ANY_DURATION or (
-            found.started_at_ms != NOT_BEGUN
-            and self.now_ms - found.started_at_ms > self.min_duration_ms
-        )
 
 
 async def handle(
@@ -91,7 +69,7 @@ def _respond(
     )
     for part in parts:
         if isinstance(part, ErrorCode):
-            if part is not ErrorCode.NOT_COORDINATOR:  # who leads that partition lists its ids
+            if part is not ErrorCode.NOT_COORDINATOR:  # the leader of that partition lists its ids
                 response.error_code = part
             continue
         for number, found in enumerate(part):

@@ -1,4 +1,4 @@
-"""Metadata: brokers, topics, and who leads each partition."""
+"""Metadata: brokers, topics, and the leader of each partition."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FIRST_VERSION_WITH_TOPIC_IDS = 12
 
 
 MAX_ELEMENTS = MAX_ELEMENTS_IN_SLICES
-# So many topics are made by one request; who asks for more may try again for the rest.
+# So many topics are created by one request; the client asks again for the others.
 MAX_CREATED = 50
 NAMES_PER_STEP = 64
 PARTITIONS_PER_STEP = 16

@@ -1,4 +1,4 @@
-"""OffsetCommit: where a group goes on reading."""
+"""OffsetCommit: the offsets at which a group goes on reading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OffsetFetch: the committed offsets of groups; many groups since v8 (KIP-709)."""
+"""OffsetFetch: the committed offsets of groups; several groups since v8 (KIP-709)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ FetchOne = Callable[[GroupMachine, str, str, int], FetchedOffset]
 
 
 class WantedTopic(NamedTuple):
-    """A topic to answer about; `name` is None for an id that nobody knows."""
+    """A topic to answer about; `name` is None for an unknown id."""
 
     name: str | None
     topic_id: UUID

@@ -1,4 +1,4 @@
-"""SyncGroup: the leader brings the assignment of a generation, everybody else waits for it."""
+"""SyncGroup: the leader sends the assignment of a generation, the other members wait for it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIRST_VERSION_WITH_PROTOCOL = 5
 def handle(
     node: Node, request: SyncGroupRequest, context: RequestContext
 ) -> NowOrLater[SyncGroupResponse]:
-    # Since v5 a member says which protocol it was told (KIP-559).
+    # Since v5 a member repeats the protocol that it got from JoinGroup (KIP-559).
     if context.version >= FIRST_VERSION_WITH_PROTOCOL and (
         request.protocol_type is None or request.protocol_name is None
     ):
@@ -43,8 +43,8 @@ def handle(
 
 
 def _respond(result: SyncResult | ErrorCode) -> SyncGroupResponse:
-    # During a replay the rebalance is lost anyway: the member has to join again, and clients do not expect the truth
-    # here. The Java client takes it for a fatal error.
+    # During a replay the rebalance is lost anyway, and the member has to join again. COORDINATOR_LOAD_IN_PROGRESS
+    # would be a fatal error for the Java client here.
     if result is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         result = ErrorCode.REBALANCE_IN_PROGRESS
     if isinstance(result, ErrorCode):

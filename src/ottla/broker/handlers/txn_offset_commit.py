@@ -1,22 +1,19 @@
-"""TxnOffsetCommit: where a group goes on reading, if the transaction is committed."""
+"""TxnOffsetCommit: offsets that a group commits as part of a transaction."""
 
 from __future__ import annotations
 
-import asyncio
-
-from ottla.broker.coordination.coordinator import Coordinator, unchanged
-from ottla.broker.coordination.groups import find_group
-from ottla.broker.coordination.verification import confirm
+from ottla.broker.coordination.transactional_commit import (
+    TransactionalCommit,
+    commit_in_transaction,
+)
 from ottla.broker.handlers.offset_commit import OFFSETS_AT_ONCE
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions
 from ottla.broker.requests.request import RequestContext
-from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import CommitSender, NewOffset
-from ottla.core.outcomes import Refused
-from ottla.core.producer_state import Verification
-from ottla.core.turn import ProducerIdentity, Turn
+from ottla.core.outcomes import Refused, error_of
+from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import VERSION_1, VERSION_2
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
@@ -48,17 +45,24 @@ async def handle(
     node: Node, request: TxnOffsetCommitRequest, context: RequestContext
 ) -> TxnOffsetCommitResponse:
     offsets = _offsets(node, request)
-    errors = dict.fromkeys(offsets, ErrorCode.NONE)
-    result = await _commit(node, request, list(offsets.values()), context.version)
-    if isinstance(result, ErrorCode):
-        errors = dict.fromkeys(offsets, _known_to(context.version, result))
+    commit = TransactionalCommit(
+        CommitSender(
+            request.group_id, request.generation_id, request.member_id, request.group_instance_id
+        ),
+        request.transactional_id,
+        ProducerIdentity(request.producer_id, request.producer_epoch),
+        VERSION_2 if context.version >= FIRST_VERSION_OF_TRANSACTION_V2 else VERSION_1,
+    )
+    result = await commit_in_transaction(node, commit, list(offsets.values()))
+    if isinstance(result, Refused):
+        errors = dict.fromkeys(offsets, _known_to(context.version, result.error))
     else:
-        errors = dict(zip(offsets, result, strict=True))
+        errors = dict(zip(offsets, map(error_of, result), strict=True))
     return _response(request, errors)
 
 
 def _offsets(node: Node, request: TxnOffsetCommitRequest) -> dict[TopicPartition, NewOffset]:
-    """What can be committed: offsets of partitions that exist."""
+    """The offsets of partitions that exist."""
     found = {}
     for topic in request.topics:
         known = node.cluster.catalog.topics.get(topic.name)
@@ -76,66 +80,7 @@ def _offsets(node: Node, request: TxnOffsetCommitRequest) -> dict[TopicPartition
     return found
 
 
-async def _commit(
-    node: Node, request: TxnOffsetCommitRequest, offsets: list[NewOffset], version: int
-) -> list[ErrorCode] | ErrorCode:
-    if not offsets:
-        return []
-    coordinator = find_group(node.groups, request.group_id)
-    if isinstance(coordinator, ErrorCode):
-        return coordinator
-    producer = ProducerIdentity(request.producer_id, request.producer_epoch)
-    transaction_version = VERSION_2 if version >= FIRST_VERSION_OF_TRANSACTION_V2 else VERSION_1
-    partition = coordinator.shard.partition
-    needed = partition.own_verification_for(*producer, transaction_version)
-    if isinstance(needed, Refused):
-        return needed.error
-    verification = needed if isinstance(needed, Verification) else None
-    if verification is not None and _must_ask(node, transaction_version):
-        ref = coordinator.shard.log.ref
-        mine = TopicPartition(ref.topic, ref.partition)
-        confirmed = confirm(node, request.transactional_id, producer, [mine], transaction_version)
-        if not isinstance(confirmed, dict):
-            confirmed = await confirmed()
-        refused = confirmed[mine]
-        if refused is not None:
-            return refused.error
-    sender = CommitSender(
-        request.group_id, request.generation_id, request.member_id, request.group_instance_id
-    )
-    decided = coordinator.ask(
-        lambda groups, turn, _: _decide(
-            coordinator, groups, turn, sender, producer, verification, offsets
-        ),
-        unchanged,
-    )
-    return await decided if isinstance(decided, asyncio.Future) else decided
-
-
-def _must_ask(node: Node, transaction_version: int) -> bool:
-    return (
-        transaction_version >= VERSION_2
-        or node.options.config.transaction_partition_verification_enable
-    )
-
-
-def _decide(
-    coordinator: Coordinator[GroupMachine],
-    groups: GroupMachine,
-    turn: Turn,
-    sender: CommitSender,
-    producer: ProducerIdentity,
-    verification: Verification | None,
-    offsets: list[NewOffset],
-) -> list[ErrorCode] | ErrorCode:
-    """Commits, unless a marker has come in between: it would have ended the transaction that this belongs to."""
-    refused = coordinator.shard.partition.check_own(*producer, verification)
-    if refused is not None:
-        return refused.error
-    return groups.commit_in_transaction(turn, sender, producer, offsets)
-
-
-# What a client is told where the coordinator's error would not help it.
+# Errors of the coordinator that the client would not understand, and what it gets instead.
 _TRANSLATED = {
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

@@ -27,7 +27,7 @@ MOST_SECONDS: Final = 3600.0
 
 
 class FullCollections:
-    """Collects everything, at a time when nobody waits for it."""
+    """Collects all generations, at a time when no client waits for a response."""
 
     def __init__(
         self,

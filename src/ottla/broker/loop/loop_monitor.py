@@ -17,14 +17,14 @@ PERIOD_SECONDS: Final = 0.02
 # When clients have sent nothing for a while: a processor that sleeps is seldom woken for nothing.
 QUIET_PERIOD_SECONDS: Final = 0.1
 QUIET_AFTER_SECONDS: Final = 1.0
-# What is told is the worst of the window at hand and the one before: whoever asks once a window misses nothing.
+# The metric is the worst of this window and the one before: a scrape per window misses nothing.
 WINDOW_SECONDS: Final = 60.0
 LOGGED_SECONDS: Final = 0.1
 LOG_INTERVAL_SECONDS: Final = 10.0
 
 
 class LoopHolds:
-    """The longest times that a loop was held, and what is said of them; it is told the time."""
+    """The longest times that a loop was held, and when they are logged; callers pass the time in."""
 
     def __init__(self, now: float) -> None:
         self._window_end = now + WINDOW_SECONDS
@@ -128,7 +128,7 @@ class ProcessorWait:
     def __init__(self) -> None:
         self._file: int | None
         try:
-            # The file is of the thread that opens it, whoever reads it.
+            # The file is of the thread that opens it, whichever thread reads it.
             self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             self._file = None

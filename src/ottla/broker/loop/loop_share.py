@@ -1,9 +1,9 @@
 """The event loop's time, shared out: long work goes on in slices of a few milliseconds.
 
-One slice is done in a turn of the loop, whoever it belongs to; in between the loop serves everybody else. Work that
-waits for its next slice waits in line, so that no client gets more of the loop by asking for more at once. What is
-short has time of its own in each turn, so that it does not wait behind what is long: work that begins in this turn, and
-frames that did not fit into the turn in which they arrived, which have a line of their own.
+One slice of long work is done in a turn of the loop; in between the loop serves other requests. Long work queues for
+its next slice, so that no client gets more of the loop by asking for more at once. Short work has time of its own in
+each turn, so that it does not wait behind long work: work that begins in this turn, and frames that did not fit into
+the turn in which they arrived, which have a queue of their own.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
-# How long work goes on before others have their turn.
+# How long work goes on before the loop serves other requests.
 SLICE_SECONDS: Final = 0.005
 # So many steps of a generator are taken at once, before it is known whether it will be long: a few of them whatever
 # they take, the others for so long at most.
 FIRST_STEPS: Final = 64
 UNTIMED_STEPS: Final = 4
 FIRST_SECONDS: Final = 0.001
-# As well, while frames wait in line: they are to be through soon.
+# The same while frames are queued, which should not wait long.
 CROWDED_SECONDS: Final = 0.00025
-# How long the frames that arrived in one turn of the loop are handled, all connections together, and as long those that
-# wait in line: there each connection has one frame handled, and waits again with the rest.
+# How long the frames of all connections are handled that arrived in one turn of the loop, and as long queued ones: of
+# those each connection has one frame handled, and queues again with the rest.
 TURN_SECONDS: Final = 0.02
 # Of so many connections one frame each is handled before their time is taken: a connection that is alone, or one of a
 # few, does not have the clock read.
 UNTIMED_FRAMES: Final = 8
-# So many large requests are in memory as objects at a time; more wait in line as the bytes that they came in.
+# So many large requests are decoded at a time; others wait as the bytes in which they arrived.
 LARGE_REQUESTS: Final = 4
 
 
@@ -64,12 +64,12 @@ class LoopShare:
     # Slices.
 
     def call_next(self, work: Callable[[], None]) -> None:
-        """Calls a short function in a later turn of the loop, after those that were in line before it."""
+        """Calls a short function in a later turn of the loop, after those that were queued before it."""
         self._short_calls.append(work)
         self._serve_soon()
 
     async def pause(self) -> None:
-        """Lets others have their turn."""
+        """Lets the loop serve other requests."""
         mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._pauses.append(mine)
         self._serve_soon()
@@ -81,7 +81,7 @@ class LoopShare:
             asyncio.get_running_loop().call_soon(self._serve)
 
     def _serve(self) -> None:
-        """Has the first in line go on: what is short for a while, and of the others one."""
+        """Continues queued work: short calls for a while, and one slice of long work."""
         self._serves_soon = False
         try:
             while self._pauses:
@@ -90,15 +90,15 @@ class LoopShare:
                     first.set_result(None)
                     break
             if self._short_calls:
-                self._call_in_line()
+                self._call_queued()
         finally:
             if self._pauses or self._short_calls:
                 self._serve_soon()
 
-    def _call_in_line(self) -> None:
+    def _call_queued(self) -> None:
         calls = self._short_calls
         calls.popleft()()
-        # Those that are there now: what they add is for a later turn.
+        # Only calls that are queued now: what they add is for a later turn.
         following = len(calls)
         if following:
             end = self._now() + TURN_SECONDS
@@ -107,7 +107,7 @@ class LoopShare:
                 following -= 1
 
     async def run(self, steps: Generator[None, None, T]) -> T:
-        """What a generator returns; it goes on for a slice at a time, and is closed if nobody waits any more."""
+        """What a generator returns; it goes on for a slice at a time, and is closed if the caller is cancelled."""
         now = self._now
         try:
             end = self._end_of_new_work()
@@ -127,7 +127,7 @@ class LoopShare:
             steps.close()
 
     def _end_of_new_work(self) -> float | None:
-        """Until when work that is new may go on in this turn of the loop; None if others have had all of that time."""
+        """Until when new work may go on in this turn of the loop; None if all of that time is used."""
         now = self._now()
         if self._new_work_end == 0.0:
             self._new_work_end = now + SLICE_SECONDS
@@ -200,7 +200,7 @@ class LoopShare:
 
     @asynccontextmanager
     async def large_request(self) -> AsyncIterator[None]:
-        """While a large request is taken apart: a few at a time, in the order in which they came."""
+        """A place to decode and answer a large request: there are a few, given in the order of the requests."""
         if self._large_requests >= LARGE_REQUESTS:
             mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting_requests.append(mine)

@@ -1,4 +1,4 @@
-"""Time that only counts while the process runs: members are not blamed for its pauses."""
+"""Time that only counts while the process runs, so that its pauses end no session."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PAUSE_MS = 3 * TICK_MS
 
 
 class Uptime:
-    """A monotonic clock that leaves out the times during which nobody could be heard.
+    """A monotonic clock that leaves out the times during which no request could be read.
 
     After such a time the heartbeats of all members are in the socket buffers, and every session would be over before
     they are read.
@@ -23,7 +23,7 @@ class Uptime:
         self._last_ms: int | None = None
 
     def watch(self) -> None:
-        """Begins to tell pauses from idle times: from now on somebody calls `now_ms` every `TICK_MS`."""
+        """Begins to leave out pauses: from now on the node calls `now_ms` every `TICK_MS`."""
         self._last_ms = self._raw_ms()
 
     def now_ms(self) -> int:

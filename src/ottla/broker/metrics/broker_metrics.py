@@ -1,4 +1,4 @@
-"""What a broker tells of itself to Prometheus."""
+"""The metrics of a broker, for Prometheus."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ottla.ports import PartitionRef, StorageError
 from ottla.records import kernel
 from ottla.version import VERSION
 
-# Topics that have series of their own; the others have theirs together, under a name that no topic can have.
+# So many topics have series of their own; the others share one, under a name that no topic can have.
 MAX_TOPICS: Final = 5000
 OTHERS: Final = "(others)"
 # How many partitions are looked at before requests have their turn.
@@ -139,7 +139,7 @@ async def page_of(
 
 def _add_requests(page: Page, server: Server) -> None:
     node = str(server.node.node_id)
-    # An API that nobody has used has no series: there are forty, and clients use ten.
+    # An API that was not used has no series: there are forty, and clients use ten.
     for counts in server.api_counts:
         if counts.received:
             page.add(REQUESTS, counts.received, node=node, api=counts.name)

@@ -24,7 +24,7 @@ Value = float | Histogram
 
 
 class Page:
-    """What one scrape gets; samples of a metric stand together, in the order in which metrics were first seen."""
+    """The page of one scrape; samples are grouped by metric, in the order in which metrics were first added."""
 
     def __init__(self) -> None:
         self._samples: dict[Metric, list[tuple[Labels, Value]]] = {}

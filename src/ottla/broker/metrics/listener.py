@@ -84,7 +84,7 @@ class MetricsListener:
         task.add_done_callback(self._forget)
 
     def _has_room(self) -> bool:
-        """Whoever has said nothing for longest makes room: health checks must not fail for the sake of idlers."""
+        """Closes the connection that has been silent for longest, so that idle ones keep no health check out."""
         if len(self._tasks) < MAX_CONNECTIONS:
             return True
         oldest = next(iter(self._silent), None)
@@ -139,13 +139,13 @@ class MetricsListener:
         return _text(HTTPStatus.NOT_FOUND, "there are /metrics and /healthz")
 
     async def _page(self) -> bytes:
-        # One at a time: several who ask at once do not make the broker slower than one does.
+        # One at a time: several scrapes at once make the broker no slower than one does.
         async with self._collecting:
             if self._kept is None:
                 pieces = []
                 for piece in (await self._collect()).pieces():
                     pieces.append(piece)
-                    await asyncio.sleep(0)  # others have their turn
+                    await asyncio.sleep(0)  # serve other requests
                 self._kept = b"".join(pieces)
                 asyncio.get_running_loop().call_later(KEEP_SECONDS, self._let_go)
             return self._kept

@@ -1,6 +1,6 @@
 """Counting requests: how many of each API, how long they took, with which errors.
 
-It is done around the handlers, so that a broker whose requests nobody counts has nothing in their way.
+Counting wraps the handlers, so that a broker without metrics does not pay for it.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ logger = EventLog(__name__)
 
 
 class ApiCounts:
-    """What there was of one API; errors are by code, and a response may have several."""
+    """The requests of one API; errors are by code, and a response may have several."""
 
     __slots__ = ("errors", "failed", "name", "seconds", "waiting")
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.waiting = 0  # for an answer
-        self.failed = 0  # or were given up: there was no answer
+        self.waiting = 0  # for a response
+        self.failed = 0  # or were given up: there was no response
         self.errors: dict[int, int] = {}
-        self.seconds = Histogram()  # of those that were answered
+        self.seconds = Histogram()  # of requests with a response
 
     @property
     def received(self) -> int:
@@ -72,7 +72,7 @@ def _observing(
 ) -> Handler[Any, Any]:
     if logger.shows_debug:
         handle = _logging(api, handle)
-    # This is done for every request: what is here as a name need not be looked for.
+    # Local names: this is done for every request.
     errors, histogram, now = counts.errors, counts.seconds, perf_counter
     bounds, buckets = histogram.bounds, histogram.counts
     counters: dict[type, ErrorCounter] = {NoReply: lambda response, errors: None}
@@ -102,7 +102,7 @@ def _observing(
 
 
 def _later(answer: asyncio.Future[Any], counts: ApiCounts, began: float) -> asyncio.Future[Any]:
-    """As the answer; a response that is made when it is sent is looked at then."""
+    """The same future; the errors of a response that is made when it is sent are counted then."""
     outer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     counts.waiting += 1
 

@@ -1,23 +1,26 @@
-"""A client's connection: frames in, answers out in the order of the requests, memory bounded on both sides.
+"""A client's connection: frames in, responses out in the order of the requests, memory bounded on both sides.
 
 All connections of a loop receive into one shared buffer, because every frame that is complete is handled before the
-next receive. Only what cannot be handled yet is kept by the connection: the rest of an incomplete frame, in a buffer of
-the frame's size, and frames whose connection has had its turn. A request with many elements is answered in slices
-(`large_request.py`), during which its connection takes no other.
+next receive. A connection keeps only bytes that cannot be handled yet: the rest of an incomplete frame, in a buffer of
+the frame's size, and frames that wait because the connection has had its turn. A request with many elements is answered
+in slices (`large_request.py`), during which its connection handles no other.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections import deque
 from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol
 
 from ottla.broker.loop.loop_share import LoopShare
 from ottla.broker.network.piecewise_transport import PiecewiseTransport, without_copies
 from ottla.broker.network.receive_buffers import LARGE_BYTES, Buffers, Kept
-from ottla.broker.network.traffic import Traffic
+from ottla.broker.network.response_queue import (
+    MAX_UNSENT_BYTES,
+    PendingResponse,
+    ResponseQueue,
+)
 from ottla.broker.network.unfinished_frames import UNCOUNTED_BYTES, UnfinishedFrames
 from ottla.broker.node import Node
 from ottla.broker.requests.api import Api
@@ -31,19 +34,16 @@ from ottla.broker.requests.large_request import (
 from ottla.broker.requests.request import (
     NO_REPLY,
     CloseConnectionError,
-    MadeWhenSent,
     NoReply,
     Reply,
     RequestContext,
 )
 from ottla.events import EventLog
 from ottla.model import Endpoint
-from ottla.ports import Buffer
 from ottla.wire.compile import decode_in_slices, decode_message
 from ottla.wire.framing import (
     API_VERSIONS_KEY,
     SIZE_BYTES,
-    frame_response,
     read_request_header,
     read_request_start,
     read_size,
@@ -56,12 +56,9 @@ SMALLEST_FRAME_BYTES = 8
 KEPT_BUFFER_BYTES = UNCOUNTED_BYTES
 KEPT_GROWTH = 4
 NO_BUFFER = bytearray()
-MAX_UNANSWERED = 1024
-MAX_UNSENT_BYTES = 1 << 20
 SCARCE_RECEIVE_BYTES = 16 << 10
-# Of frames that are handled together, so much counts as one that is answered at once: the clock is not read in between.
+# The clock is read once for so many bytes of small frames.
 BYTES_PER_CHECK = DIVIDED_FRAME_BYTES
-SHARED_BUFFER_BYTES = 16 << 10
 _FOREIGN_PROTOCOLS = (
     (b"\x16\x03", "a TLS handshake (this port speaks plaintext: set security.protocol=PLAINTEXT)"),
     (b"GET ", "an HTTP request"),
@@ -71,6 +68,19 @@ _FOREIGN_PROTOCOLS = (
     (b"OPTI", "an HTTP request"),
     (b"SSH-", "an SSH client"),
 )
+
+
+class Traffic:
+    """What a node's connections have moved, and how many there were."""
+
+    __slots__ = ("accepted", "faulted", "received_bytes", "refused", "sent_bytes")
+
+    def __init__(self) -> None:
+        self.received_bytes = 0
+        self.sent_bytes = 0
+        self.accepted = 0
+        self.refused = 0  # by a limit
+        self.faulted = 0  # for what the client sent
 
 
 class Host(Protocol):
@@ -101,40 +111,12 @@ class Host(Protocol):
     def max_frame_bytes(self) -> int: ...
 
     def admit(self, connection: Connection) -> str | None:
-        """Why the connection may not stay; None if it may."""
+        """Why the connection is refused; None if it is admitted."""
         ...
 
     def forget(self, connection: Connection) -> None: ...
 
     def now(self) -> float: ...
-
-
-class _Pending:
-    """The place of an answer in the order of answers."""
-
-    __slots__ = ("correlation_id", "future", "parts", "response", "version")
-
-    def __init__(
-        self, version: int, correlation_id: int, future: asyncio.Future[Any] | None
-    ) -> None:
-        self.version = version
-        self.correlation_id = correlation_id
-        self.future = future  # until it is done
-        self.response: Any = None
-        self.parts: list[Buffer] | None = None
-
-    def framed(self) -> list[Buffer]:
-        """The response's bytes."""
-        if self.parts is not None:
-            return self.parts
-        response = self.response
-        if isinstance(response, MadeWhenSent):
-            response = response.make()
-        if isinstance(response, Framed):
-            return response.parts
-        if response is NO_REPLY:
-            return []
-        return frame_response(response, self.version, self.correlation_id)
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -151,14 +133,11 @@ class Connection(asyncio.BufferedProtocol):
         self._kept_start = 0  # what lies before it has been handled
         self._kept_filled = 0
         self._kept_room = 0  # how much of the buffer is to be filled
-        self._is_lent = False  # a large request has the buffer's bytes
-        self._lacks_room = False  # for the rest of a frame, until other connections need less
-        self._in_line = False  # frames are here that have to wait for their turn
-        self._has_waited = False  # and this is it
-        self._unsent: list[Buffer] = []
-        self._unsent_bytes = 0
-        self._unanswered: deque[_Pending] = deque()
-        self._waiting_bytes = 0  # of answers that are ready, but not next
+        self._is_lent = False  # a large request uses the buffer's bytes
+        self._lacks_room = False  # for the rest of a frame, until other connections release memory
+        self._in_line = False  # complete frames wait for their turn
+        self._has_waited = False  # and this is that turn
+        self._responses = ResponseQueue()
         self._write_paused = False
         self._busy = False  # a coroutine handler is at work, and the next request waits for it
         self._reading_paused = False
@@ -166,7 +145,7 @@ class Connection(asyncio.BufferedProtocol):
         self._batching = False
         self.last_active = 0.0
 
-    # What asyncio calls.
+    # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = without_copies(transport)
@@ -193,8 +172,8 @@ class Connection(asyncio.BufferedProtocol):
                 bytes=self._kept_filled,
             )
         self._transport = None
-        self._give_up()
-        self._unsent.clear()
+        self._responses.cancel()
+        self._responses.take_unsent()
         self._kept = NO_BUFFER
         self._kept_filled = 0
         self._host.unfinished.release(self)
@@ -246,14 +225,13 @@ class Connection(asyncio.BufferedProtocol):
             or self._lacks_room
             or self._in_line
             or self._transport is None
-            or len(self._unanswered) >= MAX_UNANSWERED
-            or self._waiting_bytes > MAX_UNSENT_BYTES
+            or self._responses.is_full
         )
 
     def _handle_frames(self, received: memoryview) -> int:
-        """Handles complete frames as far as the limits allow; says how many bytes are done with."""
+        """Handles complete frames as far as the limits allow; returns how many bytes were handled."""
         position, end = 0, len(received)
-        # A connection that has waited in line has its first frame handled, whatever others do.
+        # A connection that has waited for its turn has its first frame handled, however busy the loop is.
         next_check = 1 if self._has_waited else 0
         self._has_waited = False
         self._batching = True
@@ -274,14 +252,14 @@ class Connection(asyncio.BufferedProtocol):
                 next_check = position + BYTES_PER_CHECK if position else 1
             self._handle_frame(received[start : start + size])
             position = start + size
-            if self._unsent_bytes > MAX_UNSENT_BYTES:
+            if self._responses.unsent_bytes > MAX_UNSENT_BYTES:
                 self._send()
         self._batching = False
         self._send()
         return position
 
     def _take_turn(self) -> None:
-        """Goes on with frames that had to wait, since others had theirs."""
+        """Goes on with frames that waited while other connections had their turn."""
         self._in_line = False
         self._has_waited = True
         self._continue()
@@ -290,7 +268,7 @@ class Connection(asyncio.BufferedProtocol):
     def _keep(self, rest: memoryview) -> None:
         """Keeps bytes that could not be handled yet, with room for more of their frame.
 
-        The room grows with what has arrived: a size that somebody claims costs no memory.
+        The room grows with what has arrived: a large size alone costs no memory.
         """
         old, was_lent = self._kept, self._is_lent
         self._is_lent = False
@@ -332,7 +310,7 @@ class Connection(asyncio.BufferedProtocol):
         if done:
             self._host.unfinished.release(self)
         if self._kept_start < filled and not self._may_handle and not self._is_lent:
-            # Whole frames, whose time will come: they stay where they are.
+            # Whole frames that are handled later: they stay where they are.
             self._regulate_reading()
         elif not done and filled == self._kept_room < len(kept):
             self._grow()
@@ -352,7 +330,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def received_bytes(self) -> int:
-        """How much is here of what cannot be handled yet."""
+        """How many bytes are kept that cannot be handled yet."""
         return self._kept_filled
 
     @property
@@ -383,7 +361,7 @@ class Connection(asyncio.BufferedProtocol):
             self._reading_paused = not self._reading_paused
 
     def _continue(self) -> None:
-        """Goes on after something that held requests back has gone."""
+        """Goes on after the reason is gone that held requests back."""
         if self._kept_filled and self._may_handle and not self._batching:
             self._handle_kept()
         else:
@@ -427,7 +405,7 @@ class Connection(asyncio.BufferedProtocol):
         except (MalformedMessageError, CloseConnectionError) as error:
             self._close(str(error))
         except Exception as error:
-            self._tell_bug(error)
+            self._log_bug(error)
             self._close("an internal error")
 
     def _decode_unless_large(
@@ -472,26 +450,18 @@ class Connection(asyncio.BufferedProtocol):
         )
         self._run(large, context.version, correlation_id)
 
-    # Answers out.
+    # Responses out.
 
     def _reply(self, reply: Reply[Any], version: int, correlation_id: int) -> None:
         if isinstance(reply, asyncio.Future):
-            pending = _Pending(version, correlation_id, reply)
-            self._unanswered.append(pending)
+            pending = self._responses.reserve(version, correlation_id, reply)
             reply.add_done_callback(lambda done: self._complete(pending, done))
         elif inspect.iscoroutine(reply):
             framed = frame_in_slices(self._share, reply, version, correlation_id)
             # A task that is cancelled before it begins does not await the coroutine.
             self._run(framed, version, correlation_id).add_done_callback(lambda _: reply.close())
         else:
-            parts = frame_response(reply, version, correlation_id)
-            if self._unanswered:
-                pending = _Pending(version, correlation_id, None)
-                pending.parts = parts
-                self._waiting_bytes += sum(map(len, parts))
-                self._unanswered.append(pending)
-            else:
-                self._queue(parts)
+            self._responses.add(reply, version, correlation_id)
 
     def _run(
         self,
@@ -501,8 +471,7 @@ class Connection(asyncio.BufferedProtocol):
     ) -> asyncio.Future[Framed | NoReply]:
         self._busy = True
         task = asyncio.ensure_future(coroutine)
-        pending = _Pending(version, correlation_id, task)
-        self._unanswered.append(pending)
+        pending = self._responses.reserve(version, correlation_id, task)
 
         def finish(done: asyncio.Future[Any]) -> None:
             self._busy = False
@@ -512,14 +481,14 @@ class Connection(asyncio.BufferedProtocol):
         task.add_done_callback(finish)
         return task
 
-    def _complete(self, pending: _Pending, done: asyncio.Future[Any]) -> None:
-        """Puts a late answer into its place and sends whatever is next in order."""
+    def _complete(self, pending: PendingResponse, done: asyncio.Future[Any]) -> None:
+        """Puts a late response into its place and sends what is next in order."""
         if self._transport is None or self._is_closing or done.cancelled():
             return
         error = done.exception()
         if error is not None:
             if not isinstance(error, CloseConnectionError | MalformedMessageError):
-                self._tell_bug(error)
+                self._log_bug(error)
             self._close(str(error) or "an internal error")
             return
         pending.future, pending.response = None, done.result()
@@ -530,47 +499,23 @@ class Connection(asyncio.BufferedProtocol):
             self._continue()
 
     def _release(self) -> None:
-        """Queues the answers whose turn has come, as long as the client takes them."""
+        """Queues the responses that are next and ready, as long as the client reads."""
+        responses = self._responses
         try:
-            while (
-                self._unanswered and self._unanswered[0].future is None and not self._write_paused
-            ):
-                pending = self._unanswered.popleft()
-                if pending.parts is not None:
-                    self._waiting_bytes -= sum(map(len, pending.parts))
-                self._queue(pending.framed())
-                if self._unsent_bytes > MAX_UNSENT_BYTES:
+            while not self._write_paused and responses.release_next():
+                if responses.unsent_bytes > MAX_UNSENT_BYTES:
                     self._send()
         except Exception as error:
-            self._tell_bug(error)
+            self._log_bug(error)
             self._close("an internal error")
-        if not self._batching and not self._more_is_ready:
+        # If the next response has come, too, its callback sends both at once.
+        if not self._batching and (self._is_closing or not responses.next_is_done):
             self._send()
 
-    @property
-    def _more_is_ready(self) -> bool:
-        """Whether the next answer is there, too: its callback is on its way and sends both at once."""
-        following = self._unanswered[0].future if self._unanswered else None
-        return following is not None and following.done() and not self._is_closing
-
-    def _queue(self, parts: list[Buffer]) -> None:
-        """Adds an answer to what is sent next; small ones share a buffer."""
-        unsent = self._unsent
-        if len(parts) == 1 and unsent:
-            last, part = unsent[-1], parts[0]
-            if isinstance(last, bytearray) and len(last) < SHARED_BUFFER_BYTES:
-                last += part
-                self._unsent_bytes += len(part)
-                return
-        unsent += parts
-        for part in parts:
-            self._unsent_bytes += len(part)
-
     def _send(self) -> None:
-        if self._unsent and self._transport is not None:
-            unsent = self._unsent
-            self._traffic.sent_bytes += self._unsent_bytes
-            self._unsent, self._unsent_bytes = [], 0
+        if self._responses.unsent_bytes and self._transport is not None:
+            self._traffic.sent_bytes += self._responses.unsent_bytes
+            unsent = self._responses.take_unsent()
             if len(unsent) == 1:
                 self._transport.write(unsent[0])
             elif not self._transport.is_closing():
@@ -583,7 +528,7 @@ class Connection(asyncio.BufferedProtocol):
     def silent_socket(self) -> int | None:
         """The descriptor of a socket that is not read from, so that its end has to be looked for; None for others.
 
-        While requests are here that wait for their turn, the client's end is none: they are still to be handled.
+        While requests wait for their turn, a client that has gone is not looked for: they are handled first.
         """
         if not self._reading_paused or self._kept_filled or self._is_closing:
             return None
@@ -597,11 +542,11 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether the client waits for nothing."""
-        return not self._unanswered and not self._unsent
+        """Whether every request has its response, and the response was sent."""
+        return self._responses.is_empty
 
     def drain(self) -> None:
-        """Takes no more requests; what was taken is still answered."""
+        """Accepts no more requests; accepted ones are finished."""
         self._draining = True
         self._regulate_reading()
 
@@ -621,7 +566,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self.close()
 
-    def _tell_bug(self, error: BaseException) -> None:
+    def _log_bug(self, error: BaseException) -> None:
         logger.bug(
             "request_failed",
             "a request from %(peer)s failed: this is a bug",
@@ -638,20 +583,13 @@ class Connection(asyncio.BufferedProtocol):
             reason=reason,
         )
         self._draining = True
-        self._give_up()
+        self._responses.cancel()
         self._send()
         self.close()
         if not self._batching:
             self._keep(
                 memoryview(b"")
-            )  # a client that does not read keeps no more than its answers
-
-    def _give_up(self) -> None:
-        """Nobody waits for the answers any more."""
-        unanswered, self._unanswered, self._waiting_bytes = self._unanswered, deque(), 0
-        for pending in unanswered:
-            if pending.future is not None:
-                pending.future.cancel()
+            )  # a client that does not read costs no more memory than its responses
 
 
 def _endpoint(address: Any) -> Endpoint:

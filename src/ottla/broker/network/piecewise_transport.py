@@ -1,4 +1,4 @@
-"""A transport that takes answers in pieces, where the event loop would copy what a client does not read.
+"""A transport that takes responses in pieces, where the event loop would copy what a client does not read.
 
 Before Python 3.12 asyncio's own loop copies everything that a socket does not take at once into a buffer of the
 connection; uvloop and later versions keep the buffers that they were given. Slices of segment files, which cost no
@@ -65,7 +65,7 @@ class PiecewiseTransport(asyncio.Transport):
                 self._waiting.clear()
 
     def _take_piece(self) -> Buffer:
-        """As much as fits into a piece; small parts leave together."""
+        """As much as fits into a piece; small parts are joined."""
         parts: list[memoryview] = []
         room = PIECE_BYTES
         while self._waiting and room:
@@ -77,7 +77,7 @@ class PiecewiseTransport(asyncio.Transport):
             room -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    # The rest is what it is below.
+    # The rest is passed on.
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self._below.get_extra_info(name, default)

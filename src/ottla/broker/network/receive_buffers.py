@@ -1,4 +1,4 @@
-"""Buffers that connections use in turn: making a large one costs more than filling it."""
+"""Buffers that connections reuse: making a large one costs more than filling it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Kept = bytearray | mmap.mmap
 
 
 class Buffers:
-    """A few spare buffers. Who gives one back must not look into it any more."""
+    """A few spare buffers; one that was given back must not be read any more."""
 
     def __init__(self) -> None:
         self._spare: list[Kept] = []
@@ -40,7 +40,7 @@ class Buffers:
         return None
 
     def give_back(self, buffer: Kept) -> None:
-        """Keeps a buffer for the next one who needs it, within a limit."""
+        """Keeps a buffer for the next connection, within a limit."""
         if SMALLEST_SPARE_BYTES <= len(buffer) <= MAX_SPARE_BYTES - self._spare_bytes:
             self._spare.append(buffer)
             self._spare_bytes += len(buffer)

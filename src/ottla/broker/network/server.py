@@ -16,10 +16,9 @@ from typing import Any, Final
 
 from ottla.broker.loop.loop_share import LoopShare
 from ottla.broker.metrics.request_counts import ApiCounts, observed
-from ottla.broker.network.connection import Connection
+from ottla.broker.network.connection import Connection, Traffic
 from ottla.broker.network.listen_error import ListenError
 from ottla.broker.network.receive_buffers import Buffers
-from ottla.broker.network.traffic import Traffic
 from ottla.broker.network.unfinished_frames import UnfinishedFrames
 from ottla.broker.node import Node
 from ottla.broker.partitions.compactor import Compactor
@@ -36,11 +35,11 @@ logger = EventLog(__name__)
 RECEIVE_BUFFER_BYTES = 1 << 20
 BACKLOG = 1024
 DRAIN_SECONDS = 3.0
-# After this time a stop says which clients it waits for.
-TELL_SECONDS = 0.3
-PEERS_TOLD = 5
+# After this time a stop logs which clients it waits for.
+SLOW_STOP_SECONDS = 0.3
+LOGGED_PEERS = 5
 TRIM_SECONDS = 1.0
-# Where the system can tell it: a client has closed its side. Looked for among those that are not read from.
+# Where the system reports it: a client has closed its side. Looked for on connections that are not read from.
 DEPARTED: Final = getattr(select, "POLLRDHUP", 0)
 DEPARTED_CHECK_MS: Final = 1000
 # How many turns of the loop lie between a socket that was accepted and its connection.
@@ -85,7 +84,7 @@ class Server:
         self.apis, self.api_counts = observed(SERVED)
 
     async def bind(self) -> None:
-        """Takes its port; `endpoint` then has the one that was picked, and the node knows it."""
+        """Takes its port; `endpoint` then has the one that the system picked, as does the node."""
         try:
             await self._open_listeners()
         except OSError as error:
@@ -102,7 +101,7 @@ class Server:
             await self._stop_listening()
             raise ListenError(self._listen, error) from error
         self.node.uptime.watch()
-        # What was interrupted goes on: members have their sessions, prepared transactions their markers.
+        # Interrupted work goes on: members have sessions, prepared transactions need markers.
         self._loop.call_soon(self.node.tick)
         node = self.node
         config = node.options.config
@@ -166,7 +165,7 @@ class Server:
             await cluster.deletion.finish()
 
     async def _notice_departed(self) -> None:
-        """Ends what is done for clients that have gone while nothing was read from them.
+        """Ends the connections of clients that have gone while nothing was read from them.
 
         A request that waits, such as a fetch of very many partitions, keeps its connection from being read.
         """
@@ -243,7 +242,7 @@ class Server:
         return len(self._connections)
 
     async def _stop_listening(self) -> None:
-        """Accepts no more; sockets that were accepted get their connections first.
+        """Accepts no more connections; sockets that were accepted get theirs first.
 
         The standard loop would forget them: neither connected nor closed, their clients wait for ever.
         """
@@ -256,7 +255,7 @@ class Server:
             listener.close()
 
     async def stop(self) -> None:
-        """Answers what was taken, then closes: at most `DRAIN_SECONDS` for clients that do not read."""
+        """Finishes accepted requests, then closes: at most `DRAIN_SECONDS` for clients that do not read."""
         await self._stop_listening()
         for task in self._tasks:
             task.cancel()
@@ -265,7 +264,7 @@ class Server:
             connection.drain()
         self.node.partitions.release_waiters()
         deadline = self.now() + DRAIN_SECONDS
-        telling = self._loop.call_later(TELL_SECONDS, self._tell_who_is_slow)
+        slow_log = self._loop.call_later(SLOW_STOP_SECONDS, self._log_slow_clients)
         while (
             any(not connection.is_idle for connection in self._connections)
             and self.now() < deadline
@@ -275,23 +274,23 @@ class Server:
             connection.close()
         while self._connections and self.now() < deadline:
             await asyncio.sleep(0.01)
-        telling.cancel()
+        slow_log.cancel()
         for connection in list(self._connections):
             connection.abort()
 
-    def _tell_who_is_slow(self) -> None:
-        """Says what a stop waits for."""
+    def _log_slow_clients(self) -> None:
+        """Logs what a stop waits for."""
         peers = [str(connection.peer) for connection in self._connections]
         logger.info(
             "stop_waits",
             "waiting %(seconds).0f s at most for %(clients)d client(s) to take their answers: %(peers)s",
             clients=len(peers),
-            peers=", ".join(peers[:PEERS_TOLD]) + (" …" if len(peers) > PEERS_TOLD else ""),
+            peers=", ".join(peers[:LOGGED_PEERS]) + (" …" if len(peers) > LOGGED_PEERS else ""),
             seconds=DRAIN_SECONDS,
         )
 
     def kill(self) -> None:
-        """Cuts every connection and ends all work in the middle of it; `stop_killed` does the rest."""
+        """Cuts every connection and cancels all work; `stop_killed` does the rest."""
         self._is_over = True
         for task in self._tasks:
             task.cancel()
@@ -299,7 +298,7 @@ class Server:
             connection.abort()
 
     async def stop_killed(self) -> list[socket.socket]:
-        """Closes what was killed; answers sockets that keep its port from being taken by somebody else."""
+        """Closes what was killed; returns sockets that keep other processes from taking its port."""
         addresses = [
             (listening.family, listening.getsockname())
             for listener in self._listeners
@@ -320,7 +319,7 @@ def has_unread_bytes(descriptor: int) -> bool:
 
 
 def _reserve(family: int, address: tuple[str, int]) -> socket.socket:
-    """Binds a socket that does not listen: whoever connects is refused, as by a machine without the broker."""
+    """Binds a socket that does not listen: clients are refused, as by a machine without the broker."""
     reserved = socket.socket(family, socket.SOCK_STREAM)
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if family == socket.AF_INET6:

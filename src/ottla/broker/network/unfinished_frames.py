@@ -1,8 +1,8 @@
-"""The memory of frames that have not arrived whole, or wait to be taken apart: all connections of a node share a bound.
+"""The memory of frames that are incomplete, or wait to be decoded: all connections of a node share a limit.
 
-A frame that needs more waits for others to finish, and its client's bytes wait on the client's side; small ones go
-first. The oldest frame never waits, so that there is always one that can finish. While frames wait, one that makes no
-progress, or takes too long, loses its connection.
+A frame that needs more waits for others to be finished, and its client's bytes stay on the client's side; small frames
+go first. The oldest frame never waits, so that one can always be finished. While frames wait, a frame that makes no
+progress, or takes too long, costs its connection.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Final, Protocol
 
 # What a connection may keep without being counted.
 UNCOUNTED_BYTES: Final = 64 << 10
-# The bound, unless two of the largest frames need more.
+# The limit, unless two of the largest frames need more.
 LEAST_BOUND_BYTES: Final = 256 << 20
 # While others wait for memory: how long a frame may take in all, and from one byte to the next.
 PATIENCE_SECONDS: Final = 30.0
 IDLE_SECONDS: Final = 2.0
 CHECK_SECONDS: Final = 0.25
-# So many connections are let go at a time, because that takes time as well.
+# So many connections are closed at a time, because that takes time as well.
 MAX_GIVEN_UP: Final = 100
 
 
@@ -37,7 +37,7 @@ class Receiver(Protocol):
 
     @property
     def waits_for_broker(self) -> bool:
-        """Whether it is not the client that keeps the frame from getting on."""
+        """Whether the frame waits for the broker and not for its client."""
         ...
 
     def go_on_receiving(self) -> None:
@@ -48,7 +48,7 @@ class Receiver(Protocol):
 
 
 class _Held:
-    """What an unfinished frame holds, and how it gets on."""
+    """How much memory an unfinished frame holds, and its progress."""
 
     __slots__ = ("began", "progressed", "received_bytes", "size_bytes")
 
@@ -59,13 +59,13 @@ class _Held:
 
 
 class UnfinishedFrames:
-    """Who holds how much, the oldest first, and who waits for how much."""
+    """How much each connection holds, the oldest first, and how much each waits for."""
 
     def __init__(self, max_frame_bytes: int) -> None:
         self._bound_bytes = max(LEAST_BOUND_BYTES, 2 * max_frame_bytes)
         self._held: dict[Receiver, _Held] = {}
         self._waiting: dict[Receiver, int] = {}
-        # Those that wait, the smallest first; what is not in `_waiting` with the same size any more counts no longer.
+        # Waiting connections, the smallest frame first; an entry without the same size in `_waiting` is outdated.
         self._line: list[tuple[int, int, Receiver]] = []
         self._numbers = count()
         self._total_bytes = 0  # with whole frames
@@ -82,7 +82,7 @@ class UnfinishedFrames:
         return bool(self._waiting)
 
     def claim(self, receiver: Receiver, size_bytes: int) -> bool:
-        """Whether a connection may hold so much now; if not, it is told when."""
+        """Whether a connection may hold so much now; if not, `go_on_receiving` is called when it may."""
         if size_bytes <= UNCOUNTED_BYTES:
             self.release(receiver)
             return True
@@ -107,7 +107,7 @@ class UnfinishedFrames:
 
     @contextmanager
     def whole_frame(self, size_bytes: int) -> Iterator[None]:
-        """While a frame is here that has arrived whole and is taken apart in its turn."""
+        """Counts a complete frame that is decoded in slices."""
         self._total_bytes += size_bytes
         try:
             yield
@@ -132,7 +132,7 @@ class UnfinishedFrames:
         held.size_bytes = size_bytes
 
     def _serve_waiting(self) -> None:
-        """Gives memory that has become free to those that wait; some of them may release theirs in turn."""
+        """Gives free memory to waiting connections; some of them may release theirs in turn."""
         self._is_serving = True
         try:
             while self._waiting:
@@ -142,7 +142,7 @@ class UnfinishedFrames:
                     break
                 del self._waiting[receiver]
                 self._take(receiver, size_bytes)
-                # It was not the client that it waited for.
+                # It waited for memory, not for its client.
                 held = self._held[receiver]
                 held.began = held.progressed = monotonic()
                 receiver.go_on_receiving()
@@ -160,7 +160,7 @@ class UnfinishedFrames:
             heapq.heappop(self._line)
 
     def _check(self) -> None:
-        """Looks for frames that others wait for in vain."""
+        """Closes connections whose frames make no progress while others wait."""
         self._timer = None
         now = monotonic()
         late = []

@@ -1,3 +1,3 @@
 """Between a frame and its handler: the table of APIs, what a handler is given and may answer, and requests that are
-taken apart because they are large.
+divided because they are large.
 """

@@ -25,7 +25,7 @@ class Division(NamedTuple):
     """A list of a request that may be divided, and the list of the response that answers it.
 
     `inner` divides a list in each element. `named` are the fields by which an element of the response is known: the
-    answer to an element that was divided comes in several, which are put together again. `repeated` says what names the
+    response to an element that was divided comes in several, which are joined again. `repeated` says what names the
     same thing: in a list with an `inner` one, such elements become one; else at most so many of them are kept, side by
     side and in the same piece, because some handlers refuse what is asked twice.
     """

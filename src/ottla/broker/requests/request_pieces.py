@@ -64,14 +64,14 @@ def _one_of(same: list[Any], inner: Division) -> Any:
     """One element with all that several of the same name have in their inner lists."""
     if len(same) == 1:
         return same[0]
-    together: list[Any] | None = []
+    joined: list[Any] | None = []
     for element in same:
         found = getattr(element, inner.field)
         if found is None:  # everything of it, so that the others add nothing
-            together = None
+            joined = None
             break
-        together += found
-    return _with(same[0], inner.field, together)
+        joined += found
+    return _with(same[0], inner.field, joined)
 
 
 def cut(owner: Any, division: Division) -> Iterator[Any]:

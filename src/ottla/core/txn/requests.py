@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.core.turn import ProducerIdentity
-from ottla.core.txn.events import NO_EPOCH, NO_PRODUCER_ID
+from ottla.core.txn.events import NO_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from ottla.core.txn.states import Result, TxnState
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
@@ -63,3 +63,22 @@ class DescribedTransaction(NamedTuple):
     timeout_ms: int
     started_at_ms: int
     partitions: tuple[TopicPartition, ...]
+
+
+class TransactionFilter(NamedTuple):
+    """Which transactions ListTransactions asks for; empty sets mean all, as does a negative duration."""
+
+    states: frozenset[str]
+    producer_ids: frozenset[int]
+    min_duration_ms: int
+    now_ms: int
+
+    def includes(self, found: DescribedTransaction) -> bool:
+        if self.states and found.state.title not in self.states:
+            return False
+        if self.producer_ids and found.producer_id not in self.producer_ids:
+            return False
+        return self.min_duration_ms < 0 or (
+            found.started_at_ms != NO_TIMESTAMP
+            and self.now_ms - found.started_at_ms > self.min_duration_ms
+        )
