@@ -12,6 +12,7 @@ from ottla.broker.loop.loop_share import LoopShare, at_once
 from ottla.broker.requests.gather_responses import together
 from ottla.core.catalog import Catalog, Changes, Deleted, Topic
 from ottla.core.leadership import Leadership
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode, IllegalStateError, OttlaError
 from ottla.events import EventLog
 from ottla.model import NO_LEADER
@@ -144,15 +145,15 @@ class Cluster:
             return [
                 topic_id
                 for topic_id, deleted in gone.items()
-                if _forget_topic(groups, turn, deleted) is not ErrorCode.NONE
+                if _forget_topic(groups, turn, deleted) is not None
             ]
 
-        def forgotten(results: list[list[uuid.UUID] | ErrorCode]) -> None:
+        def forgotten(results: list[list[uuid.UUID] | Refused]) -> None:
             for topic_id in gone:
                 del self._forgetting[topic_id]
             waiting: set[uuid.UUID] = set()
             for result in results:
-                if isinstance(result, ErrorCode):
+                if isinstance(result, Refused):
                     return  # a partition has moved or is offline: the next tick tries again
                 waiting.update(result)
             ended: Changes = {}
@@ -357,5 +358,5 @@ class Cluster:
         return self.leader_epoch(led.topic, led.partition) <= led.epoch
 
 
-def _forget_topic(groups: GroupMachine, turn: Turn, deleted: Deleted) -> ErrorCode:
+def _forget_topic(groups: GroupMachine, turn: Turn, deleted: Deleted) -> Refused | None:
     return groups.forget_topic(turn, deleted.name, deleted.deleted_at_ms)

@@ -142,7 +142,7 @@ class Coordinator(Generic[M]):
     def ask(
         self, decide: Callable[[M, Turn], Any], respond: Callable[[Any], Any]
     ) -> asyncio.Future[Any] | Any:
-        """Has the machine decide; `respond` makes the response of the result, or of an ErrorCode if there is none."""
+        """Has the machine decide; `respond` makes the response of the result, or of a `Refused` if there is none."""
         return self.park(
             lambda machine, turn, ticket: turn.answer(ticket, decide(machine, turn)), respond
         )
@@ -152,13 +152,13 @@ class Coordinator(Generic[M]):
     ) -> asyncio.Future[Any] | Any:
         """As `ask`, for a decision that keeps the ticket and answers it when it sees fit."""
         if self.is_gone:
-            return respond(ErrorCode.NOT_COORDINATOR)
+            return respond(Refused(ErrorCode.NOT_COORDINATOR))
         if not self.is_loaded:
-            return respond(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            return respond(Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         return self._enqueue(decide, respond)
 
     def ask_when_loaded(self, decide: Callable[[M, Turn], Any]) -> asyncio.Future[Any]:
-        """As `ask`, after the replay if that is not over; the result is what was decided, or an ErrorCode."""
+        """As `ask`, after the replay if that is not over; the result is what was decided, or a `Refused`."""
         return self._enqueue(
             lambda machine, turn, ticket: turn.answer(ticket, decide(machine, turn)),
             lambda result: result,
@@ -181,7 +181,7 @@ class Coordinator(Generic[M]):
     ) -> asyncio.Future[Any]:
         if self.is_gone:
             request = Request(self._loop.create_future(), respond)
-            request.answer(ErrorCode.NOT_COORDINATOR)
+            request.answer(Refused(ErrorCode.NOT_COORDINATOR))
             return request.future
         request = self._queue_up(decide, respond)
         if not self._drains_soon:
@@ -217,17 +217,17 @@ class Coordinator(Generic[M]):
                 decide(turn)
             at_fault = [request for request, _ in queue]
             self.machine.wake(turn)
-            for note in turn.notes:
-                logger.info(note.event, note.text, **note.fields)
+            for message in turn.log_messages:
+                logger.info(message.event, message.text, **message.fields)
             self._finish(turn, list(batches_of(turn, self._settings.codec)))
         except Exception as error:
             # Half a decision may have been applied, or what it wrote cannot be said in a record: only the log knows
             # what is true.
             self._tell_bug("decision_failed", error)
-            failed = ErrorCode.UNKNOWN_SERVER_ERROR
+            failed = Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
             self._release([(request, failed) for request in at_fault], [])
             # The others did nothing wrong: their clients look for the coordinator again.
-            self._give_up(ErrorCode.NOT_COORDINATOR)
+            self._give_up(Refused(ErrorCode.NOT_COORDINATOR))
 
     def _finish(self, turn: Turn, batches: list[bytes]) -> None:
         settled: asyncio.Future[None] | None = None
@@ -241,7 +241,7 @@ class Coordinator(Generic[M]):
                 return  # the shard failed, and told us
             if not isinstance(appended, Appended):
                 self._settings.rest(self)
-                self._give_up(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                self._give_up(Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))
                 return
             settled = appended.settled or settled
         if crashpoints.listener is not None:
@@ -295,9 +295,9 @@ class Coordinator(Generic[M]):
         unsettled, self._unsettled = self._unsettled, deque()
         for one in unsettled:
             one.timeout.cancel()
-            lost = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            lost = Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             self._release([(request, lost) for request, _ in one.answers], [])
-        self._give_up(ErrorCode.NOT_COORDINATOR)
+        self._give_up(Refused(ErrorCode.NOT_COORDINATOR))
 
     def _time_out(self, answers: list[tuple[Ticket, Any]]) -> None:
         """The disk is too slow: whether it was written is not known, and the client may ask again."""
@@ -308,7 +308,7 @@ class Coordinator(Generic[M]):
             topic=ref.topic,
             partition=ref.partition,
         )
-        unknown = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        unknown = Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         self._release([(request, unknown) for request, _ in answers], [])
 
     # Markers.
@@ -391,7 +391,7 @@ class Coordinator(Generic[M]):
             self.shard.fail(error)
             return
         if isinstance(error, WrongChecksumError):
-            self._give_up(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            self._give_up(Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))
             self._settings.take_offline(self, error)
             return
         ref = self.shard.log.ref
@@ -416,7 +416,7 @@ class Coordinator(Generic[M]):
                 reason=str(error),
             )
             self._settings.give_up(self)
-        self._give_up(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self._give_up(Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
     def _flush_replayed(self) -> asyncio.Future[None] | None:
         """What answers have to wait for, if what was replayed is not durable yet.
@@ -474,9 +474,9 @@ class Coordinator(Generic[M]):
 
     def gone(self) -> None:
         """The partition is no longer led here."""
-        self._give_up(ErrorCode.NOT_COORDINATOR)
+        self._give_up(Refused(ErrorCode.NOT_COORDINATOR))
 
-    def _give_up(self, error: ErrorCode) -> None:
+    def _give_up(self, refused: Refused) -> None:
         """Tells everybody who waits to look for the coordinator again."""
         if self.is_gone:
             return
@@ -490,7 +490,7 @@ class Coordinator(Generic[M]):
         # things twice.
         settling = {request: None for one in self._unsettled for request, _ in one.answers}
         waiting = [request for request in self._waiting if request not in settling]
-        self._release([(request, error) for request in waiting], [])
+        self._release([(request, refused) for request in waiting], [])
 
     def _tell_bug(self, event: str, error: BaseException) -> None:
         ref = self.shard.log.ref

@@ -93,14 +93,14 @@ class Coordinators(Generic[M]):
         fitting = shape._replace(replication_factor=replicas, config=config)
         return self._node.create_topics([fitting])[0]
 
-    def find(self, key: str) -> Coordinator[M] | ErrorCode:
+    def find(self, key: str) -> Coordinator[M] | Refused:
         """The coordinator of a group or transactional id, or what to tell a client that asks the wrong node."""
         topic = self.topic
         if topic is None:
-            return ErrorCode.NOT_COORDINATOR
+            return Refused(ErrorCode.NOT_COORDINATOR)
         partition = coordinator_partition(key, topic.partition_count)
         if self._lacks_replicas(topic, partition):
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+            return Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return self._of_partition(partition)
 
     def _lacks_replicas(self, topic: Topic, partition: int) -> bool:
@@ -108,23 +108,25 @@ class Coordinators(Generic[M]):
         wanted = self._node.topic_config(topic).min_insync_replicas
         return wanted > 1 and wanted > len(self._node.cluster.place(topic, partition).in_sync)
 
-    def _of_partition(self, partition: int) -> Coordinator[M] | ErrorCode:
+    def _of_partition(self, partition: int) -> Coordinator[M] | Refused:
         found = self._loaded.get(partition)
         return found if found is not None else self._load(partition)
 
-    def _load(self, partition: int) -> Coordinator[M] | ErrorCode:
+    def _load(self, partition: int) -> Coordinator[M] | Refused:
         rest = self._rests.get(partition)
         if rest is not None and self._now_ms() < rest.until_ms:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+            return Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         shard = self._node.shard(self.topic_name, partition)
         if not isinstance(shard, Shard):
             topic = self.topic
             if topic is not None and self._node.is_replaying(topic, partition):
-                return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            offline = ErrorCode.COORDINATOR_NOT_AVAILABLE
-            return offline if shard is ErrorCode.KAFKA_STORAGE_ERROR else ErrorCode.NOT_COORDINATOR
+                return Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            is_offline = shard is ErrorCode.KAFKA_STORAGE_ERROR
+            return Refused(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE if is_offline else ErrorCode.NOT_COORDINATOR
+            )
         if self._failed.get(partition) == shard.partition.leader_epoch:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+            return Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         settings = Settings(
             self._kind.codec,
             self._node.cluster.clock,
@@ -138,7 +140,7 @@ class Coordinators(Generic[M]):
         )
         made = Coordinator(shard, self._kind.machine(), settings, self._discard)
         if made.is_gone:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+            return Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         self._loaded[partition] = made
         self._prepare(made)
         return made
@@ -205,7 +207,7 @@ class Coordinators(Generic[M]):
         if partition not in self._loaded:
             self._load(partition)
 
-    def load_all(self) -> list[Coordinator[M] | ErrorCode]:
+    def load_all(self) -> list[Coordinator[M] | Refused]:
         """Every coordinator here that has something to say, or why it cannot; their replays may not be over."""
         return [self._of_partition(partition) for partition in self._led()]
 
@@ -219,9 +221,9 @@ class Coordinators(Generic[M]):
             if partition in self._loaded or self._node.leads_records_of(topic, partition)
         ]
 
-    def ask_all(self, decide: Callable[[M, Turn], Any]) -> list[asyncio.Future[Any] | ErrorCode]:
-        """Has every machine here decide; what comes of it is a result, or an ErrorCode, for each."""
+    def ask_all(self, decide: Callable[[M, Turn], Any]) -> list[asyncio.Future[Any] | Refused]:
+        """Has every machine here decide; what comes of it is a result, or a `Refused`, for each."""
         return [
-            found if isinstance(found, ErrorCode) else found.ask_when_loaded(decide)
+            found if isinstance(found, Refused) else found.ask_when_loaded(decide)
             for found in self.load_all()
         ]

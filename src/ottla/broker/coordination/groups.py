@@ -14,6 +14,7 @@ from ottla.core.catalog import GROUPS_TOPIC, Catalog, Deleted, NewTopic
 from ottla.core.group import records
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import GroupConfig
+from ottla.core.outcomes import Refused
 from ottla.core.turn import Turn
 from ottla.errors import ErrorCode
 from ottla.records.compression import Codec
@@ -67,10 +68,10 @@ def forget_deleted(node: Node, coordinator: Coordinator[GroupMachine]) -> None:
         coordinator.ask_when_loaded(partial(_forget, deleted=deleted))
 
 
-def _forget(groups: GroupMachine, turn: Turn, deleted: Deleted) -> ErrorCode:
+def _forget(groups: GroupMachine, turn: Turn, deleted: Deleted) -> Refused | None:
     return groups.forget_topic(turn, deleted.name, deleted.deleted_at_ms)
 
 
-def find_group(node: Node, group_id: str) -> Coordinator[GroupMachine] | ErrorCode:
+def find_group(node: Node, group_id: str) -> Coordinator[GroupMachine] | Refused:
     """The coordinator of a group with members; without a name there can be none."""
-    return node.groups.find(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
+    return node.groups.find(group_id) if group_id else Refused(ErrorCode.INVALID_GROUP_ID)

@@ -11,6 +11,7 @@ from ottla.broker.coordination.event_batches import EventCodec
 from ottla.broker.crashpoints import CrashPoint
 from ottla.config.broker import BrokerConfig
 from ottla.core.catalog import TRANSACTIONS_TOPIC, NewTopic
+from ottla.core.outcomes import Refused
 from ottla.core.txn import records
 from ottla.core.txn.events import Event, TransactionSaved
 from ottla.core.txn.machine import TransactionMachine
@@ -91,8 +92,8 @@ def fenced_before(first_version: int, version: int, error: ErrorCode) -> ErrorCo
 
 def find_transaction(
     node: Node, transactional_id: str
-) -> Coordinator[TransactionMachine] | ErrorCode:
+) -> Coordinator[TransactionMachine] | Refused:
     """The coordinator of a transactional id; an empty one has none."""
     if not transactional_id:
-        return ErrorCode.INVALID_REQUEST
+        return Refused(ErrorCode.INVALID_REQUEST)
     return node.transactions.find(transactional_id)

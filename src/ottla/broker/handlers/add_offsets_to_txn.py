@@ -7,7 +7,7 @@ from functools import partial
 from ottla.broker.coordination.transactions import fenced_before, find_transaction
 from ottla.broker.node import Node
 from ottla.broker.requests.request import Answer, RequestContext
-from ottla.core.outcomes import Refused
+from ottla.core.outcomes import Refused, error_of
 from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import VERSION_1
 from ottla.errors import ErrorCode
@@ -21,11 +21,11 @@ FIRST_VERSION_WITH_PRODUCER_FENCED = 2
 def handle(node: Node, request: AddOffsetsToTxnRequest, context: RequestContext) -> Answer:
     respond = partial(_respond, context.version)
     coordinator = find_transaction(node, request.transactional_id)
-    if isinstance(coordinator, ErrorCode):
+    if isinstance(coordinator, Refused):
         return respond(coordinator)
     topic = node.groups.make_topic()
     if isinstance(topic, Refused):
-        return respond(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return respond(Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))
     partition = coordinator_partition(request.group_id, topic.partition_count)
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     offsets = [TopicPartition(topic.name, partition)]
@@ -37,7 +37,7 @@ def handle(node: Node, request: AddOffsetsToTxnRequest, context: RequestContext)
     )
 
 
-def _respond(version: int, error: ErrorCode) -> AddOffsetsToTxnResponse:
+def _respond(version: int, refused: Refused | None) -> AddOffsetsToTxnResponse:
     return AddOffsetsToTxnResponse(
-        error_code=fenced_before(FIRST_VERSION_WITH_PRODUCER_FENCED, version, error)
+        error_code=fenced_before(FIRST_VERSION_WITH_PRODUCER_FENCED, version, error_of(refused))
     )

@@ -10,6 +10,7 @@ from ottla.broker.node import Node
 from ottla.broker.requests.gather_responses import together
 from ottla.broker.requests.request import Answer, RequestContext
 from ottla.core.catalog import INTERNAL_TOPICS
+from ottla.core.outcomes import Refused, error_of
 from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import VERSION_1, VERSION_2
 from ottla.errors import ErrorCode
@@ -70,9 +71,11 @@ def _answer_client(node: Node, transaction: AddPartitionsToTxnTransaction) -> An
             transaction,
             partitions,
             [
-                ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                if partition.topic in INTERNAL_TOPICS
-                else ErrorCode.OPERATION_NOT_ATTEMPTED
+                Refused(
+                    ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                    if partition.topic in INTERNAL_TOPICS
+                    else ErrorCode.OPERATION_NOT_ATTEMPTED
+                )
                 for partition in partitions
             ],
         )
@@ -91,7 +94,7 @@ def _answer(node: Node, transaction: AddPartitionsToTxnTransaction, version: int
     partitions = _partitions(transaction)
     respond = partial(_result, transaction, partitions)
     coordinator = find_transaction(node, transaction.transactional_id)
-    if isinstance(coordinator, ErrorCode):
+    if isinstance(coordinator, Refused):
         return respond(coordinator)
     transactional_id = transaction.transactional_id
     producer = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
@@ -104,9 +107,11 @@ def _answer(node: Node, transaction: AddPartitionsToTxnTransaction, version: int
     if missing:
         return respond(
             [
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                if partition in missing
-                else ErrorCode.OPERATION_NOT_ATTEMPTED
+                Refused(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    if partition in missing
+                    else ErrorCode.OPERATION_NOT_ATTEMPTED
+                )
                 for partition in partitions
             ]
         )
@@ -126,11 +131,13 @@ def _exists(node: Node, partition: TopicPartition) -> bool:
 def _result(
     transaction: AddPartitionsToTxnTransaction,
     partitions: Sequence[TopicPartition],
-    errors: Sequence[ErrorCode] | ErrorCode,
+    outcome: Sequence[Refused | None] | Refused | None,
 ) -> AddPartitionsToTxnResult:
-    if isinstance(errors, ErrorCode):
-        errors = [errors] * len(partitions)
-    found = dict(zip(partitions, errors, strict=True))
+    """The outcome is that of each partition, or one for all of them."""
+    outcomes = (
+        [outcome] * len(partitions) if outcome is None or isinstance(outcome, Refused) else outcome
+    )
+    found = dict(zip(partitions, map(error_of, outcomes), strict=True))
     return AddPartitionsToTxnResult(
         transactional_id=transaction.transactional_id,
         topic_results=[_topic_result(topic, found) for topic in transaction.topics],

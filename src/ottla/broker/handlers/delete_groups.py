@@ -8,7 +8,7 @@ from ottla.broker.node import Node
 from ottla.broker.requests.gather_responses import together
 from ottla.broker.requests.request import Answer, RequestContext
 from ottla.broker.requests.request_pieces import Division, Divisions, Repeated
-from ottla.errors import ErrorCode
+from ottla.core.outcomes import Refused, error_of
 from ottla.wire.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -30,10 +30,10 @@ def _delete(node: Node, group_id: str) -> Answer:
     respond = partial(_result, group_id)
     # One without a name may have offsets, and so can be deleted.
     coordinator = node.groups.find(group_id)
-    if isinstance(coordinator, ErrorCode):
+    if isinstance(coordinator, Refused):
         return respond(coordinator)
     return coordinator.ask(lambda groups, turn: groups.delete(turn, group_id), respond)
 
 
-def _result(group_id: str, error: ErrorCode) -> DeletableGroupResult:
-    return DeletableGroupResult(group_id=group_id, error_code=error)
+def _result(group_id: str, refused: Refused | None) -> DeletableGroupResult:
+    return DeletableGroupResult(group_id=group_id, error_code=error_of(refused))

@@ -8,6 +8,7 @@ from ottla.broker.requests.request import Answer, RequestContext
 from ottla.broker.requests.request_pieces import Division, Divisions, Repeated
 from ottla.core.group import requests
 from ottla.core.group.classic import ClassicState
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.wire.messages.describe_groups import (
     DescribedGroup,
@@ -31,15 +32,15 @@ def handle(node: Node, request: DescribeGroupsRequest, context: RequestContext) 
 
 
 def _describe(node: Node, group_id: str, version: int) -> Answer:
-    def respond(found: requests.DescribedGroup | ErrorCode | None) -> DescribedGroup:
-        if isinstance(found, ErrorCode):
-            return _failed(group_id, found, "", None)
+    def respond(found: requests.DescribedGroup | Refused | None) -> DescribedGroup:
+        if isinstance(found, Refused):
+            return _failed(group_id, found.error, "", None)
         if found is None:
             return _missing(group_id, version)
         return _described(group_id, found)
 
     coordinator = node.groups.find(group_id)
-    if isinstance(coordinator, ErrorCode):
+    if isinstance(coordinator, Refused):
         return respond(coordinator)
     return coordinator.ask(lambda groups, turn: groups.describe(group_id), respond)
 

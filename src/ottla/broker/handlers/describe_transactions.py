@@ -9,6 +9,7 @@ from ottla.broker.node import Node
 from ottla.broker.requests.gather_responses import together
 from ottla.broker.requests.request import Answer, RequestContext
 from ottla.broker.requests.request_pieces import Division, Divisions, Repeated
+from ottla.core.outcomes import Refused
 from ottla.core.txn.events import NO_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from ottla.core.txn.requests import DescribedTransaction
 from ottla.errors import ErrorCode
@@ -33,19 +34,19 @@ def handle(node: Node, request: DescribeTransactionsRequest, context: RequestCon
 def _describe(node: Node, transactional_id: str) -> Answer:
     respond = partial(_respond, transactional_id)
     coordinator = find_transaction(node, transactional_id)
-    if isinstance(coordinator, ErrorCode):
+    if isinstance(coordinator, Refused):
         return respond(coordinator)
     return coordinator.ask(lambda machine, turn: machine.describe(transactional_id), respond)
 
 
 def _respond(
-    transactional_id: str, found: DescribedTransaction | ErrorCode | None
+    transactional_id: str, found: DescribedTransaction | Refused | None
 ) -> TransactionState:
     if found is None:
-        found = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-    if isinstance(found, ErrorCode):
+        found = Refused(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+    if isinstance(found, Refused):
         return TransactionState(
-            error_code=found,
+            error_code=found.error,
             transactional_id=transactional_id,
             transaction_state="",
             transaction_timeout_ms=0,

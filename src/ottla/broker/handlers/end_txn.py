@@ -7,11 +7,13 @@ from functools import partial
 from ottla.broker.coordination.transactions import fenced_before, find_transaction
 from ottla.broker.node import Node
 from ottla.broker.requests.request import Answer, RequestContext
+from ottla.core.outcomes import Refused
 from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import VERSION_1, VERSION_2
-from ottla.core.txn.requests import EndRequest, Identity
+from ottla.core.txn.requests import EndRequest
 from ottla.core.txn.states import Result
 from ottla.errors import ErrorCode
+from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 REQUEST = EndTxnRequest
@@ -22,7 +24,7 @@ FIRST_VERSION_OF_TRANSACTION_V2 = 5
 def handle(node: Node, request: EndTxnRequest, context: RequestContext) -> Answer:
     respond = partial(_respond, context.version)
     coordinator = find_transaction(node, request.transactional_id)
-    if isinstance(coordinator, ErrorCode):
+    if isinstance(coordinator, Refused):
         return respond(coordinator)
     end = EndRequest(
         request.transactional_id,
@@ -33,11 +35,14 @@ def handle(node: Node, request: EndTxnRequest, context: RequestContext) -> Answe
     return coordinator.ask(lambda machine, turn: machine.end(turn, end), respond)
 
 
-def _respond(version: int, result: Identity | ErrorCode) -> EndTxnResponse:
-    if isinstance(result, ErrorCode):
-        result = Identity(result)
+def _respond(version: int, result: ProducerIdentity | Refused) -> EndTxnResponse:
+    if isinstance(result, Refused):
+        error = fenced_before(FIRST_VERSION_WITH_PRODUCER_FENCED, version, result.error)
+        return EndTxnResponse(
+            error_code=error, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH
+        )
     return EndTxnResponse(
-        error_code=fenced_before(FIRST_VERSION_WITH_PRODUCER_FENCED, version, result.error),
+        error_code=ErrorCode.NONE,
         producer_id=result.producer_id,
         producer_epoch=result.producer_epoch,
     )

@@ -6,6 +6,7 @@ from ottla.broker.coordination.groups import find_group
 from ottla.broker.node import Node
 from ottla.broker.requests.request import Answer, RequestContext
 from ottla.core.group import requests
+from ottla.core.outcomes import Refused, error_of
 from ottla.errors import ErrorCode
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
@@ -14,7 +15,7 @@ REQUEST = HeartbeatRequest
 
 def handle(node: Node, request: HeartbeatRequest, context: RequestContext) -> Answer:
     coordinator = find_group(node, request.group_id)
-    if isinstance(coordinator, ErrorCode):
+    if isinstance(coordinator, Refused):
         return _respond(coordinator)
     heartbeat = requests.HeartbeatRequest(
         request.group_id, request.generation_id, request.member_id, request.group_instance_id
@@ -22,8 +23,9 @@ def handle(node: Node, request: HeartbeatRequest, context: RequestContext) -> An
     return coordinator.ask(lambda groups, turn: groups.heartbeat(turn, heartbeat), _respond)
 
 
-def _respond(error: ErrorCode) -> HeartbeatResponse:
-    # While a replay goes on, sessions have not begun to end yet: there is nothing to tell a member.
+def _respond(refused: Refused | None) -> HeartbeatResponse:
+    error = error_of(refused)
+    # During a replay no session ends: there is nothing to tell a member.
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         error = ErrorCode.NONE
     return HeartbeatResponse(error_code=error)

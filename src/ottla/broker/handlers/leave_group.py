@@ -7,6 +7,7 @@ from ottla.broker.node import Node
 from ottla.broker.requests.request import Answer, RequestContext
 from ottla.broker.requests.request_pieces import Division, Divisions
 from ottla.core.group.requests import Leaver, LeaveResults
+from ottla.core.outcomes import Refused, error_of
 from ottla.errors import ErrorCode
 from ottla.wire.messages.leave_group import (
     LeaveGroupRequest,
@@ -22,8 +23,8 @@ FIRST_BATCHED_VERSION = 3
 def handle(node: Node, request: LeaveGroupRequest, context: RequestContext) -> Answer:
     is_batched = context.version >= FIRST_BATCHED_VERSION
     coordinator = find_group(node, request.group_id)
-    if isinstance(coordinator, ErrorCode):
-        return LeaveGroupResponse(error_code=coordinator)
+    if isinstance(coordinator, Refused):
+        return LeaveGroupResponse(error_code=coordinator.error)
     leavers = (
         tuple(Leaver(member.member_id, member.group_instance_id) for member in request.members)
         if is_batched
@@ -35,22 +36,22 @@ def handle(node: Node, request: LeaveGroupRequest, context: RequestContext) -> A
     )
 
 
-def _respond(results: LeaveResults | ErrorCode) -> LeaveGroupResponse:
-    if isinstance(results, ErrorCode):
-        return LeaveGroupResponse(error_code=results)
+def _respond(results: LeaveResults | Refused) -> LeaveGroupResponse:
+    if isinstance(results, Refused):
+        return LeaveGroupResponse(error_code=results.error)
     return LeaveGroupResponse(
         error_code=ErrorCode.NONE,
         members=[
             MemberResponse(
                 member_id=leaver.member_id,
                 group_instance_id=leaver.instance_id,
-                error_code=error,
+                error_code=error_of(refused),
             )
-            for leaver, error in results
+            for leaver, refused in results
         ],
     )
 
 
-def _respond_for_one(results: LeaveResults | ErrorCode) -> LeaveGroupResponse:
-    error = results if isinstance(results, ErrorCode) else results[0][1]
-    return LeaveGroupResponse(error_code=error)
+def _respond_for_one(results: LeaveResults | Refused) -> LeaveGroupResponse:
+    refused = results if isinstance(results, Refused) else results[0][1]
+    return LeaveGroupResponse(error_code=error_of(refused))

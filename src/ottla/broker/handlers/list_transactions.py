@@ -9,6 +9,7 @@ from ottla.broker.node import Node
 from ottla.broker.requests.gather_responses import gathered
 from ottla.broker.requests.patterns import Pattern, PatternError
 from ottla.broker.requests.request import RequestContext
+from ottla.core.outcomes import Refused
 from ottla.core.txn.requests import DescribedTransaction
 from ottla.core.txn.states import TxnState
 from ottla.errors import ErrorCode
@@ -81,7 +82,7 @@ def _failed(error: ErrorCode) -> ListTransactionsResponse:
 def _respond(
     request: ListTransactionsRequest,
     wanted: TransactionFilter,
-    parts: Sequence[list[DescribedTransaction] | ErrorCode],
+    parts: Sequence[list[DescribedTransaction] | Refused],
 ) -> Generator[None, None, ListTransactionsResponse]:
     titles = {state.title for state in TxnState}
     response = ListTransactionsResponse(
@@ -90,9 +91,11 @@ def _respond(
         transaction_states=[],
     )
     for part in parts:
-        if isinstance(part, ErrorCode):
-            if part is not ErrorCode.NOT_COORDINATOR:  # who leads that partition lists its ids
-                response.error_code = part
+        if isinstance(part, Refused):
+            if (
+                part.error is not ErrorCode.NOT_COORDINATOR
+            ):  # who leads that partition lists its ids
+                response.error_code = part.error
             continue
         for number, found in enumerate(part):
             if not number % IDS_PER_STEP:

@@ -6,6 +6,7 @@ from ottla.broker.coordination.groups import find_group
 from ottla.broker.node import Node
 from ottla.broker.requests.request import Answer, RequestContext
 from ottla.broker.requests.request_pieces import Division, Divisions
+from ottla.core.outcomes import Refused, error_of
 from ottla.errors import ErrorCode
 from ottla.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -28,13 +29,14 @@ def handle(node: Node, request: OffsetDeleteRequest, context: RequestContext) ->
         if _exists(node, topic.name, partition.partition_index)
     ]
 
-    def respond(results: list[ErrorCode] | ErrorCode) -> OffsetDeleteResponse:
-        if isinstance(results, ErrorCode):
-            return OffsetDeleteResponse(error_code=results, topics=[])
-        return _response(request, dict(zip(partitions, results, strict=True)))
+    def respond(results: list[Refused | None] | Refused) -> OffsetDeleteResponse:
+        if isinstance(results, Refused):
+            return OffsetDeleteResponse(error_code=results.error, topics=[])
+        errors = [error_of(refused) for refused in results]
+        return _response(request, dict(zip(partitions, errors, strict=True)))
 
     coordinator = find_group(node, request.group_id)
-    if isinstance(coordinator, ErrorCode):
+    if isinstance(coordinator, Refused):
         return respond(coordinator)
     return coordinator.ask(
         lambda groups, turn: groups.delete_offsets(turn, request.group_id, partitions), respond

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ottla.broker.coordination.groups import find_group
 from ottla.broker.node import Node
 from ottla.broker.requests.request import Answer, RequestContext
-from ottla.core.group.requests import SyncRequest, SyncResult
+from ottla.core.group.requests import Synced, SyncRequest
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -18,9 +19,9 @@ def handle(node: Node, request: SyncGroupRequest, context: RequestContext) -> An
     if context.version >= FIRST_VERSION_WITH_PROTOCOL and (
         request.protocol_type is None or request.protocol_name is None
     ):
-        return _respond(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        return _respond(Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     coordinator = find_group(node, request.group_id)
-    if isinstance(coordinator, ErrorCode):
+    if isinstance(coordinator, Refused):
         return _respond(coordinator)
     sync = SyncRequest(
         request.group_id,
@@ -34,15 +35,17 @@ def handle(node: Node, request: SyncGroupRequest, context: RequestContext) -> An
     return coordinator.park(lambda groups, turn, ticket: groups.sync(turn, sync, ticket), _respond)
 
 
-def _respond(result: SyncResult | ErrorCode) -> SyncGroupResponse:
-    # During a replay the rebalance is lost anyway: the member has to join again, and clients do not expect the truth
-    # here. The Java client takes it for a fatal error.
-    if result is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-        result = ErrorCode.REBALANCE_IN_PROGRESS
-    if isinstance(result, ErrorCode):
-        result = SyncResult(result)
+def _respond(result: Synced | Refused) -> SyncGroupResponse:
+    if isinstance(result, Refused):
+        # A rebalance does not outlive a replay: the member has to join again. The Java client takes the true error for
+        # a fatal one here.
+        is_loading = result.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        error = ErrorCode.REBALANCE_IN_PROGRESS if is_loading else result.error
+        return SyncGroupResponse(
+            error_code=error, protocol_type=None, protocol_name=None, assignment=b""
+        )
     return SyncGroupResponse(
-        error_code=result.error,
+        error_code=ErrorCode.NONE,
         protocol_type=result.protocol_type,
         protocol_name=result.protocol,
         assignment=result.assignment,

@@ -11,7 +11,7 @@ from ottla.broker.requests.request import RequestContext
 from ottla.broker.requests.request_pieces import Division, Divisions
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import CommitSender, NewOffset
-from ottla.core.outcomes import Refused
+from ottla.core.outcomes import Refused, error_of
 from ottla.core.producer_state import Verification
 from ottla.core.turn import ProducerIdentity, Turn
 from ottla.core.txn.events import VERSION_1, VERSION_2
@@ -46,12 +46,11 @@ async def handle(
     node: Node, request: TxnOffsetCommitRequest, context: RequestContext
 ) -> TxnOffsetCommitResponse:
     offsets = _offsets(node, request)
-    errors = dict.fromkeys(offsets, ErrorCode.NONE)
     result = await _commit(node, request, list(offsets.values()), context.version)
-    if isinstance(result, ErrorCode):
-        errors = dict.fromkeys(offsets, _known_to(context.version, result))
+    if isinstance(result, Refused):
+        errors = dict.fromkeys(offsets, _known_to(context.version, result.error))
     else:
-        errors = dict(zip(offsets, result, strict=True))
+        errors = dict(zip(offsets, [error_of(refused) for refused in result], strict=True))
     return _response(request, errors)
 
 
@@ -76,18 +75,18 @@ def _offsets(node: Node, request: TxnOffsetCommitRequest) -> dict[TopicPartition
 
 async def _commit(
     node: Node, request: TxnOffsetCommitRequest, offsets: list[NewOffset], version: int
-) -> list[ErrorCode] | ErrorCode:
+) -> list[Refused | None] | Refused:
     if not offsets:
         return []
     coordinator = find_group(node, request.group_id)
-    if isinstance(coordinator, ErrorCode):
+    if isinstance(coordinator, Refused):
         return coordinator
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     transaction_version = VERSION_2 if version >= FIRST_VERSION_OF_TRANSACTION_V2 else VERSION_1
     partition = coordinator.shard.partition
     needed = partition.own_verification_for(*producer, transaction_version)
     if isinstance(needed, Refused):
-        return needed.error
+        return needed
     verification = needed if isinstance(needed, Verification) else None
     if verification is not None and _must_ask(node, transaction_version):
         ref = coordinator.shard.log.ref
@@ -97,7 +96,7 @@ async def _commit(
             confirmed = await confirmed()
         refused = confirmed[mine]
         if refused is not None:
-            return refused.error
+            return refused
     sender = CommitSender(
         request.group_id, request.generation_id, request.member_id, request.group_instance_id
     )
@@ -107,9 +106,9 @@ async def _commit(
         ),
         lambda result: result,
     )
-    if isinstance(answer, ErrorCode):
+    if isinstance(answer, Refused):
         return answer
-    decided: list[ErrorCode] | ErrorCode = await answer
+    decided: list[Refused | None] | Refused = await answer
     return decided
 
 
@@ -125,11 +124,11 @@ def _decide(
     producer: ProducerIdentity,
     verification: Verification | None,
     offsets: list[NewOffset],
-) -> list[ErrorCode] | ErrorCode:
+) -> list[Refused | None] | Refused:
     """Commits, unless a marker has come in between: it would have ended the transaction that this belongs to."""
     refused = coordinator.shard.partition.check_own(*producer, verification)
     if refused is not None:
-        return refused.error
+        return refused
     return groups.commit_in_transaction(turn, sender, producer, offsets)
 
 
