@@ -14,7 +14,8 @@ from ottla.broker.coordination.coordinator import Coordinator
 from ottla.broker.coordination.machine_log import BATCH_BYTES
 from ottla.broker.partitions.shard import Shard
 from ottla.core.group.machine import GroupMachine
-from ottla.core.group.requests import CommitSender, JoinResult, NewOffset
+from ottla.core.group.requests import CommitSender, FetchedOffset, Joined, NewOffset
+from ottla.core.outcomes import Refused
 from ottla.core.turn import Turn
 from ottla.errors import ErrorCode
 from ottla.ports import StorageError, StorageFullError
@@ -22,9 +23,6 @@ from ottla.records.batch import build_batch
 from ottla.records.control import MarkerType
 from ottla.records.record import Record
 from ottla.wire.types import MalformedMessageError
-
-NONE = ErrorCode.NONE
-
 
 # Answers
 
@@ -38,7 +36,7 @@ def test_an_answer_waits_until_what_was_decided_is_durable() -> None:
         assert bench.machine.fetch("g", "orders", 0).offset == 1
         assert not asked.done()
         bench.log.appends[0].set_result(None)
-        assert await asked == [NONE]
+        assert await asked == [None]
 
     run(scenario)
 
@@ -87,7 +85,7 @@ def test_what_is_asked_at_once_is_appended_once() -> None:
     async def scenario() -> None:
         bench = Bench()
         asked = [bench.commit(value, group=f"g{value}") for value in range(5)]
-        assert await asyncio.gather(*asked) == [[NONE]] * 5
+        assert await asyncio.gather(*asked) == [[None]] * 5
         assert [count for _, count in bench.batches()] == [5]
 
     run(scenario)
@@ -100,7 +98,7 @@ def test_who_cannot_wait_is_answered_now_after_those_who_came_before() -> None:
         found = bench.ask_now(lambda machine, turn: machine.fetch("g", "orders", 0).offset)
         assert found == 1
         assert before.done()
-        assert await bench.commit(2) == [NONE]
+        assert await bench.commit(2) == [None]
         assert [count for _, count in bench.batches()] == [1, 1]
 
     run(scenario)
@@ -129,10 +127,9 @@ def test_who_cannot_wait_is_told_when_the_coordinator_fails_or_is_gone() -> None
                 turn, CommitSender("g"), [NewOffset("orders", 0, 1, -1, "")]
             )
         )
-        assert isinstance(failed, ErrorCode)
-        assert failed is not NONE
+        assert isinstance(failed, Refused)
         assert bench.coordinator.is_gone
-        assert bench.ask_now(lambda machine, turn: 42) is ErrorCode.NOT_COORDINATOR
+        assert bench.ask_now(lambda machine, turn: 42) == Refused(ErrorCode.NOT_COORDINATOR)
 
     run(scenario)
 
@@ -152,7 +149,7 @@ def test_a_client_that_went_away_does_not_keep_the_others_from_their_answers() -
         bench = Bench()
         gone, other = bench.commit(1), bench.commit(2)
         gone.cancel()
-        assert await other == [NONE]
+        assert await other == [None]
 
     run(scenario)
 
@@ -164,7 +161,7 @@ def test_a_parked_request_is_answered_when_its_time_comes() -> None:
         await settle()
         assert not asked.done()
         joined = await asyncio.wait_for(asked, 30)
-        assert isinstance(joined, JoinResult)
+        assert isinstance(joined, Joined)
         assert joined.generation == 1
 
     run(scenario)
@@ -191,14 +188,14 @@ def test_when_an_append_fails_everybody_is_told_and_the_next_one_knows_what_is_t
         await settle()
         bench.log.error = error
         failed, other = bench.commit(2), bench.commit(3, group="h")
-        assert await every(failed, other, parked) == [told] * 3
+        assert await every(failed, other, parked) == [Refused(told)] * 3
         assert bench.machine.durable_state() != before
         assert bench.discarded == [bench.coordinator]
         assert bench.coordinator not in bench.shard.waiters
-        assert bench.commit(4) is ErrorCode.NOT_COORDINATOR
+        assert bench.commit(4) == Refused(ErrorCode.NOT_COORDINATOR)
         bench.claim()
         assert bench.machine.durable_state() == before
-        assert await bench.commit(5) == [NONE]
+        assert await bench.commit(5) == [None]
 
     run(scenario)
 
@@ -212,7 +209,7 @@ def test_when_the_log_says_later_that_it_failed_everybody_is_told() -> None:
         second = bench.commit(2)
         await settle()
         bench.log.appends[0].set_exception(StorageError("broken"))
-        assert await every(first, second) == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
+        assert await every(first, second) == [Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)] * 2
         bench.log.appends[1].set_exception(StorageError("broken"))
         await settle()
         assert len(bench.discarded) == 1
@@ -232,7 +229,8 @@ def test_a_decision_that_fails_is_undone_by_the_log(caplog: pytest.LogCaptureFix
 
         failed = bench.ask(fail)
         # Whoever asked something else in the same turn did nothing wrong.
-        expected = [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NOT_COORDINATOR]
+        errors = (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NOT_COORDINATOR)
+        expected = [Refused(error) for error in errors]
         assert await every(failed, other) == expected
         bench.start()
         assert bench.machine.durable_state() == before
@@ -250,7 +248,7 @@ def test_what_cannot_be_said_in_a_record_is_undone_by_the_log(
         before = bench.machine.durable_state()
         # A string of a record has 32767 bytes at most.
         failed = bench.commit(2, group="x" * 40_000)
-        assert await asyncio.wait_for(failed, 5) is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert await asyncio.wait_for(failed, 5) == Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
         bench.start()
         assert bench.machine.durable_state() == before
 
@@ -265,11 +263,11 @@ def test_a_write_that_takes_too_long_is_answered_with_what_is_known(
         bench = Bench(write_timeout_ms=1)
         bench.log.is_slow = True
         late = bench.commit(1)
-        assert await asyncio.wait_for(late, 5) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await asyncio.wait_for(late, 5) == Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         bench.log.appends[0].set_result(None)
         await settle()
         bench.log.is_slow = False
-        assert await bench.commit(2) == [NONE]
+        assert await bench.commit(2) == [None]
         assert not bench.coordinator.is_gone
 
     run(scenario)
@@ -286,14 +284,14 @@ def test_when_the_partition_goes_elsewhere_those_who_wait_are_told() -> None:
         await settle()
         queued = bench.commit(2, group="h")
         bench.shard.release_waiters()
-        assert await every(parked, queued) == [ErrorCode.NOT_COORDINATOR] * 2
+        assert await every(parked, queued) == [Refused(ErrorCode.NOT_COORDINATOR)] * 2
         assert bench.discarded == [bench.coordinator]
         # What is in the log already counts: an error would have the client do it again.
         assert not written.done()
         bench.log.appends[0].set_result(None)
-        assert await every(written) == [[ErrorCode.NONE]]
+        assert await every(written) == [[None]]
         assert len(bench.batches()) == 1
-        assert bench.commit(3) is ErrorCode.NOT_COORDINATOR
+        assert bench.commit(3) == Refused(ErrorCode.NOT_COORDINATOR)
 
     run(scenario)
 
@@ -311,7 +309,7 @@ def test_an_append_that_goes_wrong_in_no_known_way_is_undone_by_the_log(
 
         with monkeypatch.context() as patched:
             patched.setattr(Shard, "append_own", append)
-            assert await every(bench.commit(2)) == [ErrorCode.UNKNOWN_SERVER_ERROR]
+            assert await every(bench.commit(2)) == [Refused(ErrorCode.UNKNOWN_SERVER_ERROR)]
         bench.start()
         assert bench.machine.durable_state() == before
 
@@ -328,7 +326,7 @@ def test_an_answer_that_cannot_be_made_costs_nobody_else_his() -> None:
 
         broken: Any = bench.coordinator.ask(lambda machine, turn, _: 1, respond)
         asked = bench.commit(1)
-        assert await every(asked) == [[ErrorCode.NONE]]
+        assert await every(asked) == [[None]]
         with pytest.raises(ValueError, match="a bug"):
             await broken
 
@@ -360,13 +358,13 @@ def test_a_long_log_is_replayed_in_slices_and_others_have_their_turn() -> None:
         before = bench.machine.durable_state()
         bench.start()
         assert not bench.coordinator.is_loaded
-        assert bench.commit(9) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert bench.commit(9) == Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         found = bench.ask_when_loaded(lambda machine, turn: machine.durable_state())
         await asyncio.sleep(0)
         assert not bench.coordinator.is_loaded
         assert not found.done()
         assert await found == before
-        assert await bench.commit(9) == [NONE]
+        assert await bench.commit(9) == [None]
 
     run(scenario)
 
@@ -379,12 +377,12 @@ def test_a_partition_that_goes_elsewhere_while_it_is_replayed_is_given_up() -> N
         bench.start()
         waiting = bench.ask_when_loaded(lambda machine, turn: None)
         bench.shard.release_waiters()
-        assert await waiting is ErrorCode.NOT_COORDINATOR
+        assert await waiting == Refused(ErrorCode.NOT_COORDINATOR)
         await settle()
         assert not bench.coordinator.is_loaded
-        assert bench.commit(9) is ErrorCode.NOT_COORDINATOR
+        assert bench.commit(9) == Refused(ErrorCode.NOT_COORDINATOR)
         late = bench.ask_when_loaded(lambda machine, turn: None)
-        assert late is ErrorCode.NOT_COORDINATOR
+        assert late == Refused(ErrorCode.NOT_COORDINATOR)
 
     run(scenario)
 
@@ -442,7 +440,7 @@ def test_what_a_large_turn_writes_is_split_and_answered_when_all_of_it_is_durabl
             assert not asked.done()
             append.set_result(None)
             await settle()
-        assert await asked == [NONE] * 300
+        assert await asked == [None] * 300
         before = bench.machine.durable_state()
         bench.start()
         found = bench.ask_when_loaded(lambda machine, turn: machine.durable_state())
@@ -481,8 +479,7 @@ def test_markers_are_applied_when_the_log_is_replayed() -> None:
         bench.shard.append_marker(MarkerType.ABORT, 8, 3, 0, 1, now_ms)
         bench.start()
         fetched = [bench.machine.fetch_stable("g", "orders", at) for at in (7, 8, 9)]
-        assert [one.offset for one in fetched] == [70, -1, -1]
-        unstable = ErrorCode.UNSTABLE_OFFSET_COMMIT
-        assert [one.error for one in fetched] == [NONE, NONE, unstable]
+        unstable = Refused(ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        assert fetched == [FetchedOffset(70), FetchedOffset(-1), unstable]
 
     run(scenario)

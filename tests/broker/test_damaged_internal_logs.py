@@ -16,6 +16,7 @@ from ottla.broker.coordination.coordinators import Coordinators
 from ottla.broker.node import Node
 from ottla.broker.partitions.shard import Appended, Shard
 from ottla.config.broker import BrokerConfig
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
 from ottla.records.batch import build_batch
@@ -48,8 +49,9 @@ class Running:
 
     def is_found(self) -> bool:
         found = self.coordinators.find("k")
-        assert not isinstance(found, ErrorCode) or found is ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return not isinstance(found, ErrorCode)
+        unavailable = Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        assert found == unavailable or not isinstance(found, Refused)
+        return not isinstance(found, Refused)
 
     def stop(self) -> None:
         self.node.partitions.close()

@@ -22,6 +22,7 @@ from ottla.broker.partitions.replay import SLICE_BATCHES, Replay
 from ottla.broker.partitions.shard import Shard
 from ottla.config.broker import BrokerConfig
 from ottla.core.catalog import GROUPS_TOPIC, NewTopic, Topic
+from ottla.core.outcomes import Refused
 from ottla.core.partition import Partition
 from ottla.core.producer_state import SnapshotDraft, read_snapshot
 from ottla.errors import ErrorCode
@@ -225,10 +226,10 @@ def test_a_coordinator_waits_for_the_replay_of_its_partition() -> None:
         for _ in range(SLICE_BATCHES + 1):
             shard_of(node, 0, GROUPS_TOPIC).append_own(unknown, NOW_MS)
         forget(node)
-        assert node.groups.find("g") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert node.groups.find("g") == Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         for _ in range(100):
             await asyncio.sleep(0)
-        assert not isinstance(node.groups.find("g"), ErrorCode)
+        assert not isinstance(node.groups.find("g"), Refused)
 
     asyncio.run(scenario())
 

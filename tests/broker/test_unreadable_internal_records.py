@@ -15,6 +15,7 @@ from ottla.broker.coordination.coordinators import Coordinators
 from ottla.broker.node import Node
 from ottla.broker.partitions.shard import Appended, Shard
 from ottla.config.broker import BrokerConfig
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
 from ottla.ports import Buffer, StorageError
@@ -31,6 +32,8 @@ KINDS: dict[str, tuple[Callable[[Node], Coordinators], bytes]] = {  # type: igno
     "groups": (lambda node: node.groups, OFFSET_KEY),
     "transactions": (lambda node: node.transactions, TRANSACTION_KEY),
 }
+
+UNAVAILABLE = Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 class Scene:
@@ -68,7 +71,7 @@ def test_a_malformed_record_is_told_once_and_the_partition_is_not_claimed_anew(
         scene = Scene(kind)
         shard = scene.shard
         for _ in range(5):
-            assert scene.coordinators.find("k") is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert scene.coordinators.find("k") == UNAVAILABLE
             scene.node.tick()
             await asyncio.sleep(0.01)
             scene.clock.value_ms += 60_000
@@ -78,7 +81,7 @@ def test_a_malformed_record_is_told_once_and_the_partition_is_not_claimed_anew(
         assert scene.coordinators.failed == [0]
         # Another claim looks again: the log may have been mended.
         scene.node.partitions.discard(shard)
-        assert scene.coordinators.find("k") is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert scene.coordinators.find("k") == UNAVAILABLE
         assert scene.shard is not shard
 
     with caplog.at_level(logging.INFO):
@@ -90,7 +93,7 @@ def test_a_malformed_record_is_told_once_and_the_partition_is_not_claimed_anew(
 def test_records_of_an_unknown_kind_are_skipped(kind: str) -> None:
     async def scenario() -> None:
         scene = Scene(kind, UNKNOWN_KEY)
-        assert not isinstance(scene.coordinators.find("k"), ErrorCode)
+        assert not isinstance(scene.coordinators.find("k"), Refused)
         assert not scene.coordinators.failed
 
     asyncio.run(scenario())
@@ -108,10 +111,10 @@ def test_a_log_that_cannot_be_read_for_a_while_is_loaded_later_without_a_claim(
 
         with monkeypatch.context() as patched:
             patched.setattr(MemoryLog, "read", read)
-            assert scene.coordinators.find("k") is ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert scene.coordinators.find("k") is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert scene.coordinators.find("k") == UNAVAILABLE
+        assert scene.coordinators.find("k") == UNAVAILABLE
         scene.clock.value_ms += 60_000
-        assert not isinstance(scene.coordinators.find("k"), ErrorCode)
+        assert not isinstance(scene.coordinators.find("k"), Refused)
         assert scene.shard is shard
 
     asyncio.run(scenario())

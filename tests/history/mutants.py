@@ -19,11 +19,13 @@ from ottla.broker.crashpoints import CrashPoint
 from ottla.broker.handlers import produce
 from ottla.broker.partitions.shard import AlreadyMarked, Shard
 from ottla.core.group.events import OffsetCommitted
-from ottla.core.group.offsets import OffsetTable
+from ottla.core.group.offset_table import OffsetTable
+from ottla.core.outcomes import Refused
 from ottla.core.partition import Partition
 from ottla.core.producer_state import APPEND, AlreadyAppended, ProducerStates
 from ottla.core.turn import Turn
 from ottla.core.txn import end_checks, machine
+from ottla.core.txn.end_checks import EndNow
 from ottla.core.txn.events import TransactionSaved
 from ottla.core.txn.machine import TransactionMachine
 from ottla.core.txn.requests import EndRequest
@@ -43,12 +45,12 @@ def _change(owner: object, name: str, value: object) -> None:
 def end_whatever_the_epoch() -> None:
     """An EndTxn ends the transaction that is open, not the one that it was sent for (KAFKA-17754)."""
 
-    def check(saved: TransactionSaved, request: EndRequest) -> ErrorCode | None:
+    def decide(saved: TransactionSaved, request: EndRequest) -> EndNow | Refused:
         if saved.state in IN_BETWEEN:
-            return ErrorCode.CONCURRENT_TRANSACTIONS
-        return end_checks._check_begun(saved, request)
+            return Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
+        return end_checks._decide_begun(saved, request)
 
-    _change(machine, "check_end", check)
+    _change(machine, "decide_end", decide)
 
 
 def lose_a_marker() -> None:

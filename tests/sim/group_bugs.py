@@ -12,7 +12,8 @@ from ottla.broker.coordination.coordinator import Coordinator
 from ottla.core.group.classic import ClassicGroup
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.membership import Membership
-from ottla.core.group.requests import SyncResult
+from ottla.core.group.requests import Synced
+from ottla.core.outcomes import Refused
 from ottla.core.turn import Turn
 from ottla.errors import ErrorCode
 
@@ -20,14 +21,14 @@ Bug = Callable[[pytest.MonkeyPatch], None]
 
 
 def any_generation_commits(patch: pytest.MonkeyPatch) -> None:
-    def refuse(machine: GroupMachine, group: ClassicGroup, sender: Any) -> ErrorCode | None:
-        return group.validate(sender.member_id, sender.instance_id) or None
+    def refuse(machine: GroupMachine, group: ClassicGroup, sender: Any) -> Refused | None:
+        return group.check_member(sender.member_id, sender.instance_id)
 
-    patch.setattr(GroupMachine, "_refuse_member", refuse)
+    patch.setattr(GroupMachine, "_check_member", refuse)
 
 
 def anybody_commits(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(GroupMachine, "_refuse_commit", lambda machine, sender: None)
+    patch.setattr(GroupMachine, "_check_commit", lambda machine, sender: None)
 
 
 def commits_between_generations(patch: pytest.MonkeyPatch) -> None:
@@ -40,20 +41,21 @@ def commits_between_generations(patch: pytest.MonkeyPatch) -> None:
             group.__dict__.setdefault("ghosts", {})[member_id] = None
         return member
 
-    def validate(group: ClassicGroup, member_id: str, instance_id: str | None) -> ErrorCode:
+    def check_member(group: ClassicGroup, member_id: str) -> Refused | None:
         ghosts = group.__dict__.get("ghosts", {})
         if member_id in ghosts or member_id in group.members:
-            return ErrorCode.NONE
-        return ErrorCode.UNKNOWN_MEMBER_ID
+            return None
+        return Refused(ErrorCode.UNKNOWN_MEMBER_ID)
 
-    def refuse(machine: GroupMachine, group: ClassicGroup, sender: Any) -> ErrorCode | None:
-        error = validate(group, sender.member_id, sender.instance_id)
-        if error is not ErrorCode.NONE:
-            return error
-        return None if sender.generation == group.generation else ErrorCode.ILLEGAL_GENERATION
+    def refuse(machine: GroupMachine, group: ClassicGroup, sender: Any) -> Refused | None:
+        refused = check_member(group, sender.member_id)
+        if refused is not None:
+            return refused
+        is_current = sender.generation == group.generation
+        return None if is_current else Refused(ErrorCode.ILLEGAL_GENERATION)
 
     patch.setattr(ClassicGroup, "remove", remove)
-    patch.setattr(GroupMachine, "_refuse_member", refuse)
+    patch.setattr(GroupMachine, "_check_member", refuse)
 
 
 def groups_are_not_written(patch: pytest.MonkeyPatch) -> None:
@@ -116,20 +118,23 @@ def syncs_never_end(patch: pytest.MonkeyPatch) -> None:
 def static_members_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
     """Two processes with the same instance id take the place from each other for ever."""
 
-    def validate(group: ClassicGroup, member_id: str, instance_id: str | None) -> ErrorCode:
-        return ErrorCode.NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
+    def check_member(
+        group: ClassicGroup, member_id: str, instance_id: str | None
+    ) -> Refused | None:
+        return None if member_id in group.members else Refused(ErrorCode.UNKNOWN_MEMBER_ID)
 
-    patch.setattr(ClassicGroup, "validate", validate)
+    patch.setattr(ClassicGroup, "check_member", check_member)
 
 
 def old_ids_of_static_members_stay_good(patch: pytest.MonkeyPatch) -> None:
-    def refuse(machine: GroupMachine, group: ClassicGroup, sender: Any) -> ErrorCode | None:
+    def refuse(machine: GroupMachine, group: ClassicGroup, sender: Any) -> Refused | None:
         member_id = group.static_ids.get(sender.instance_id or "", sender.member_id)
         if member_id not in group.members:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        return None if sender.generation == group.generation else ErrorCode.ILLEGAL_GENERATION
+            return Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+        is_current = sender.generation == group.generation
+        return None if is_current else Refused(ErrorCode.ILLEGAL_GENERATION)
 
-    patch.setattr(GroupMachine, "_refuse_member", refuse)
+    patch.setattr(GroupMachine, "_check_member", refuse)
 
 
 def generations_stand_still(patch: pytest.MonkeyPatch) -> None:
@@ -143,9 +148,9 @@ def generations_stand_still(patch: pytest.MonkeyPatch) -> None:
 
 
 def everybody_gets_the_leaders_share(patch: pytest.MonkeyPatch) -> None:
-    def assigned(membership: Membership, group: ClassicGroup, member: Any) -> SyncResult:
+    def assigned(membership: Membership, group: ClassicGroup, member: Any) -> Synced:
         leader = group.members[group.leader or ""]
-        return SyncResult(ErrorCode.NONE, group.protocol_type, group.protocol, leader.assignment)
+        return Synced(group.protocol_type, group.protocol, leader.assignment)
 
     patch.setattr(Membership, "_assigned", assigned)
 
@@ -182,9 +187,9 @@ def old_assignments_are_kept(patch: pytest.MonkeyPatch) -> None:
 def failed_appends_are_taken_for_good(patch: pytest.MonkeyPatch) -> None:
     original = Coordinator._end
 
-    def give_up(coordinator: Any, error: ErrorCode) -> None:
-        if error is not ErrorCode.COORDINATOR_NOT_AVAILABLE:
-            original(coordinator, error)
+    def give_up(coordinator: Any, refused: Refused) -> None:
+        if refused.error is not ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            original(coordinator, refused)
 
     patch.setattr(Coordinator, "_end", give_up)
 
@@ -192,9 +197,9 @@ def failed_appends_are_taken_for_good(patch: pytest.MonkeyPatch) -> None:
 def waiting_requests_are_dropped(patch: pytest.MonkeyPatch) -> None:
     original = Coordinator._end
 
-    def give_up(coordinator: Any, error: ErrorCode) -> None:
+    def give_up(coordinator: Any, refused: Refused) -> None:
         coordinator._waiting.clear()
-        original(coordinator, error)
+        original(coordinator, refused)
 
     patch.setattr(Coordinator, "_end", give_up)
 

@@ -20,9 +20,9 @@ from ottla.core.partition import Partition
 from ottla.core.producer_state import APPEND, NO_OFFSET, VERIFICATION_NOT_NEEDED, ProducerStates
 from ottla.core.turn import ProducerIdentity, Turn
 from ottla.core.txn import end_checks, machine
+from ottla.core.txn.end_checks import END_NOW
 from ottla.core.txn.events import TransactionSaved
 from ottla.core.txn.machine import TransactionMachine
-from ottla.core.txn.requests import Identity
 from ottla.core.txn.states import TxnState
 from ottla.errors import ErrorCode
 
@@ -41,19 +41,19 @@ def late_requests_are_accepted(patch: pytest.MonkeyPatch) -> None:
 
 def late_ends_are_accepted(patch: pytest.MonkeyPatch) -> None:
     """An EndTxn that is a transaction late ends the one that is open."""
-    original = end_checks.check_end
+    original = end_checks.decide_end
 
-    def check_end(saved: Any, request: Any) -> Any:
-        verdict = original(saved, request)
+    def decide_end(saved: Any, request: Any) -> Any:
+        decision = original(saved, request)
         is_late = request.producer == (saved.producer_id, saved.producer_epoch - 1)
-        return None if is_late and saved.state is TxnState.ONGOING else verdict
+        return END_NOW if is_late and saved.state is TxnState.ONGOING else decision
 
-    patch.setattr(machine, "check_end", check_end)
+    patch.setattr(machine, "decide_end", decide_end)
 
 
 def verification_is_skipped(patch: pytest.MonkeyPatch) -> None:
     def verify(found: Any, transactional_id: str, producer: Any, partitions: Any) -> Any:
-        return [ErrorCode.NONE] * len(partitions)
+        return [None] * len(partitions)
 
     patch.setattr(TransactionMachine, "verify", verify)
 
@@ -194,9 +194,9 @@ def fencing_leaves_the_epoch(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_new_producer_leaves_the_epoch(patch: pytest.MonkeyPatch) -> None:
-    def bump(found: Any, turn: Turn, saved: Any, request: Any) -> Identity:
+    def bump(found: Any, turn: Turn, saved: Any, request: Any) -> ProducerIdentity | Refused:
         found._begin_anew(turn, saved, request, saved)
-        return Identity(ErrorCode.NONE, saved.producer_id, saved.producer_epoch)
+        return ProducerIdentity(saved.producer_id, saved.producer_epoch)
 
     patch.setattr(TransactionMachine, "_bump", bump)
 
@@ -210,10 +210,12 @@ def epochs_run_over(patch: pytest.MonkeyPatch) -> None:
 
 
 def used_up_ids_begin_again(patch: pytest.MonkeyPatch) -> None:
-    def rotate(found: Any, turn: Turn, saved: Any, request: Any, producer_id: int) -> Identity:
+    def rotate(
+        found: Any, turn: Turn, saved: Any, request: Any, producer_id: int
+    ) -> ProducerIdentity | Refused:
         renewed = saved._replace(producer_epoch=0, previous_producer_id=saved.producer_id)
         found._begin_anew(turn, renewed, request, saved)
-        return Identity(ErrorCode.NONE, saved.producer_id, 0)
+        return ProducerIdentity(saved.producer_id, 0)
 
     patch.setattr(TransactionMachine, "_rotate", rotate)
 
@@ -254,11 +256,11 @@ def deleted_topics_are_waited_for(patch: pytest.MonkeyPatch) -> None:
 def refused_commits_are_taken_for_done(patch: pytest.MonkeyPatch) -> None:
     original = TransactionMachine.end
 
-    def end(found: Any, turn: Turn, request: Any) -> Identity:
-        identity = original(found, turn, request)
-        if identity.error is ErrorCode.PRODUCER_FENCED:
-            return Identity(ErrorCode.NONE, *request.producer)
-        return identity
+    def end(found: Any, turn: Turn, request: Any) -> ProducerIdentity | Refused:
+        outcome = original(found, turn, request)
+        if outcome == Refused(ErrorCode.PRODUCER_FENCED):
+            return ProducerIdentity(*request.producer)
+        return outcome
 
     patch.setattr(TransactionMachine, "end", end)
 

@@ -6,7 +6,8 @@ import uuid
 from collections.abc import Mapping
 
 from ottla.config.broker import BrokerConfig, DynamicOptions, topic_config, with_dynamic
-from ottla.config.describe import ConfigSource, DescribedOption, describe_broker, describe_topic
+from ottla.config.describe import DescribedOption, describe_broker, describe_topic
+from ottla.config.options import ConfigSource
 from ottla.config.topic import TopicConfig
 from ottla.core.catalog import Catalog, Topic
 from ottla.core.outcomes import Refused

@@ -15,8 +15,8 @@ from ottla.broker.requests.gather_responses import respond_to_all
 from ottla.core.catalog import Catalog, Changes, Deleted, Topic
 from ottla.core.group.machine import GroupMachine
 from ottla.core.leadership import Leadership
+from ottla.core.outcomes import Refused
 from ottla.core.turn import Turn
-from ottla.errors import ErrorCode
 from ottla.events import EventLog
 from ottla.ports import LogStore, PartitionRef, StorageError
 
@@ -113,15 +113,15 @@ class TopicDeletion:
             return [
                 topic_id
                 for topic_id, deleted in gone.items()
-                if forget_topic(groups, turn, deleted) is not ErrorCode.NONE
+                if forget_topic(groups, turn, deleted) is not None
             ]
 
-        def forgotten(results: list[list[uuid.UUID] | ErrorCode]) -> None:
+        def forgotten(results: list[list[uuid.UUID] | Refused]) -> None:
             for topic_id in gone:
                 del self._forgetting[topic_id]
             in_transactions: set[uuid.UUID] = set()
             for result in results:
-                if isinstance(result, ErrorCode):
+                if isinstance(result, Refused):
                     return  # a partition has moved or is offline: the next `remove_data` tries again
                 in_transactions.update(result)
             self._complete(
@@ -154,6 +154,6 @@ class TopicDeletion:
             )
 
 
-def forget_topic(groups: GroupMachine, turn: Turn, deleted: Deleted) -> ErrorCode:
+def forget_topic(groups: GroupMachine, turn: Turn, deleted: Deleted) -> Refused | None:
     """Has the groups of a coordinator forget what they have committed for a deleted topic."""
     return groups.forget_topic(turn, deleted.name, deleted.deleted_at_ms)

@@ -1,29 +1,29 @@
-"""One step of a state machine that lives over a log: when it happens, what it writes, whom it answers."""
+"""A turn: one step of a coordinator's state machine, with its time, its events, its answers and its effects."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-# Whatever the runtime recognises a waiting request by; a machine only keeps it and hands it back.
+# A waiting request of the runtime; a machine keeps it and hands it back with the answer.
 Ticket = Any
 
 
 class ProducerIdentity(NamedTuple):
-    """In whose transaction an event is written."""
+    """A producer id and its epoch."""
 
     producer_id: int
     producer_epoch: int
 
 
 class AppliedEvent(NamedTuple):
-    """An event that was applied and has to be appended."""
+    """An event that was applied and has to be appended; with a producer, in its transaction."""
 
     event: Any
     producer: ProducerIdentity | None
 
 
-class Note(NamedTuple):
-    """What is worth a line in the broker's log: an event's name, a sentence, and the fields that it names."""
+class LogMessage(NamedTuple):
+    """A message for the broker's log: the name of its event, a text, and the fields that the text names."""
 
     event: str
     text: str
@@ -31,12 +31,12 @@ class Note(NamedTuple):
 
 
 class Turn:
-    """What the decisions of one step have in common.
+    """The decisions of one step share it.
 
-    `now_ms` is wall-clock time, for what is stored. `uptime_ms` only ever grows, for deadlines.
+    `now_ms` is the wall clock, for stored times. `uptime_ms` never goes back, for deadlines.
     """
 
-    __slots__ = ("answers", "effects", "notes", "now_ms", "uptime_ms", "written")
+    __slots__ = ("answers", "effects", "log_messages", "now_ms", "uptime_ms", "written")
 
     def __init__(self, now_ms: int, uptime_ms: int) -> None:
         self.now_ms = now_ms
@@ -44,16 +44,16 @@ class Turn:
         self.written: list[AppliedEvent] = []
         self.answers: list[tuple[Ticket, Any]] = []
         self.effects: list[Any] = []
-        self.notes: list[Note] = []
+        self.log_messages: list[LogMessage] = []
 
     def answer(self, ticket: Ticket, result: Any) -> None:
-        """Gives a request its result, once everything written so far is durable."""
+        """Answers a request, when everything written so far is durable."""
         self.answers.append((ticket, result))
 
-    def note(self, event: str, text: str, /, **fields: Any) -> None:
-        """Tells whoever reads the broker's log; the sentence names fields as `%(group)s`."""
-        self.notes.append(Note(event, text, fields))
+    def log(self, event: str, text: str, /, **fields: Any) -> None:
+        """Writes a message into the broker's log; the text names fields as `%(group)s`."""
+        self.log_messages.append(LogMessage(event, text, fields))
 
     def then(self, effect: Any) -> None:
-        """Has the runtime do something, once everything written so far is durable."""
+        """Has the runtime perform an effect, when everything written so far is durable."""
         self.effects.append(effect)

@@ -13,16 +13,19 @@ from ottla.core.group.events import Event, GroupSaved
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import (
     CommitSender,
+    FetchedOffset,
     GroupConfig,
     HeartbeatRequest,
+    Joined,
+    JoinRefused,
     JoinRequest,
-    JoinResult,
     Leaver,
     NewOffset,
+    Synced,
     SyncRequest,
-    SyncResult,
 )
-from ottla.core.turn import AppliedEvent, Note, ProducerIdentity, Turn
+from ottla.core.outcomes import Refused, error_of
+from ottla.core.turn import AppliedEvent, LogMessage, ProducerIdentity, Turn
 from ottla.errors import ErrorCode
 from ottla.wire.compile import encode_stored
 from ottla.wire.stored.consumer_protocol import ConsumerProtocolSubscription
@@ -45,6 +48,11 @@ def subscription(*topics: str) -> bytes:
 RANGE: Mapping[str, bytes] = {"range": subscription("orders")}
 
 
+def errors_of(outcome: Refused | list[Refused | None]) -> ErrorCode | list[ErrorCode]:
+    """The error of a whole request, or those of its offsets."""
+    return outcome.error if isinstance(outcome, Refused) else [error_of(one) for one in outcome]
+
+
 class Asked:
     """A request and, once there is one, its answer."""
 
@@ -58,19 +66,33 @@ class Asked:
     @property
     def error(self) -> ErrorCode:
         (answer,) = self.answers
-        assert isinstance(answer, JoinResult | SyncResult)
-        return answer.error
+        if isinstance(answer, Refused | JoinRefused):
+            return answer.error
+        assert isinstance(answer, Joined | Synced)
+        return ErrorCode.NONE
 
     @property
-    def joined(self) -> JoinResult:
+    def joined(self) -> Joined:
         (answer,) = self.answers
-        assert isinstance(answer, JoinResult)
+        assert isinstance(answer, Joined)
         return answer
 
     @property
-    def synced(self) -> SyncResult:
+    def join_refused(self) -> JoinRefused:
         (answer,) = self.answers
-        assert isinstance(answer, SyncResult)
+        assert isinstance(answer, JoinRefused)
+        return answer
+
+    @property
+    def synced(self) -> Synced:
+        (answer,) = self.answers
+        assert isinstance(answer, Synced)
+        return answer
+
+    @property
+    def sync_refused(self) -> Refused:
+        (answer,) = self.answers
+        assert isinstance(answer, Refused)
         return answer
 
 
@@ -83,7 +105,7 @@ class Groups:
         self.now_ms = START_MS
         self.uptime_ms = 0
         self.log: list[AppliedEvent | tuple[str, int]] = []
-        self.notes: list[Note] = []
+        self.log_messages: list[LogMessage] = []
         self._turn: Turn | None = None
         self._given_ids = 0
         self.machine = GroupMachine(self.config, self.topic_ids.__contains__)
@@ -104,7 +126,7 @@ class Groups:
         self.machine.wake(turn)
         self._turn = None
         self.log += turn.written
-        self.notes += turn.notes
+        self.log_messages += turn.log_messages
         for ticket, answer in turn.answers:
             assert not ticket.answers, "a second answer"
             ticket.answers.append(answer)
@@ -236,13 +258,13 @@ class Groups:
         if generation is None:
             generation = self.group(group).generation
         request = HeartbeatRequest(group, generation, member_id, instance)
-        return self._do(lambda turn: self.machine.heartbeat(turn, request))
+        return error_of(self._do(lambda turn: self.machine.heartbeat(turn, request)))
 
     def leave(self, *leavers: Leaver | str, group: str = "g") -> list[ErrorCode]:
         who = tuple(Leaver(one, None) if isinstance(one, str) else one for one in leavers)
         results = self._do(lambda turn: self.machine.leave(turn, group, who))
         assert tuple(leaver for leaver, _ in results) == who
-        return [error for _, error in results]
+        return [error_of(refused) for _, refused in results]
 
     def commit(
         self,
@@ -253,7 +275,7 @@ class Groups:
         instance: str | None = None,
     ) -> ErrorCode | list[ErrorCode]:
         sender = CommitSender(group, generation, member_id, instance)
-        return self._do(lambda turn: self.machine.commit(turn, sender, offsets))
+        return errors_of(self._do(lambda turn: self.machine.commit(turn, sender, offsets)))
 
     def commit_in_transaction(
         self,
@@ -266,8 +288,10 @@ class Groups:
     ) -> ErrorCode | list[ErrorCode]:
         sender = CommitSender(group, generation, member_id, instance)
         producer = ProducerIdentity(producer_id, 0)
-        return self._do(
-            lambda turn: self.machine.commit_in_transaction(turn, sender, producer, offsets)
+        return errors_of(
+            self._do(
+                lambda turn: self.machine.commit_in_transaction(turn, sender, producer, offsets)
+            )
         )
 
     def end_transaction(self, kind: str, producer_id: int) -> None:
@@ -281,13 +305,17 @@ class Groups:
     def delete_offsets(
         self, *partitions: tuple[str, int], group: str = "g"
     ) -> ErrorCode | list[ErrorCode]:
-        return self._do(lambda turn: self.machine.delete_offsets(turn, group, partitions))
+        return errors_of(
+            self._do(lambda turn: self.machine.delete_offsets(turn, group, partitions))
+        )
 
     def forget_topic(self, topic: str, deleted_at_ms: int) -> ErrorCode:
-        return self._do(lambda turn: self.machine.forget_topic(turn, topic, deleted_at_ms))
+        return error_of(
+            self._do(lambda turn: self.machine.forget_topic(turn, topic, deleted_at_ms))
+        )
 
     def delete(self, group: str = "g") -> ErrorCode:
-        return self._do(lambda turn: self.machine.delete(turn, group))
+        return error_of(self._do(lambda turn: self.machine.delete(turn, group)))
 
     def expire(self) -> None:
         self._do(self.machine.expire)
@@ -297,6 +325,11 @@ class Groups:
 
     def fetched(self, topic: str, partition: int = 0, group: str = "g") -> int:
         return self.machine.fetch(group, topic, partition).offset
+
+    def fetched_stable(self, topic: str, partition: int = 0, group: str = "g") -> int:
+        found = self.machine.fetch_stable(group, topic, partition)
+        assert isinstance(found, FetchedOffset)
+        return found.offset
 
     # Groups to begin with.
 

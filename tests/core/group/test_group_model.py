@@ -16,7 +16,8 @@ from hypothesis.stateful import (
 from tests.core.group.groups import DAY_MS, Asked, Groups, offset, subscription
 
 from ottla.core.group.classic import ClassicGroup, ClassicState
-from ottla.core.group.requests import JoinResult, Leaver, SyncResult
+from ottla.core.group.requests import Joined, JoinRefused, Leaver, Synced
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 
 NONE = ErrorCode.NONE
@@ -322,16 +323,16 @@ class GroupModel(RuleBasedStateMachine):
         (answer,) = answers
         group = self.live().get(group_id)
         # After a long time the group may be gone, too.
-        if answer.error is not NONE or group is None:
+        if isinstance(answer, Refused | JoinRefused) or group is None:
             return
-        if isinstance(answer, JoinResult):
+        if isinstance(answer, Joined):
             assert answer.member_id == name
             assert answer.generation <= group.generation
             if answer.members:
                 assert answer.leader == name
                 assert name in [member.member_id for member in answer.members]
         else:
-            assert isinstance(answer, SyncResult)
+            assert isinstance(answer, Synced)
             key = group_id, group.generation, name
             if group.state is ClassicState.STABLE and name in group.members:
                 assert self.assigned.setdefault(key, answer.assignment) == answer.assignment
@@ -402,7 +403,7 @@ class GroupModel(RuleBasedStateMachine):
                     value = self.offsets.get(key, (-1, 0))[0]
                     assert machine.fetch(*key).offset == value
                     stable = machine.fetch_stable(*key)
-                    assert (stable.error is ErrorCode.UNSTABLE_OFFSET_COMMIT) == is_pending
+                    assert (stable == Refused(ErrorCode.UNSTABLE_OFFSET_COMMIT)) == is_pending
 
     def teardown(self) -> None:
         """When nobody speaks any more, everybody is answered, everybody goes, and nothing is left."""

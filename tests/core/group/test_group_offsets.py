@@ -25,7 +25,7 @@ def test_a_consumer_that_manages_its_partitions_itself_needs_no_group() -> None:
     groups = Groups()
     assert groups.commit(offset("orders", 3, 42, "where I was")) == [NONE]
     assert groups.events == [OffsetCommitted("g", "orders", 3, 42, -1, "where I was", START_MS, -1)]
-    assert groups.machine.fetch("g", "orders", 3) == FetchedOffset(NONE, 42, -1, "where I was")
+    assert groups.machine.fetch("g", "orders", 3) == FetchedOffset(42, -1, "where I was")
 
 
 def test_a_generation_of_a_group_that_does_not_exist_is_refused() -> None:
@@ -160,7 +160,7 @@ def test_the_leader_epoch_of_a_commit_is_kept() -> None:
     groups = Groups()
     groups.commit(NewOffset("orders", 0, 9, 4, ""))
     groups.restart()
-    assert groups.machine.fetch("g", "orders", 0) == FetchedOffset(NONE, 9, 4, "")
+    assert groups.machine.fetch("g", "orders", 0) == FetchedOffset(9, 4, "")
 
 
 def test_groups_do_not_see_each_others_offsets() -> None:
@@ -172,8 +172,8 @@ def test_groups_do_not_see_each_others_offsets() -> None:
 
 def test_offsets_that_nobody_committed_are_none() -> None:
     groups = Groups()
-    assert groups.machine.fetch("g", "orders", 0) == FetchedOffset(NONE, -1, -1, "")
-    assert groups.machine.fetch_stable("g", "orders", 0) == FetchedOffset(NONE, -1, -1, "")
+    assert groups.machine.fetch("g", "orders", 0) == FetchedOffset(-1, -1, "")
+    assert groups.machine.fetch_stable("g", "orders", 0) == FetchedOffset(-1, -1, "")
     assert groups.committed_partitions("g") == []
 
 

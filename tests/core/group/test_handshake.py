@@ -6,7 +6,7 @@ import pytest
 from tests.core.group.groups import SESSION_MS, Groups, subscription
 
 from ottla.core.group.classic import ClassicState
-from ottla.core.group.requests import JoinResult
+from ottla.core.group.requests import Joined, JoinRefused
 from ottla.errors import ErrorCode
 
 NONE = ErrorCode.NONE
@@ -19,7 +19,7 @@ FULL = ErrorCode.GROUP_MAX_SIZE_REACHED
 def test_a_new_member_is_given_an_id_to_join_with() -> None:
     groups = Groups()
     first = groups.join(new_id="a")
-    assert first.joined == JoinResult(ErrorCode.MEMBER_ID_REQUIRED, "a")
+    assert first.join_refused == JoinRefused(ErrorCode.MEMBER_ID_REQUIRED, "a")
     assert groups.state() is ClassicState.EMPTY
     second = groups.join("a")
     assert (second.error, second.joined.member_id) == (NONE, "a")
@@ -30,9 +30,7 @@ def test_a_new_member_is_given_an_id_to_join_with() -> None:
 def test_an_old_client_joins_without_being_sent_back(version: int) -> None:
     groups = Groups()
     asked = groups.join(new_id="a", version=version)
-    assert asked.joined._replace(members=()) == JoinResult(
-        NONE, "a", 1, "consumer", "range", "a", ()
-    )
+    assert asked.joined._replace(members=()) == Joined("a", 1, "consumer", "range", "a", ())
 
 
 def test_a_static_member_joins_without_being_sent_back() -> None:
@@ -60,7 +58,7 @@ def test_an_id_that_was_given_out_is_good_for_the_session_timeout() -> None:
 def test_an_id_that_nobody_was_given_is_unknown() -> None:
     groups = Groups()
     asked = groups.join("stranger")
-    assert asked.joined == JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, "stranger")
+    assert asked.join_refused == JoinRefused(ErrorCode.UNKNOWN_MEMBER_ID, "stranger")
     assert "g" not in groups.machine.membership.groups
     groups.form_stable("a")
     assert groups.join("stranger").error is ErrorCode.UNKNOWN_MEMBER_ID
@@ -119,7 +117,7 @@ def test_a_refused_session_timeout_is_answered_to_whoever_asked() -> None:
     groups = Groups()
     groups.form_stable("a")
     asked = groups.join("a", session_ms=1)
-    assert asked.joined == JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, "a")
+    assert asked.join_refused == JoinRefused(ErrorCode.INVALID_SESSION_TIMEOUT, "a")
     assert groups.state() is ClassicState.STABLE
 
 
@@ -134,7 +132,7 @@ def test_a_group_cannot_begin_without_a_protocol(
 ) -> None:
     groups = Groups()
     asked = groups.join(protocol_type=protocol_type, protocols=protocols)
-    assert asked.joined == JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
+    assert asked.join_refused == JoinRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
     assert "g" not in groups.machine.membership.groups
 
 
@@ -148,9 +146,9 @@ def test_a_member_must_have_a_protocol_in_common_with_everybody(
     groups = Groups()
     groups.form_stable("a", "b")
     new = groups.join(protocol_type=protocol_type, protocols=protocols)
-    assert new.joined == JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
+    assert new.join_refused == JoinRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
     known = groups.join("b", protocol_type=protocol_type, protocols=protocols)
-    assert known.joined == JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "b")
+    assert known.join_refused == JoinRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "b")
     assert groups.state() is ClassicState.STABLE
 
 
@@ -202,7 +200,7 @@ def test_the_protocol_with_the_most_votes_is_elected(preferences: list[str], ele
 def test_a_full_group_refuses_new_members_and_keeps_those_it_has() -> None:
     groups = Groups(max_size=2)
     groups.form_stable("a", "b")
-    assert groups.join().joined == JoinResult(FULL, "")
+    assert groups.join().join_refused == JoinRefused(FULL, "")
     assert groups.enter("c").error is FULL
     assert groups.enter("c", instance="i").error is FULL
     assert groups.state() is ClassicState.STABLE
@@ -214,7 +212,7 @@ def test_given_ids_do_not_count_as_members() -> None:
     for name in ("a", "b", "c"):
         assert groups.join(new_id=name).error is ErrorCode.MEMBER_ID_REQUIRED
     first, second = groups.join("a"), groups.join("b")
-    assert groups.join("c").joined == JoinResult(FULL, "")
+    assert groups.join("c").join_refused == JoinRefused(FULL, "")
     assert groups.join("a").waits  # who already waits may ask again
     groups.pass_ms(10_000)
     assert second.error is NONE
@@ -248,7 +246,7 @@ def test_a_group_larger_than_a_lowered_limit_shrinks_after_a_restart() -> None:
     assert groups.heartbeat("a") is ErrorCode.REBALANCE_IN_PROGRESS
     first = groups.join("c")
     second = groups.join("a")
-    assert groups.join("b").joined == JoinResult(FULL, "")
+    assert groups.join("b").join_refused == JoinRefused(FULL, "")
     # The others do not wait for the one that was turned away.
     assert first.joined.generation == second.joined.generation == 2
     assert groups.member_ids() == ["a", "c"]

@@ -7,7 +7,7 @@ from tests.core.group.groups import REBALANCE_MS, SESSION_MS, Groups, subscripti
 
 from ottla.core.group.classic import ClassicState
 from ottla.core.group.events import GroupSaved
-from ottla.core.group.requests import JoinedMember, JoinResult
+from ottla.core.group.requests import Joined, JoinedMember, JoinRefused
 from ottla.errors import ErrorCode
 
 NONE = ErrorCode.NONE
@@ -23,8 +23,8 @@ def test_the_first_to_join_leads_and_only_it_is_told_of_the_others() -> None:
         first = groups.enter("a", protocols={"range": b"of a"})
         second = groups.enter("b", instance="i", protocols={"range": b"of b"})
     members = (JoinedMember("a", None, b"of a"), JoinedMember("b", "i", b"of b"))
-    assert first.joined == JoinResult(NONE, "a", 1, "consumer", "range", "a", members)
-    assert second.joined == JoinResult(NONE, "b", 1, "consumer", "range", "a", ())
+    assert first.joined == Joined("a", 1, "consumer", "range", "a", members)
+    assert second.joined == Joined("b", 1, "consumer", "range", "a", ())
 
 
 def test_when_the_leader_leaves_the_next_in_order_leads() -> None:
@@ -71,7 +71,7 @@ def test_a_leader_that_joins_a_stable_group_again_makes_it_rebalance() -> None:
 def test_a_follower_that_has_not_changed_is_told_the_current_generation() -> None:
     groups = Groups()
     groups.form_stable("a", "b")
-    assert groups.join("b").joined == JoinResult(NONE, "b", 1, "consumer", "range", "a", ())
+    assert groups.join("b").joined == Joined("b", 1, "consumer", "range", "a", ())
     assert groups.state() is ClassicState.STABLE
 
 
@@ -98,7 +98,7 @@ def test_between_join_and_sync_a_member_that_has_not_changed_is_answered_again()
     groups.form("a", "b")
     leader, follower = groups.join("a"), groups.join("b")
     assert [member.member_id for member in leader.joined.members] == ["a", "b"]
-    assert follower.joined == JoinResult(NONE, "b", 1, "consumer", "range", "a", ())
+    assert follower.joined == Joined("b", 1, "consumer", "range", "a", ())
     assert groups.state() is ClassicState.COMPLETING_REBALANCE
 
 
@@ -117,7 +117,7 @@ def test_who_asks_to_join_again_while_it_waits_is_answered_once_with_the_generat
     groups.form_stable("a", "b")
     first = groups.join("a")
     second = groups.join("a")
-    assert first.joined == JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, "a")
+    assert first.join_refused == JoinRefused(ErrorCode.REBALANCE_IN_PROGRESS, "a")
     assert groups.group().joined_count == 1
     groups.join("b")
     assert second.joined.generation == 2
@@ -140,7 +140,7 @@ def test_members_of_an_empty_group_are_not_known_any_more() -> None:
     groups = Groups()
     groups.form_stable("a")
     groups.leave("a")
-    assert groups.join("a").joined == JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, "a")
+    assert groups.join("a").join_refused == JoinRefused(ErrorCode.UNKNOWN_MEMBER_ID, "a")
 
 
 def test_every_join_of_a_new_member_makes_everybody_join_again() -> None:
@@ -223,7 +223,7 @@ def test_a_group_that_all_leave_during_the_initial_delay_becomes_empty_after_it(
     groups = Groups(initial_rebalance_delay_ms=3000)
     asked = groups.enter("a")
     assert groups.leave("a") == [NONE]
-    assert asked.joined == JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, "")
+    assert asked.join_refused == JoinRefused(ErrorCode.UNKNOWN_MEMBER_ID, "")
     groups.pass_ms(3000)
     assert groups.state() is ClassicState.EMPTY
     assert groups.machine.membership.deadlines.next_ms() is None
@@ -374,7 +374,7 @@ def test_a_new_member_waits_five_minutes_to_join_at_most() -> None:
         groups.heartbeat("a")
     assert asked.waits
     groups.pass_ms(1000)
-    assert asked.joined == JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, "")
+    assert asked.join_refused == JoinRefused(ErrorCode.UNKNOWN_MEMBER_ID, "")
     assert groups.member_ids() == ["a"]
 
 

@@ -8,7 +8,8 @@ import pytest
 from tests.core.group.groups import REBALANCE_MS, SESSION_MS, Groups, subscription
 
 from ottla.core.group.classic import ClassicState
-from ottla.core.group.requests import JoinedMember, JoinResult, Leaver, SyncResult
+from ottla.core.group.requests import Joined, JoinedMember, JoinRefused, Leaver
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 
 NONE = ErrorCode.NONE
@@ -20,7 +21,7 @@ def test_a_static_member_that_comes_back_keeps_its_place_and_nobody_rebalances()
     groups = Groups()
     groups.form_stable("a", "i#b")
     back = groups.join(instance="i", new_id="b2")
-    assert back.joined == JoinResult(NONE, "b2", 1, "consumer", "range", "a", ())
+    assert back.joined == Joined("b2", 1, "consumer", "range", "a", ())
     assert groups.state() is ClassicState.STABLE
     assert groups.heartbeat("a") is NONE
     assert groups.sync("b2", 1, instance="i").synced.assignment == b"to b"
@@ -50,7 +51,7 @@ def test_a_leader_that_comes_back_is_told_to_leave_the_assignment_as_it_is() -> 
     back = groups.join(instance="i", new_id="a2", version=9)
     orders = subscription("orders")
     members = (JoinedMember("b", None, orders), JoinedMember("a2", "i", orders))
-    assert back.joined == JoinResult(NONE, "a2", 1, "consumer", "range", "a2", members, True)
+    assert back.joined == Joined("a2", 1, "consumer", "range", "a2", members, True)
     assert groups.group().leader == "a2"
 
 
@@ -60,7 +61,7 @@ def test_an_old_leader_that_comes_back_is_kept_from_assigning(version: int) -> N
     groups.form_stable("i#a", "b")
     back = groups.join(instance="i", new_id="a2", version=version)
     # It sees that somebody else leads, and fetches what it had.
-    assert back.joined == JoinResult(NONE, "a2", 1, "consumer", "range", "a", (), False)
+    assert back.joined == Joined("a2", 1, "consumer", "range", "a", (), False)
     assert groups.sync("a2", 1, instance="i").synced.assignment == b"to a"
     assert groups.group().leader == "a2"
 
@@ -102,8 +103,8 @@ def test_a_static_member_that_comes_back_between_join_and_sync_makes_the_group_r
     groups.form("a", "i#b", "c")
     old, other = groups.sync("b", 1, instance="i"), groups.sync("c", 1)
     back = groups.join(instance="i", new_id="b2")
-    assert old.synced == SyncResult(FENCED)
-    assert other.synced == SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)
+    assert old.sync_refused == Refused(FENCED)
+    assert other.sync_refused == Refused(ErrorCode.REBALANCE_IN_PROGRESS)
     assert groups.state() is ClassicState.PREPARING_REBALANCE
     groups.join("a")
     groups.join("c")
@@ -121,7 +122,7 @@ def test_the_one_who_waits_to_join_under_the_old_id_is_fenced() -> None:
     assert old.error is NONE
     waiting = groups.enter("c", instance="j")
     fresh = groups.enter("c2", instance="j")
-    assert waiting.joined == JoinResult(FENCED, "c")
+    assert waiting.join_refused == JoinRefused(FENCED, "c")
     assert fresh.waits
     assert groups.group().joined_count == 2
     groups.join("b", instance="i")

@@ -7,7 +7,8 @@ from tests.core.group.groups import SESSION_MS, START_MS, Groups, offset, subscr
 
 from ottla.core.group.classic import ClassicState
 from ottla.core.group.events import GroupSaved, SavedMember
-from ottla.core.group.requests import JoinResult, Leaver, SyncResult
+from ottla.core.group.requests import Joined, JoinRefused, Leaver, Synced
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 
 NONE = ErrorCode.NONE
@@ -112,8 +113,8 @@ def test_the_assignment_reaches_everybody_when_the_leader_brings_it() -> None:
     assert follower.waits
     groups.pass_ms(100)
     leader = groups.sync("a", 1, {"a": b"1", "b": b"2", "stranger": b"3"})
-    assert leader.synced == SyncResult(NONE, "consumer", "range", b"1")
-    assert follower.synced == SyncResult(NONE, "consumer", "range", b"2")
+    assert leader.synced == Synced("consumer", "range", b"1")
+    assert follower.synced == Synced("consumer", "range", b"2")
     assert groups.state() is ClassicState.STABLE
     assert groups.saves == [
         GroupSaved(
@@ -189,8 +190,8 @@ def test_the_assignment_survives_a_restart() -> None:
     groups.restart()
     assert groups.state() is ClassicState.STABLE
     assert groups.group().leader == "a"
-    assert groups.sync("b", 1).synced == SyncResult(NONE, "consumer", "range", b"to b")
-    assert groups.join("b").joined == JoinResult(NONE, "b", 1, "consumer", "range", "a", ())
+    assert groups.sync("b", 1).synced == Synced("consumer", "range", b"to b")
+    assert groups.join("b").joined == Joined("b", 1, "consumer", "range", "a", ())
 
 
 def test_a_generation_whose_assignment_was_not_saved_is_lost_in_a_restart() -> None:
@@ -235,11 +236,11 @@ def test_who_leaves_while_it_waits_is_answered() -> None:
     groups = in_state(ClassicState.STABLE)
     asked = groups.join("a")
     groups.leave("a")
-    assert asked.joined == JoinResult(UNKNOWN, "")
+    assert asked.join_refused == JoinRefused(UNKNOWN, "")
     groups = in_state(ClassicState.COMPLETING_REBALANCE)
     asked = groups.sync("b", 1)
     groups.leave("b")
-    assert asked.synced == SyncResult(UNKNOWN)
+    assert asked.sync_refused == Refused(UNKNOWN)
 
 
 def test_several_leave_at_once_and_each_is_answered_for_itself() -> None:

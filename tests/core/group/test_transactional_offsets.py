@@ -7,14 +7,14 @@ from tests.core.group.groups import Groups, offset
 
 from ottla.core.group.classic import ClassicState
 from ottla.core.group.events import OffsetCommitted
-from ottla.core.group.requests import FetchedOffset
+from ottla.core.outcomes import Refused
 from ottla.core.turn import AppliedEvent, ProducerIdentity
 from ottla.errors import ErrorCode
 
 NONE = ErrorCode.NONE
 UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
 OLD = ErrorCode.ILLEGAL_GENERATION
-UNSTABLE = FetchedOffset(ErrorCode.UNSTABLE_OFFSET_COMMIT)
+UNSTABLE = Refused(ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
 
 def test_offsets_of_a_transaction_count_from_its_commit_on() -> None:
@@ -28,7 +28,7 @@ def test_offsets_of_a_transaction_count_from_its_commit_on() -> None:
     assert groups.machine.fetch_stable("g", "orders", 0) == UNSTABLE
     groups.end_transaction("commit", 7)
     assert groups.fetched("orders") == 5
-    assert groups.machine.fetch_stable("g", "orders", 0).offset == 5
+    assert groups.fetched_stable("orders", 0, "g") == 5
     groups.restart()
     assert groups.fetched("orders") == 5
 
@@ -39,7 +39,7 @@ def test_offsets_of_an_aborted_transaction_never_count() -> None:
     groups.commit_in_transaction(7, offset(value=5), offset("other", 0, 6))
     groups.end_transaction("abort", 7)
     assert groups.fetched("orders") == 1
-    assert groups.machine.fetch_stable("g", "orders", 0).offset == 1
+    assert groups.fetched_stable("orders", 0, "g") == 1
     assert groups.committed_partitions("g") == [("orders", 0)]
     groups.restart()
 
@@ -59,8 +59,8 @@ def test_only_what_is_pending_is_unstable() -> None:
     groups.commit(offset("orders", 0, 3), group="other")
     groups.commit_in_transaction(7, offset("orders", 0, 9))
     assert groups.machine.fetch_stable("g", "orders", 0) == UNSTABLE
-    assert groups.machine.fetch_stable("g", "orders", 1).offset == 2
-    assert groups.machine.fetch_stable("other", "orders", 0).offset == 3
+    assert groups.fetched_stable("orders", 1, "g") == 2
+    assert groups.fetched_stable("orders", 0, "other") == 3
 
 
 def test_a_marker_ends_everything_its_producer_has_pending_and_nothing_else() -> None:
@@ -75,7 +75,7 @@ def test_a_marker_ends_everything_its_producer_has_pending_and_nothing_else() ->
     assert groups.machine.fetch_stable("one", "orders", 2) == UNSTABLE
     groups.end_transaction("commit", 7)  # once more changes nothing
     groups.end_transaction("abort", 8)
-    assert groups.machine.fetch_stable("one", "orders", 2).offset == -1
+    assert groups.fetched_stable("orders", 2, "one") == -1
 
 
 def test_a_partition_is_unstable_until_the_last_transaction_on_it_has_ended() -> None:
@@ -86,7 +86,7 @@ def test_a_partition_is_unstable_until_the_last_transaction_on_it_has_ended() ->
     assert groups.machine.fetch_stable("g", "orders", 0) == UNSTABLE
     groups.end_transaction("commit", 7)
     # The commit of 7 is the earlier one in the log, whichever marker came last.
-    assert groups.machine.fetch_stable("g", "orders", 0).offset == 2
+    assert groups.fetched_stable("orders", 0, "g") == 2
 
 
 def test_a_plain_commit_after_one_in_a_transaction_counts() -> None:

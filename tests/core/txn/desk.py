@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from ottla.core.outcomes import Refused, error_of
 from ottla.core.turn import ProducerIdentity, Turn
 from ottla.core.txn import records
 from ottla.core.txn.events import VERSION_2, Event, TransactionSaved
 from ottla.core.txn.machine import TransactionMachine
 from ottla.core.txn.requests import (
     EndRequest,
-    Identity,
     InitRequest,
     SendMarkers,
     TransactionConfig,
@@ -86,7 +86,7 @@ class Desk:
 
     def init(
         self, expected: ProducerIdentity | None = None, timeout_ms: int = TIMEOUT_MS, name: str = ID
-    ) -> Identity:
+    ) -> ProducerIdentity | Refused:
         request = InitRequest(name, timeout_ms, expected)
         return self.decide(lambda turn: self.machine.init(turn, request))
 
@@ -97,18 +97,20 @@ class Desk:
         version: int = VERSION_2,
         name: str = ID,
     ) -> ErrorCode:
-        return self.decide(
-            lambda turn: self.machine.add_partitions(turn, name, who, partitions, version)
+        return error_of(
+            self.decide(
+                lambda turn: self.machine.add_partitions(turn, name, who, partitions, version)
+            )
         )
 
     def verify(
         self, who: ProducerIdentity, *partitions: TopicPartition, name: str = ID
     ) -> list[ErrorCode]:
-        return self.machine.verify(name, who, partitions)
+        return [error_of(refused) for refused in self.machine.verify(name, who, partitions)]
 
     def end(
         self, who: ProducerIdentity, result: Result, version: int = VERSION_2, name: str = ID
-    ) -> Identity:
+    ) -> ProducerIdentity | Refused:
         request = EndRequest(name, who, result, version)
         return self.decide(lambda turn: self.machine.end(turn, request))
 
@@ -146,9 +148,13 @@ class Desk:
         return dict(self.machine._saved)
 
 
-def became(identity: Identity) -> ProducerIdentity:
-    assert identity.error is ErrorCode.NONE, identity
-    return ProducerIdentity(identity.producer_id, identity.producer_epoch)
+def became(outcome: ProducerIdentity | Refused) -> ProducerIdentity:
+    assert isinstance(outcome, ProducerIdentity), outcome
+    return outcome
+
+
+def error_in(outcome: ProducerIdentity | Refused) -> ErrorCode:
+    return outcome.error if isinstance(outcome, Refused) else ErrorCode.NONE
 
 
 def ongoing(desk: Desk, *partitions: TopicPartition, version: int = VERSION_2) -> ProducerIdentity:

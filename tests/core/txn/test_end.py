@@ -14,18 +14,19 @@ from tests.core.txn.desk import (
     at_epoch,
     became,
     committed,
+    error_in,
     ongoing,
 )
 
+from ottla.core.outcomes import Refused
 from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import LAST_EPOCH
-from ottla.core.txn.requests import Identity
 from ottla.core.txn.states import COMPLETED, MAY_BECOME, PREPARED, Result, TxnState
 from ottla.errors import ErrorCode
 
-FENCED = Identity(ErrorCode.PRODUCER_FENCED)
-CONCURRENT = Identity(ErrorCode.CONCURRENT_TRANSACTIONS)
-INVALID_STATE = Identity(ErrorCode.INVALID_TXN_STATE)
+FENCED = Refused(ErrorCode.PRODUCER_FENCED)
+CONCURRENT = Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
+INVALID_STATE = Refused(ErrorCode.INVALID_TXN_STATE)
 BOTH = pytest.mark.parametrize("result", [COMMIT, ABORT])
 VERSIONS = pytest.mark.parametrize("version", [1, 2])
 
@@ -99,10 +100,10 @@ def test_the_opposite_end_is_refused(result: Result, version: int) -> None:
     assert desk.snapshot() == before
 
 
-def refusal_of_the_opposite(result: Result, version: int = 2) -> Identity:
+def refusal_of_the_opposite(result: Result, version: int = 2) -> Refused:
     """KAFKA-20785: who wants to commit what was aborted was too late, most probably, and is out."""
     too_late = version == 2 and result is ABORT
-    return Identity(ErrorCode.PRODUCER_FENCED) if too_late else INVALID_STATE
+    return Refused(ErrorCode.PRODUCER_FENCED) if too_late else INVALID_STATE
 
 
 @BOTH
@@ -162,7 +163,7 @@ def test_a_client_that_changes_to_version_2_can_abort_what_has_not_begun() -> No
 
 def test_who_may_not_end() -> None:
     desk = Desk()
-    mapping = Identity(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    mapping = Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     for version in (1, 2):
         assert desk.end(ProducerIdentity(1, 0), COMMIT, version) == mapping
     desk.init()
@@ -233,7 +234,7 @@ def test_every_end_is_answered_as_by_kafka(state: TxnState, version: int, before
             started_at_ms=desk.now_ms,
         )
         saved = desk.snapshot()
-        error = desk.end(who, result, version).error
+        error = error_in(desk.end(who, result, version))
         assert error is ErrorCode.NONE or desk.snapshot() == saved
         answers.append(ENDS if desk.snapshot() != saved else error)
     wanted = list(table[state])
@@ -254,9 +255,9 @@ def test_who_names_an_id_that_was_used_up_is_fenced_until_the_next_transaction()
     assert new.producer_id != old.producer_id
     for result in (COMMIT, ABORT):
         assert desk.end(old, result) == FENCED
-        assert desk.end(old, result, 1).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert error_in(desk.end(old, result, 1)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     desk.add(new, A)
-    assert desk.end(old, ABORT).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert error_in(desk.end(old, ABORT)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 # Epochs run out.
@@ -283,7 +284,7 @@ def test_the_end_that_uses_the_last_epoch_gives_another_id(result: Result) -> No
     assert desk.end(who, opposite(result)) == refusal_of_the_opposite(result)
     assert desk.add(desk.who, B) is ErrorCode.NONE
     # Now it is too late.
-    assert desk.end(who, result).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert error_in(desk.end(who, result)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert desk.state is TxnState.ONGOING
 
 
@@ -312,7 +313,7 @@ def test_the_id_before_the_last_is_no_retry() -> None:
     second = became(desk.end(first, ABORT))
     desk.plant(desk.saved._replace(producer_epoch=LAST_EPOCH))
     third = became(desk.end(ProducerIdentity(second.producer_id, LAST_EPOCH), ABORT))
-    assert desk.end(first, ABORT).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert error_in(desk.end(first, ABORT)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert desk.who == third
 
 
@@ -396,7 +397,7 @@ def test_a_retry_over_the_change_of_ids_is_one_only_until_the_next_transaction(
     desk.mark_all()
     desk.add(new, A)
     last = became(desk.end(new, result))
-    mapping = Identity(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    mapping = Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     assert desk.end(old, result) in (mapping, CONCURRENT)
     desk.mark_all()
     assert desk.end(old, result) == mapping
@@ -408,4 +409,4 @@ def test_a_retry_over_the_change_of_ids_is_none_after_somebody_else_came() -> No
     old = at_epoch(desk, LAST_EPOCH)
     desk.end(old, ABORT)
     desk.init()
-    assert desk.end(old, ABORT).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert error_in(desk.end(old, ABORT)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING

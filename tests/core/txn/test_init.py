@@ -14,22 +14,23 @@ from tests.core.txn.desk import (
     at_epoch,
     became,
     committed,
+    error_in,
     ongoing,
 )
 
+from ottla.core.outcomes import Refused
 from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import LAST_EPOCH
-from ottla.core.txn.requests import Identity
 from ottla.core.txn.states import TxnState
 from ottla.errors import ErrorCode
 
-FENCED = Identity(ErrorCode.PRODUCER_FENCED)
-CONCURRENT = Identity(ErrorCode.CONCURRENT_TRANSACTIONS)
+FENCED = Refused(ErrorCode.PRODUCER_FENCED)
+CONCURRENT = Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
 def test_the_first_producer_of_an_id_has_epoch_0() -> None:
     desk = Desk()
-    assert desk.init() == Identity(ErrorCode.NONE, 1001, 0)
+    assert desk.init() == ProducerIdentity(1001, 0)
     assert desk.saved.timeout_ms == TIMEOUT_MS
     assert (desk.state, desk.saved.updated_at_ms) == (TxnState.EMPTY, NOW_MS)
 
@@ -38,12 +39,12 @@ def test_the_first_producer_of_an_id_has_epoch_0() -> None:
 def test_a_timeout_that_is_out_of_bounds_changes_nothing(timeout_ms: int) -> None:
     desk = Desk()
     error = ErrorCode.INVALID_TRANSACTION_TIMEOUT
-    assert desk.init(timeout_ms=timeout_ms) == Identity(error)
+    assert desk.init(timeout_ms=timeout_ms) == Refused(error)
     who = ongoing(desk)
     before = desk.snapshot()
-    assert desk.init(timeout_ms=timeout_ms) == Identity(error)
+    assert desk.init(timeout_ms=timeout_ms) == Refused(error)
     assert desk.snapshot() == before
-    assert desk.end(who, COMMIT).error is ErrorCode.NONE
+    assert error_in(desk.end(who, COMMIT)) is ErrorCode.NONE
 
 
 def test_the_timeout_is_that_of_the_last_producer() -> None:
@@ -93,7 +94,7 @@ def test_a_fenced_producer_can_do_nothing_any_more() -> None:
     desk.init()
     for version in (1, 2):
         for result in (COMMIT, ABORT):
-            assert desk.end(zombie, result, version).error is not ErrorCode.NONE
+            assert error_in(desk.end(zombie, result, version)) is not ErrorCode.NONE
     desk.mark_all()
     new = became(desk.init())
     for who in (zombie, ProducerIdentity(zombie.producer_id, zombie.producer_epoch + 1)):
@@ -113,7 +114,7 @@ def test_a_fenced_producer_is_never_told_an_identity_to_go_on_with() -> None:
     desk = Desk()
     zombie = ongoing(desk)
     desk.init()
-    assert desk.end(zombie, ABORT).producer_id == -1
+    assert isinstance(desk.end(zombie, ABORT), Refused)
     desk.mark_all()
     assert desk.end(zombie, ABORT) == FENCED
     desk.restart()
@@ -165,7 +166,7 @@ def test_a_delayed_init_of_another_epoch_does_not_end_the_transaction_that_began
     assert desk.init(delayed) == FENCED
     assert desk.snapshot() == before
     assert desk.sent == []
-    assert desk.end(third, COMMIT).error is ErrorCode.NONE
+    assert error_in(desk.end(third, COMMIT)) is ErrorCode.NONE
 
 
 def test_a_stranger_is_fenced() -> None:
@@ -208,7 +209,7 @@ def test_the_old_id_cannot_come_back_into_a_transaction_of_the_new_one() -> None
     desk.add(new, A)
     assert desk.init(old) == FENCED
     assert desk.add(old, A) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    assert desk.end(old, COMMIT, 1).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert error_in(desk.end(old, COMMIT, 1)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert desk.state is TxnState.ONGOING
 
 

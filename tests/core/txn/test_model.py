@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.core.txn.desk import NOW_MS, A, B, Desk
 
+from ottla.core.outcomes import Refused
 from ottla.core.turn import ProducerIdentity
 from ottla.core.txn import records
 from ottla.core.txn.events import TransactionSaved
@@ -190,9 +191,10 @@ class Producers(RuleBasedStateMachine):
             assert call.who is not None
             assert call.result is not None
             answer = self.desk.end(call.who, call.result, version)
-        became = ProducerIdentity(answer.producer_id, answer.producer_epoch)
-        assert (answer.error is ErrorCode.NONE) == (answer.producer_id != -1)
-        return answer.error, became if answer.error is ErrorCode.NONE else None
+        if isinstance(answer, Refused):
+            return answer.error, None
+        assert answer.producer_id != -1
+        return ErrorCode.NONE, answer
 
     def note(self, call: Call, answer: ErrorCode, became: ProducerIdentity | None) -> None:
         """Something changed: who is the producer now?"""

@@ -15,12 +15,13 @@ from tests.core.txn.desk import (
     at_epoch,
     became,
     committed,
+    error_in,
     ongoing,
 )
 
+from ottla.core.outcomes import Refused
 from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import LAST_EPOCH
-from ottla.core.txn.requests import Identity
 from ottla.core.txn.states import TxnState
 from ottla.errors import ErrorCode
 
@@ -32,7 +33,7 @@ def wake(desk: Desk) -> None:
     desk.decide(desk.machine.wake)
 
 
-FENCED = Identity(ErrorCode.PRODUCER_FENCED)
+FENCED = Refused(ErrorCode.PRODUCER_FENCED)
 
 
 def timed_out(desk: Desk, version: int) -> ProducerIdentity:
@@ -60,7 +61,7 @@ def timed_out(desk: Desk, version: int) -> ProducerIdentity:
 def test_a_transaction_is_aborted_at_the_sweep_after_its_timeout(version: int) -> None:
     desk = Desk()
     who = timed_out(desk, version)
-    not_yet = Identity(ErrorCode.CONCURRENT_TRANSACTIONS)
+    not_yet = Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
     assert desk.end(who, COMMIT, version) == (not_yet if version == 2 else FENCED)
     desk.mark_all()
     assert desk.state is TxnState.COMPLETE_ABORT
@@ -88,7 +89,7 @@ def test_a_producer_of_version_2_whose_transaction_timed_out_goes_on_after_its_a
     """KAFKA-20090: nobody else has become the producer, so it is told the epoch to go on with."""
     desk = Desk()
     who = timed_out(desk, 2)
-    assert desk.end(who, ABORT) == Identity(ErrorCode.CONCURRENT_TRANSACTIONS)
+    assert desk.end(who, ABORT) == Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
     assert {wanted.version for wanted in desk.sent} == {2}
     if restarts:
         desk.restart()
@@ -203,12 +204,12 @@ def test_a_producer_that_timed_out_at_the_last_epoch_goes_on_with_another_id() -
     desk.has_producer_ids = False
     wake(desk)
     assert desk.state is TxnState.ONGOING
-    assert desk.end(who, ABORT) == Identity(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert desk.end(who, ABORT) == Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     desk.has_producer_ids = True
     desk.pass_time(SWEEP_MS)
     wake(desk)
     assert desk.sent[0].producer == (who.producer_id, LAST_EPOCH + 1)
-    assert desk.end(who, ABORT) == Identity(ErrorCode.CONCURRENT_TRANSACTIONS)
+    assert desk.end(who, ABORT) == Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
     desk.mark_all()
     assert desk.end(who, COMMIT) == FENCED
     after = became(desk.end(who, ABORT))
@@ -234,7 +235,7 @@ def test_a_transaction_under_the_epoch_above_the_last_can_be_aborted(by: str, ve
         desk.pass_time(TIMEOUT_MS + SWEEP_MS)
         wake(desk)
     else:
-        assert desk.init() == Identity(ErrorCode.CONCURRENT_TRANSACTIONS)
+        assert desk.init() == Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
     # Partitions have that epoch already, so the marker is one that they take with the same epoch.
     assert [(wanted.producer, wanted.version) for wanted in desk.sent] == [(who, 1)]
     desk.mark_all()
@@ -257,7 +258,7 @@ def test_an_id_is_forgotten_a_week_after_its_last_use(state: TxnState) -> None:
     desk.restart()
     assert desk.machine.list_transactions() == []
     for version in (1, 2):
-        assert desk.end(who, ABORT, version).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert error_in(desk.end(who, ABORT, version)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert desk.add(who, A) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     # Never the same identity again: partitions may remember it.
     assert became(desk.init()).producer_id != who.producer_id

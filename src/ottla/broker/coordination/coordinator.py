@@ -152,15 +152,15 @@ class Coordinator(Generic[M]):
 
     def ask(
         self,
-        decide: Callable[[M, Turn, Ticket], T | ErrorCode | Parked],
-        respond: Callable[[T | ErrorCode], R],
+        decide: Callable[[M, Turn, Ticket], T | Refused | Parked],
+        respond: Callable[[T | Refused], R],
         when: When = When.SOON,
     ) -> NowOrLater[R]:
-        """Lets the machine decide in a turn, and responds to the result, or to an ErrorCode if there is none."""
+        """Lets the machine decide in a turn, and responds to the result, or to a `Refused` if there is none."""
         if self.is_gone:
-            return respond(ErrorCode.NOT_COORDINATOR)
+            return respond(Refused(ErrorCode.NOT_COORDINATOR))
         if not self.is_loaded and when is not When.LOADED:
-            return respond(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            return respond(Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         future: asyncio.Future[R] = self._loop.create_future()
         request = Request(future, respond)
         self._waiting[request] = None
@@ -196,16 +196,16 @@ class Coordinator(Generic[M]):
                     turn.answer(request, result)
             at_fault = [request for request, _ in queue]
             machine.wake(turn)
-            for note in turn.notes:
-                logger.info(note.event, note.text, **note.fields)
+            for message in turn.log_messages:
+                logger.info(message.event, message.text, **message.fields)
             self._finish(turn, list(batches_of(turn, self._settings.codec)))
         except Exception as error:
             # Half a decision may have been applied, or an event cannot be encoded: only the log is true.
             self._log_bug("decision_failed", error)
-            failed = ErrorCode.UNKNOWN_SERVER_ERROR
+            failed = Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
             self._release([(request, failed) for request in at_fault], [])
             # The other requests did nothing wrong: their clients look for the coordinator again.
-            self._end(ErrorCode.NOT_COORDINATOR)
+            self._end(Refused(ErrorCode.NOT_COORDINATOR))
 
     def _finish(self, turn: Turn, batches: list[bytes]) -> None:
         settled: asyncio.Future[None] | None = None
@@ -219,7 +219,7 @@ class Coordinator(Generic[M]):
                 return  # the shard failed, and has called `gone`
             if not isinstance(appended, Appended):
                 self._settings.rest(self)
-                self._end(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                self._end(Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))
                 return
             settled = appended.settled or settled
         if crashpoints.listener is not None:
@@ -273,9 +273,9 @@ class Coordinator(Generic[M]):
         unsettled, self._unsettled = self._unsettled, deque()
         for one in unsettled:
             one.timeout.cancel()
-            lost = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            lost = Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             self._release([(request, lost) for request, _ in one.answers], [])
-        self._end(ErrorCode.NOT_COORDINATOR)
+        self._end(Refused(ErrorCode.NOT_COORDINATOR))
 
     def _time_out(self, answers: list[tuple[Ticket, Any]]) -> None:
         """The disk is too slow: whether it was written is not known, and the client may ask again."""
@@ -286,7 +286,7 @@ class Coordinator(Generic[M]):
             topic=ref.topic,
             partition=ref.partition,
         )
-        unknown = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        unknown = Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         self._release([(request, unknown) for request, _ in answers], [])
 
     # Markers.
@@ -373,7 +373,7 @@ class Coordinator(Generic[M]):
             self.shard.fail(error)
             return
         if isinstance(error, WrongChecksumError):
-            self._end(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            self._end(Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))
             self._settings.take_offline(self, error)
             return
         ref = self.shard.log.ref
@@ -398,7 +398,7 @@ class Coordinator(Generic[M]):
                 reason=str(error),
             )
             self._settings.give_up(self)
-        self._end(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self._end(Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
     # The end.
 
@@ -407,10 +407,10 @@ class Coordinator(Generic[M]):
 
     def gone(self) -> None:
         """Implements Waiter: the partition is no longer led here."""
-        self._end(ErrorCode.NOT_COORDINATOR)
+        self._end(Refused(ErrorCode.NOT_COORDINATOR))
 
-    def _end(self, error: ErrorCode) -> None:
-        """Responds with the error to every request, so that clients look for the coordinator again."""
+    def _end(self, refused: Refused) -> None:
+        """Refuses every request, so that clients look for the coordinator again."""
         if self.is_gone:
             return
         self.is_gone = True
@@ -423,7 +423,7 @@ class Coordinator(Generic[M]):
         # twice.
         settling = {request: None for one in self._unsettled for request, _ in one.answers}
         waiting = [request for request in self._waiting if request not in settling]
-        self._release([(request, error) for request in waiting], [])
+        self._release([(request, refused) for request in waiting], [])
 
     def _log_bug(self, event: str, error: BaseException) -> None:
         ref = self.shard.log.ref

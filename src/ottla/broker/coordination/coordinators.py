@@ -121,24 +121,24 @@ class Coordinators(Generic[M]):
     def ask(
         self,
         key: str,
-        decide: Callable[[M, Turn, Ticket], T | ErrorCode | Parked],
-        respond: Callable[[T | ErrorCode], R],
+        decide: Callable[[M, Turn, Ticket], T | Refused | Parked],
+        respond: Callable[[T | Refused], R],
         when: When = When.SOON,
     ) -> NowOrLater[R]:
         """Has the coordinator of a group or transactional id decide, if it is here (`Coordinator.ask`)."""
         coordinator = self.find(key)
-        if isinstance(coordinator, ErrorCode):
+        if isinstance(coordinator, Refused):
             return respond(coordinator)
         return coordinator.ask(decide, respond, when)
 
-    def find(self, key: str) -> Coordinator[M] | ErrorCode:
+    def find(self, key: str) -> Coordinator[M] | Refused:
         """The coordinator of a group or transactional id, or the error for a client that asks the wrong node."""
         topic = self.topic
         if topic is None:
-            return ErrorCode.NOT_COORDINATOR
+            return Refused(ErrorCode.NOT_COORDINATOR)
         partition = coordinator_partition(key, topic.partition_count)
         if self._lacks_replicas(topic, partition):
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+            return Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return self._of_partition(partition)
 
     def _lacks_replicas(self, topic: Topic, partition: int) -> bool:
@@ -146,23 +146,25 @@ class Coordinators(Generic[M]):
         wanted = self._options.topic_config(topic).min_insync_replicas
         return wanted > 1 and wanted > len(self._cluster.place(topic, partition).in_sync)
 
-    def _of_partition(self, partition: int) -> Coordinator[M] | ErrorCode:
+    def _of_partition(self, partition: int) -> Coordinator[M] | Refused:
         found = self._loaded.get(partition)
         return found if found is not None else self._load(partition)
 
-    def _load(self, partition: int) -> Coordinator[M] | ErrorCode:
+    def _load(self, partition: int) -> Coordinator[M] | Refused:
         rest = self._rests.get(partition)
         if rest is not None and self._now_ms() < rest.until_ms:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+            return Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         shard = self._partitions.shard(self.topic_name, partition)
         if not isinstance(shard, Shard):
             topic = self.topic
             if topic is not None and self._partitions.is_replaying(topic, partition):
-                return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            offline = ErrorCode.COORDINATOR_NOT_AVAILABLE
-            return offline if shard is ErrorCode.KAFKA_STORAGE_ERROR else ErrorCode.NOT_COORDINATOR
+                return Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            is_offline = shard is ErrorCode.KAFKA_STORAGE_ERROR
+            return Refused(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE if is_offline else ErrorCode.NOT_COORDINATOR
+            )
         if self._failed.get(partition) == shard.partition.leader_epoch:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+            return Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         settings = Settings(
             self._kind.codec,
             self._cluster.clock,
@@ -176,7 +178,7 @@ class Coordinators(Generic[M]):
         )
         made = Coordinator(shard, self._kind.machine(), settings, self._discard)
         if made.is_gone:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+            return Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         self._loaded[partition] = made
         self._prepare(made)
         return made
@@ -243,7 +245,7 @@ class Coordinators(Generic[M]):
         if partition not in self._loaded:
             self._load(partition)
 
-    def load_all(self) -> list[Coordinator[M] | ErrorCode]:
+    def load_all(self) -> list[Coordinator[M] | Refused]:
         """Every coordinator of this node whose log has records, or why it cannot be loaded; replays may not be over."""
         return [self._of_partition(partition) for partition in self._led()]
 
@@ -257,11 +259,11 @@ class Coordinators(Generic[M]):
             if partition in self._loaded or self._partitions.leads_records_of(topic, partition)
         ]
 
-    def ask_all(self, decide: Callable[[M, Turn], T]) -> list[NowOrLater[T | ErrorCode]]:
+    def ask_all(self, decide: Callable[[M, Turn], T]) -> list[NowOrLater[T | Refused]]:
         """Has the machine of every coordinator of this node decide; gives a result or an ErrorCode for each."""
         return [
             found
-            if isinstance(found, ErrorCode)
+            if isinstance(found, Refused)
             else found.ask(lambda machine, turn, _: decide(machine, turn), unchanged, When.LOADED)
             for found in self.load_all()
         ]

@@ -16,6 +16,7 @@ from ottla.core.catalog import GROUPS_TOPIC, Catalog, NewTopic
 from ottla.core.group import records
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import GroupConfig
+from ottla.core.outcomes import Refused
 from ottla.core.turn import Ticket, Turn
 from ottla.errors import ErrorCode
 from ottla.records.compression import Codec
@@ -76,19 +77,19 @@ def forget_deleted_topics(catalog: Catalog, coordinator: Coordinator[GroupMachin
 
 def find_group(
     groups: Coordinators[GroupMachine], group_id: str
-) -> Coordinator[GroupMachine] | ErrorCode:
+) -> Coordinator[GroupMachine] | Refused:
     """The coordinator of a group with members; without a name there can be none."""
-    return groups.find(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
+    return groups.find(group_id) if group_id else Refused(ErrorCode.INVALID_GROUP_ID)
 
 
 def ask_group(
     groups: Coordinators[GroupMachine],
     group_id: str,
-    decide: Callable[[GroupMachine, Turn, Ticket], T | ErrorCode | Parked],
-    respond: Callable[[T | ErrorCode], R],
+    decide: Callable[[GroupMachine, Turn, Ticket], T | Refused | Parked],
+    respond: Callable[[T | Refused], R],
 ) -> NowOrLater[R]:
     """Has the coordinator of a group with members decide, if it is here (`Coordinator.ask`)."""
     coordinator = find_group(groups, group_id)
-    if isinstance(coordinator, ErrorCode):
+    if isinstance(coordinator, Refused):
         return respond(coordinator)
     return coordinator.ask(decide, respond)

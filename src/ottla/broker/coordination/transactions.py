@@ -14,6 +14,7 @@ from ottla.broker.crashpoints import CrashPoint
 from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.config.broker import BrokerConfig
 from ottla.core.catalog import INTERNAL_TOPICS, TRANSACTIONS_TOPIC, NewTopic
+from ottla.core.outcomes import Refused
 from ottla.core.turn import Ticket, Turn
 from ottla.core.txn import records
 from ottla.core.txn.events import Event, TransactionSaved
@@ -95,21 +96,25 @@ def fenced_before(first_version: int, version: int, error: ErrorCode) -> ErrorCo
 
 def find_transaction(
     transactions: Coordinators[TransactionMachine], transactional_id: str
-) -> Coordinator[TransactionMachine] | ErrorCode:
+) -> Coordinator[TransactionMachine] | Refused:
     """The coordinator of a transactional id; an empty one has none."""
-    return transactions.find(transactional_id) if transactional_id else ErrorCode.INVALID_REQUEST
+    return (
+        transactions.find(transactional_id)
+        if transactional_id
+        else Refused(ErrorCode.INVALID_REQUEST)
+    )
 
 
 def ask_transaction(
     transactions: Coordinators[TransactionMachine],
     transactional_id: str,
-    decide: Callable[[TransactionMachine, Turn, Ticket], T | ErrorCode | Parked],
-    respond: Callable[[T | ErrorCode], R],
+    decide: Callable[[TransactionMachine, Turn, Ticket], T | Refused | Parked],
+    respond: Callable[[T | Refused], R],
     when: When = When.SOON,
 ) -> NowOrLater[R]:
     """Has the coordinator of a transactional id decide, if it is here (`Coordinator.ask`)."""
     coordinator = find_transaction(transactions, transactional_id)
-    if isinstance(coordinator, ErrorCode):
+    if isinstance(coordinator, Refused):
         return respond(coordinator)
     return coordinator.ask(decide, respond, when)
 
@@ -117,7 +122,7 @@ def ask_transaction(
 # Adding partitions to a transaction: all of them, or none.
 
 
-def refuse_internal_topics(partitions: Sequence[TopicPartition]) -> list[ErrorCode] | None:
+def refuse_internal_topics(partitions: Sequence[TopicPartition]) -> list[Refused] | None:
     """The errors of a client's partitions if some are internal: only brokers add those, for their clients."""
     internal = {partition for partition in partitions if partition.topic in INTERNAL_TOPICS}
     return _refuse(partitions, internal, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -125,7 +130,7 @@ def refuse_internal_topics(partitions: Sequence[TopicPartition]) -> list[ErrorCo
 
 def refuse_unknown_partitions(
     cluster: Cluster, partitions: Sequence[TopicPartition]
-) -> list[ErrorCode] | None:
+) -> list[Refused] | None:
     """The errors of partitions if some do not exist."""
     missing = {partition for partition in partitions if cluster.topic_of(*partition) is None}
     return _refuse(partitions, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -133,8 +138,8 @@ def refuse_unknown_partitions(
 
 def _refuse(
     partitions: Sequence[TopicPartition], refused: set[TopicPartition], error: ErrorCode
-) -> list[ErrorCode] | None:
+) -> list[Refused] | None:
     if not refused:
         return None
     not_attempted = ErrorCode.OPERATION_NOT_ATTEMPTED
-    return [error if partition in refused else not_attempted for partition in partitions]
+    return [Refused(error if partition in refused else not_attempted) for partition in partitions]

@@ -9,7 +9,7 @@ from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.broker.requests.request import RequestContext
-from ottla.core.outcomes import Refused
+from ottla.core.outcomes import Refused, error_of
 from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import VERSION_1
 from ottla.errors import ErrorCode
@@ -23,11 +23,11 @@ def handle(
 ) -> NowOrLater[AddOffsetsToTxnResponse]:
     respond = partial(_respond, context.version)
     coordinator = find_transaction(node.transactions, request.transactional_id)
-    if isinstance(coordinator, ErrorCode):
+    if isinstance(coordinator, Refused):
         return respond(coordinator)
     partition = node.groups.partition_of(request.group_id)
     if isinstance(partition, Refused):
-        return respond(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return respond(Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     return coordinator.ask(
         lambda machine, turn, _: machine.add_partitions(
@@ -37,9 +37,9 @@ def handle(
     )
 
 
-def _respond(version: int, error: ErrorCode) -> AddOffsetsToTxnResponse:
+def _respond(version: int, refused: Refused | None) -> AddOffsetsToTxnResponse:
     return AddOffsetsToTxnResponse(
-        error_code=fenced_before(FIRST_VERSION_WITH_PRODUCER_FENCED, version, error)
+        error_code=fenced_before(FIRST_VERSION_WITH_PRODUCER_FENCED, version, error_of(refused))
     )
 
 

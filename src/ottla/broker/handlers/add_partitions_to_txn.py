@@ -16,6 +16,7 @@ from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.gather_responses import NowOrLater, respond_to_all
 from ottla.broker.requests.request import RequestContext
+from ottla.core.outcomes import Refused, error_of
 from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import VERSION_1, VERSION_2
 from ottla.errors import ErrorCode
@@ -97,7 +98,7 @@ def _answer(
     transactional_id = transaction.transactional_id
     producer = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
     coordinator = find_transaction(node.transactions, transactional_id)
-    if isinstance(coordinator, ErrorCode):
+    if isinstance(coordinator, Refused):
         return respond(coordinator)
     # Now, because the first batches of a transaction wait for it, and the requests behind them on their connection.
     if transaction.verify_only:
@@ -121,11 +122,13 @@ def _answer(
 def _result(
     transaction: AddPartitionsToTxnTransaction,
     partitions: Sequence[TopicPartition],
-    errors: Sequence[ErrorCode] | ErrorCode,
+    outcome: Sequence[Refused | None] | Refused | None,
 ) -> AddPartitionsToTxnResult:
-    if isinstance(errors, ErrorCode):
-        errors = [errors] * len(partitions)
-    found = dict(zip(partitions, errors, strict=True))
+    """The outcome is that of each partition, or one for all of them."""
+    outcomes = (
+        [outcome] * len(partitions) if outcome is None or isinstance(outcome, Refused) else outcome
+    )
+    found = dict(zip(partitions, map(error_of, outcomes), strict=True))
     return AddPartitionsToTxnResult(
         transactional_id=transaction.transactional_id,
         topic_results=[_topic_result(topic, found) for topic in transaction.topics],

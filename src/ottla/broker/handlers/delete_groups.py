@@ -9,7 +9,7 @@ from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions, Repeated
 from ottla.broker.requests.gather_responses import NowOrLater, respond_to_all
 from ottla.broker.requests.request import RequestContext
-from ottla.errors import ErrorCode
+from ottla.core.outcomes import Refused, error_of
 from ottla.wire.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -34,8 +34,8 @@ def _delete(node: Node, group_id: str) -> NowOrLater[DeletableGroupResult]:
     return node.groups.ask(group_id, lambda groups, turn, _: groups.delete(turn, group_id), respond)
 
 
-def _result(group_id: str, error: ErrorCode) -> DeletableGroupResult:
-    return DeletableGroupResult(group_id=group_id, error_code=error)
+def _result(group_id: str, refused: Refused | None) -> DeletableGroupResult:
+    return DeletableGroupResult(group_id=group_id, error_code=error_of(refused))
 
 
 API = serve(DeleteGroupsRequest, DeleteGroupsResponse, handle, divisions=DIVISIONS)

@@ -9,6 +9,7 @@ from ottla.broker.requests.gather_responses import NowOrLater, respond_to_all
 from ottla.broker.requests.request import RequestContext
 from ottla.core.group import requests
 from ottla.core.group.classic import ClassicState
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.wire.messages.describe_groups import (
     DescribedGroup,
@@ -33,9 +34,9 @@ def handle(
 
 
 def _describe(node: Node, group_id: str, version: int) -> NowOrLater[DescribedGroup]:
-    def respond(found: requests.DescribedGroup | ErrorCode | None) -> DescribedGroup:
-        if isinstance(found, ErrorCode):
-            return _failed(group_id, found, "", None)
+    def respond(found: requests.DescribedGroup | Refused | None) -> DescribedGroup:
+        if isinstance(found, Refused):
+            return _failed(group_id, found.error, "", None)
         if found is None:
             return _missing(group_id, version)
         return _described(group_id, found)

@@ -10,6 +10,7 @@ from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions, Repeated
 from ottla.broker.requests.gather_responses import NowOrLater, respond_to_all
 from ottla.broker.requests.request import RequestContext
+from ottla.core.outcomes import Refused
 from ottla.core.txn.events import NO_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from ottla.core.txn.requests import DescribedTransaction
 from ottla.errors import ErrorCode
@@ -43,13 +44,13 @@ def _describe(node: Node, transactional_id: str) -> NowOrLater[TransactionState]
 
 
 def _respond(
-    transactional_id: str, found: DescribedTransaction | ErrorCode | None
+    transactional_id: str, found: DescribedTransaction | Refused | None
 ) -> TransactionState:
     if found is None:
-        found = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-    if isinstance(found, ErrorCode):
+        found = Refused(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+    if isinstance(found, Refused):
         return TransactionState(
-            error_code=found,
+            error_code=found.error,
             transactional_id=transactional_id,
             transaction_state="",
             transaction_timeout_ms=0,

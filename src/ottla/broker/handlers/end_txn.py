@@ -9,11 +9,13 @@ from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.broker.requests.request import RequestContext
+from ottla.core.outcomes import Refused
 from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import VERSION_1, VERSION_2
-from ottla.core.txn.requests import EndRequest, Identity
+from ottla.core.txn.requests import EndRequest
 from ottla.core.txn.states import Result
 from ottla.errors import ErrorCode
+from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 FIRST_VERSION_WITH_PRODUCER_FENCED = 2
@@ -38,11 +40,14 @@ def handle(
     )
 
 
-def _respond(version: int, result: Identity | ErrorCode) -> EndTxnResponse:
-    if isinstance(result, ErrorCode):
-        result = Identity(result)
+def _respond(version: int, result: ProducerIdentity | Refused) -> EndTxnResponse:
+    if isinstance(result, Refused):
+        error = fenced_before(FIRST_VERSION_WITH_PRODUCER_FENCED, version, result.error)
+        return EndTxnResponse(
+            error_code=error, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH
+        )
     return EndTxnResponse(
-        error_code=fenced_before(FIRST_VERSION_WITH_PRODUCER_FENCED, version, result.error),
+        error_code=ErrorCode.NONE,
         producer_id=result.producer_id,
         producer_epoch=result.producer_epoch,
     )

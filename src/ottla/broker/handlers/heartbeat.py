@@ -8,6 +8,7 @@ from ottla.broker.requests.api import serve
 from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.broker.requests.request import RequestContext
 from ottla.core.group import requests
+from ottla.core.outcomes import Refused, error_of
 from ottla.errors import ErrorCode
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
@@ -26,8 +27,9 @@ def handle(
     )
 
 
-def _respond(error: ErrorCode) -> HeartbeatResponse:
-    # While a replay goes on, sessions have not begun to end yet: there is nothing to tell a member.
+def _respond(refused: Refused | None) -> HeartbeatResponse:
+    error = error_of(refused)
+    # During a replay no session ends: there is nothing to tell a member.
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         error = ErrorCode.NONE
     return HeartbeatResponse(error_code=error)

@@ -13,8 +13,9 @@ from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.broker.requests.request import RequestContext
+from ottla.core.outcomes import Refused
 from ottla.core.turn import ProducerIdentity
-from ottla.core.txn.requests import Identity, InitRequest
+from ottla.core.txn.requests import InitRequest
 from ottla.errors import ErrorCode
 from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -26,7 +27,7 @@ def handle(
     node: Node, request: InitProducerIdRequest, context: RequestContext
 ) -> NowOrLater[InitProducerIdResponse]:
     respond = partial(_respond, context.version)
-    refused = _refuse(request)
+    refused = _check(request)
     if refused is not None:
         return respond(refused)
     if request.transactional_id is None:
@@ -45,27 +46,30 @@ def handle(
     )
 
 
-def _refuse(request: InitProducerIdRequest) -> ErrorCode | None:
+def _check(request: InitProducerIdRequest) -> Refused | None:
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
-        return ErrorCode.INVALID_REQUEST
+        return Refused(ErrorCode.INVALID_REQUEST)
     # Two-phase commit (KIP-939) needs the right to keep transactions open without a timeout, which no client has here.
     if request.enable_2pc:
-        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    return ErrorCode.UNSUPPORTED_VERSION if request.keep_prepared_txn else None
+        return Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    return Refused(ErrorCode.UNSUPPORTED_VERSION) if request.keep_prepared_txn else None
 
 
-def _idempotent(node: Node) -> Identity:
+def _idempotent(node: Node) -> ProducerIdentity | Refused:
     fresh = reserve_producer_id(node.cluster)
     if fresh is None:
-        return Identity(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    return Identity(ErrorCode.NONE, fresh, 0)
+        return Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return ProducerIdentity(fresh, 0)
 
 
-def _respond(version: int, result: Identity | ErrorCode) -> InitProducerIdResponse:
-    if isinstance(result, ErrorCode):
-        result = Identity(result)
+def _respond(version: int, result: ProducerIdentity | Refused) -> InitProducerIdResponse:
+    if isinstance(result, Refused):
+        error = fenced_before(FIRST_VERSION_WITH_PRODUCER_FENCED, version, result.error)
+        return InitProducerIdResponse(
+            error_code=error, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH
+        )
     return InitProducerIdResponse(
-        error_code=fenced_before(FIRST_VERSION_WITH_PRODUCER_FENCED, version, result.error),
+        error_code=ErrorCode.NONE,
         producer_id=result.producer_id,
         producer_epoch=result.producer_epoch,
     )

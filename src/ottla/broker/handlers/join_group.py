@@ -9,7 +9,8 @@ from ottla.broker.requests.api import serve
 from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.broker.requests.request import RequestContext
 from ottla.core.group.machine import GroupMachine
-from ottla.core.group.requests import NO_MEMBER_ID, JoinRequest, JoinResult
+from ottla.core.group.requests import NO_GENERATION, NO_MEMBER_ID, Joined, JoinRefused, JoinRequest
+from ottla.core.outcomes import Refused
 from ottla.core.turn import Ticket, Turn
 from ottla.errors import ErrorCode
 from ottla.wire.messages.join_group import (
@@ -28,10 +29,12 @@ ID_PREFIX_CHARS = 255
 def handle(
     node: Node, request: JoinGroupRequest, context: RequestContext
 ) -> NowOrLater[JoinGroupResponse]:
-    def respond(result: JoinResult | ErrorCode) -> JoinGroupResponse:
-        if isinstance(result, ErrorCode):
-            result = JoinResult(result, request.member_id)
-        return _response(result, context.version)
+    def respond(result: Joined | JoinRefused | Refused) -> JoinGroupResponse:
+        if isinstance(result, Refused):
+            result = JoinRefused(result.error, request.member_id)
+        if isinstance(result, JoinRefused):
+            return _refusal(result, _protocol_name(None, context.version))
+        return _response(result, _protocol_name(result.protocol, context.version))
 
     join = _join(node, request, context)
 
@@ -70,25 +73,39 @@ def _new_member_id(node: Node, request: JoinGroupRequest, client_id: str) -> str
     return f"{name[:ID_PREFIX_CHARS]}-{node.cluster.ids.member_id()}"
 
 
-def _response(result: JoinResult, version: int) -> JoinGroupResponse:
-    protocol = result.protocol
-    if protocol is None and version < FIRST_VERSION_WITH_NULL_PROTOCOL:
-        protocol = ""
+def _protocol_name(protocol: str | None, version: int) -> str | None:
+    return "" if protocol is None and version < FIRST_VERSION_WITH_NULL_PROTOCOL else protocol
+
+
+def _refusal(refused: JoinRefused, protocol_name: str | None) -> JoinGroupResponse:
     return JoinGroupResponse(
-        error_code=result.error,
-        generation_id=result.generation,
-        protocol_type=result.protocol_type,
-        protocol_name=protocol,
-        leader=result.leader,
-        skip_assignment=result.skip_assignment,
-        member_id=result.member_id,
+        error_code=refused.error,
+        generation_id=NO_GENERATION,
+        protocol_type=None,
+        protocol_name=protocol_name,
+        leader="",
+        skip_assignment=False,
+        member_id=refused.member_id,
+        members=[],
+    )
+
+
+def _response(joined: Joined, protocol_name: str | None) -> JoinGroupResponse:
+    return JoinGroupResponse(
+        error_code=ErrorCode.NONE,
+        generation_id=joined.generation,
+        protocol_type=joined.protocol_type,
+        protocol_name=protocol_name,
+        leader=joined.leader,
+        skip_assignment=joined.skip_assignment,
+        member_id=joined.member_id,
         members=[
             JoinGroupResponseMember(
                 member_id=member.member_id,
                 group_instance_id=member.instance_id,
                 metadata=member.metadata,
             )
-            for member in result.members
+            for member in joined.members
         ],
     )
 

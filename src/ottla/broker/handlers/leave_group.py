@@ -9,6 +9,7 @@ from ottla.broker.requests.divisions import Division, Divisions
 from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.broker.requests.request import RequestContext
 from ottla.core.group.requests import Leaver, LeaveResults
+from ottla.core.outcomes import Refused, error_of
 from ottla.errors import ErrorCode
 from ottla.wire.messages.leave_group import (
     LeaveGroupRequest,
@@ -37,25 +38,25 @@ def handle(
     )
 
 
-def _respond(results: LeaveResults | ErrorCode) -> LeaveGroupResponse:
-    if isinstance(results, ErrorCode):
-        return LeaveGroupResponse(error_code=results)
+def _respond(results: LeaveResults | Refused) -> LeaveGroupResponse:
+    if isinstance(results, Refused):
+        return LeaveGroupResponse(error_code=results.error)
     return LeaveGroupResponse(
         error_code=ErrorCode.NONE,
         members=[
             MemberResponse(
                 member_id=leaver.member_id,
                 group_instance_id=leaver.instance_id,
-                error_code=error,
+                error_code=error_of(refused),
             )
-            for leaver, error in results
+            for leaver, refused in results
         ],
     )
 
 
-def _respond_for_one(results: LeaveResults | ErrorCode) -> LeaveGroupResponse:
-    error = results if isinstance(results, ErrorCode) else results[0][1]
-    return LeaveGroupResponse(error_code=error)
+def _respond_for_one(results: LeaveResults | Refused) -> LeaveGroupResponse:
+    refused = results if isinstance(results, Refused) else results[0][1]
+    return LeaveGroupResponse(error_code=error_of(refused))
 
 
 API = serve(LeaveGroupRequest, LeaveGroupResponse, handle, divisions=DIVISIONS)

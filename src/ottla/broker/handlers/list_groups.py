@@ -9,6 +9,7 @@ from ottla.broker.requests.api import serve
 from ottla.broker.requests.gather_responses import all_parts
 from ottla.broker.requests.request import RequestContext
 from ottla.core.group import requests
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
@@ -24,17 +25,16 @@ async def handle(
 
 
 def _respond(
-    request: ListGroupsRequest, parts: Sequence[list[requests.ListedGroup] | ErrorCode]
+    request: ListGroupsRequest, parts: Sequence[list[requests.ListedGroup] | Refused]
 ) -> Generator[None, None, ListGroupsResponse]:
     states = {state.lower() for state in request.states_filter}
     types = {group_type.lower() for group_type in request.types_filter}
     response = ListGroupsResponse(error_code=ErrorCode.NONE, groups=[])
     for part in parts:
-        if isinstance(part, ErrorCode):
-            if (
-                part is not ErrorCode.NOT_COORDINATOR
-            ):  # the leader of that partition lists its groups
-                response.error_code = part
+        if isinstance(part, Refused):
+            # The leader of that partition lists its groups
+            if part.error is not ErrorCode.NOT_COORDINATOR:
+                response.error_code = part.error
             continue
         for number, group in enumerate(part):
             if not number % GROUPS_PER_STEP:

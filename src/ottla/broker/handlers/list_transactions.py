@@ -9,6 +9,7 @@ from ottla.broker.requests.api import serve
 from ottla.broker.requests.gather_responses import all_parts
 from ottla.broker.requests.patterns import Pattern, PatternError
 from ottla.broker.requests.request import RequestContext
+from ottla.core.outcomes import Refused
 from ottla.core.txn.requests import DescribedTransaction, TransactionFilter
 from ottla.core.txn.states import TxnState
 from ottla.errors import ErrorCode
@@ -59,7 +60,7 @@ def _failed(error: ErrorCode) -> ListTransactionsResponse:
 def _respond(
     request: ListTransactionsRequest,
     wanted: TransactionFilter,
-    parts: Sequence[list[DescribedTransaction] | ErrorCode],
+    parts: Sequence[list[DescribedTransaction] | Refused],
 ) -> Generator[None, None, ListTransactionsResponse]:
     titles = {state.title for state in TxnState}
     response = ListTransactionsResponse(
@@ -68,9 +69,10 @@ def _respond(
         transaction_states=[],
     )
     for part in parts:
-        if isinstance(part, ErrorCode):
-            if part is not ErrorCode.NOT_COORDINATOR:  # the leader of that partition lists its ids
-                response.error_code = part
+        if isinstance(part, Refused):
+            # The leader of that partition lists its ids.
+            if part.error is not ErrorCode.NOT_COORDINATOR:
+                response.error_code = part.error
             continue
         for number, found in enumerate(part):
             if not number % IDS_PER_STEP:

@@ -11,6 +11,7 @@ from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.broker.requests.request import RequestContext
 from ottla.core.catalog import Topic
 from ottla.core.group.requests import CommitSender, NewOffset
+from ottla.core.outcomes import Refused, error_of
 from ottla.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -50,12 +51,13 @@ def handle(
     asked = [_asked(node, topic, request, context.version) for topic in request.topics]
     offsets = [one for topic in asked for one in topic.partitions if isinstance(one, NewOffset)]
 
-    def respond(results: list[ErrorCode] | ErrorCode) -> OffsetCommitResponse:
-        if isinstance(results, ErrorCode):
-            results = [results] * len(offsets)
-        if any(results):
-            results = [_known_to(context.version, result) for result in results]
-        return _response(asked, results)
+    def respond(results: list[Refused | None] | Refused) -> OffsetCommitResponse:
+        errors = [ErrorCode.NONE] * len(offsets)
+        if isinstance(results, Refused):
+            errors = [_known_to(context.version, results.error)] * len(offsets)
+        elif any(results):
+            errors = [_known_to(context.version, error_of(refused)) for refused in results]
+        return _response(asked, errors)
 
     if request.topics and not offsets:
         return respond([])
@@ -110,8 +112,8 @@ def _known_to(version: int, error: ErrorCode) -> ErrorCode:
     return error
 
 
-def _response(asked: list[Asked], results: list[ErrorCode]) -> OffsetCommitResponse:
-    following = iter(results)
+def _response(asked: list[Asked], errors: list[ErrorCode]) -> OffsetCommitResponse:
+    following = iter(errors)
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(

@@ -8,6 +8,7 @@ from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions
 from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.broker.requests.request import RequestContext
+from ottla.core.outcomes import Refused, error_of
 from ottla.errors import ErrorCode
 from ottla.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -31,10 +32,11 @@ def handle(
         if node.cluster.topic_of(topic.name, partition.partition_index)
     ]
 
-    def respond(results: list[ErrorCode] | ErrorCode) -> OffsetDeleteResponse:
-        if isinstance(results, ErrorCode):
-            return OffsetDeleteResponse(error_code=results, topics=[])
-        return _response(request, dict(zip(partitions, results, strict=True)))
+    def respond(results: list[Refused | None] | Refused) -> OffsetDeleteResponse:
+        if isinstance(results, Refused):
+            return OffsetDeleteResponse(error_code=results.error, topics=[])
+        errors = [error_of(refused) for refused in results]
+        return _response(request, dict(zip(partitions, errors, strict=True)))
 
     return ask_group(
         node.groups,

@@ -16,6 +16,7 @@ from ottla.broker.requests.request import Reply, RequestContext
 from ottla.core.group.events import OffsetCommitted
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import FetchedOffset
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -58,7 +59,7 @@ FIRST_VERSION_WITH_TOPIC_IDS = 10
 
 P = TypeVar("P", OffsetFetchResponsePartition, OffsetFetchResponsePartitions)
 # How one offset is looked up: as it is, or as it is if no transaction may still change it.
-FetchOne = Callable[[GroupMachine, str, str, int], FetchedOffset]
+FetchOne = Callable[[GroupMachine, str, str, int], FetchedOffset | Refused]
 
 
 class WantedTopic(NamedTuple):
@@ -73,7 +74,7 @@ class FoundOffsets(NamedTuple):
     """The offsets of a topic by partition."""
 
     wanted: WantedTopic
-    offsets: list[tuple[int, FetchedOffset]]
+    offsets: list[tuple[int, FetchedOffset | Refused]]
 
 
 class AllOffsets(NamedTuple):
@@ -84,7 +85,7 @@ class AllOffsets(NamedTuple):
 
 
 # What a group has committed, or why that is not known.
-Found = list[FoundOffsets] | AllOffsets | ErrorCode
+Found = list[FoundOffsets] | AllOffsets | Refused
 
 
 def handle(
@@ -168,7 +169,7 @@ def _all_offsets(groups: GroupMachine, group_id: str, stable: bool) -> AllOffset
 def _fetch(
     groups: GroupMachine, group_id: str, wanted: list[WantedTopic], fetch_one: FetchOne
 ) -> list[FoundOffsets]:
-    unknown = FetchedOffset(ErrorCode.UNKNOWN_TOPIC_ID)
+    unknown: FetchedOffset | Refused = Refused(ErrorCode.UNKNOWN_TOPIC_ID)
     return [
         FoundOffsets(
             topic,
@@ -187,15 +188,14 @@ def _fetch(
 
 
 def _by_topic(found: AllOffsets) -> Generator[None, None, list[FoundOffsets]]:
-    by_topic: dict[str, list[tuple[int, FetchedOffset]]] = {}
-    unstable = FetchedOffset(ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    by_topic: dict[str, list[tuple[int, FetchedOffset | Refused]]] = {}
+    unstable = Refused(ErrorCode.UNSTABLE_OFFSET_COMMIT)
     for number, kept in enumerate(found.commits):
         if not number % OFFSETS_PER_STEP:
             yield
-        if (kept.topic, kept.partition) in found.unstable:
-            one = unstable
-        else:
-            one = FetchedOffset(ErrorCode.NONE, kept.offset, kept.leader_epoch, kept.metadata)
+        one: FetchedOffset | Refused = unstable
+        if (kept.topic, kept.partition) not in found.unstable:
+            one = FetchedOffset(kept.offset, kept.leader_epoch, kept.metadata)
         by_topic.setdefault(kept.topic, []).append((kept.partition, one))
     return [
         FoundOffsets(WantedTopic(topic, ZERO_UUID, ()), offsets)
@@ -207,11 +207,11 @@ def _response(
     found: Found, wanted: list[WantedTopic], version: int
 ) -> Generator[None, None, OffsetFetchResponse]:
     error = ErrorCode.NONE
-    if isinstance(found, ErrorCode):
-        error = found
+    if isinstance(found, Refused):
+        error = found.error
+        failed: FetchedOffset | Refused = found
         # The oldest version says of every partition what goes for the group.
         per_partition = [] if version >= FIRST_VERSION_WITH_TOP_LEVEL_ERROR else wanted
-        failed = FetchedOffset(error)
         found = [
             FoundOffsets(topic, [(partition, failed) for partition in topic.partitions])
             for topic in per_partition
@@ -237,8 +237,8 @@ def _batch_response(
 def _response_group(
     node: Node, group_id: str, found: Found
 ) -> Generator[None, None, OffsetFetchResponseGroup]:
-    if isinstance(found, ErrorCode):
-        return OffsetFetchResponseGroup(group_id=group_id, topics=[], error_code=found)
+    if isinstance(found, Refused):
+        return OffsetFetchResponseGroup(group_id=group_id, topics=[], error_code=found.error)
     if isinstance(found, AllOffsets):
         found = yield from _by_topic(found)
     topics = []
@@ -253,19 +253,22 @@ def _response_group(
 
 
 def _partitions(
-    kind: type[P], offsets: list[tuple[int, FetchedOffset]]
+    kind: type[P], offsets: list[tuple[int, FetchedOffset | Refused]]
 ) -> Generator[None, None, list[P]]:
     made = []
     for number, (partition, one) in enumerate(offsets):
         if not number % OFFSETS_PER_STEP:
             yield
+        error = ErrorCode.NONE
+        if isinstance(one, Refused):
+            error, one = one.error, FetchedOffset()
         made.append(
             kind(
                 partition_index=partition,
                 committed_offset=one.offset,
                 committed_leader_epoch=one.leader_epoch,
                 metadata=one.metadata,
-                error_code=one.error,
+                error_code=error,
             )
         )
     return made

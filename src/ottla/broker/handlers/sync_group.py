@@ -9,7 +9,8 @@ from ottla.broker.requests.api import serve
 from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.broker.requests.request import RequestContext
 from ottla.core.group.machine import GroupMachine
-from ottla.core.group.requests import SyncRequest, SyncResult
+from ottla.core.group.requests import Synced, SyncRequest
+from ottla.core.outcomes import Refused
 from ottla.core.turn import Ticket, Turn
 from ottla.errors import ErrorCode
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -24,7 +25,7 @@ def handle(
     if context.version >= FIRST_VERSION_WITH_PROTOCOL and (
         request.protocol_type is None or request.protocol_name is None
     ):
-        return _respond(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        return _respond(Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     sync = SyncRequest(
         request.group_id,
         request.generation_id,
@@ -42,15 +43,17 @@ def handle(
     return ask_group(node.groups, request.group_id, decide, _respond)
 
 
-def _respond(result: SyncResult | ErrorCode) -> SyncGroupResponse:
-    # During a replay the rebalance is lost anyway, and the member has to join again. COORDINATOR_LOAD_IN_PROGRESS
-    # would be a fatal error for the Java client here.
-    if result is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-        result = ErrorCode.REBALANCE_IN_PROGRESS
-    if isinstance(result, ErrorCode):
-        result = SyncResult(result)
+def _respond(result: Synced | Refused) -> SyncGroupResponse:
+    if isinstance(result, Refused):
+        # A rebalance does not outlive a replay, and the member has to join again. COORDINATOR_LOAD_IN_PROGRESS would be
+        # a fatal error for the Java client here.
+        is_loading = result.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        error = ErrorCode.REBALANCE_IN_PROGRESS if is_loading else result.error
+        return SyncGroupResponse(
+            error_code=error, protocol_type=None, protocol_name=None, assignment=b""
+        )
     return SyncGroupResponse(
-        error_code=result.error,
+        error_code=ErrorCode.NONE,
         protocol_type=result.protocol_type,
         protocol_name=result.protocol,
         assignment=result.assignment,

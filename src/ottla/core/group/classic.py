@@ -1,7 +1,6 @@
 """A group of the classic protocol: its members and its state.
 
-Nothing here is durable. What a restart has to know was written as a `GroupSaved` event, from which `restored` makes the
-group again.
+Nothing here is durable. A restart finds the group in a `GroupSaved` event, from which `restored` makes it again.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from enum import Enum
 
 from ottla.core.group.events import NO_TIMESTAMP, GroupSaved, SavedMember
 from ottla.core.group.requests import JoinedMember, JoinRequest, SyncRequest
+from ottla.core.outcomes import Refused
 from ottla.core.turn import Ticket
 from ottla.errors import ErrorCode
 from ottla.wire.stored.consumer_protocol import subscribed_topics
@@ -39,7 +39,7 @@ MAY_BECOME = {
 
 
 class Member:
-    """Somebody in the group; the tickets are its requests that wait."""
+    """A member of the group; the tickets are its requests that wait for an answer."""
 
     __slots__ = (
         "assignment",
@@ -102,13 +102,13 @@ class ClassicGroup:
         self.leader: str | None = None
         self.members: dict[str, Member] = {}
         self.static_ids: dict[str, str] = {}
-        # Ids that were given out and have not joined yet, and members that have not synced yet; dicts for their order.
+        # Ids of clients that have not joined with them yet, and members that have not synced; dicts for their order.
         self.pending_joins: dict[str, None] = {}
         self.pending_syncs: dict[str, None] = {}
         self.joined_count = 0
         # During the initial delay: how long it may still be extended, and whether it should.
         self.remaining_delay_ms = 0
-        self.somebody_new = False
+        self.has_new_members = False
         self._support: dict[str, int] = {}
         self._topics: frozenset[str] | None = None
 
@@ -125,14 +125,14 @@ class ClassicGroup:
 
     @property
     def is_initial(self) -> bool:
-        """Whether it waits for its first members to arrive."""
+        """Whether it waits for its first members."""
         return (
             self.state is ClassicState.PREPARING_REBALANCE
             and self.previous_state is ClassicState.EMPTY
         )
 
     @property
-    def everybody_joined(self) -> bool:
+    def all_joined(self) -> bool:
         return self.joined_count == len(self.members) and not self.pending_joins
 
     @property
@@ -153,7 +153,7 @@ class ClassicGroup:
         self.pending_joins.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> Member | None:
-        """Takes a member out; the next one in the order in which they came leads, if it was the leader."""
+        """Removes a member; if it was the leader, the member that joined next becomes the leader."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count(member.protocols, -1)
@@ -167,7 +167,7 @@ class ClassicGroup:
         return member
 
     def update(self, member: Member, request: JoinRequest) -> None:
-        """Takes what a member that joins again says of itself."""
+        """Updates a member that joins again."""
         self._count(member.protocols, -1)
         member.protocols = request.protocols
         self._count(member.protocols, 1)
@@ -175,7 +175,7 @@ class ClassicGroup:
         member.session_timeout_ms = request.session_timeout_ms
 
     def replace_static(self, member: Member, new_member_id: str) -> Member:
-        """Gives a static member that came back its new id; it keeps its assignment and, if it leads, that."""
+        """Gives a restarted static member its new id; it keeps its assignment and stays the leader if it was."""
         del self.members[member.member_id]
         replacement = Member(
             new_member_id,
@@ -213,36 +213,36 @@ class ClassicGroup:
         member = self.members.get(member_id)
         return member is not None and member.sync_ticket is not None
 
-    def validate(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Whether a request comes from a member, and not from one whose instance id somebody else has taken."""
+    def check_member(self, member_id: str, instance_id: str | None) -> Refused | None:
+        """Whether a request comes from a member, and its instance id has not been taken by another client."""
         if instance_id is not None:
             known = self.static_ids.get(instance_id)
             if known is None:
-                return ErrorCode.UNKNOWN_MEMBER_ID
+                return Refused(ErrorCode.UNKNOWN_MEMBER_ID)
             if known != member_id:
-                return ErrorCode.FENCED_INSTANCE_ID
-        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+                return Refused(ErrorCode.FENCED_INSTANCE_ID)
+        return None if member_id in self.members else Refused(ErrorCode.UNKNOWN_MEMBER_ID)
 
-    def check_sync(self, request: SyncRequest) -> ErrorCode:
-        """Whether a member may ask for its assignment, or bring everybody's."""
+    def check_sync(self, request: SyncRequest) -> Refused | None:
+        """Whether a member may ask for its assignment, or, as the leader, bring all assignments."""
         if self.is_empty:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        error = self.validate(request.member_id, request.instance_id)
-        if error is not ErrorCode.NONE:
-            return error
+            return Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+        refused = self.check_member(request.member_id, request.instance_id)
+        if refused is not None:
+            return refused
         if request.generation != self.generation:
-            return ErrorCode.ILLEGAL_GENERATION
-        # Only newer clients say what they think the protocol is (KIP-559).
+            return Refused(ErrorCode.ILLEGAL_GENERATION)
+        # Only newer clients send the protocol (KIP-559).
         if request.protocol_type not in (None, self.protocol_type):
-            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+            return Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if request.protocol not in (None, self.protocol):
-            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+            return Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if self.state is ClassicState.PREPARING_REBALANCE:
-            return ErrorCode.REBALANCE_IN_PROGRESS
-        return ErrorCode.NONE
+            return Refused(ErrorCode.REBALANCE_IN_PROGRESS)
+        return None
 
     def elect_joined_leader(self) -> bool:
-        """Makes a member lead that has joined; False if none has."""
+        """Makes a member that has joined the leader; False if none has."""
         if self.leader is not None and self.members[self.leader].join_ticket is not None:
             return True
         for member in self.members.values():
@@ -268,7 +268,7 @@ class ClassicGroup:
                 del self._support[name]
 
     def supports(self, protocol_type: str, protocols: Mapping[str, bytes]) -> bool:
-        """Whether a member with these protocols has one in common with everybody."""
+        """Whether these protocols have one in common with all members."""
         if self.is_empty:
             return bool(protocol_type) and bool(protocols)
         return self.protocol_type == protocol_type and any(
@@ -276,17 +276,17 @@ class ClassicGroup:
         )
 
     def vote(self) -> str:
-        """The protocol of the next generation: of those that everybody supports, the one that most like best."""
+        """The protocol of the next generation: of those that all members support, the one that most prefer."""
         votes: dict[str, int] = {}
         for member in self.members.values():
-            liked = next(
+            preferred = next(
                 name for name in member.protocols if self._support[name] == len(self.members)
             )
-            votes[liked] = votes.get(liked, 0) + 1
+            votes[preferred] = votes.get(preferred, 0) + 1
         return max(votes, key=lambda name: votes[name])
 
     def begin_generation(self, now_ms: int) -> None:
-        """Everybody who will be in it has joined."""
+        """Begins the next generation with the members that have joined."""
         self.generation += 1
         self.pending_syncs.clear()
         if self.members:
@@ -308,7 +308,7 @@ class ClassicGroup:
         return self._topics is not None
 
     def subscribes_to(self, topic: str) -> bool:
-        """Whether somebody reads the topic, as far as can be told."""
+        """Whether a member subscribes to the topic, as far as is known."""
         return self.uses_consumer_protocol if self._topics is None else topic in self._topics
 
     def _subscribed_topics(self) -> frozenset[str] | None:
@@ -322,7 +322,7 @@ class ClassicGroup:
                 return None
         return frozenset(topics)
 
-    # What is kept.
+    # Saving.
 
     def saved(self) -> GroupSaved:
         """The group as a restart has to find it."""
@@ -377,5 +377,5 @@ def restored(saved: GroupSaved) -> ClassicGroup:
 
 
 def empty_since_ms(group: ClassicGroup, committed_at_ms: int) -> int:
-    """From when on the offsets of an empty group age; the oldest formats do not say since when it is empty."""
+    """The time from which the offsets of an empty group age; the oldest formats have no time of the group."""
     return committed_at_ms if group.state_timestamp_ms == NO_TIMESTAMP else group.state_timestamp_ms

@@ -1,7 +1,7 @@
 """The groups of one `__consumer_offsets` partition as a state machine.
 
-`apply` is the only thing that changes what is durable, at a decision and again at every replay: the saved groups and
-the offsets. The live groups (`membership`) are made from the saved ones when a replay is over.
+Only `apply` changes the durable state, which is the saved groups and the offsets: at a decision, and again at every
+replay. The live groups (`membership`) are made from the saved ones after a replay.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ottla.core.group.events import (
     OffsetDeleted,
 )
 from ottla.core.group.membership import Membership
-from ottla.core.group.offsets import OffsetTable
+from ottla.core.group.offset_table import OffsetTable
 from ottla.core.group.requests import (
     NO_MEMBER_ID,
     CommitSender,
@@ -37,12 +37,13 @@ from ottla.core.group.requests import (
     NewOffset,
     SyncRequest,
 )
+from ottla.core.outcomes import Refused
 from ottla.core.turn import AppliedEvent, ProducerIdentity, Ticket, Turn
 from ottla.errors import ErrorCode
 
 
 class GroupMachine:
-    """Every decision is a method that is given the turn it is made in."""
+    """Every decision is a method that gets the turn in which it is made."""
 
     def __init__(self, config: GroupConfig, has_topic: Callable[[UUID], bool]) -> None:
         self.config = config
@@ -52,10 +53,10 @@ class GroupMachine:
         self._saved: dict[str, GroupSaved] = {}
         self._expiry_due_ms: int | None = None
 
-    # What is durable.
+    # The durable state.
 
     def apply(self, event: Event, producer_id: int | None = None) -> None:
-        """Takes an event of the log into account; with a producer it is part of a transaction."""
+        """Changes the durable state by an event of the log; with a producer it is part of a transaction."""
         # Nearly all events are plain commits.
         if isinstance(event, OffsetCommitted) and producer_id is None:
             self.offsets.commit(event)
@@ -78,7 +79,7 @@ class GroupMachine:
         self.offsets.abort_transaction(producer_id)
 
     def durable_state(self) -> object:
-        """What a replay of the log has to give again."""
+        """The state that a replay of the log has to restore."""
         return self._saved, self.offsets.state()
 
     def _write(self, turn: Turn, event: Event, producer: ProducerIdentity | None = None) -> None:
@@ -97,7 +98,7 @@ class GroupMachine:
         self._expiry_due_ms = turn.uptime_ms + self.config.retention_check_interval_ms
 
     def next_wake_ms(self) -> int | None:
-        """The uptime at which `wake` has something to do."""
+        """The uptime at which `wake` is due."""
         due = [self._expiry_due_ms, self.membership.deadlines.next_ms()]
         return min((due_ms for due_ms in due if due_ms is not None), default=None)
 
@@ -115,7 +116,7 @@ class GroupMachine:
     def sync(self, turn: Turn, request: SyncRequest, ticket: Ticket) -> None:
         self.membership.sync(turn, request, ticket)
 
-    def heartbeat(self, turn: Turn, request: HeartbeatRequest) -> ErrorCode:
+    def heartbeat(self, turn: Turn, request: HeartbeatRequest) -> Refused | None:
         return self.membership.heartbeat(turn, request)
 
     def leave(self, turn: Turn, group_id: str, leavers: tuple[Leaver, ...]) -> LeaveResults:
@@ -125,11 +126,11 @@ class GroupMachine:
 
     def commit(
         self, turn: Turn, sender: CommitSender, offsets: Sequence[NewOffset]
-    ) -> ErrorCode | list[ErrorCode]:
-        """Commits offsets: an error for the whole request, or one for each of them."""
-        error = self._refuse_commit(sender) or self._refuse_between_generations(sender)
-        if error is not None:
-            return error
+    ) -> Refused | list[Refused | None]:
+        """Commits offsets; the outcome of the whole request, or of each offset."""
+        refused = self._check_commit(sender) or self._check_generation_is_complete(sender)
+        if refused is not None:
+            return refused
         group = self.membership.groups.get(sender.group_id)
         if group is not None:
             self.membership.hear(turn, group, sender.member_id)
@@ -141,52 +142,53 @@ class GroupMachine:
         sender: CommitSender,
         producer: ProducerIdentity,
         offsets: Sequence[NewOffset],
-    ) -> ErrorCode | list[ErrorCode]:
+    ) -> Refused | list[Refused | None]:
         """Commits offsets that count when the producer's transaction is committed."""
-        error = self._refuse_transactional(sender)
-        if error is not None:
-            return error
+        refused = self._check_transactional_commit(sender)
+        if refused is not None:
+            return refused
         return self._commit_all(turn, sender.group_id, offsets, producer)
 
-    def _refuse_commit(self, sender: CommitSender) -> ErrorCode | None:
+    def _check_commit(self, sender: CommitSender) -> Refused | None:
         group = self._find(sender.group_id)
         if group is None:
-            # A consumer without a group to manage its partitions, or an administrator.
-            return None if sender.generation < 0 else ErrorCode.GROUP_ID_NOT_FOUND
+            # A consumer that assigns its partitions itself, or an administrator.
+            return None if sender.generation < 0 else Refused(ErrorCode.GROUP_ID_NOT_FOUND)
         if sender.generation < 0 and group.is_empty:
             return None
         if sender.generation < 0 and sender.member_id == NO_MEMBER_ID and not sender.instance_id:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        return self._refuse_member(group, sender)
+            return Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+        return self._check_member(group, sender)
 
-    def _refuse_transactional(self, sender: CommitSender) -> ErrorCode | None:
-        """Clients before KIP-447 do not say who they are: for them only the transaction counts."""
+    def _check_transactional_commit(self, sender: CommitSender) -> Refused | None:
+        """Clients before KIP-447 do not name their member: for them only the transaction counts."""
         group = self._find(sender.group_id)
         if group is None:
-            return None if sender.generation < 0 else ErrorCode.ILLEGAL_GENERATION
+            return None if sender.generation < 0 else Refused(ErrorCode.ILLEGAL_GENERATION)
         if sender.generation < 0 and (
             group.is_empty or (sender.member_id == NO_MEMBER_ID and not sender.instance_id)
         ):
             return None
-        return self._refuse_member(group, sender)
+        return self._check_member(group, sender)
 
-    def _refuse_member(self, group: ClassicGroup, sender: CommitSender) -> ErrorCode | None:
-        error = group.validate(sender.member_id, sender.instance_id)
-        if error is not ErrorCode.NONE:
-            return error
-        return None if sender.generation == group.generation else ErrorCode.ILLEGAL_GENERATION
+    def _check_member(self, group: ClassicGroup, sender: CommitSender) -> Refused | None:
+        refused = group.check_member(sender.member_id, sender.instance_id)
+        if refused is not None:
+            return refused
+        is_current = sender.generation == group.generation
+        return None if is_current else Refused(ErrorCode.ILLEGAL_GENERATION)
 
-    def _refuse_between_generations(self, sender: CommitSender) -> ErrorCode | None:
+    def _check_generation_is_complete(self, sender: CommitSender) -> Refused | None:
         """A member that has joined has to sync before it commits.
 
-        One whose SyncGroup waits may commit. Kafka handles the requests of a connection one after the other, so that a
-        commit behind a SyncGroup is decided after it; until then no other member is given a partition (ADR 0032).
+        A member whose SyncGroup waits may commit. Kafka handles the requests of a connection one after the other, so
+        that a commit behind a SyncGroup is decided after it; until then no other member gets a partition (ADR 0032).
         """
         group = self.membership.groups.get(sender.group_id)
         if group is None or group.state is not ClassicState.COMPLETING_REBALANCE:
             return None
         is_syncing = group.awaits_assignment(sender.member_id)
-        return None if is_syncing else ErrorCode.REBALANCE_IN_PROGRESS
+        return None if is_syncing else Refused(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def _commit_all(
         self,
@@ -194,31 +196,33 @@ class GroupMachine:
         group_id: str,
         offsets: Sequence[NewOffset],
         producer: ProducerIdentity | None,
-    ) -> list[ErrorCode]:
-        errors: list[ErrorCode] = []
-        known: UUID | None = None  # was looked for; most offsets of a request are of one topic
+    ) -> list[Refused | None]:
+        outcomes: list[Refused | None] = []
+        known: UUID | None = (
+            None  # the last id that exists; most offsets of a request are of one topic
+        )
         for new in offsets:
             topic_id = new.topic_id
             if topic_id is not known and topic_id is not None:
                 if not self._has_topic(topic_id):
-                    # It was deleted while the request waited, and may have been made again: that one has other records.
-                    errors.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                    # It was deleted while the request waited. A new topic of the same name has other records.
+                    outcomes.append(Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
                     continue
                 known = topic_id
-            errors.append(self._commit_one(turn, group_id, new, producer))
-        return errors
+            outcomes.append(self._commit_one(turn, group_id, new, producer))
+        return outcomes
 
     def _commit_one(
         self, turn: Turn, group_id: str, new: NewOffset, producer: ProducerIdentity | None
-    ) -> ErrorCode:
+    ) -> Refused | None:
         if _length(new.metadata) > self.config.metadata_max_bytes:
-            return ErrorCode.OFFSET_METADATA_TOO_LARGE
+            return Refused(ErrorCode.OFFSET_METADATA_TOO_LARGE)
         topic_id = new.topic_id
         expires_at_ms = NO_TIMESTAMP
         if new.retention_ms != NO_TIMESTAMP:
-            # A client may mean for ever, which is more than a record can say when it is added to the time.
+            # "For ever" plus the current time would be more than the record's field can hold.
             expires_at_ms = min(turn.now_ms + new.retention_ms, LAST_TIMESTAMP)
-            topic_id = None  # for which such a record has no place
+            topic_id = None  # this version of the record has no topic id
         event = OffsetCommitted(
             group_id,
             new.topic,
@@ -231,23 +235,23 @@ class GroupMachine:
             topic_id,
         )
         self._write(turn, event, producer)
-        return ErrorCode.NONE
+        return None
 
     def fetch(self, group_id: str, topic: str, partition: int) -> FetchedOffset:
-        """The committed offset, whatever is pending."""
+        """The committed offset, without regard to open transactions."""
         found = self.offsets.get(group_id, topic, partition)
         if found is None:
-            return FetchedOffset(ErrorCode.NONE)
-        return FetchedOffset(ErrorCode.NONE, found.offset, found.leader_epoch, found.metadata)
+            return FetchedOffset()
+        return FetchedOffset(found.offset, found.leader_epoch, found.metadata)
 
-    def fetch_stable(self, group_id: str, topic: str, partition: int) -> FetchedOffset:
+    def fetch_stable(self, group_id: str, topic: str, partition: int) -> FetchedOffset | Refused:
         """The committed offset, unless a transaction may still change it (KIP-447)."""
         if self.offsets.is_pending(group_id, topic, partition):
-            return FetchedOffset(ErrorCode.UNSTABLE_OFFSET_COMMIT)
+            return Refused(ErrorCode.UNSTABLE_OFFSET_COMMIT)
         return self.fetch(group_id, topic, partition)
 
     def committed(self, group_id: str) -> list[OffsetCommitted]:
-        """Every offset that the group has committed, whatever is pending."""
+        """Every committed offset of the group, without regard to open transactions."""
         return self.offsets.of_group(group_id)
 
     def unstable_partitions(self, group_id: str) -> frozenset[tuple[str, int]]:
@@ -257,42 +261,42 @@ class GroupMachine:
 
     def delete_offsets(
         self, turn: Turn, group_id: str, partitions: Sequence[tuple[str, int]]
-    ) -> ErrorCode | list[ErrorCode]:
-        """Deletes offsets of topics that nobody in the group reads."""
+    ) -> Refused | list[Refused | None]:
+        """Deletes offsets of topics to which no member subscribes."""
         if not self._exists(group_id):
-            return ErrorCode.GROUP_ID_NOT_FOUND
+            return Refused(ErrorCode.GROUP_ID_NOT_FOUND)
         group = self.membership.groups.get(group_id)
         if group is not None and not group.is_empty and not group.uses_consumer_protocol:
-            return ErrorCode.NON_EMPTY_GROUP
-        errors = []
+            return Refused(ErrorCode.NON_EMPTY_GROUP)
+        outcomes: list[Refused | None] = []
         for topic, partition in partitions:
             if group is not None and group.subscribes_to(topic):
-                errors.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
+                outcomes.append(Refused(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC))
                 continue
             if self.offsets.has(group_id, topic, partition):
                 self._write(turn, OffsetDeleted(group_id, topic, partition))
-            errors.append(ErrorCode.NONE)
-        return errors
+            outcomes.append(None)
+        return outcomes
 
-    def forget_topic(self, turn: Turn, topic: str, deleted_at_ms: int) -> ErrorCode:
-        """A topic of that name is gone: what was committed for it means nothing for the next one.
+    def forget_topic(self, turn: Turn, topic: str, deleted_at_ms: int) -> Refused | None:
+        """Deletes the offsets of a topic that was deleted: they mean nothing for the next topic of that name.
 
-        A deletion takes everything that is known of a partition. Where an open transaction has an offset for the new
-        topic, it has to end first: until then the answer is CONCURRENT_TRANSACTIONS.
+        A deletion affects everything that is stored for a partition. Where an open transaction has an offset for the
+        new topic, it has to end first: until then the request is refused with CONCURRENT_TRANSACTIONS.
         """
-        result = ErrorCode.NONE
+        refused = None
         for (group_id, partition), found in self.offsets.of_topic(topic).items():
             if found.current is not None and not self._is_left_over(found.current, deleted_at_ms):
-                continue  # and what may be pending for the old one is earlier in the log: it never replaces this
+                continue  # a pending one of the old topic is earlier in the log and never replaces it
             left_over = [self._is_left_over(pending, deleted_at_ms) for pending in found.pending]
             if all(left_over):
                 self._write(turn, OffsetDeleted(group_id, topic, partition))
             elif found.current is not None or any(left_over):
-                result = ErrorCode.CONCURRENT_TRANSACTIONS
-        return result
+                refused = Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
+        return refused
 
     def _is_left_over(self, kept: OffsetCommitted, deleted_at_ms: int) -> bool:
-        """Whether an offset is of a topic that is no more; where a record does not say of which, its time tells."""
+        """Whether an offset belongs to a deleted topic; by its time if the record has no topic id."""
         if kept.topic_id is None:
             return kept.committed_at_ms <= deleted_at_ms
         return not self._has_topic(kept.topic_id)
@@ -303,13 +307,13 @@ class GroupMachine:
         return group_id in self.membership.groups or self.offsets.has_group(group_id)
 
     def list_groups(self) -> list[ListedGroup]:
-        """Every group, those that only have offsets as well."""
+        """Every group, also those that only have offsets."""
         found = dict.fromkeys(self.membership.groups)
         found |= dict.fromkeys(self.offsets.group_ids())
         return [self._listed(group_id) for group_id in found]
 
     def count_states(self) -> Counter[ClassicState]:
-        """How many groups are in which state; those that only have offsets are empty."""
+        """The number of groups in each state; groups that only have offsets are empty."""
         groups = self.membership.groups
         counts = Counter(group.state for group in groups.values())
         counts[ClassicState.EMPTY] += sum(name not in groups for name in self.offsets.group_ids())
@@ -320,7 +324,7 @@ class GroupMachine:
         return ListedGroup(group_id, group.protocol_type or "", group.state.value, group.group_type)
 
     def _group(self, group_id: str) -> ClassicGroup:
-        """A group as it can be looked at: one that only has offsets is an empty one of no type."""
+        """A group; one that only has offsets is an empty group without a type."""
         return self.membership.groups.get(group_id) or ClassicGroup(group_id, NO_TIMESTAMP)
 
     def _find(self, group_id: str) -> ClassicGroup | None:
@@ -338,7 +342,7 @@ class GroupMachine:
                 member.client_id,
                 member.client_host,
                 member.metadata(group.protocol) if is_stable else b"",
-                # Until there is another one, this is what it works by.
+                # Valid until the next assignment.
                 member.assignment,
             )
             for member in group.members.values()
@@ -346,17 +350,17 @@ class GroupMachine:
         protocol = (group.protocol or "") if is_stable else ""
         return DescribedGroup(group.state.value, group.protocol_type or "", protocol, members)
 
-    def delete(self, turn: Turn, group_id: str) -> ErrorCode:
+    def delete(self, turn: Turn, group_id: str) -> Refused | None:
         """Deletes a group that has no members, with its offsets."""
         if not self._exists(group_id):
-            return ErrorCode.GROUP_ID_NOT_FOUND
+            return Refused(ErrorCode.GROUP_ID_NOT_FOUND)
         if not self._group(group_id).is_empty:
-            return ErrorCode.NON_EMPTY_GROUP
+            return Refused(ErrorCode.NON_EMPTY_GROUP)
         committed = self.offsets.of_group(group_id) + self.offsets.pending_of_group(group_id)
         for _, topic, partition in dict.fromkeys(kept[:3] for kept in committed):
             self._write(turn, OffsetDeleted(group_id, topic, partition))
         self._forget(turn, group_id)
-        return ErrorCode.NONE
+        return None
 
     def _forget(self, turn: Turn, group_id: str) -> None:
         if group_id in self._saved:
@@ -368,7 +372,7 @@ class GroupMachine:
     # Expiry.
 
     def expire(self, turn: Turn) -> None:
-        """Deletes the offsets that nobody has used for long, and the groups of which nothing is left."""
+        """Deletes offsets that have expired, and groups that have neither members nor offsets."""
         for group_id in [listed.group_id for listed in self.list_groups()]:
             for kept in self._expired(group_id, turn.now_ms):
                 self._write(turn, OffsetDeleted(group_id, kept.topic, kept.partition))

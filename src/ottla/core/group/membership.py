@@ -1,7 +1,7 @@
-"""Who is in a group: joining, agreeing on an assignment, staying, leaving.
+"""The members of groups: joining, syncing, heartbeats, leaving.
 
 Everything that changes a group's state is in this module; `classic.py` has the group itself. A JoinGroup or SyncGroup
-that has to wait leaves its ticket with its member, and whatever ends the wait answers it.
+that has to wait leaves its ticket with its member; the decision that ends the wait answers it.
 """
 
 from __future__ import annotations
@@ -11,39 +11,41 @@ from typing import Literal
 
 from ottla.core.deadlines import Deadlines
 from ottla.core.group.classic import ClassicGroup, ClassicState, Member
-from ottla.core.group.notes import (
-    note_all_expired,
-    note_empty,
-    note_expired,
-    note_forming,
-    note_left,
-    note_never_joined,
-    note_refused,
-    note_replaced,
-    note_stable,
-    note_timed_out,
+from ottla.core.group.log_messages import (
+    log_all_expired,
+    log_empty,
+    log_expired,
+    log_forming,
+    log_left,
+    log_never_joined,
+    log_refused,
+    log_replaced,
+    log_stable,
+    log_timed_out,
 )
 from ottla.core.group.requests import (
     NO_MEMBER_ID,
     GroupConfig,
     HeartbeatRequest,
+    Joined,
+    JoinRefused,
     JoinRequest,
-    JoinResult,
     Leaver,
     LeaveResults,
+    Synced,
     SyncRequest,
-    SyncResult,
 )
+from ottla.core.outcomes import Refused
 from ottla.core.turn import Ticket, Turn
 from ottla.errors import ErrorCode
 
-# How long a new member's JoinGroup may wait: it knows no id yet and cannot heartbeat, and a client that gave up and
-# asked again would leave one such member behind each time.
+# How long a new member's JoinGroup may wait: it has no id yet and cannot heartbeat, and a client that gives up and
+# joins again would leave one such member behind each time.
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
-# How soon a join phase that nobody has joined is looked at again, although its members may have named no time at all.
+# How soon a rebalance that no member has joined is checked again, if its members have a rebalance timeout of zero.
 MIN_JOIN_RETRY_MS = 1000
 
-# How many ids may be given out to clients that have not come back with them.
+# How many ids may wait for their first join.
 MAX_PENDING_JOINS = 10_000
 
 # What a deadline is for: the group's join or sync phase, or a member's session.
@@ -62,7 +64,7 @@ class Membership:
     # Starting and waking.
 
     def resume(self, turn: Turn, group: ClassicGroup) -> None:
-        """Goes on with a group that was restored: every member has a session's time to be heard of."""
+        """Takes over a restored group: the session of every member begins anew."""
         self.groups[group.group_id] = group
         for member in group.members.values():
             self._hear(turn, group, member)
@@ -70,7 +72,7 @@ class Membership:
             self._prepare(turn, group)
 
     def wake(self, turn: Turn) -> None:
-        """Does what is due."""
+        """Handles the deadlines that have passed."""
         while (timer := self.deadlines.pop_due(turn.uptime_ms)) is not None:
             group = self.groups.get(timer[1])
             if group is None:
@@ -85,11 +87,11 @@ class Membership:
     # Joining.
 
     def join(self, turn: Turn, request: JoinRequest, ticket: Ticket) -> None:
-        refusal = self._refuse_join(request)
-        if refusal is not None:
-            turn.answer(ticket, refusal)
-            note_refused(turn, request, refusal.error)
-            if refusal.error is ErrorCode.GROUP_MAX_SIZE_REACHED:
+        refused = self._check_join(request)
+        if refused is not None:
+            turn.answer(ticket, refused)
+            log_refused(turn, request, refused.error)
+            if refused.error is ErrorCode.GROUP_MAX_SIZE_REACHED:
                 self._expel(turn, self.groups[request.group_id], request.member_id)
             return
         group = self.groups.get(request.group_id)
@@ -104,35 +106,35 @@ class Membership:
             self._make_room(group)
             group.pending_joins[request.new_member_id] = None
             self._set_session(turn, group, request.new_member_id, request.session_timeout_ms)
-            turn.answer(ticket, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, request.new_member_id))
+            turn.answer(ticket, JoinRefused(ErrorCode.MEMBER_ID_REQUIRED, request.new_member_id))
         else:
             self._add(turn, group, request.new_member_id, request, ticket)
 
     def _make_room(self, group: ClassicGroup) -> None:
-        """Forgets the oldest id that was given out and has not joined, if there are far too many."""
+        """If too many ids wait for their first join, forgets the oldest."""
         if len(group.pending_joins) >= MAX_PENDING_JOINS:
             oldest = next(iter(group.pending_joins))
             del group.pending_joins[oldest]
             self.deadlines.cancel(("session", group.group_id, oldest))
 
-    def _refuse_join(self, request: JoinRequest) -> JoinResult | None:
+    def _check_join(self, request: JoinRequest) -> JoinRefused | None:
         config = self.config
         low_ms, high_ms = config.min_session_timeout_ms, config.max_session_timeout_ms
         if not low_ms <= request.session_timeout_ms <= high_ms:
-            return JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
+            return JoinRefused(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
         group = self.groups.get(request.group_id)
         if group is None:
             if request.member_id != NO_MEMBER_ID:
-                return JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+                return JoinRefused(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
             group = ClassicGroup(request.group_id, 0)
         elif not self._has_room(group, request.member_id):
-            return JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER_ID)
+            return JoinRefused(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER_ID)
         if not group.supports(request.protocol_type, request.protocols):
-            return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+            return JoinRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
         return None
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
-        """While a group rebalances only those count who have joined: if it is too large, the last ones go."""
+        """Whether the group has room; during a rebalance only the members that have joined count."""
         member = group.members.get(member_id)
         if group.is_empty:
             return True
@@ -144,23 +146,23 @@ class Membership:
     def _join_known(
         self, turn: Turn, group: ClassicGroup, request: JoinRequest, ticket: Ticket
     ) -> None:
-        """A member that brings an id: a new one that was just given it, or one that joins again."""
+        """A join with a member id: of a client that has just got it, or of a member that joins again."""
         if request.member_id in group.pending_joins and request.instance_id is None:
             self._add(turn, group, request.member_id, request, ticket)
             return
-        error = group.validate(request.member_id, request.instance_id)
-        if error is not ErrorCode.NONE:
-            turn.answer(ticket, JoinResult(error, request.member_id))
+        refused = group.check_member(request.member_id, request.instance_id)
+        if refused is not None:
+            turn.answer(ticket, JoinRefused(refused.error, request.member_id))
             return
         member = group.members[request.member_id]
-        # The leader may know of changes that its subscription does not show, such as new partitions.
+        # The leader may join because of changes outside of its subscription, such as new partitions.
         must_rebalance = (
             group.state is ClassicState.PREPARING_REBALANCE
             or not member.matches(request.protocols)
             or (group.state is ClassicState.STABLE and group.leader == member.member_id)
         )
         if not must_rebalance:
-            # It may have missed the answer to its last JoinGroup.
+            # It may have missed the answer to its last join.
             turn.answer(ticket, self._joined(group, member))
             return
         group.update(member, request)
@@ -168,10 +170,10 @@ class Membership:
         self._rebalance(turn, group)
 
     def _park_join(self, turn: Turn, group: ClassicGroup, member: Member, ticket: Ticket) -> None:
-        """A client that asks again has given up its earlier request: nobody reads that answer."""
+        """Lets the join wait; a client that asks again has given up its earlier request."""
         earlier = group.take_join_ticket(member)
         if earlier is not None:
-            turn.answer(earlier, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+            turn.answer(earlier, JoinRefused(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         group.await_join(member, ticket)
 
     def _add(
@@ -193,7 +195,7 @@ class Membership:
         )
         member.is_new = True
         if group.is_initial:
-            group.somebody_new = True
+            group.has_new_members = True
         group.add(member, request.protocol_type)
         group.await_join(member, ticket)
         self._set_session(turn, group, member_id, NEW_MEMBER_JOIN_TIMEOUT_MS)
@@ -207,15 +209,15 @@ class Membership:
         request: JoinRequest,
         ticket: Ticket,
     ) -> None:
-        """A static member restarted (KIP-345): it takes its place, and whoever still uses the old id is out."""
-        note_replaced(turn, group, old.member_id, request.new_member_id)
+        """A static member has restarted (KIP-345): it takes its place again, and its old id is fenced."""
+        log_replaced(turn, group, old.member_id, request.new_member_id)
         old_leader = group.leader
         fenced = ErrorCode.FENCED_INSTANCE_ID
         waiting = group.take_join_ticket(old)
         if waiting is not None:
-            turn.answer(waiting, JoinResult(fenced, old.member_id))
+            turn.answer(waiting, JoinRefused(fenced, old.member_id))
         if old.sync_ticket is not None:
-            turn.answer(old.sync_ticket, SyncResult(fenced))
+            turn.answer(old.sync_ticket, Refused(fenced))
         self.deadlines.cancel(("session", group.group_id, old.member_id))
         member = group.replace_static(old, request.new_member_id)
         member.client_id, member.client_host = request.client_id, request.client_host
@@ -234,18 +236,20 @@ class Membership:
 
     def _rejoined(
         self, group: ClassicGroup, member: Member, old_leader: str | None, request: JoinRequest
-    ) -> JoinResult:
-        """The group goes on: its leader must not assign anew, and an old client does not if it is not told so."""
+    ) -> Joined:
+        """The answer to a restarted member: if it leads, it must not assign again.
+
+        A client that cannot be told so is told that its old id leads.
+        """
         joined = self._joined(group, member)
         if not request.knows_skipping:
             return joined._replace(leader=old_leader or "", members=())
         return joined._replace(skip_assignment=group.leader == member.member_id)
 
-    def _joined(self, group: ClassicGroup, member: Member) -> JoinResult:
-        """The current generation, as a member is told of it."""
+    def _joined(self, group: ClassicGroup, member: Member) -> Joined:
+        """The current generation, for the answer to a member."""
         leads = group.leader == member.member_id
-        return JoinResult(
-            ErrorCode.NONE,
+        return Joined(
             member.member_id,
             group.generation,
             group.protocol_type,
@@ -257,14 +261,14 @@ class Membership:
     # Rebalancing.
 
     def _rebalance(self, turn: Turn, group: ClassicGroup) -> None:
-        """Somebody came, went or changed."""
+        """A member has joined, left or changed."""
         if group.state is not ClassicState.PREPARING_REBALANCE:
             self._prepare(turn, group)
-        elif not group.is_initial and group.everybody_joined:
+        elif not group.is_initial and group.all_joined:
             self._complete_join(turn, group)
 
     def _prepare(self, turn: Turn, group: ClassicGroup) -> None:
-        """Asks everybody to join again."""
+        """Begins a rebalance: all members have to join again."""
         if group.state is ClassicState.COMPLETING_REBALANCE:
             self._drop_assignment(turn, group)
         group.pending_syncs.clear()
@@ -274,10 +278,10 @@ class Membership:
         if was_empty:
             delay_ms = self.config.initial_rebalance_delay_ms
             group.remaining_delay_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
-            group.somebody_new = False
-            # Without a delay, too: those who join in the same moment are together from the beginning.
+            group.has_new_members = False
+            # Even without a delay: members that join at the same time are in the first generation together.
             self._set(turn, ("join", group.group_id), delay_ms)
-        elif group.everybody_joined:
+        elif group.all_joined:
             self._complete_join(turn, group)
         else:
             self._set(turn, ("join", group.group_id), group.rebalance_timeout_ms)
@@ -285,44 +289,44 @@ class Membership:
     def _drop_assignment(self, turn: Turn, group: ClassicGroup) -> None:
         for member in group.members.values():
             member.assignment = b""
-            self._answer_sync(turn, group, member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
+            self._answer_sync(turn, group, member, Refused(ErrorCode.REBALANCE_IN_PROGRESS))
 
     def _join_time_is_up(self, turn: Turn, group: ClassicGroup) -> None:
         if group.state is not ClassicState.PREPARING_REBALANCE:
             return
-        if group.is_initial and group.somebody_new and group.remaining_delay_ms > 0:
-            group.somebody_new = False
+        if group.is_initial and group.has_new_members and group.remaining_delay_ms > 0:
+            group.has_new_members = False
             delay_ms = min(self.config.initial_rebalance_delay_ms, group.remaining_delay_ms)
             group.remaining_delay_ms = max(group.remaining_delay_ms - delay_ms, 0)
             self._set(turn, ("join", group.group_id), delay_ms)
         else:
-            # If there are only static members and none has come back, it does not end here.
+            # With only static members, of which none has joined, the rebalance does not end here.
             if not group.is_initial and (group.joined_count or not group.static_ids):
-                note_timed_out(turn, group)
+                log_timed_out(turn, group)
             self._complete_join(turn, group)
 
     def _complete_join(self, turn: Turn, group: ClassicGroup) -> None:
-        """Begins the next generation with those who have joined; static members are kept in any case."""
+        """Begins the next generation with the members that have joined; static members stay in any case."""
         self.deadlines.cancel(("join", group.group_id))
         late = [
             member.member_id
             for member in group.members.values()
             if member.join_ticket is None and member.instance_id is None
         ]
-        note_all_expired(turn, group, late, "did not join in time")
+        log_all_expired(turn, group, late, "did not join in time")
         for member_id in late:
             self._remove(turn, group, member_id)
         if group.members and not group.elect_joined_leader():
-            # Only static members, and none has come back: their sessions will end it.
+            # Only static members, and none has joined: their sessions will end it.
             retry_ms = max(group.rebalance_timeout_ms, MIN_JOIN_RETRY_MS)
             self._set(turn, ("join", group.group_id), retry_ms)
             return
         group.begin_generation(turn.now_ms)
         if group.is_empty:
-            note_empty(turn, group)
+            log_empty(turn, group)
             self._save(turn, group)
             return
-        note_forming(turn, group)
+        log_forming(turn, group)
         for member in group.members.values():
             group.pending_syncs[member.member_id] = None
             member.is_new = False
@@ -337,11 +341,11 @@ class Membership:
     def sync(self, turn: Turn, request: SyncRequest, ticket: Ticket) -> None:
         group = self.groups.get(request.group_id)
         if group is None:
-            turn.answer(ticket, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
+            turn.answer(ticket, Refused(ErrorCode.UNKNOWN_MEMBER_ID))
             return
-        error = group.check_sync(request)
-        if error is not ErrorCode.NONE:
-            turn.answer(ticket, SyncResult(error))
+        refused = group.check_sync(request)
+        if refused is not None:
+            turn.answer(ticket, refused)
             return
         member = group.members[request.member_id]
         group.pending_syncs.pop(member.member_id, None)
@@ -351,37 +355,37 @@ class Membership:
             turn.answer(ticket, self._assigned(group, member))
             return
         if member.sync_ticket is not None:
-            turn.answer(member.sync_ticket, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
+            turn.answer(member.sync_ticket, Refused(ErrorCode.REBALANCE_IN_PROGRESS))
         member.sync_ticket = ticket
         if group.leader == member.member_id:
             self._assign(turn, group, request)
 
     def _assign(self, turn: Turn, group: ClassicGroup, request: SyncRequest) -> None:
-        """The leader's assignment is saved, then everybody who waits is told."""
+        """Saves the leader's assignment, then answers the members that wait for it."""
         for member in group.members.values():
             member.assignment = request.assignments.get(member.member_id, b"")
         group.become(ClassicState.STABLE, turn.now_ms)
         self._save(turn, group)
-        note_stable(turn, group)
+        log_stable(turn, group)
         for member in group.members.values():
             self._answer_sync(turn, group, member, self._assigned(group, member))
 
     def _answer_sync(
-        self, turn: Turn, group: ClassicGroup, member: Member, result: SyncResult
+        self, turn: Turn, group: ClassicGroup, member: Member, result: Synced | Refused
     ) -> None:
         ticket, member.sync_ticket = member.sync_ticket, None
         if ticket is not None:
             turn.answer(ticket, result)
             self._hear(turn, group, member)
 
-    def _assigned(self, group: ClassicGroup, member: Member) -> SyncResult:
-        return SyncResult(ErrorCode.NONE, group.protocol_type, group.protocol, member.assignment)
+    def _assigned(self, group: ClassicGroup, member: Member) -> Synced:
+        return Synced(group.protocol_type, group.protocol, member.assignment)
 
     def _sync_time_is_up(self, turn: Turn, group: ClassicGroup) -> None:
         if group.state not in (ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE):
             return
         late = list(group.pending_syncs)
-        note_all_expired(turn, group, late, "did not sync in time")
+        log_all_expired(turn, group, late, "did not sync in time")
         for member_id in late:
             self._remove(turn, group, member_id)
         if late:
@@ -389,22 +393,22 @@ class Membership:
 
     # Staying.
 
-    def heartbeat(self, turn: Turn, request: HeartbeatRequest) -> ErrorCode:
+    def heartbeat(self, turn: Turn, request: HeartbeatRequest) -> Refused | None:
         group = self.groups.get(request.group_id)
         if group is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        error = group.validate(request.member_id, request.instance_id)
-        if error is not ErrorCode.NONE:
-            return error
+            return Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+        refused = group.check_member(request.member_id, request.instance_id)
+        if refused is not None:
+            return refused
         if request.generation != group.generation:
-            return ErrorCode.ILLEGAL_GENERATION
+            return Refused(ErrorCode.ILLEGAL_GENERATION)
         self._hear(turn, group, group.members[request.member_id])
         if group.state is ClassicState.PREPARING_REBALANCE:
-            return ErrorCode.REBALANCE_IN_PROGRESS
-        return ErrorCode.NONE
+            return Refused(ErrorCode.REBALANCE_IN_PROGRESS)
+        return None
 
     def hear(self, turn: Turn, group: ClassicGroup, member_id: str) -> None:
-        """An offset commit is a sign of life, too."""
+        """A commit counts as a heartbeat."""
         member = group.members.get(member_id)
         if member is not None and group.state in (
             ClassicState.STABLE,
@@ -415,20 +419,20 @@ class Membership:
     def _session_is_over(self, turn: Turn, group: ClassicGroup, member_id: str) -> None:
         if member_id in group.pending_joins:
             del group.pending_joins[member_id]
-            # The last one that a rebalance waited for: one line, however many ids were given out in vain.
+            # Logged only for the last id that a rebalance has waited for, however many there were.
             is_joining = group.state is ClassicState.PREPARING_REBALANCE and not group.is_initial
-            if is_joining and group.everybody_joined:
-                note_never_joined(turn, group, member_id)
+            if is_joining and group.all_joined:
+                log_never_joined(turn, group, member_id)
             self._go_on_joining(turn, group)
             return
         member = group.members.get(member_id)
         if member is None:
             return
-        # Whoever waits for an answer of ours cannot be expected to heartbeat; for new members there is a limit to that.
+        # A member that waits for an answer does not heartbeat; for new members there is a limit to that.
         awaits = member.join_ticket is not None or member.sync_ticket is not None
         if awaits and not member.is_new:
             return
-        note_expired(turn, group, member_id, "was not heard of in its session")
+        log_expired(turn, group, member_id, "was not heard of in its session")
         self._remove(turn, group, member_id)
         self._after_leaving(turn, group)
 
@@ -437,41 +441,41 @@ class Membership:
     def leave(self, turn: Turn, group_id: str, leavers: tuple[Leaver, ...]) -> LeaveResults:
         group = self.groups.get(group_id)
         if group is None:
-            unknown = ErrorCode.UNKNOWN_MEMBER_ID
+            unknown = Refused(ErrorCode.UNKNOWN_MEMBER_ID)
             return tuple((leaver, unknown) for leaver in leavers)
         answers = tuple((leaver, self._leave(turn, group, leaver)) for leaver in leavers)
-        if any(error is ErrorCode.NONE for _, error in answers):
+        if any(refused is None for _, refused in answers):
             self._after_leaving(turn, group)
         return answers
 
-    def _leave(self, turn: Turn, group: ClassicGroup, leaver: Leaver) -> ErrorCode:
+    def _leave(self, turn: Turn, group: ClassicGroup, leaver: Leaver) -> Refused | None:
         member_id = leaver.member_id
         if member_id == NO_MEMBER_ID:
             # An administrator removes a static member by its instance id.
             member_id = group.static_ids.get(leaver.instance_id or "", NO_MEMBER_ID)
         elif member_id not in group.pending_joins:
-            error = group.validate(member_id, leaver.instance_id)
-            if error is not ErrorCode.NONE:
-                return error
+            refused = group.check_member(member_id, leaver.instance_id)
+            if refused is not None:
+                return refused
         if member_id == NO_MEMBER_ID:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        note_left(turn, group, member_id)
+            return Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+        log_left(turn, group, member_id)
         self._remove(turn, group, member_id)
-        return ErrorCode.NONE
+        return None
 
     def _remove(self, turn: Turn, group: ClassicGroup, member_id: str) -> None:
-        """Takes a member out; if it still waits for an answer, it learns from that to begin anew."""
+        """Removes a member; the answer to a request of it that waits tells it to join as a new member."""
         self.deadlines.cancel(("session", group.group_id, member_id))
         member = group.members.get(member_id)
         join_ticket = None if member is None else group.take_join_ticket(member)
         group.remove(member_id)
         if join_ticket is not None:
-            turn.answer(join_ticket, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, NO_MEMBER_ID))
+            turn.answer(join_ticket, JoinRefused(ErrorCode.UNKNOWN_MEMBER_ID, NO_MEMBER_ID))
         if member is not None and member.sync_ticket is not None:
-            turn.answer(member.sync_ticket, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
+            turn.answer(member.sync_ticket, Refused(ErrorCode.UNKNOWN_MEMBER_ID))
 
     def _expel(self, turn: Turn, group: ClassicGroup, member_id: str) -> None:
-        """The group has no room for a member that it had: the others do not wait for it."""
+        """Removes a member for which the group has no room any more, so that the others do not wait for it."""
         if member_id in group.members or member_id in group.pending_joins:
             self._remove(turn, group, member_id)
             self._go_on_joining(turn, group)
@@ -483,12 +487,12 @@ class Membership:
             self._go_on_joining(turn, group)
 
     def _go_on_joining(self, turn: Turn, group: ClassicGroup) -> None:
-        """Somebody who never was a member will not come: only a join phase has waited for that one."""
+        """A client with a new id will not join: only a rebalance may have waited for it."""
         if group.state is ClassicState.PREPARING_REBALANCE:
             self._rebalance(turn, group)
 
     def forget(self, group: ClassicGroup) -> None:
-        """Ends a group without members; deadlines of ids that were given out end with it."""
+        """Forgets a group without members, with the deadlines of ids that never joined."""
         assert not group.members, f"{group.group_id} has members"
         for member_id in group.pending_joins:
             self.deadlines.cancel(("session", group.group_id, member_id))

@@ -1,4 +1,4 @@
-"""What groups are asked, and what they answer; handlers translate these from and to messages."""
+"""Requests to the group coordinator and what it decides; handlers translate them from and to messages."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from ottla.core.group.events import NO_TIMESTAMP
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 
 NO_GENERATION = -1
@@ -14,7 +15,7 @@ NO_MEMBER_ID = ""
 
 
 class GroupConfig(NamedTuple):
-    """The options of a broker that groups obey."""
+    """The broker's options for groups."""
 
     min_session_timeout_ms: int = 6000
     max_session_timeout_ms: int = 1_800_000
@@ -26,9 +27,9 @@ class GroupConfig(NamedTuple):
 
 
 class JoinRequest(NamedTuple):
-    """`new_member_id` is the id that the member gets if it brings none.
+    """`new_member_id` is the id for a client that has none yet.
 
-    `knows_handshake`: since v4 a dynamic member is first given an id and joins with it (KIP-394).
+    `knows_handshake`: since v4 a dynamic member first gets an id and then joins with it (KIP-394).
     `knows_skipping`: since v9 a leader can be told to leave the assignment as it is (KIP-814).
     """
 
@@ -47,22 +48,30 @@ class JoinRequest(NamedTuple):
 
 
 class JoinedMember(NamedTuple):
-    """A member as its leader is told of it."""
+    """A member, as the leader sees it."""
 
     member_id: str
     instance_id: str | None
     metadata: bytes
 
 
-class JoinResult(NamedTuple):
-    error: ErrorCode
+class Joined(NamedTuple):
+    """A member is in a generation; only the leader gets the members."""
+
     member_id: str
-    generation: int = NO_GENERATION
-    protocol_type: str | None = None
-    protocol: str | None = None
-    leader: str = ""
+    generation: int
+    protocol_type: str | None
+    protocol: str | None
+    leader: str
     members: tuple[JoinedMember, ...] = ()
     skip_assignment: bool = False
+
+
+class JoinRefused(NamedTuple):
+    """The client has to join again, or cannot join; `member_id` is the id to join with."""
+
+    error: ErrorCode
+    member_id: str
 
 
 class SyncRequest(NamedTuple):
@@ -75,11 +84,12 @@ class SyncRequest(NamedTuple):
     assignments: Mapping[str, bytes]
 
 
-class SyncResult(NamedTuple):
-    error: ErrorCode
-    protocol_type: str | None = None
-    protocol: str | None = None
-    assignment: bytes = b""
+class Synced(NamedTuple):
+    """A member has its assignment."""
+
+    protocol_type: str | None
+    protocol: str | None
+    assignment: bytes
 
 
 class HeartbeatRequest(NamedTuple):
@@ -90,17 +100,17 @@ class HeartbeatRequest(NamedTuple):
 
 
 class Leaver(NamedTuple):
-    """Somebody who is to leave a group; an administrator knows only the instance id."""
+    """A member that is to leave a group; an administrator gives only the instance id."""
 
     member_id: str
     instance_id: str | None
 
 
-LeaveResults = tuple[tuple[Leaver, ErrorCode], ...]
+LeaveResults = tuple[tuple[Leaver, Refused | None], ...]
 
 
 class CommitSender(NamedTuple):
-    """Who commits offsets; a consumer that manages its partitions itself is nobody in particular."""
+    """The sender of a commit; a consumer that assigns its partitions itself has no generation and no member id."""
 
     group_id: str
     generation: int = NO_GENERATION
@@ -116,14 +126,15 @@ class NewOffset(NamedTuple):
     offset: int
     leader_epoch: int
     metadata: str
-    # Clients so old that they name a retention time themselves; else NO_TIMESTAMP.
+    # Only of very old clients; else NO_TIMESTAMP.
     retention_ms: int = NO_TIMESTAMP
-    # Of the topic that was there when the request came; None if the caller does not know of topics.
+    # Of the topic when the request arrived; None if the caller does not know the topics.
     topic_id: UUID | None = None
 
 
 class FetchedOffset(NamedTuple):
-    error: ErrorCode
+    """A committed offset; -1 if there is none."""
+
     offset: int = -1
     leader_epoch: int = -1
     metadata: str = ""

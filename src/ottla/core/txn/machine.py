@@ -1,7 +1,7 @@
 """The transactional ids of one `__transaction_state` partition as a state machine.
 
-A transaction ends in two phases: PREPARE is durable before anybody is told, then markers go to every partition of it,
-then COMPLETE is written. Whoever loads the partition finds PREPARE and goes on from there.
+A transaction ends in two phases: PREPARE is durable before the producer is answered, then markers go to all partitions
+of the transaction, then COMPLETE is written. A coordinator that loads the partition goes on from PREPARE.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from ottla.core.outcomes import Refused
 from ottla.core.turn import AppliedEvent, ProducerIdentity, Turn
-from ottla.core.txn.end_checks import check_end, is_epoch_of
+from ottla.core.txn.end_checks import EndedBefore, decide_end, is_epoch_of
 from ottla.core.txn.events import (
     LAST_EPOCH,
     NO_EPOCH,
@@ -25,7 +26,6 @@ from ottla.core.txn.events import (
 from ottla.core.txn.requests import (
     DescribedTransaction,
     EndRequest,
-    Identity,
     InitRequest,
     SendMarkers,
     TransactionConfig,
@@ -44,9 +44,9 @@ from ottla.model import TopicPartition
 
 
 class TransactionMachine:
-    """Every decision is a method that is given the turn it is made in.
+    """Every decision is a method that gets the turn in which it is made.
 
-    `reserve_producer_id` gives a producer id that nobody has had, or None if none can be reserved now.
+    `reserve_producer_id` returns a producer id that was never used, or None if none can be reserved now.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class TransactionMachine:
         self.config = config
         self._reserve_producer_id = reserve_producer_id
         self._saved: dict[str, TransactionSaved] = {}
-        # Not in Kafka's records: the epoch before the last bump, which a retry of InitProducerId still names.
+        # The epoch before the last bump, which a retry of InitProducerId still has. Kafka's records do not have it.
         self._last_epochs: dict[str, int] = {}
-        # Partitions that have not got their marker yet, of ids that are in Prepare*; dicts for their order.
+        # Partitions without their marker, by transactional id in Prepare*; dicts for their order.
         self._unmarked: dict[str, dict[TopicPartition, None]] = {}
-        # The uptime at which transactions began: by the wall clock, once set back, they would not time out.
+        # The uptime at which transactions began: with a wall clock that is set back they would not time out.
         self._began_ms: dict[str, int] = {}
         self._abort_check_due_ms: int | None = None
         self._expiry_due_ms: int | None = None
@@ -67,7 +67,7 @@ class TransactionMachine:
     # What is durable.
 
     def apply(self, event: Event, producer_id: int | None = None) -> None:
-        """Takes an event of the log into account; there are none in transactions here."""
+        """Changes the durable state by an event of the log; no event here belongs to a transaction."""
         match event:
             case TransactionSaved(transactional_id=transactional_id):
                 self._saved[transactional_id] = event
@@ -76,13 +76,13 @@ class TransactionMachine:
                 self._began_ms.pop(transactional_id, None)
 
     def apply_commit_marker(self, producer_id: int) -> None:
-        """Nothing that is written here belongs to a transaction."""
+        """Nothing in this log belongs to a transaction."""
 
     def apply_abort_marker(self, producer_id: int) -> None:
         """As above."""
 
     def durable_state(self) -> object:
-        """What a replay of the log has to give again."""
+        """The state that a replay of the log has to restore."""
         return self._saved
 
     def _write(self, turn: Turn, event: Event) -> None:
@@ -96,7 +96,7 @@ class TransactionMachine:
     # Time.
 
     def start(self, turn: Turn) -> None:
-        """Goes on where the log ends: what is prepared gets its markers."""
+        """Goes on where the log ends: sends the markers of prepared transactions."""
         for saved in list(self._saved.values()):
             if saved.state in IN_BETWEEN:
                 self._send_markers(turn, saved)
@@ -106,12 +106,12 @@ class TransactionMachine:
         self._expiry_due_ms = turn.uptime_ms + self.config.expiry_check_interval_ms
 
     def _take_over(self, turn: Turn, saved: TransactionSaved) -> None:
-        """Reckons when a transaction began under another coordinator, whose uptime is not known here."""
+        """Estimates when a transaction began under another coordinator, whose uptime is unknown here."""
         age_ms = min(max(turn.now_ms - saved.started_at_ms, 0), saved.timeout_ms + 1)
         self._began_ms[saved.transactional_id] = turn.uptime_ms - age_ms
 
     def next_wake_ms(self) -> int | None:
-        """The uptime at which `wake` has something to do."""
+        """The uptime at which `wake` is due."""
         due = [self._abort_check_due_ms, self._expiry_due_ms]
         return min((due_ms for due_ms in due if due_ms is not None), default=None)
 
@@ -124,10 +124,10 @@ class TransactionMachine:
             self._expiry_due_ms = turn.uptime_ms + self.config.expiry_check_interval_ms
 
     def abort_timed_out(self, turn: Turn) -> None:
-        """Ends transactions whose producers take too long.
+        """Aborts transactions that have timed out.
 
-        A producer of version 1 is fenced. One of version 2 is still the producer of its id: it may not commit any more,
-        but when it aborts it is told the epoch to go on with, as if the abort had been its own (KIP-890, KAFKA-20090).
+        A producer of version 1 is fenced. One of version 2 stays the producer of its id: it cannot commit any more, but
+        when it aborts it gets its next epoch, as if the abort had been its own (KIP-890, KAFKA-20090).
         """
         for saved in list(self._saved.values()):
             if (
@@ -137,8 +137,8 @@ class TransactionMachine:
                 if saved.client_version < VERSION_2 or saved.producer_epoch > LAST_EPOCH:
                     self._fence(turn, saved)
                 elif not self._abort_for_producer(turn, saved):
-                    continue  # there is no producer id for it now: the next sweep tries again
-                turn.note(
+                    continue  # no producer id can be reserved now: the next check tries again
+                turn.log(
                     "transaction_timed_out",
                     "transactional id %(transactional_id)s: its transaction took longer than "
                     "%(timeout_ms)d ms and is aborted",
@@ -150,37 +150,37 @@ class TransactionMachine:
                 )
 
     def expire(self, turn: Turn) -> None:
-        """Forgets ids that nobody has used for long."""
+        """Deletes transactional ids that have not been used for long."""
         for saved in list(self._saved.values()):
             unused_ms = turn.now_ms - saved.updated_at_ms
             if saved.state in AT_REST and unused_ms >= self.config.id_expiration_ms:
                 self._write(turn, TransactionDeleted(saved.transactional_id))
                 self._last_epochs.pop(saved.transactional_id, None)
 
-    # Becoming a producer.
+    # InitProducerId.
 
     def _rotates(self, saved: TransactionSaved, expected: ProducerIdentity | None) -> bool:
         is_used_up = saved.producer_epoch >= LAST_EPOCH
         return is_used_up and (expected is None or expected.producer_epoch == saved.producer_epoch)
 
-    def init(self, turn: Turn, request: InitRequest) -> Identity:
-        """Makes somebody the producer of an id, whoever was it before is out."""
+    def init(self, turn: Turn, request: InitRequest) -> ProducerIdentity | Refused:
+        """Makes the client the producer of an id; the producer before it is fenced."""
         if not 0 < request.timeout_ms <= self.config.max_timeout_ms:
-            return Identity(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+            return Refused(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         saved = self._saved.get(request.transactional_id)
         if saved is None:
             return self._init_first(turn, request)
         if saved.state in IN_BETWEEN:
-            return Identity(ErrorCode.CONCURRENT_TRANSACTIONS)
+            return Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
         if request.expected is not None and not self._may_be(saved, request.expected):
-            return Identity(ErrorCode.PRODUCER_FENCED)
+            return Refused(ErrorCode.PRODUCER_FENCED)
         if saved.state is TxnState.ONGOING:
             if request.expected not in (None, (saved.producer_id, saved.producer_epoch)):
-                # Kafka lets it end the transaction; it may be a call that was on its way since before it began.
-                return Identity(ErrorCode.PRODUCER_FENCED)
-            # The predecessor's transaction ends first; the client asks again and gets an epoch of its own then.
+                # Kafka lets it end the transaction; but the request may have been sent before the transaction began.
+                return Refused(ErrorCode.PRODUCER_FENCED)
+            # The predecessor's transaction ends first; then the client asks again and gets its epoch.
             self._fence(turn, saved)
-            turn.note(
+            turn.log(
                 "transaction_fenced",
                 "transactional id %(transactional_id)s: another producer came, the transaction of "
                 "the one before is aborted",
@@ -189,13 +189,13 @@ class TransactionMachine:
                 producer_epoch=saved.producer_epoch,
                 partitions=len(saved.partitions),
             )
-            return Identity(ErrorCode.CONCURRENT_TRANSACTIONS)
+            return Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
         if self._rotates(saved, request.expected):
             return self._rotate(turn, saved, request)
         return self._bump(turn, saved, request)
 
     def _may_be(self, saved: TransactionSaved, expected: ProducerIdentity) -> bool:
-        """Whether a producer that says who it was can be it; a retry may still name the id that was used up."""
+        """Whether the identity that a client expects can be its own; a retry may have the used-up producer id."""
         if expected.producer_id == saved.producer_id:
             return True
         return (
@@ -203,10 +203,10 @@ class TransactionMachine:
             and expected.producer_epoch >= LAST_EPOCH
         )
 
-    def _init_first(self, turn: Turn, request: InitRequest) -> Identity:
+    def _init_first(self, turn: Turn, request: InitRequest) -> ProducerIdentity | Refused:
         producer_id = self._reserve_producer_id()
         if producer_id is None:
-            return Identity(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         saved = TransactionSaved(
             request.transactional_id,
             producer_id,
@@ -219,13 +219,15 @@ class TransactionMachine:
         )
         self._write(turn, saved)
         self._last_epochs.pop(request.transactional_id, None)
-        return Identity(ErrorCode.NONE, producer_id, 0)
+        return ProducerIdentity(producer_id, 0)
 
-    def _rotate(self, turn: Turn, saved: TransactionSaved, request: InitRequest) -> Identity:
+    def _rotate(
+        self, turn: Turn, saved: TransactionSaved, request: InitRequest
+    ) -> ProducerIdentity | Refused:
         """The epochs of the producer id are used up: another id begins at 0."""
         producer_id = self._reserve_producer_id()
         if producer_id is None:
-            return Identity(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         self._begin_anew(
             turn,
             saved._replace(
@@ -234,18 +236,20 @@ class TransactionMachine:
             request,
             saved,
         )
-        return Identity(ErrorCode.NONE, producer_id, 0)
+        return ProducerIdentity(producer_id, 0)
 
-    def _bump(self, turn: Turn, saved: TransactionSaved, request: InitRequest) -> Identity:
+    def _bump(
+        self, turn: Turn, saved: TransactionSaved, request: InitRequest
+    ) -> ProducerIdentity | Refused:
         epoch = saved.producer_epoch
         expected = request.expected
         if expected is not None and expected.producer_epoch != epoch:
             if expected.producer_epoch != self._last_epochs.get(saved.transactional_id, NO_EPOCH):
-                return Identity(ErrorCode.PRODUCER_FENCED)
-            # A retry of a call that succeeded: nobody else has come in between, or the last epoch would be forgotten.
-            return Identity(ErrorCode.NONE, saved.producer_id, epoch)
+                return Refused(ErrorCode.PRODUCER_FENCED)
+            # A retry of a request that succeeded: another producer in between would have cleared the last epoch.
+            return ProducerIdentity(saved.producer_id, epoch)
         self._begin_anew(turn, saved._replace(producer_epoch=epoch + 1), request, saved)
-        return Identity(ErrorCode.NONE, saved.producer_id, epoch + 1)
+        return ProducerIdentity(saved.producer_id, epoch + 1)
 
     def _begin_anew(
         self, turn: Turn, renewed: TransactionSaved, request: InitRequest, before: TransactionSaved
@@ -263,7 +267,7 @@ class TransactionMachine:
         else:
             self._last_epochs[before.transactional_id] = before.producer_epoch
 
-    # What belongs to a transaction.
+    # AddPartitionsToTxn.
 
     def add_partitions(
         self,
@@ -272,15 +276,16 @@ class TransactionMachine:
         producer: ProducerIdentity,
         partitions: Sequence[TopicPartition],
         version: int,
-    ) -> ErrorCode:
-        """Makes partitions part of the transaction, which begins with the first of them."""
-        saved = self._saved.get(transactional_id)
-        error = self._refuse(saved, producer)
-        if saved is None or not partitions or error is not ErrorCode.NONE:
-            return error
+    ) -> Refused | None:
+        """Adds partitions to the transaction, which begins with the first of them."""
+        saved = self._find(transactional_id, producer)
+        if isinstance(saved, Refused):
+            return saved
+        if not partitions:
+            return None
         added = dict.fromkeys((*saved.partitions, *partitions))
         if saved.state is TxnState.ONGOING and len(added) == len(saved.partitions):
-            return ErrorCode.NONE
+            return None
         is_first = saved.state is not TxnState.ONGOING
         ongoing = saved._replace(
             state=TxnState.ONGOING,
@@ -291,56 +296,57 @@ class TransactionMachine:
         if is_first:
             self._began_ms[transactional_id] = turn.uptime_ms
         self._become(turn, ongoing, saved)
-        return ErrorCode.NONE
+        return None
 
     def verify(
         self,
         transactional_id: str,
         producer: ProducerIdentity,
         partitions: Sequence[TopicPartition],
-    ) -> list[ErrorCode]:
-        """Whether partitions are part of the transaction (KIP-890), so that nothing is written outside of one."""
-        saved = self._saved.get(transactional_id)
-        error = self._refuse(saved, producer)
-        if saved is None or error is not ErrorCode.NONE:
-            return [error] * len(partitions)
+    ) -> list[Refused | None]:
+        """Checks for each partition that it is part of the transaction (KIP-890)."""
+        saved = self._find(transactional_id, producer)
+        if isinstance(saved, Refused):
+            return [saved] * len(partitions)
         inside = saved.partitions if saved.state is TxnState.ONGOING else ()
-        return [
-            ErrorCode.NONE if partition in inside else ErrorCode.TRANSACTION_ABORTABLE
-            for partition in partitions
-        ]
+        outside = Refused(ErrorCode.TRANSACTION_ABORTABLE)
+        return [None if partition in inside else outside for partition in partitions]
 
-    def _refuse(self, saved: TransactionSaved | None, producer: ProducerIdentity) -> ErrorCode:
+    def _find(
+        self, transactional_id: str, producer: ProducerIdentity
+    ) -> TransactionSaved | Refused:
+        """The transactional id, if this is its producer and no transaction of it is ending."""
+        saved = self._saved.get(transactional_id)
         if saved is None:
-            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        # Before the others: the producer may already go by the id that it gets when the transaction is complete.
+            return Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        # Checked first: the producer may already have the id that follows this transaction.
         if saved.state in IN_BETWEEN:
-            return ErrorCode.CONCURRENT_TRANSACTIONS
+            return Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
         if saved.producer_id != producer.producer_id:
-            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+            return Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         if not is_epoch_of(saved, producer):
-            return ErrorCode.PRODUCER_FENCED
-        return ErrorCode.NONE
+            return Refused(ErrorCode.PRODUCER_FENCED)
+        return saved
 
-    # The end of a transaction.
+    # EndTxn.
 
-    def end(self, turn: Turn, request: EndRequest) -> Identity:
-        """Commits or aborts; with version 2 the producer goes on under the identity that it is answered."""
+    def end(self, turn: Turn, request: EndRequest) -> ProducerIdentity | Refused:
+        """Commits or aborts; with version 2 the producer goes on with the identity that is returned."""
         saved = self._saved.get(request.transactional_id)
         if saved is None:
-            return Identity(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        verdict = check_end(saved, request)
-        if verdict is not None:
-            if verdict is ErrorCode.NONE:  # a repetition of what was answered already
-                return Identity(verdict, *self._identity_after(saved))
-            return Identity(verdict)
+            return Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        decision = decide_end(saved, request)
+        if isinstance(decision, Refused):
+            return decision
+        if isinstance(decision, EndedBefore):
+            return self._identity_after(saved)
         prepared = self._prepare(turn, saved, request)
         if prepared is None:
-            return Identity(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        return Identity(ErrorCode.NONE, *self._identity_after(prepared))
+            return Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return self._identity_after(prepared)
 
     def _identity_after(self, saved: TransactionSaved) -> ProducerIdentity:
-        """Who the producer is when the transaction that ends is complete."""
+        """The identity of the producer when the transaction that ends is complete."""
         if saved.state in IN_BETWEEN and saved.next_producer_id != NO_PRODUCER_ID:
             return ProducerIdentity(saved.next_producer_id, 0)
         return ProducerIdentity(saved.producer_id, saved.producer_epoch)
@@ -348,7 +354,7 @@ class TransactionMachine:
     def _prepare(
         self, turn: Turn, saved: TransactionSaved, request: EndRequest
     ) -> TransactionSaved | None:
-        """Writes how a transaction ends; None if that needs a producer id, and there is none."""
+        """Writes PREPARE; None if that needs a producer id and none can be reserved."""
         has_begun = saved.state is TxnState.ONGOING
         prepared = saved._replace(
             state=PREPARED[request.result],
@@ -367,7 +373,7 @@ class TransactionMachine:
         return prepared
 
     def _with_next_epoch(self, ending: TransactionSaved) -> TransactionSaved | None:
-        """Every transaction has an epoch of its own; after the last one the producer goes on with another id."""
+        """Each transaction has its own epoch; after the last epoch the producer gets another id."""
         next_producer_id: int | None = NO_PRODUCER_ID
         if ending.producer_epoch >= LAST_EPOCH:
             next_producer_id = self._reserve_producer_id()
@@ -378,10 +384,10 @@ class TransactionMachine:
         )
 
     def _abort_for_producer(self, turn: Turn, saved: TransactionSaved) -> bool:
-        """Aborts a transaction of version 2 whose producer may go on; False if that needs a producer id in vain.
+        """Aborts a transaction of version 2 whose producer may go on; False if it needs a producer id and gets none.
 
-        Only the end of its transaction is told the new epoch. Who says who it was to become the producer again is told
-        nothing of it, because it may be a call of before the transaction.
+        Only an EndTxn gets the new epoch. An InitProducerId with the old identity does not, because it may have been
+        sent before the transaction.
         """
         prepared = self._with_next_epoch(saved._replace(state=TxnState.PREPARE_ABORT))
         if prepared is None:
@@ -392,16 +398,16 @@ class TransactionMachine:
         return True
 
     def _fence(self, turn: Turn, saved: TransactionSaved) -> None:
-        """Aborts a transaction under an epoch that no producer has: whoever wrote in it can do nothing any more.
+        """Aborts a transaction under an epoch that no producer has, which fences its producer.
 
-        For another instance that wants to be the producer, and when a producer of version 1 takes too long: that one
-        cannot be told a new epoch.
+        For another instance that becomes the producer, and for a transaction of version 1 that has timed out, whose
+        producer cannot be told a new epoch.
 
-        The epoch stays if it is the one above the last already: Kafka once gave that one to producers, and we may
+        The epoch stays if it is the one above the last already: Kafka once gave that one to producers, and Ottla may
         have taken over its log (KAFKA-20090).
 
-        It is noted as one of version 1, under which the epoch before this one is not taken for a retry of its end: that
-        would tell a producer which is out the epoch to go on with.
+        It is written as a transaction of version 1, so that the epoch before is not taken for a retry of its end, which
+        would tell the fenced producer its next epoch.
         """
         fenced = saved._replace(
             state=TxnState.PREPARE_ABORT,
@@ -435,7 +441,7 @@ class TransactionMachine:
         producer: ProducerIdentity,
         partitions: Sequence[TopicPartition],
     ) -> None:
-        """Partitions have their markers, or are gone for good; with the last of them the transaction is complete."""
+        """Partitions have their markers, or are deleted; with the last of them the transaction is complete."""
         saved = self._saved.get(transactional_id)
         if saved is None or (saved.producer_id, saved.producer_epoch) != producer:
             return
@@ -459,14 +465,14 @@ class TransactionMachine:
             )
         self._become(turn, complete, prepared)
 
-    # What can be asked.
+    # Queries.
 
     def describe(self, transactional_id: str) -> DescribedTransaction | None:
         saved = self._saved.get(transactional_id)
         return None if saved is None else _described(saved)
 
     def count_states(self) -> Counter[TxnState]:
-        """How many ids are in which state."""
+        """The number of transactional ids in each state."""
         return Counter(saved.state for saved in self._saved.values())
 
     def list_transactions(self) -> list[DescribedTransaction]:

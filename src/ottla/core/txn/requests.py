@@ -1,18 +1,17 @@
-"""What transactional ids are asked, and what is answered; handlers translate these from and to messages."""
+"""Requests to the transaction coordinator and what it decides; handlers translate them from and to messages."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from ottla.core.turn import ProducerIdentity
-from ottla.core.txn.events import NO_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
+from ottla.core.txn.events import NO_TIMESTAMP
 from ottla.core.txn.states import Result, TxnState
-from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
 
 
 class TransactionConfig(NamedTuple):
-    """The options of a broker that transactions obey."""
+    """The broker's options for transactions."""
 
     max_timeout_ms: int = 900_000
     id_expiration_ms: int = 604_800_000
@@ -21,7 +20,7 @@ class TransactionConfig(NamedTuple):
 
 
 class InitRequest(NamedTuple):
-    """`expected` is who a producer says that it was, if it goes on after an error (KIP-360)."""
+    """`expected` is the identity of a producer that goes on after an error (KIP-360)."""
 
     transactional_id: str
     timeout_ms: int
@@ -37,16 +36,8 @@ class EndRequest(NamedTuple):
     version: int
 
 
-class Identity(NamedTuple):
-    """Who a producer is from now on, or why not."""
-
-    error: ErrorCode
-    producer_id: int = NO_PRODUCER_ID
-    producer_epoch: int = NO_EPOCH
-
-
 class SendMarkers(NamedTuple):
-    """To be done when it is durable how a transaction ends."""
+    """An effect: the markers of a transaction are sent when its end is durable."""
 
     transactional_id: str
     producer: ProducerIdentity

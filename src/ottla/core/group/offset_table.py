@@ -1,4 +1,4 @@
-"""The committed offsets of groups, and those that wait for the end of their transaction."""
+"""The committed offsets of groups, and the pending ones of open transactions."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ class CommittedOffset(NamedTuple):
     position: int
 
 
-class OfPartition(NamedTuple):
-    """What a group has committed for a partition, and what transactions may make of it."""
+class PartitionOffsets(NamedTuple):
+    """The committed offset of a group for a partition, and the pending ones."""
 
     current: OffsetCommitted | None
     pending: list[OffsetCommitted]
 
 
 class OffsetTable:
-    """What replaying the commits of a partition gives."""
+    """The offsets that a replay of the log restores."""
 
     def __init__(self) -> None:
         self._kept: dict[str, dict[TopicPartitionKey, CommittedOffset]] = {}
-        # By producer: a marker ends everything that a producer has pending on the partition.
+        # By producer id: a marker ends everything that the producer has pending on the partition.
         self._pending: dict[int, dict[str, dict[TopicPartitionKey, CommittedOffset]]] = {}
-        # The producers that have something pending for a group; dicts for their order.
+        # By group: the producers that have something pending for it; dicts for their order.
         self._pending_by_group: dict[str, dict[int, None]] = {}
         self._position = 0
 
-    # What changes it.
+    # Changes.
 
     def commit(self, commit: OffsetCommitted) -> None:
         offsets = self._kept.get(commit.group_id)
@@ -44,7 +44,7 @@ class OffsetTable:
         offsets[commit.topic, commit.partition] = CommittedOffset(commit, self._position)
 
     def commit_pending(self, commit: OffsetCommitted, producer_id: int) -> None:
-        """A commit that counts when the producer's transaction does."""
+        """A commit that counts when the producer's transaction is committed."""
         groups = self._pending.setdefault(producer_id, {})
         groups.setdefault(commit.group_id, {})[commit.topic, commit.partition] = self._next(commit)
         self._pending_by_group.setdefault(commit.group_id, {})[producer_id] = None
@@ -54,7 +54,7 @@ class OffsetTable:
         return CommittedOffset(commit, self._position)
 
     def delete(self, group_id: str, topic: str, partition: int) -> None:
-        """Forgets an offset, one that is pending as well."""
+        """Deletes an offset, also pending ones."""
         _drop(self._kept, group_id, (topic, partition))
         for producer_id in list(self._pending_by_group.get(group_id, ())):
             groups = self._pending[producer_id]
@@ -65,10 +65,10 @@ class OffsetTable:
                 del self._pending[producer_id]
 
     def commit_transaction(self, producer_id: int) -> None:
-        """Makes current what a producer has pending.
+        """Makes the pending offsets of a producer current.
 
-        Of a plain commit and one in a transaction the later one in the log counts: after compaction, which keeps the
-        marker longer than the earlier commit, a replay could not tell which came last otherwise.
+        Of a plain commit and one in a transaction, the later one in the log counts, not the marker: compaction may keep
+        the marker and drop the earlier commit, and a replay has to come to the same result.
         """
         for group_id, offsets in self._end(producer_id).items():
             kept = self._kept.setdefault(group_id, {})
@@ -92,7 +92,7 @@ class OffsetTable:
         if not producers:
             del self._pending_by_group[group_id]
 
-    # What can be asked.
+    # Queries.
 
     def get(self, group_id: str, topic: str, partition: int) -> OffsetCommitted | None:
         kept = self._kept.get(group_id, {}).get((topic, partition))
@@ -115,7 +115,7 @@ class OffsetTable:
         )
 
     def has(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether there is an offset, or one is pending."""
+        """Whether there is an offset, committed or pending."""
         is_kept = (topic, partition) in self._kept.get(group_id, {})
         return is_kept or self.is_pending(group_id, topic, partition)
 
@@ -123,28 +123,28 @@ class OffsetTable:
         return group_id in self._kept or group_id in self._pending_by_group
 
     def group_ids(self) -> list[str]:
-        """Every group that has an offset, pending ones included."""
+        """Every group with an offset, committed or pending."""
         return list(dict.fromkeys((*self._kept, *self._pending_by_group)))
 
-    def of_topic(self, topic: str) -> dict[tuple[str, int], OfPartition]:
-        """What there is for a topic, by group and partition."""
-        found: dict[tuple[str, int], OfPartition] = {}
+    def of_topic(self, topic: str) -> dict[tuple[str, int], PartitionOffsets]:
+        """The offsets of a topic, by group and partition."""
+        found: dict[tuple[str, int], PartitionOffsets] = {}
         for group_id, offsets in self._kept.items():
             for (name, partition), kept in offsets.items():
                 if name == topic:
-                    found[group_id, partition] = OfPartition(kept.commit, [])
+                    found[group_id, partition] = PartitionOffsets(kept.commit, [])
         for groups in self._pending.values():
             for group_id, offsets in groups.items():
                 for (name, partition), kept in offsets.items():
                     if name == topic:
                         of_partition = found.setdefault(
-                            (group_id, partition), OfPartition(None, [])
+                            (group_id, partition), PartitionOffsets(None, [])
                         )
                         of_partition.pending.append(kept.commit)
         return found
 
     def state(self) -> object:
-        """All of it as plain values, to compare a replay with."""
+        """All of it as plain values, to compare it with a replay."""
         return (
             {
                 group_id: {key: kept.commit for key, kept in offsets.items()}

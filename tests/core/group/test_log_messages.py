@@ -1,4 +1,4 @@
-"""What the broker's log says of rebalances that take long."""
+"""Messages in the broker's log about rebalances that take long."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from tests.core.group.groups import REBALANCE_MS, SESSION_MS, Groups, subscripti
 OTHER = {"range": subscription("other")}
 
 
-def said(groups: Groups, *events: str) -> list[str]:
-    return [note.text % note.fields for note in groups.notes if note.event in events]
+def logged(groups: Groups, *events: str) -> list[str]:
+    return [
+        message.text % message.fields for message in groups.log_messages if message.event in events
+    ]
 
 
 def stable(*names: str, session_ms: int = SESSION_MS) -> Groups:
     groups = Groups()
     groups.form_stable(*names, session_ms=session_ms)
-    groups.notes.clear()
+    groups.log_messages.clear()
     return groups
 
 
@@ -24,10 +26,10 @@ def test_a_rebalance_that_ends_by_its_timeout_says_so_in_one_line() -> None:
     asked = groups.join("a", protocols=OTHER)
     groups.join(new_id="d", session_ms=2 * REBALANCE_MS)
     groups.pass_ms(REBALANCE_MS - 1)
-    assert groups.notes == []
+    assert groups.log_messages == []
     groups.pass_ms(1)
     assert not asked.waits
-    assert said(groups, "rebalance_timed_out", "member_never_joined") == [
+    assert logged(groups, "rebalance_timed_out", "member_never_joined") == [
         f"group g: its rebalance ends after {REBALANCE_MS} ms although 2 of 3 member(s) and 1 that were given an id "
         "have not joined"
     ]
@@ -37,7 +39,7 @@ def test_static_members_that_are_all_away_do_not_make_a_line_with_every_look() -
     groups = stable("i#a", "b", session_ms=10 * REBALANCE_MS)
     groups.leave("b")
     groups.pass_ms(5 * REBALANCE_MS)
-    assert said(groups, "rebalance_timed_out") == []
+    assert logged(groups, "rebalance_timed_out") == []
 
 
 def test_a_rebalance_in_which_everybody_comes_says_nothing_of_timeouts() -> None:
@@ -45,7 +47,7 @@ def test_a_rebalance_in_which_everybody_comes_says_nothing_of_timeouts() -> None
     again = groups.join("a", protocols=OTHER)
     groups.join("b")
     assert not again.waits
-    assert said(groups, "rebalance_timed_out", "member_never_joined") == []
+    assert logged(groups, "rebalance_timed_out", "member_never_joined") == []
 
 
 def test_a_rebalance_that_waited_for_an_id_that_nobody_used_says_so_in_one_line() -> None:
@@ -56,7 +58,7 @@ def test_a_rebalance_that_waited_for_an_id_that_nobody_used_says_so_in_one_line(
     again = groups.join("a", protocols=OTHER)
     groups.pass_ms(SESSION_MS)
     assert not again.waits
-    assert said(groups, "member_never_joined", "rebalance_timed_out") == [
+    assert logged(groups, "member_never_joined", "rebalance_timed_out") == [
         "group g: its rebalance waited for second, which was given that id and never came back with it"
     ]
 
@@ -67,7 +69,7 @@ def test_an_id_that_nobody_uses_and_nobody_waits_for_is_not_worth_a_line() -> No
     groups.pass_ms(SESSION_MS - 1)
     groups.heartbeat("a")
     groups.pass_ms(1)
-    assert groups.notes == []
+    assert groups.log_messages == []
 
 
 @pytest.mark.parametrize(
@@ -80,16 +82,16 @@ def test_an_id_that_nobody_uses_and_nobody_waits_for_is_not_worth_a_line() -> No
 def test_members_that_do_not_sync_in_time_make_one_line(names: list[str], line: str) -> None:
     groups = Groups()
     groups.form(*names, session_ms=10 * REBALANCE_MS)
-    groups.notes.clear()
+    groups.log_messages.clear()
     groups.pass_ms(REBALANCE_MS)
     assert groups.member_ids() == []
-    assert said(groups, "member_expired", "members_expired") == [line]
+    assert logged(groups, "member_expired", "members_expired") == [line]
 
 
 def test_members_that_do_not_join_in_time_make_one_line() -> None:
     groups = stable("a", "b", "c", session_ms=10 * REBALANCE_MS)
     groups.join("c", protocols=OTHER)
     groups.pass_ms(REBALANCE_MS)
-    assert said(groups, "member_expired", "members_expired") == [
+    assert logged(groups, "member_expired", "members_expired") == [
         "group g: 2 members did not join in time, a among them"
     ]

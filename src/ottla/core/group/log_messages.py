@@ -1,4 +1,4 @@
-"""What the broker's log says of groups and their members."""
+"""Messages of groups and their members for the broker's log."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ottla.core.turn import Turn
 from ottla.errors import ErrorCode
 
 
-def note_refused(turn: Turn, request: JoinRequest, error: ErrorCode) -> None:
-    """Somebody may not join."""
-    turn.note(
+def log_refused(turn: Turn, request: JoinRequest, error: ErrorCode) -> None:
+    """A join was refused."""
+    turn.log(
         "join_refused",
         "group %(group)s: a join of client %(client_id)s was refused with %(error)s",
         group=request.group_id,
@@ -21,9 +21,9 @@ def note_refused(turn: Turn, request: JoinRequest, error: ErrorCode) -> None:
     )
 
 
-def note_replaced(turn: Turn, group: ClassicGroup, old_id: str, new_id: str) -> None:
-    """A static member restarted."""
-    turn.note(
+def log_replaced(turn: Turn, group: ClassicGroup, old_id: str, new_id: str) -> None:
+    """A static member has restarted."""
+    turn.log(
         "member_replaced",
         "group %(group)s: %(member_before)s is back as %(member)s",
         group=group.group_id,
@@ -32,26 +32,26 @@ def note_replaced(turn: Turn, group: ClassicGroup, old_id: str, new_id: str) -> 
     )
 
 
-def note_left(turn: Turn, group: ClassicGroup, member_id: str) -> None:
-    """A member says that it goes."""
+def log_left(turn: Turn, group: ClassicGroup, member_id: str) -> None:
+    """A member leaves."""
     text = "group %(group)s: %(member)s leaves"
-    turn.note("member_left", text, group=group.group_id, member=member_id)
+    turn.log("member_left", text, group=group.group_id, member=member_id)
 
 
-def note_expired(turn: Turn, group: ClassicGroup, member_id: str, reason: str) -> None:
-    """A member is taken for gone."""
+def log_expired(turn: Turn, group: ClassicGroup, member_id: str, reason: str) -> None:
+    """A member has missed a deadline and is removed."""
     text = "group %(group)s: %(member)s %(reason)s"
-    turn.note("member_expired", text, group=group.group_id, member=member_id, reason=reason)
+    turn.log("member_expired", text, group=group.group_id, member=member_id, reason=reason)
 
 
-def note_all_expired(
+def log_all_expired(
     turn: Turn, group: ClassicGroup, member_ids: Sequence[str], reason: str
 ) -> None:
-    """Members are taken for gone, all for the same reason: one line, however many there are."""
+    """Members have missed the same deadline and are removed: one line, however many there are."""
     if len(member_ids) == 1:
-        note_expired(turn, group, member_ids[0], reason)
+        log_expired(turn, group, member_ids[0], reason)
     elif member_ids:
-        turn.note(
+        turn.log(
             "members_expired",
             "group %(group)s: %(members)d members %(reason)s, %(member)s among them",
             group=group.group_id,
@@ -61,9 +61,9 @@ def note_all_expired(
         )
 
 
-def note_never_joined(turn: Turn, group: ClassicGroup, member_id: str) -> None:
-    """Somebody asked for a member id and did not come back with it, and the group has waited for that."""
-    turn.note(
+def log_never_joined(turn: Turn, group: ClassicGroup, member_id: str) -> None:
+    """A rebalance has waited for a client that got a member id and never joined with it."""
+    turn.log(
         "member_never_joined",
         "group %(group)s: its rebalance waited for %(member)s, which was given that id and never came back with it",
         group=group.group_id,
@@ -71,9 +71,9 @@ def note_never_joined(turn: Turn, group: ClassicGroup, member_id: str) -> None:
     )
 
 
-def note_timed_out(turn: Turn, group: ClassicGroup) -> None:
-    """A rebalance goes on without those who have not come."""
-    turn.note(
+def log_timed_out(turn: Turn, group: ClassicGroup) -> None:
+    """A rebalance goes on without the members that have not joined."""
+    turn.log(
         "rebalance_timed_out",
         "group %(group)s: its rebalance ends after %(timeout_ms)d ms although %(missing)d of %(members)d member(s) "
         "and %(unused_ids)d that were given an id have not joined",
@@ -85,9 +85,9 @@ def note_timed_out(turn: Turn, group: ClassicGroup) -> None:
     )
 
 
-def note_forming(turn: Turn, group: ClassicGroup) -> None:
+def log_forming(turn: Turn, group: ClassicGroup) -> None:
     """A generation begins."""
-    turn.note(
+    turn.log(
         "group_forming",
         "group %(group)s: generation %(generation)d of %(members)d member(s), led by %(leader)s",
         group=group.group_id,
@@ -97,9 +97,9 @@ def note_forming(turn: Turn, group: ClassicGroup) -> None:
     )
 
 
-def note_stable(turn: Turn, group: ClassicGroup) -> None:
-    """Everybody has an assignment."""
-    turn.note(
+def log_stable(turn: Turn, group: ClassicGroup) -> None:
+    """All members have an assignment."""
+    turn.log(
         "group_stable",
         "group %(group)s: generation %(generation)d is stable, %(members)d member(s) by %(protocol)s",
         group=group.group_id,
@@ -109,7 +109,7 @@ def note_stable(turn: Turn, group: ClassicGroup) -> None:
     )
 
 
-def note_empty(turn: Turn, group: ClassicGroup) -> None:
-    """The last member is gone."""
+def log_empty(turn: Turn, group: ClassicGroup) -> None:
+    """The last member has left."""
     text = "group %(group)s: nobody is left in it"
-    turn.note("group_empty", text, group=group.group_id, generation=group.generation)
+    turn.log("group_empty", text, group=group.group_id, generation=group.generation)
