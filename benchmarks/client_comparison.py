@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version as installed_version
 from statistics import median
@@ -87,7 +87,7 @@ def run_question(question: Question) -> None:
                 shift = turn % len(programs)
                 for program in (*programs[shift:], *programs[:shift]):
                     say(f"round {turn} of {rounds}: {program} on {peer.name}")
-                    done = _measured(question, program, peer, seconds)
+                    done = measure_program(question, program, peer, seconds, os.environ)
                     if turn:
                         results.done.setdefault((peer.name, program), []).append(done)
     finally:
@@ -98,13 +98,18 @@ def run_question(question: Question) -> None:
     print(f"written to {report.write(missing)}", file=sys.stderr)
 
 
-def _measured(question: Question, program: str, peer: Peer, seconds: float) -> Done:
+def measure_program(
+    question: Question, program: str, peer: Peer, seconds: float, environment: Mapping[str, str]
+) -> Done:
+    """Runs a program once, as a process of its own, and checks what it left behind."""
     topic, records = question.prepare(peer)
     command = [
         *(sys.executable, "-m", question.module, program, peer.bootstrap_server),
         *(topic, str(seconds), str(records)),
     ]
-    output = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=300).stdout
+    output = subprocess.run(
+        command, stdout=subprocess.PIPE, check=True, timeout=300, env=environment
+    ).stdout
     done = Done(**json.loads(output))
     question.check(peer, topic, done)
     return done
