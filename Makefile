@@ -42,9 +42,9 @@ bench: $(VENV)/installed-dev
 campaign: $(VENV)/installed-dev
 	$(BIN)/python -m tests.fuzz.campaign
 
-# The site of docs/ and the API reference in site; a warning is an error.
+# The site of docs/ and the API reference in site; a warning is an error, which --quiet would hide from --strict.
 docs: $(VENV)/installed-dev
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "the documentation is in site/index.html"
 
 # An sdist and a wheel in dist, the wheel built from the sdist; on Linux it becomes a manylinux wheel.

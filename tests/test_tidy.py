@@ -538,3 +538,15 @@ def test_every_decision_is_in_the_index_and_has_its_parts() -> None:
         assert f"adr/{path.name}" in site, path.name
         headings = re.findall(r"^## (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
         assert headings == ["Context", "Decision", "Price"], path.name
+
+
+def test_decisions_that_are_cited_exist() -> None:
+    numbers = {path.name[:4] for path in (ROOT / "docs" / "adr").glob("0*.md")}
+    sources = [*python_files("src", "tests", "benchmarks"), *DOCUMENTS]
+    cited = {
+        (name_of(path), number)
+        for path in sources
+        for number in re.findall(r"ADR (\d{4})", path.read_text(encoding="utf-8"))
+    }
+    assert cited
+    assert not [found for found in cited if found[1] not in numbers]

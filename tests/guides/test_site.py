@@ -24,8 +24,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if missing:
         pytest.skip(f"pip install 'ottla[docs]' brings what the site is built with: {missing}")
     folder = tmp_path_factory.mktemp("site")
+    # Without --quiet: it hides warnings from --strict too.
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
         cwd=ROOT,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
