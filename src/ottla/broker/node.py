@@ -33,17 +33,14 @@ from ottla.core.retention import may_be_due
 from ottla.errors import ConfigError, ErrorCode
 from ottla.events import EventLog
 from ottla.model import Endpoint
-from ottla.ports import (
-    DamagedError,
-    PartitionRef,
-    StorageError,
-    StorageFullError,
-    monotonic_ms,
-)
+from ottla.ports import DamagedError, PartitionRef, StorageError, StorageFullError, monotonic_ms
+from ottla.ports.futures import settled
 
 logger = EventLog(__name__)
 
 NAMES_PER_STEP = 16
+# Of so many partitions retention asks the engine at once.
+RETENTION_SLICE = 32
 
 
 class Node:
@@ -272,7 +269,7 @@ class Node:
             return True
         if not self._leads(topic, partition):
             return False
-        return self.cluster.store.keeps(PartitionRef(topic.name, partition, topic.topic_id))
+        return self.cluster.store.has_data(PartitionRef(topic.name, partition, topic.topic_id))
 
     def _claim(self, name: str, partition: int) -> Shard | ErrorCode:
         topic = self.cluster.catalog.topics.get(name)
@@ -355,51 +352,54 @@ class Node:
         """Applies retention to every partition that it leads, one at a time, between requests."""
         now_ms = self.cluster.clock.now_ms()
         for topic in list(self.cluster.catalog.topics.values()):
-            for partition in range(topic.partition_count):
-                if self._retention_may_be_due(topic, partition, now_ms):
-                    shard = self.shard(topic.name, partition)
-                    if isinstance(shard, Shard):
-                        try:
-                            shard.apply_retention(now_ms)
-                        except StorageFullError as error:
-                            logger.warning(
-                                "storage_full",
-                                "partition %(topic)s-%(partition)d: %(reason)s",
-                                topic=topic.name,
-                                partition=partition,
-                                reason=str(error),
-                            )
-                        except StorageError as error:
-                            shard.fail(error)
+            for first in range(0, topic.partition_count, RETENTION_SLICE):
+                partitions = range(first, min(first + RETENTION_SLICE, topic.partition_count))
+                for partition in self._retention_may_be_due(topic, partitions, now_ms):
+                    if self.cluster.catalog.topics.get(topic.name) is topic:
+                        await self._apply_retention_to(topic, partition, now_ms)
+                    await asyncio.sleep(0)
                 await asyncio.sleep(0)
 
-    def _retention_may_be_due(self, topic: Topic, partition: int, now_ms: int) -> bool:
-        """Whether a partition is in use, or has to be: what nobody uses and is young stays unclaimed."""
-        if (topic.name, partition) in self._shards:
-            return True
-        # It may have been deleted since the round began.
-        if self.cluster.catalog.topics.get(topic.name) is not topic:
-            return False
-        if not self._leads(topic, partition):
-            return False
-        config = self.topic_config(topic)
-        ref = PartitionRef(topic.name, partition, topic.topic_id)
+    async def _apply_retention_to(self, topic: Topic, partition: int, now_ms: int) -> None:
+        shard = self.shard(topic.name, partition)
+        if not isinstance(shard, Shard):
+            return
         try:
-            idle = self.cluster.store.idle_log(ref)
+            await settled(shard.apply_retention(now_ms))
+        except StorageFullError as error:
+            logger.warning(
+                "storage_full",
+                "partition %(topic)s-%(partition)d: %(reason)s",
+                topic=topic.name,
+                partition=partition,
+                reason=str(error),
+            )
         except StorageError as error:
-            _tell_trouble("partition_unreadable", ref, "cannot be looked at", error)
-            return False
-        return (
-            "delete" in config.cleanup_policy
-            and idle is not None
-            and may_be_due(
-                idle.size_bytes,
-                idle.first_segment_max_timestamp_ms,
+            shard.fail(error)
+
+    def _retention_may_be_due(self, topic: Topic, partitions: range, now_ms: int) -> list[int]:
+        """The partitions that are open, or have to be opened: retention has nothing to do in the others."""
+        if self.cluster.catalog.topics.get(topic.name) is not topic:
+            return []  # it was deleted since the round began
+        config = self.topic_config(topic)
+        due = [number for number in partitions if (topic.name, number) in self._shards]
+        unopened = [
+            PartitionRef(topic.name, number, topic.topic_id)
+            for number in partitions
+            if (topic.name, number) not in self._shards and self._leads(topic, number)
+        ]
+        for ref, found in self.cluster.store.unclaimed(unopened).items():
+            if isinstance(found, StorageError):
+                _tell_trouble("partition_unreadable", ref, "cannot be looked at", found)
+            elif "delete" in config.cleanup_policy and may_be_due(
+                found.size_bytes,
+                found.first_segment_max_timestamp_ms,
                 now_ms,
                 config.retention_ms,
                 config.retention_bytes,
-            )
-        )
+            ):
+                due.append(ref.partition)
+        return due
 
     def expire_producers(self) -> None:
         now_ms, uptime_ms = self.cluster.clock.now_ms(), monotonic_ms(self.cluster.clock)
@@ -422,7 +422,7 @@ class Node:
         self._shards.clear()
 
 
-def _save(shard: Shard, save: Callable[[], None]) -> None:
+def _save(shard: Shard, save: Callable[[], object]) -> None:
     """Spares the next claim a replay; without it that takes longer, and nothing is lost."""
     try:
         save()
