@@ -120,14 +120,14 @@ def test_a_log_that_cannot_be_read_does_not_keep_others_from_being_cleaned(
     good.append((b"k", b"1"))
     good.append((b"k", b"2"))
     good.roll()
-    real = LocalLog.peek
+    real = LocalLog.scan
 
-    def peek(self: LocalLog, offset: int, max_bytes: int, end_offset: int) -> Buffer:
+    def scan(self: LocalLog, offset: int, max_bytes: int, end_offset: int) -> Buffer:
         if self.ref.topic == bad.topic:
             raise StorageError("Input/output error")
         return real(self, offset, max_bytes, end_offset)
 
-    monkeypatch.setattr(LocalLog, "peek", peek)
+    monkeypatch.setattr(LocalLog, "scan", scan)
     shard = bad.shard
     for _ in range(3):
         bad.clean()

@@ -238,7 +238,7 @@ def test_a_damaged_partition_is_checked_once_and_nobody_waits_for_it(
         checks.may_go_on.set()
         assert eventually(lambda: leader_of(connection, SICK)[1] == -1)
         # Many times it is looked whether the files are others, and never what is in them.
-        looked = on_loop(broker, lambda running: count_calls(running.cluster.store, "fingerprint"))
+        looked = on_loop(broker, lambda running: count_calls(running.cluster.store, "claim"))
         assert eventually(lambda: tick(broker) or len(looked) >= 3)
         assert len(checks.threads) == 1
         assert checks.threads[0].startswith("ottla-check")

@@ -8,7 +8,7 @@ import pytest
 from tests.core.client_batches import NOW_MS, client_batch
 from tests.storage.batches import SteppingClock, ref_of
 
-from ottla.broker.partitions.replay import CHECKED_BYTES_PER_BATCH, Replay, replay
+from ottla.broker.partitions.replay import Replay, replay
 from ottla.broker.partitions.shard import Appended, Shard
 from ottla.config.topic import TopicConfig
 from ottla.core.append import Prepared, prepare
@@ -16,6 +16,7 @@ from ottla.core.outcomes import Refused
 from ottla.core.partition import Partition
 from ottla.errors import ErrorCode
 from ottla.ports import DamagedError, Snapshot
+from ottla.ports.log import CHECKED_BYTES_PER_BATCH
 from ottla.records.batch import split_batches
 from ottla.records.control import MarkerType
 from ottla.storage.memory import MemoryStore

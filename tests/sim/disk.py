@@ -24,9 +24,7 @@ from ottla.ports import (
     StorageError,
     StorageFullError,
 )
-from ottla.storage.memory import MemoryLog, MemoryStore
-from ottla.storage.memory_catalog import MemoryCatalog
-from ottla.storage.memory_segments import MemoryPartition
+from ottla.storage.memory import MemoryCatalog, MemoryLog, MemoryPartition, MemoryStore
 
 
 @dataclass(frozen=True)
@@ -173,7 +171,7 @@ class FaultyLog:
         self._check()
         return self._inner.read(offset, max_bytes, end_offset)
 
-    def peek(self, offset: int, max_bytes: int, end_offset: int) -> Buffer:
+    def scan(self, offset: int, max_bytes: int, end_offset: int) -> Buffer:
         return self.read(offset, max_bytes, end_offset)
 
     @property

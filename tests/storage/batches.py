@@ -72,6 +72,13 @@ def append(log: PartitionLog, *batches: Batch) -> asyncio.Future[None] | None:
     return log.append(data, [batch.extent for batch in batches], log.end_offset)
 
 
+def begins_segment(log: PartitionLog, batch: Batch) -> bool:
+    """Appends a batch; says whether that began a new segment."""
+    before = len(log.segments())
+    append(log, batch)
+    return len(log.segments()) > before
+
+
 def fill(
     log: PartitionLog, count: int, *, records: int = 1, step_ms: int = 10, body_bytes: int = 39
 ) -> list[Batch]:

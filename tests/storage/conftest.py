@@ -14,7 +14,7 @@ import pytest
 from tests.storage.batches import SteppingClock
 
 from ottla.config.topic import TopicConfig
-from ottla.ports import BeingCheckedError, PartitionRef
+from ottla.ports import ClaimPendingError, PartitionRef
 from ottla.storage.local import LocalStore, LocalStoreOptions, open_local_store
 from ottla.storage.local.log.partition_log import LocalLog
 
@@ -43,7 +43,7 @@ def open_store(clock: SteppingClock) -> Iterator[Opener]:
 
 async def claim_checked(store: LocalStore, ref: PartitionRef, config: TopicConfig) -> LocalLog:
     """Claims a partition that has to be checked first, which is done on a thread."""
-    with pytest.raises(BeingCheckedError) as checked:
+    with pytest.raises(ClaimPendingError) as checked:
         store.claim(ref, config)
     await asyncio.wait_for(checked.value.done, 30)
     return store.claim(ref, config)

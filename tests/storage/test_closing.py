@@ -14,7 +14,7 @@ from tests.storage.batches import append, fill, make_batch, ref_of
 from tests.storage.conftest import Opener, is_about
 
 from ottla.config.topic import TopicConfig
-from ottla.ports import Snapshot, StorageError
+from ottla.ports import SaveTime, Snapshot, StorageError
 from ottla.storage.local.sync import closing_sync as closing
 from ottla.storage.local.sync.group_commit import SyncJob, run_sync
 
@@ -41,7 +41,7 @@ def test_what_many_logs_have_in_common_is_synced_once(
     logs = [store.claim(ref_of(partition=number), TopicConfig()) for number in range(LOGS)]
     for log in logs:
         fill(log, 2)
-        log.save_at_close(Snapshot(2, b"state"))
+        log.save_snapshot(Snapshot(2, b"state"), SaveTime.AT_CLOSE)
     monkeypatch.setattr(os, "fsync", record)
     monkeypatch.setattr(SYNC, record)
     store.close()

@@ -14,7 +14,7 @@ from tests.storage.batches import Batch, append, fill, joined, make_batch, read_
 from tests.storage.conftest import Opener, claim_checked
 
 from ottla.config.topic import TopicConfig
-from ottla.ports import BeingCheckedError, DamagedError, PartitionRef, StorageError
+from ottla.ports import ClaimPendingError, DamagedError, PartitionRef, StorageError
 from ottla.storage.local.log.partition_log import LocalLog
 from ottla.storage.local.recovery import folder_recovery, scan
 from ottla.storage.local.store import LocalStore
@@ -39,7 +39,7 @@ def hold(patch: pytest.MonkeyPatch) -> Callable[[], None]:
     return may_go_on.set
 
 
-def test_damage_is_found_on_a_thread_and_says_of_which_files_it_was(
+def test_damage_is_found_on_a_thread_and_not_looked_for_again_in_the_same_files(
     open_store: Opener, tmp_path: Path
 ) -> None:
     store = open_store(tmp_path)
@@ -50,15 +50,29 @@ def test_damage_is_found_on_a_thread_and_says_of_which_files_it_was(
     store = open_store(tmp_path)
 
     async def scenario() -> None:
-        with pytest.raises(DamagedError, match="everything below offset 100 was on disk") as damage:
+        with pytest.raises(DamagedError, match="everything below offset 100 was on disk"):
             await claim_checked(store, ref_of(), CONFIG)
-        assert damage.value.fingerprint == store.fingerprint(ref_of())
+        with pytest.raises(DamagedError, match="everything below offset 100 was on disk"):
+            store.claim(ref_of(), CONFIG)  # without a check: the files are the same
         segment(tmp_path).write_bytes(good)
-        assert damage.value.fingerprint != store.fingerprint(ref_of())
         log = await claim_checked(store, ref_of(), CONFIG)
         assert read_all(log) == good
 
     asyncio.run(scenario())
+
+
+def test_a_condemned_partition_is_claimed_when_its_files_are_others(
+    open_store: Opener, tmp_path: Path
+) -> None:
+    store = open_store(tmp_path)
+    log = store.claim(ref_of(), CONFIG)
+    batches = fill(log, 3)
+    store.condemn(ref_of(), DamagedError("the caller found nonsense"))
+    with pytest.raises(DamagedError, match="the caller found nonsense"):
+        store.claim(ref_of(), CONFIG)
+    fill(log, 1)
+    os.utime(segment(tmp_path), ns=(1, 1))
+    assert read_all(store.claim(ref_of(), CONFIG))[: len(joined(batches))] == joined(batches)
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
@@ -91,10 +105,10 @@ def test_a_topic_that_takes_the_name_of_one_that_is_being_checked_is_not_touched
 
     async def scenario() -> None:
         go_on = hold(monkeypatch)
-        with pytest.raises(BeingCheckedError) as checked:
+        with pytest.raises(ClaimPendingError) as checked:
             store.claim(ref_of(), CONFIG)
         store.delete(ref_of())
-        with pytest.raises(BeingCheckedError):
+        with pytest.raises(ClaimPendingError):
             store.claim(other, CONFIG)
         go_on()
         await asyncio.wait_for(checked.value.done, 30)
@@ -118,7 +132,7 @@ def test_a_store_closes_although_a_check_goes_on(
 
     async def scenario() -> None:
         go_on = hold(monkeypatch)
-        with pytest.raises(BeingCheckedError):
+        with pytest.raises(ClaimPendingError):
             store.claim(ref_of(), CONFIG)
         asyncio.get_running_loop().run_in_executor(None, go_on)
         store.close()
@@ -138,7 +152,7 @@ async def claim_patiently(store: LocalStore, ref: PartitionRef, config: TopicCon
     while True:
         try:
             return store.claim(ref, config)
-        except BeingCheckedError as error:
+        except ClaimPendingError as error:
             await asyncio.wait_for(error.done, 30)
 
 
@@ -185,7 +199,7 @@ def test_missing_indexes_of_sealed_segments_are_built_on_a_thread(
     built = build_on_threads_only(monkeypatch)
 
     async def scenario() -> None:
-        with pytest.raises(BeingCheckedError):
+        with pytest.raises(ClaimPendingError):
             store.claim(ref_of(), CONFIG)
         log = await claim_patiently(store, ref_of(), CONFIG)
         assert built == [str(segment(tmp_path))]

@@ -21,7 +21,8 @@ from tests.storage.kept_folders import KeptFolder
 
 import ottla
 from ottla.broker.clock import SystemClock
-from ottla.ports import InUseError, NewerFormatError, StorageError
+from ottla.ports import StorageError
+from ottla.ports.errors import InUseError, NewerFormatError
 from ottla.storage.local import LocalStoreOptions
 from ottla.storage.local.folder.format_version import (
     NEWEST_VERSION,

@@ -12,6 +12,7 @@ import pytest
 from tests.storage.batches import (
     SteppingClock,
     append,
+    begins_segment,
     fill,
     joined,
     make_batch,
@@ -22,7 +23,7 @@ from tests.storage.batches import (
 from tests.storage.conftest import Opener, crash_copy
 
 from ottla.config.topic import TopicConfig
-from ottla.ports import Extent, Snapshot, StorageError
+from ottla.ports import Snapshot, StorageError
 from ottla.storage.local import LocalStoreOptions, open_local_store
 from ottla.storage.local.folder import layout
 
@@ -126,18 +127,18 @@ def test_the_age_of_a_segment_survives_a_stop(open_store: Opener, tmp_path: Path
     append(store.claim(ref_of(), config), make_batch(0, timestamp_ms=1000))
     store.close()
     log = open_store(tmp_path).claim(ref_of(), config)
-    assert not log.roll_is_due(100, Extent(1, 1, 6000, 100))
-    assert log.roll_is_due(100, Extent(1, 1, 6001, 100))
+    assert not begins_segment(log, make_batch(1, timestamp_ms=6000))
+    assert begins_segment(log, make_batch(2, timestamp_ms=6001))
 
 
 def test_a_roll_is_due_when_an_index_is_full(open_store: Opener, tmp_path: Path) -> None:
     config = TopicConfig(index_interval_bytes=0, segment_index_bytes=36)
     log = open_store(tmp_path).claim(ref_of(), config)
-    extent = Extent(0, 0, 10, 100)
-    for offset in range(3):
-        assert not log.roll_is_due(100, extent)
-        append(log, make_batch(offset, timestamp_ms=10 + offset))
-    assert log.roll_is_due(100, extent), "the time index keeps one of its three entries free"
+    append(log, make_batch(0, timestamp_ms=10))
+    for offset in (1, 2):
+        assert not begins_segment(log, make_batch(offset, timestamp_ms=10 + offset))
+    full = begins_segment(log, make_batch(3, timestamp_ms=10))
+    assert full, "the time index keeps one of its three entries free"
 
 
 def test_jitter_makes_segments_younger(tmp_path: Path, clock: SteppingClock) -> None:
@@ -150,21 +151,21 @@ def test_jitter_makes_segments_younger(tmp_path: Path, clock: SteppingClock) -> 
         ages.add(
             next(
                 age_ms
-                for age_ms in range(0, 10_002)
-                if log.roll_is_due(100, Extent(1, 1, age_ms, 100))
+                for offset, age_ms in enumerate(range(0, 10_020, 10), start=1)
+                if begins_segment(log, make_batch(offset, timestamp_ms=age_ms))
             )
         )
     store.close()
     assert len(ages) > 10
-    assert all(6000 < age_ms <= 10_001 for age_ms in ages)
+    assert all(6000 < age_ms <= 10_010 for age_ms in ages)
 
 
 def test_compacted_topics_roll_by_their_largest_lag(open_store: Opener, tmp_path: Path) -> None:
     config = TopicConfig(cleanup_policy=("compact",), max_compaction_lag_ms=100)
     log = open_store(tmp_path).claim(ref_of(), config)
     append(log, make_batch(0, timestamp_ms=0))
-    assert not log.roll_is_due(100, Extent(1, 1, 100, 100))
-    assert log.roll_is_due(100, Extent(1, 1, 101, 100))
+    assert not begins_segment(log, make_batch(1, timestamp_ms=100))
+    assert begins_segment(log, make_batch(2, timestamp_ms=101))
 
 
 def test_segments_that_were_trimmed_leave_after_the_delay(

@@ -15,7 +15,7 @@ from tests.storage.conftest import Opener, is_about
 
 from ottla.config.topic import TopicConfig
 from ottla.core.aborted import AbortedSpan
-from ottla.ports import Snapshot
+from ottla.ports import SaveTime, Snapshot
 from ottla.storage.local.folder import checkpoint_files
 from ottla.storage.local.log.partition_log import LocalLog
 
@@ -56,8 +56,8 @@ def test_what_a_snapshot_relies_on_is_on_disk_before_it(
         with monkeypatch.context() as patched:
             patched.setattr(checkpoint_files, "sync_path", noting("sync_path", checkpoint_files))
             patched.setattr(os, "replace", noting("replace", os))
-            log.save_snapshot_soon(Snapshot(5, b"five"))
-            log.save_snapshot_soon(Snapshot(5, b"dropped: one is on its way"))
+            log.save_snapshot(Snapshot(5, b"five"), SaveTime.SOON)
+            log.save_snapshot(Snapshot(5, b"dropped: one is on its way"), SaveTime.SOON)
             await drafted(log)
         assert [name for name, _, _ in calls] == ["sync_path", "sync_path", "replace"]
         assert {path for _, path, _ in calls[:2]} == {f"{0:020d}.txnindex", "orders-0"}
@@ -90,7 +90,7 @@ def test_a_claim_that_is_over_leaves_no_snapshot_to_the_next(
         monkeypatch.setattr(
             "ottla.storage.local.log.snapshots.checkpoint_files.sync_path", sync_path
         )
-        log.save_snapshot_soon(Snapshot(5, b"five"))
+        log.save_snapshot(Snapshot(5, b"five"), SaveTime.SOON)
         again = store.claim(ref_of(), CONFIG)
         may_go_on.set()
         await drafted(log)
@@ -113,7 +113,7 @@ def test_a_snapshot_is_not_saved_if_what_it_relies_on_may_be_lost(
     async def scenario() -> None:
         with monkeypatch.context() as patched:
             patched.setattr(checkpoint_files, "sync_path", sync_path)
-            log.save_snapshot_soon(Snapshot(5, b"five"))
+            log.save_snapshot(Snapshot(5, b"five"), SaveTime.SOON)
             await drafted(log)
         assert names(tmp_path / "orders-0") == []
         assert not log.is_open, "as after every sync that failed"
@@ -133,10 +133,10 @@ def test_no_room_for_a_snapshot_costs_nothing_else(
     async def scenario() -> None:
         with monkeypatch.context() as patched:
             patched.setattr(checkpoint_files, "write_all", write_all)
-            log.save_snapshot_soon(Snapshot(5, b"five"))
+            log.save_snapshot(Snapshot(5, b"five"), SaveTime.SOON)
             await drafted(log)
         assert log.is_open
-        log.save_snapshot_soon(Snapshot(5, b"five"))
+        log.save_snapshot(Snapshot(5, b"five"), SaveTime.SOON)
         await drafted(log)
         assert names(tmp_path / "orders-0") == [f"{5:020d}.snapshot"]
 

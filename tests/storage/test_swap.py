@@ -200,7 +200,7 @@ def test_the_cleaned_offset_is_in_kafkas_file_and_goes_with_what_it_is_about(
     open_store: Opener, tmp_path: Path
 ) -> None:
     log, _, _ = filled(open_store, tmp_path / "a")
-    log.keep_cleaned_offset(30)
+    log.save_cleaned_offset(30)
     file = tmp_path / "a" / "cleaner-offset-checkpoint"
     assert file.read_bytes() == b"0\n1\norders 0 30\n"
     assert checkpoint_files.read_offsets(str(file)) == {("orders", 0): 30}

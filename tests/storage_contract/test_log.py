@@ -6,8 +6,10 @@ import asyncio
 
 import pytest
 from tests.storage.batches import (
+    Batch,
     SteppingClock,
     append,
+    begins_segment,
     fill,
     joined,
     make_batch,
@@ -17,7 +19,17 @@ from tests.storage.batches import (
 )
 
 from ottla.config.topic import TopicConfig
-from ottla.ports import Extent, LogStore, Snapshot, StorageError
+from ottla.ports import (
+    DamagedError,
+    Extent,
+    LogStore,
+    PartitionLog,
+    SaveTime,
+    Snapshot,
+    StorageError,
+)
+from ottla.ports.log import CHECKED_BYTES_PER_BATCH
+from ottla.records.control import MarkerType, build_marker_batch
 
 CONFIG = TopicConfig()
 END = 2**62
@@ -137,6 +149,62 @@ def test_a_read_crosses_into_the_next_segment_when_one_has_nothing_left(store: L
     assert offsets_of(read_all(log)) == [0, 10, 20]
 
 
+def test_headers_are_those_of_the_batches_that_a_read_gives(store: LogStore) -> None:
+    log = store.claim(ref_of(), CONFIG)
+    fill(log, 5, records=2)
+    log.roll()
+    fill(log, 5, records=2)
+    found: list[int] = []
+    offset = 3
+    while entries := log.headers(offset, 17, 2):
+        assert len(entries) <= 2
+        assert all(entry.control == b"" for entry in entries)
+        found += [entry.header.base_offset for entry in entries]
+        offset = entries[-1].header.last_offset + 1
+    assert found == offsets_of(joined(fill_of(log, 3, 17)))
+    assert log.headers(20, END, 100) == []
+
+
+def fill_of(log: PartitionLog, offset: int, end_offset: int) -> list[Batch]:
+    """The batches that reads give between two offsets."""
+    made = []
+    while data := bytes(log.read(offset, 0, end_offset)):
+        (base_offset,) = offsets_of(data)
+        made.append(Batch(data, Extent(base_offset, base_offset + 1, 0, len(data))))
+        offset = base_offset + 2
+    return made
+
+
+def test_control_batches_come_whole_with_their_headers(store: LogStore) -> None:
+    log = store.claim(ref_of(), CONFIG)
+    marker = build_marker_batch(
+        MarkerType.ABORT, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp_ms=1000
+    )
+    append(log, Batch(bytes(marker), Extent(0, 0, 1000, len(marker))), make_batch(1))
+    entries = log.headers(0, END, 100)
+    assert [bytes(entry.control) for entry in entries] == [bytes(marker), b""]
+
+
+def test_headers_of_a_producers_damaged_batch_are_not_given(store: LogStore) -> None:
+    log = store.claim(ref_of(), CONFIG)
+    marker = bytearray(
+        build_marker_batch(
+            MarkerType.ABORT, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp_ms=1
+        )
+    )
+    marker[-1] ^= 1
+    append(log, Batch(bytes(marker), Extent(0, 0, 1, len(marker))))
+    with pytest.raises(DamagedError, match="the checksum is wrong"):
+        log.headers(0, END, 100)
+    assert log.is_open
+
+
+def test_headers_cost_what_their_checksums_take(store: LogStore) -> None:
+    log = store.claim(ref_of(), CONFIG)
+    fill(log, 10, body_bytes=2 * CHECKED_BYTES_PER_BATCH)
+    assert [entry.cost for entry in log.headers(0, END, 3)] == [1, 1, 1], "no producer's batches"
+
+
 def test_what_was_read_stays_valid_when_its_segment_is_gone(store: LogStore) -> None:
     log = store.claim(ref_of(), TopicConfig(file_delete_delay_ms=0))
     batches = fill(log, 10)
@@ -167,18 +235,39 @@ def test_rolling_an_empty_segment_changes_nothing(store: LogStore) -> None:
     assert [info.base_offset for info in log.segments()] == [0, 1]
 
 
-def test_a_roll_is_due_by_size_age_and_offset(store: LogStore) -> None:
-    log = store.claim(ref_of(), TopicConfig(segment_bytes=1000, segment_ms=5000))
-    assert not log.roll_is_due(2000, Extent(0, 0, 0, 2000)), "the first batch always fits"
-    append(log, make_batch(0, timestamp_ms=1000))
-    assert not log.roll_is_due(900, Extent(1, 1, 1000, 900))
-    assert log.roll_is_due(901, Extent(1, 1, 1000, 901))
-    assert not log.roll_is_due(100, Extent(1, 1, 6000, 100))
-    assert log.roll_is_due(100, Extent(1, 1, 6001, 100))
-    assert not log.roll_is_due(100, Extent(1, 2**31 - 1, 1000, 100))
-    assert log.roll_is_due(100, Extent(1, 2**31, 1000, 100))
-    log.configure(TopicConfig(segment_bytes=2000, segment_ms=5000))
-    assert not log.roll_is_due(901, Extent(1, 1, 1000, 901))
+@pytest.mark.parametrize(
+    ("last_fitting", "first_beyond"),
+    [
+        (make_batch(1, body=b"x" * 839), make_batch(1, body=b"x" * 840)),
+        (make_batch(1, timestamp_ms=6000), make_batch(1, timestamp_ms=6001)),
+        (make_batch(2**31 - 1), make_batch(2**31)),
+    ],
+    ids=["size", "age", "offset"],
+)
+def test_a_batch_begins_a_segment_by_size_age_and_offset(
+    store: LogStore, last_fitting: Batch, first_beyond: Batch
+) -> None:
+    config = TopicConfig(segment_bytes=1000, segment_ms=5000)
+    for partition, batch in enumerate((last_fitting, first_beyond)):
+        log = store.claim(ref_of(partition=partition), config)
+        append(log, make_batch(0, timestamp_ms=1000))  # of 100 bytes
+        assert begins_segment(log, batch) == (batch is first_beyond)
+        assert offsets_of(read_all(log)) == [0, batch.extent.base_offset]
+
+
+def test_the_first_batch_of_a_segment_may_be_larger_than_it(store: LogStore) -> None:
+    log = store.claim(ref_of(), TopicConfig(segment_bytes=1000))
+    append(log, make_batch(0, body=b"x" * 2000))
+    assert [info.base_offset for info in log.segments()] == [0]
+
+
+def test_segment_options_count_from_the_next_append_on(store: LogStore) -> None:
+    log = store.claim(ref_of(), TopicConfig(segment_bytes=1000))
+    append(log, make_batch(0))
+    log.configure(TopicConfig(segment_bytes=2000))
+    assert not begins_segment(log, make_batch(1, body=b"x" * 840))
+    log.configure(TopicConfig(segment_bytes=1000))
+    assert begins_segment(log, make_batch(2))
 
 
 def test_a_segment_without_timestamps_ages_by_the_clock(
@@ -186,12 +275,11 @@ def test_a_segment_without_timestamps_ages_by_the_clock(
 ) -> None:
     log = store.claim(ref_of(), TopicConfig(segment_ms=5000))
     append(log, make_batch(0, timestamp_ms=-1))
-    extent = Extent(1, 1, -1, 100)
     clock.skew_ms = -86_400_000  # somebody sets the wall clock back
     clock.value_ms += 5000
-    assert not log.roll_is_due(100, extent)
+    assert not begins_segment(log, make_batch(1, timestamp_ms=-1))
     clock.value_ms += 1
-    assert log.roll_is_due(100, extent)
+    assert begins_segment(log, make_batch(2, timestamp_ms=-1))
 
 
 def test_trim_moves_the_start_and_drops_whole_segments(store: LogStore) -> None:
@@ -312,11 +400,11 @@ def test_snapshots_come_newest_first_and_few_are_kept(store: LogStore) -> None:
 def test_a_snapshot_that_nobody_waits_for_is_there_soon(store: LogStore) -> None:
     log = store.claim(ref_of(), CONFIG)
     fill(log, 5)
-    log.save_snapshot_soon(Snapshot(3, b"three"))
+    log.save_snapshot(Snapshot(3, b"three"), SaveTime.SOON)
     assert list(log.snapshots()) == [(3, b"three")], "at once where no loop is running"
 
     async def scenario() -> None:
-        log.save_snapshot_soon(Snapshot(5, b"five"))
+        log.save_snapshot(Snapshot(5, b"five"), SaveTime.SOON)
         for _ in range(1000):
             if next(log.snapshots()).offset == 5:
                 break

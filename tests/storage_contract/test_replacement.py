@@ -76,7 +76,7 @@ def test_it_outlives_the_claim(store: LogStore) -> None:
     replacement = log.begin_replacement([0, 10])
     write(replacement, made[4:5])
     assert replacement.commit()
-    log.keep_cleaned_offset(20)
+    log.save_cleaned_offset(20)
     again = store.claim(ref_of(), CONFIG)
     assert read_all(again) == joined([made[4], *made[10:]])
     assert again.cleaned_offset == 20
@@ -182,8 +182,8 @@ def test_snapshots_of_segments_that_are_gone_go(store: LogStore) -> None:
 def test_the_cleaned_offset_belongs_to_the_partition(store: LogStore) -> None:
     log, _ = three_segments(store)
     before = log.cleaned_offset
-    log.keep_cleaned_offset(7)
-    log.keep_cleaned_offset(9)
+    log.save_cleaned_offset(7)
+    log.save_cleaned_offset(9)
     assert (before, log.cleaned_offset) == (None, 9)
     assert store.claim(ref_of(partition=1), CONFIG).cleaned_offset is None
     store.delete(ref_of())

@@ -6,7 +6,15 @@ import pytest
 from tests.storage.batches import append, fill, joined, make_batch, offsets_of, read_all, ref_of
 
 from ottla.config.topic import TopicConfig
-from ottla.ports import CatalogConflictError, EpochStart, FencedError, IdleLog, LogStore, Snapshot
+from ottla.ports import (
+    CatalogConflictError,
+    DamagedError,
+    EpochStart,
+    FencedError,
+    LogStore,
+    Snapshot,
+    UnclaimedLog,
+)
 
 CONFIG = TopicConfig()
 END = 2**62
@@ -40,7 +48,7 @@ def test_first_claims_of_other_partitions_get_the_epoch_that_was_told(store: Log
 def test_a_raised_epoch_is_higher_than_all_and_leaves_claims_alone(store: LogStore) -> None:
     log = store.claim(ref_of(partition=0), CONFIG)
     told = store.epoch_of(ref_of(partition=1))
-    store.raise_epoch()
+    store.raise_epochs([ref_of(partition=1)])
     assert store.epoch_of(ref_of(partition=0)) == log.epoch
     fill(log, 1)
     raised = store.epoch_of(ref_of(partition=1))
@@ -151,22 +159,46 @@ def test_log_dirs_tell_the_size_of_each_partition(store: LogStore) -> None:
 
 
 def test_a_partition_that_is_not_claimed_tells_its_size_and_age(store: LogStore) -> None:
-    assert store.idle_log(ref_of()) is None
-    assert not store.keeps(ref_of())
+    assert store.unclaimed([ref_of()]) == {}
+    assert not store.has_data(ref_of())
     log = store.claim(ref_of(), CONFIG)
     fill(log, 3)  # the last of them has the time 1020
     log.roll()
     fill(log, 2)
-    assert store.idle_log(ref_of()) is None
+    assert store.unclaimed([ref_of()]) == {}
     log.close()
-    assert store.idle_log(ref_of()) == IdleLog(500, 1020, 0, 5)
+    assert store.unclaimed([ref_of()]) == {ref_of(): UnclaimedLog(500, 1020, 0, 5)}
     log = store.claim(ref_of(), CONFIG)
-    assert store.idle_log(ref_of()) is None
+    assert store.unclaimed([ref_of()]) == {}
     log.trim(5)
     log.close()
-    assert store.idle_log(ref_of()) == IdleLog(200, 1040, 5, 5)
+    assert store.unclaimed([ref_of()]) == {ref_of(): UnclaimedLog(200, 1040, 5, 5)}
     store.delete(ref_of())
-    assert store.idle_log(ref_of()) is None
+    assert store.unclaimed([ref_of()]) == {}
+
+
+def test_several_logs_are_trimmed_in_one_step(store: LogStore) -> None:
+    logs = [store.claim(ref_of(partition=number), CONFIG) for number in range(3)]
+    for log in logs:
+        fill(log, 5)
+        log.roll()
+        fill(log, 2)
+    lost = store.claim(ref_of(partition=2), CONFIG)
+    failed = store.trim_all({logs[0]: 3, logs[1]: 6, logs[2]: 6})
+    assert isinstance(failed, list)
+    assert [None if error is None else type(error) for error in failed] == [None, None, FencedError]
+    assert [logs[0].start_offset, logs[1].start_offset, lost.start_offset] == [3, 6, 0]
+    assert [len(log.segments()) for log in (logs[0], logs[1], lost)] == [2, 1, 2]
+    again = [store.claim(ref_of(partition=number), CONFIG).start_offset for number in range(2)]
+    assert again == [3, 6]
+
+
+def test_the_claim_of_a_condemned_partition_lasts(store: LogStore) -> None:
+    log = store.claim(ref_of(), CONFIG)
+    batches = fill(log, 3)
+    store.condemn(ref_of(), DamagedError("by the caller's judgement"))
+    assert read_all(log) == joined(batches)
+    fill(log, 1)
 
 
 def test_a_store_has_a_cluster_id(store: LogStore) -> None:

@@ -246,9 +246,13 @@ class Cluster:
             if led.leader_id in self.nodes:
                 ref = PartitionRef(led.topic.name, led.partition, led.topic.topic_id)
                 self.nodes[led.leader_id].partitions.resign(ref)
-        if any(self._has_old_epoch(led) for led in moved):
+        unraised = [led for led in moved if self._has_old_epoch(led)]
+        if unraised:
+            refs = [
+                PartitionRef(led.topic.name, led.partition, led.topic.topic_id) for led in unraised
+            ]
             try:
-                self.store.raise_epoch()
+                self.store.raise_epochs(refs)
             except StorageError as error:
                 logger.error(
                     "leader_epoch_not_raised",

@@ -24,7 +24,7 @@ from ottla.errors import ConfigError
 from ottla.event_loop import new_event_loop
 from ottla.events import EventLog
 from ottla.model import Endpoint
-from ottla.ports import InUseError
+from ottla.ports.errors import InUseError
 from ottla.version import VERSION
 
 logger = EventLog("ottla.serve")

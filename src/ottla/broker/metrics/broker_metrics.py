@@ -225,6 +225,7 @@ def _add_topic(page: Page, name: str, found: Extent) -> None:
 def _extent_of(cluster: Cluster, topic: Topic, partitions: range) -> Extent:
     """What is known without claiming anything; what cannot be read now counts as nothing."""
     size_bytes = start_offsets = end_offsets = 0
+    unopened: list[PartitionRef] = []
     for partition in partitions:
         node = cluster.nodes.get(cluster.leader_of(topic, partition))
         shard = None if node is None else node.partitions.open_shard(topic.name, partition)
@@ -232,15 +233,13 @@ def _extent_of(cluster: Cluster, topic: Topic, partitions: range) -> Extent:
             size_bytes += shard.log.size_bytes
             start_offsets += shard.log.start_offset
             end_offsets += shard.partition.high_watermark
-            continue
-        try:
-            idle = cluster.store.idle_log(PartitionRef(topic.name, partition, topic.topic_id))
-        except StorageError:
-            continue
-        if idle is not None:
-            size_bytes += idle.size_bytes
-            start_offsets += idle.start_offset
-            end_offsets += idle.end_offset
+        else:
+            unopened.append(PartitionRef(topic.name, partition, topic.topic_id))
+    for found in cluster.store.unclaimed(unopened).values():
+        if not isinstance(found, StorageError):
+            size_bytes += found.size_bytes
+            start_offsets += found.start_offset
+            end_offsets += found.end_offset
     return Extent(len(partitions), size_bytes, start_offsets, end_offsets)
 
 

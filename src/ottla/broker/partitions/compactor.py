@@ -34,6 +34,7 @@ from ottla.ports import (
     SegmentInfo,
     StorageError,
 )
+from ottla.ports.futures import settled
 from ottla.records.batch import (
     DEFAULT_LIMIT_BYTES,
     RECORDS_AT_ONCE,
@@ -233,7 +234,7 @@ class Compactor:
         for group in groups:
             if not await self._rewrite(shard, group, cleaning, pace):
                 return False
-        log.keep_cleaned_offset(offsets.end_offset)
+        await settled(log.save_cleaned_offset(offsets.end_offset))
         logger.info(
             "partition_compacted",
             "partition %(topic)s-%(partition)d: compacted up to %(offset)d in %(seconds).3f s, "
@@ -253,7 +254,7 @@ class Compactor:
         offset = shard.log.start_offset
         # A transaction that began below the last stable offset has its marker below the high watermark.
         while offset < extent.end_offset or aborted.has_open:
-            chunk = shard.log.peek(offset, READ_BYTES, shard.partition.high_watermark)
+            chunk = shard.log.scan(offset, READ_BYTES, shard.partition.high_watermark)
             if not chunk:
                 break
             offset = aborted.see(chunk)
@@ -267,7 +268,7 @@ class Compactor:
         offsets = LastOffsets(limit_bytes, extent.first_dirty_offset)
         offset = extent.first_dirty_offset
         while offset < extent.end_offset:
-            chunk = shard.log.peek(offset, READ_BYTES, extent.end_offset)
+            chunk = shard.log.scan(offset, READ_BYTES, extent.end_offset)
             if not chunk:
                 break
             for position, header in split_batches(chunk):
@@ -290,7 +291,7 @@ class Compactor:
         try:
             offset, end_offset = group[0].base_offset, group[-1].end_offset
             while offset < end_offset:
-                chunk = memoryview(shard.log.peek(offset, READ_BYTES, end_offset))
+                chunk = memoryview(shard.log.scan(offset, READ_BYTES, end_offset))
                 if not chunk:
                     break
                 kept: list[KeptBatch] = []
@@ -307,10 +308,8 @@ class Compactor:
                 await pace.rest()
                 if kept:
                     replacement.append(b"".join(batch.data for batch in kept), _extents(kept))
-            settled = replacement.flush()
-            if settled is not None:
-                await settled
-            return replacement.commit()
+            await settled(replacement.flush())
+            return await settled(replacement.commit())
         finally:
             replacement.abandon()
 
@@ -374,6 +373,6 @@ def _first_timestamps_ms(
     """The timestamp of the first batch of every segment that is dirty."""
     for segment in segments:
         if segment.end_offset > dirty_offset and segment.size_bytes:
-            batch = shard.log.peek(segment.base_offset, 0, segment.end_offset)
+            batch = shard.log.scan(segment.base_offset, 0, segment.end_offset)
             if batch:
                 yield read_header(batch, 0).max_timestamp

@@ -54,7 +54,7 @@ class LedPartitions:
             return True
         if not self.leads(topic, partition):
             return False
-        return self._cluster.store.keeps(PartitionRef(topic.name, partition, topic.topic_id))
+        return self._cluster.store.has_data(PartitionRef(topic.name, partition, topic.topic_id))
 
     def is_replaying(self, topic: Topic, partition: int) -> bool:
         """Whether the partition is claimed and cannot be used yet."""
@@ -167,7 +167,7 @@ class LedPartitions:
         self._shards.clear()
 
 
-def _save(shard: Shard, save: Callable[[], None]) -> None:
+def _save(shard: Shard, save: Callable[[], object]) -> None:
     """Saves the next claim a replay. If it fails, that claim takes longer, and nothing is lost."""
     try:
         save()

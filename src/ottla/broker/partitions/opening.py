@@ -1,8 +1,8 @@
-"""Opening the partitions that a node leads: what is checked or replayed meanwhile, and what cannot be opened."""
+"""Opens the partitions that a node leads: claims and replays that take long, and partitions that cannot be opened."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.broker.cluster import Cluster
@@ -12,12 +12,13 @@ from ottla.core.catalog import Topic
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
 from ottla.ports import (
-    BeingCheckedError,
+    ClaimPendingError,
     DamagedError,
     FencedError,
     PartitionLog,
     PartitionRef,
     StorageError,
+    monotonic_ms,
 )
 from ottla.records.errors import CorruptRecordsError
 
@@ -29,19 +30,15 @@ LAST_RETRY_MS = 60_000
 
 
 class Offline(NamedTuple):
-    """A partition that could not be opened; it is left alone until the monotonic clock says so.
-
-    One that is damaged is left alone until its fingerprint is another.
-    """
+    """A partition that could not be opened, and when (of the monotonic clock) that is tried again."""
 
     retry_at_ms: int
     wait_ms: int
     reason: str
-    fingerprint: Hashable
 
 
 class PartitionOpener:
-    """Claims partitions for a node, and tells it when they are ready."""
+    """Claims and replays partitions for a node, and calls `ready` with each that can be used."""
 
     def __init__(
         self,
@@ -55,28 +52,28 @@ class PartitionOpener:
         self._config_of = config_of
         self._ready = ready
         self._offline: dict[PartitionRef, Offline] = {}
-        self._being_checked: dict[PartitionRef, None] = {}
+        self._pending: dict[PartitionRef, None] = {}
         self._replays = ReplayQueue(self._replayed, self._replay_failed, self._is_led)
 
     def open(self, ref: PartitionRef, topic: Topic) -> ErrorCode:
-        """NONE if the partition is ready now; else why it is not, or not yet."""
-        if ref in self._being_checked or (self.is_offline(ref) and not self._is_worth_a_try(ref)):
+        """NONE if the partition is ready now; else the error that a client gets."""
+        if ref in self._pending or not self._may_retry(ref):
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if ref in self._replays else self._open(ref, topic)
 
     def is_replaying(self, ref: PartitionRef) -> bool:
-        """Whether the partition will be ready soon."""
+        """Whether the partition is claimed, and its replay goes on."""
         return ref in self._replays
 
     def drop(self, ref: PartitionRef) -> None:
-        """Forgets a partition that is led elsewhere, or is no more."""
+        """Forgets a partition that another node leads, or whose topic was deleted."""
         self._offline.pop(ref, None)
-        self._being_checked.pop(ref, None)
+        self._pending.pop(ref, None)
         self._replays.drop(ref)
 
     def stop(self) -> None:
         """Opens nothing more."""
-        self._being_checked.clear()
+        self._pending.clear()
         self._replays.clear()
 
     def _is_led(self, ref: PartitionRef) -> bool:
@@ -89,24 +86,24 @@ class PartitionOpener:
             log = self._cluster.store.claim(ref, self._config_of(topic))
             replay = Replay(log, self._cluster.clock.now_ms())
             self._replays.begin(replay)
-        except BeingCheckedError as error:
-            self._being_checked[ref] = None
-            error.done.add_done_callback(lambda _: self._open_checked(ref))
+        except ClaimPendingError as error:
+            self._pending[ref] = None
+            error.done.add_done_callback(lambda _: self._open_pending(ref))
             return ErrorCode.KAFKA_STORAGE_ERROR
         except (StorageError, CorruptRecordsError) as error:
             self._take_offline(ref, error, None if replay is None else replay.log)
             return ErrorCode.KAFKA_STORAGE_ERROR
         if not replay.is_over:
-            # What Kafka says while it makes itself the leader: clients ask again.
+            # As a Kafka broker answers while it becomes the leader: clients try again.
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         self._replayed(replay)
         return ErrorCode.NONE
 
-    def _open_checked(self, ref: PartitionRef) -> None:
-        """Opens a partition, or takes it offline, when its files have been checked."""
-        if ref not in self._being_checked:
+    def _open_pending(self, ref: PartitionRef) -> None:
+        """Opens a partition, or takes it offline, when the engine is ready for the claim."""
+        if ref not in self._pending:
             return
-        del self._being_checked[ref]
+        del self._pending[ref]
         topic = self._cluster.catalog.topics_by_id.get(ref.topic_id)
         if topic is not None and self._leads(topic, ref.partition):
             self._open(ref, topic)
@@ -119,24 +116,23 @@ class PartitionOpener:
         self._ready(replay)
 
     def _replay_failed(self, replay: Replay, error: StorageError | CorruptRecordsError) -> None:
-        # Another claim has it, or its topic is gone.
+        # After another claim, or a deletion, it is none of this node's partitions.
         if not isinstance(error, FencedError):
             self._take_offline(replay.log.ref, error, replay.log)
 
-    # What cannot be opened.
+    # Partitions that could not be opened.
 
     def _monotonic_ms(self) -> int:
-        """Time for waits: the wall clock may be set back, and no partition should wait until it catches up."""
-        return int(self._cluster.clock.monotonic_seconds() * 1000)
+        return monotonic_ms(self._cluster.clock)
 
     def take_offline(self, log: PartitionLog, error: DamagedError) -> None:
-        """Leaves a partition alone in which damage was found after it was opened, until its files are others."""
+        """Takes a partition offline in which damage was found after it was opened."""
         self._take_offline(log.ref, error, log)
 
     def _take_offline(self, ref: PartitionRef, error: Exception, log: PartitionLog | None) -> None:
         if isinstance(error, DamagedError) and log is not None and log.is_open:
-            # For the engine it is in order: a claim would find it so again.
-            error.fingerprint = self._cluster.store.fingerprint(ref)
+            # The engine has not noticed it: another claim would succeed, and the replay fail again.
+            self._cluster.store.condemn(ref, error)
         known = self._offline.get(ref)
         if known is None or known.reason != str(error):
             text = "partition %(topic)s-%(partition)d is offline: %(reason)s"
@@ -147,28 +143,19 @@ class PartitionOpener:
     def _note_offline(self, ref: PartitionRef, error: Exception) -> None:
         known = self._offline.get(ref)
         wait_ms = FIRST_RETRY_MS if known is None else min(2 * known.wait_ms, LAST_RETRY_MS)
-        fingerprint = error.fingerprint if isinstance(error, DamagedError) else None
         retry_at_ms = self._monotonic_ms() + wait_ms
-        self._offline[ref] = Offline(retry_at_ms, wait_ms, str(error), fingerprint)
+        self._offline[ref] = Offline(retry_at_ms, wait_ms, str(error))
 
-    def _is_worth_a_try(self, ref: PartitionRef) -> bool:
-        """Whether a partition that could not be opened may be in order now: not if it is damaged and unchanged."""
-        offline = self._offline[ref]
-        now_ms = self._monotonic_ms()
-        if now_ms < offline.retry_at_ms:
-            return False
-        fingerprint = offline.fingerprint
-        if fingerprint is None or fingerprint != self._cluster.store.fingerprint(ref):
-            return True
-        wait_ms = min(2 * offline.wait_ms, LAST_RETRY_MS)
-        self._offline[ref] = offline._replace(retry_at_ms=now_ms + wait_ms, wait_ms=wait_ms)
-        return False
+    def _may_retry(self, ref: PartitionRef) -> bool:
+        """Whether a partition that could not be opened has been left alone for long enough."""
+        offline = self._offline.get(ref)
+        return offline is None or self._monotonic_ms() >= offline.retry_at_ms
 
     def find_offline(self) -> None:
-        """Takes note of what the engine could not put in order at its start, so that clients are told."""
+        """Takes partitions offline that the engine found unusable at its start (and logged)."""
         for ref, error in self._cluster.store.offline().items():
             if self._is_led(ref):
-                self._note_offline(ref, error)  # the engine has told it
+                self._note_offline(ref, error)
 
     def is_offline(self, ref: PartitionRef) -> bool:
         """Whether the partition could not be opened when that was last tried."""
@@ -178,7 +165,7 @@ class PartitionOpener:
         return [(ref.topic, ref.partition) for ref in self._offline]
 
     def retry_offline(self) -> None:
-        """Tries to open partitions that could not be opened; clients that see no leader do not ask."""
+        """Tries again to open partitions: clients do not send requests to a partition without a leader."""
         now_ms = self._monotonic_ms()
         due = [ref for ref, offline in self._offline.items() if offline.retry_at_ms <= now_ms]
         for ref in due:

@@ -15,19 +15,15 @@ from ottla.core.producer_state import (
     snapshot_entries,
 )
 from ottla.events import EventLog
-from ottla.ports import DamagedError, PartitionLog, PartitionRef, StorageError
-from ottla.records import batch as batches
-from ottla.records.batch import NO_PRODUCER_ID, TimestampType
+from ottla.ports import BatchEntry, DamagedError, PartitionLog, PartitionRef, StorageError
+from ottla.records.batch import TimestampType
 from ottla.records.errors import CorruptRecordsError
 
 logger = EventLog(__name__)
 
-READ_BYTES: Final = 4 << 20
 # How much is replayed before others have their turn: one or two milliseconds. The first slice is part of the request
 # that caused it, and most partitions need no other.
 SLICE_BATCHES: Final = 500
-# So many bytes of a batch whose checksum is computed take as long as one more batch.
-CHECKED_BYTES_PER_BATCH: Final = 16 * 1024
 
 
 class Replay:
@@ -43,23 +39,42 @@ class Replay:
         self._offset = max(log.start_offset, self.saved_offset)
         self.partition = Partition(log.epoch, log.start_offset, self._offset, self._producers)
         self._cleaned_offset = _valid_cleaned_offset(log)
-        self._chunk = memoryview(b"")
-        self._position = 0
 
     def advance(self, batch_count: int) -> int:
-        """Goes on for so many batches; says how many are left of them when it is over, which `is_over` tells."""
+        """Replays batches that cost so much; returns how much is left of it when the replay is over, else 0."""
         if self._snapshot is not None:
             batch_count = self._load_snapshot(self._snapshot, batch_count)
         while not self.is_over and self._snapshot is None:
-            if self._position < len(self._chunk):
-                batch_count = self._replay_chunk(batch_count)
-                if batch_count <= 0 and self._position < len(self._chunk):
-                    break
-            elif not self._read():
+            end_offset = self._next_end()
+            if self._offset >= end_offset:
                 self._finish()
             elif batch_count <= 0:
                 break
-        return batch_count
+            else:
+                batch_count -= self._replay_next(end_offset, batch_count)
+        return max(batch_count, 0)
+
+    def _next_end(self) -> int:
+        """Where the part of the log ends that is replayed next: the compacted one, then the rest."""
+        if self._cleaned_offset is not None and self._offset >= self._cleaned_offset:
+            self._close_cleaned()
+        return self.log.end_offset if self._cleaned_offset is None else self._cleaned_offset
+
+    def _replay_next(self, end_offset: int, max_cost: int) -> int:
+        """Applies the next batches below an offset; returns what they cost."""
+        offset = self._offset
+        entries = self.log.headers(offset, end_offset, max_cost)
+        if not entries:
+            # The last batch below the end may have been compacted away, or reach beyond it.
+            self._offset = end_offset
+            return 0
+        try:
+            cost = sum([self._apply(entry) for entry in entries])
+        except CorruptRecordsError as error:
+            raise DamagedError(f"a batch behind offset {offset} is damaged: {error}") from error
+        if self._offset <= offset:
+            raise DamagedError(f"the batches at offset {offset} are out of order")
+        return cost
 
     def _load_snapshot(self, entries: Iterator[SnapshotEntry], batch_count: int) -> int:
         """Takes as many entries as batches; says how many are left when all have been taken."""
@@ -71,21 +86,6 @@ class Replay:
         if loaded < batch_count:
             self._snapshot = None
         return batch_count - loaded
-
-    def _read(self) -> bool:
-        """Takes the next batches of the log; False if there are none."""
-        log = self.log
-        if self._cleaned_offset is not None and self._offset >= self._cleaned_offset:
-            self._close_cleaned()
-        end_offset = log.end_offset if self._cleaned_offset is None else self._cleaned_offset
-        self._chunk, self._position = memoryview(b""), 0
-        if self._offset < end_offset:
-            self._chunk = memoryview(log.read(self._offset, READ_BYTES, end_offset))
-        if not self._chunk and self._cleaned_offset is not None:
-            # The last batch below the cleaned offset may be gone, or reach beyond it.
-            self._close_cleaned()
-            return self._read()
-        return bool(self._chunk)
 
     def _close_cleaned(self) -> None:
         """Ends transactions of which the cleaner has removed the marker.
@@ -106,24 +106,9 @@ class Replay:
             )
         self._cleaned_offset = None
 
-    def _replay_chunk(self, batch_count: int) -> int:
-        """Applies so many batches of the chunk; says how many are left."""
-        offset = self._offset
-        try:
-            while self._position < len(self._chunk) and batch_count > 0:
-                batch_count -= self._apply()
-        except CorruptRecordsError as error:
-            raise DamagedError(f"a batch behind offset {offset} is damaged: {error}") from error
-        if self._offset <= offset:
-            raise DamagedError(f"the batches at offset {offset} are out of order")
-        return max(batch_count, 0)
-
-    def _apply(self) -> int:
-        """Takes one batch into account; says as how many it counts, by the time that it takes."""
-        partition, position = self.partition, self._position
-        header = batches.read_header(self._chunk, position)
-        end = position + header.size_bytes
-        cost = 1
+    def _apply(self, entry: BatchEntry) -> int:
+        header = entry.header
+        partition = self.partition
         # A log may start inside a batch (DeleteRecords); its producer is remembered all the same.
         if header.last_offset >= partition.end_offset:
             # A client's timestamp may lie in the past: what counts is that the batch is in the log now.
@@ -132,19 +117,12 @@ class Replay:
                 if header.timestamp_type is TimestampType.LOG_APPEND_TIME
                 else self._now_ms
             )
-            # What changes the state of a producer has to be what was written; no client checks that.
-            if header.producer_id != NO_PRODUCER_ID:
-                cost += header.size_bytes // CHECKED_BYTES_PER_BATCH
-                if not batches.crc_matches(self._chunk, position, header):
-                    raise CorruptRecordsError("the checksum is wrong")
-            batch = self._chunk[position:end]
-            ended = partition.apply(header, header.base_offset, batch, written_ms)
+            ended = partition.apply(header, header.base_offset, entry.control, written_ms)
             if ended is not None and ended.is_aborted:
                 self.log.note_aborted(partition.aborted_span(ended))
         self._offset = header.last_offset + 1
-        self._position = end
         self.batch_count += 1
-        return cost
+        return entry.cost
 
     def _finish(self) -> None:
         self.partition.end_offset = self.log.end_offset

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from ottla.broker.cluster import Cluster
 from ottla.broker.options import NodeOptions
@@ -12,8 +13,12 @@ from ottla.core.catalog import Topic
 from ottla.core.retention import may_be_due
 from ottla.events import EventLog
 from ottla.ports import PartitionRef, StorageError, StorageFullError
+from ottla.ports.futures import settled
 
 logger = EventLog(__name__)
+
+# The engine is asked about this many unopened partitions at once.
+PARTITIONS_PER_STEP: Final = 32
 
 
 class Retention:
@@ -28,51 +33,55 @@ class Retention:
         """Looks at every partition once."""
         now_ms = self._cluster.clock.now_ms()
         for topic in list(self._cluster.catalog.topics.values()):
-            for partition in range(topic.partition_count):
-                if self._may_be_due(topic, partition, now_ms):
-                    shard = self._partitions.shard(topic.name, partition)
-                    if isinstance(shard, Shard):
-                        _apply_to(shard, now_ms)
+            for first in range(0, topic.partition_count, PARTITIONS_PER_STEP):
+                end = min(first + PARTITIONS_PER_STEP, topic.partition_count)
+                for partition in self._due(topic, range(first, end), now_ms):
+                    if self._exists(topic):
+                        shard = self._partitions.shard(topic.name, partition)
+                        if isinstance(shard, Shard):
+                            await _apply_to(shard, now_ms)
+                    await asyncio.sleep(0)
                 await asyncio.sleep(0)
 
-    def _may_be_due(self, topic: Topic, partition: int, now_ms: int) -> bool:
-        """Whether a partition is in use, or has to be opened: one that is unused and young stays unclaimed."""
-        if self._partitions.open_shard(topic.name, partition) is not None:
-            return True
-        # It may have been deleted since the round began.
-        if self._cluster.catalog.topics.get(topic.name) is not topic:
-            return False
-        if not self._partitions.leads(topic, partition):
-            return False
+    def _exists(self, topic: Topic) -> bool:
+        """Whether a topic has not been deleted since the round began."""
+        return self._cluster.catalog.topics.get(topic.name) is topic
+
+    def _due(self, topic: Topic, partitions: range, now_ms: int) -> list[int]:
+        """The partitions that are open, or have to be opened: one that is unused and young stays unclaimed."""
+        if not self._exists(topic):
+            return []
         config = self._options.topic_config(topic)
-        ref = PartitionRef(topic.name, partition, topic.topic_id)
-        try:
-            idle = self._cluster.store.idle_log(ref)
-        except StorageError as error:
-            logger.error(
-                "partition_unreadable",
-                "partition %(topic)s-%(partition)d cannot be looked at: %(reason)s",
-                topic=ref.topic,
-                partition=ref.partition,
-                reason=str(error),
-            )
-            return False
-        return (
-            "delete" in config.cleanup_policy
-            and idle is not None
-            and may_be_due(
-                idle.size_bytes,
-                idle.first_segment_max_timestamp_ms,
+        due: list[int] = []
+        unopened: list[PartitionRef] = []
+        for partition in partitions:
+            if self._partitions.open_shard(topic.name, partition) is not None:
+                due.append(partition)
+            elif self._partitions.leads(topic, partition):
+                unopened.append(PartitionRef(topic.name, partition, topic.topic_id))
+        for ref, found in self._cluster.store.unclaimed(unopened).items():
+            if isinstance(found, StorageError):
+                logger.error(
+                    "partition_unreadable",
+                    "partition %(topic)s-%(partition)d cannot be looked at: %(reason)s",
+                    topic=ref.topic,
+                    partition=ref.partition,
+                    reason=str(found),
+                )
+            elif "delete" in config.cleanup_policy and may_be_due(
+                found.size_bytes,
+                found.first_segment_max_timestamp_ms,
                 now_ms,
                 config.retention_ms,
                 config.retention_bytes,
-            )
-        )
+            ):
+                due.append(ref.partition)
+        return due
 
 
-def _apply_to(shard: Shard, now_ms: int) -> None:
+async def _apply_to(shard: Shard, now_ms: int) -> None:
     try:
-        shard.apply_retention(now_ms)
+        await settled(shard.apply_retention(now_ms))
     except StorageFullError as error:
         ref = shard.log.ref
         logger.warning(

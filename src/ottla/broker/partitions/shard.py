@@ -29,20 +29,15 @@ from ottla.core.producer_state import (
 from ottla.core.retention import last_is_due, retained_from
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
-from ottla.ports import (
-    Buffer,
-    Extent,
-    Snapshot,
-    StorageError,
-    StorageFullError,
-)
+from ottla.ports import Buffer, Extent, SaveTime, Snapshot, StorageError, StorageFullError
+from ottla.ports.futures import after
 from ottla.records import batch as batches
 from ottla.records.batch import BatchHeader
 from ottla.records.control import MarkerType, build_marker_batch
 
 logger = EventLog(__name__)
 
-# After this many batches the state of the producers is saved.
+# After this many batches, or as many bytes as a segment may have, the state of the producers is saved.
 SNAPSHOT_BATCHES: Final = 20_000
 # A snapshot of more producers is written in slices of this many, which take one or two milliseconds.
 SNAPSHOT_PRODUCERS: Final = 1_000
@@ -67,7 +62,7 @@ class Draft(NamedTuple):
 
     snapshot: SnapshotDraft
     offset: int
-    save: Callable[[Snapshot], None]
+    when: SaveTime
 
 
 class Waiter(Protocol):
@@ -94,6 +89,7 @@ class Shard:
         # When the broker stops, a snapshot is written if the log has grown since the last one.
         self._saved_offset = replay.saved_offset
         self._unsaved_batches = replay.batch_count
+        self._unsaved_bytes = 0
         self._discard = discard
         self._draft: Draft | None = None
         self._unsettled: deque[tuple[int, int, asyncio.Future[None] | None]] = deque()
@@ -187,8 +183,6 @@ class Shard:
             base_offset, base_offset + header.last_offset_delta, header.max_timestamp, len(data)
         )
         try:
-            if self.log.roll_is_due(len(data), extent):
-                self.roll()
             settled = self.log.append(data, (extent,), base_offset)
             ended = partition.apply(header, base_offset, data, now_ms)
             if ended is not None and ended.is_aborted:
@@ -208,35 +202,55 @@ class Shard:
             return Refused(ErrorCode.KAFKA_STORAGE_ERROR)
         self._settle_later(partition.end_offset, len(data), settled)
         self._unsaved_batches += 1
-        if self._unsaved_batches >= SNAPSHOT_BATCHES:
+        self._unsaved_bytes += len(data)
+        if (
+            self._unsaved_batches >= SNAPSHOT_BATCHES
+            or self._unsaved_bytes >= self.config.segment_bytes
+        ):
             self._save_grown()
         return Appended(base_offset, append_time_ms, settled)
 
-    def _save_grown(self) -> None:
-        """Saves a snapshot in the background: it bounds the replay after a kill, however large segments are."""
-        self._unsaved_batches = 0
-        if not self._save_in_slices(self.log.save_snapshot_soon):
-            producers = self.partition.producers
-            snapshot = Snapshot(self.partition.end_offset, producers.to_snapshot())
-            with suppress(StorageError):
-                self.log.save_snapshot_soon(snapshot)
+    # Snapshots: the state of the producers at an offset. None lies above the high watermark: the snapshot of a fenced
+    # leader would count once its successor has appended other batches up to there.
 
-    def _save_in_slices(self, save: Callable[[Snapshot], None]) -> bool:
-        """Begins to save a snapshot of very many producers; False if there are few, or no event loop runs."""
-        producers = self.partition.producers
-        if len(producers) <= SNAPSHOT_PRODUCERS:
-            return False
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            return False
+    def _save_grown(self) -> None:
+        """Bounds the replay after a kill, whatever the size of segments; no client waits for it."""
+        with suppress(StorageError):
+            self._save_unawaited(SaveTime.SOON)
+
+    def _save_unawaited(self, when: SaveTime) -> None:
+        """Saves the state as it is now; in slices if there are very many producers, and a loop is running."""
+        self._unsaved_batches = self._unsaved_bytes = 0
+        if len(self.partition.producers) > SNAPSHOT_PRODUCERS:
+            try:
+                loop = asyncio.get_running_loop()
+            except RuntimeError:
+                pass
+            else:
+                self._begin_draft(loop, when)
+                return
+        _ignore_failure(self._save_whole(when))
+
+    def _save_whole(self, when: SaveTime) -> asyncio.Future[None] | None:
+        offset = self.partition.end_offset
+        return self._save_durable(Snapshot(offset, self.partition.producers.to_snapshot()), when)
+
+    def _save_durable(self, snapshot: Snapshot, when: SaveTime) -> asyncio.Future[None] | None:
+        """Saves a snapshot when everything that it covers is durable."""
+        durable = None if snapshot.offset <= self.partition.high_watermark else self.log.flush()
+        saved = after(durable, lambda: self.log.save_snapshot(snapshot, when))
+        return after(saved, lambda: self._note_saved(snapshot.offset))
+
+    def _note_saved(self, offset: int) -> None:
+        self._saved_offset = max(self._saved_offset, offset)
+
+    def _begin_draft(self, loop: asyncio.AbstractEventLoop, when: SaveTime) -> None:
         if self._draft is None:
-            self._draft = Draft(producers.begin_snapshot(), self.partition.end_offset, save)
+            snapshot = self.partition.producers.begin_snapshot()
+            self._draft = Draft(snapshot, self.partition.end_offset, when)
             loop.call_soon(self._write_slice, self._draft)
-        return True
 
     def _write_slice(self, draft: Draft) -> None:
-        """Writes the next slice of a snapshot."""
         if draft is not self._draft:
             return
         if not self.log.is_open:
@@ -248,14 +262,16 @@ class Shard:
             return
         self._end_draft()
         with suppress(StorageError):
-            draft.save(Snapshot(draft.offset, draft.snapshot.finish()))
+            snapshot = Snapshot(draft.offset, draft.snapshot.finish())
+            _ignore_failure(self._save_durable(snapshot, draft.when))
 
-    def _finish_draft(self) -> None:
-        """Completes the snapshot that is being written, before the batches that it covers are deleted."""
+    def _finish_draft(self) -> asyncio.Future[None] | None:
+        """Saves the snapshot that is being written in slices, whole and now."""
         draft = self._draft
-        if draft is not None:
-            self._end_draft()
-            self.log.save_snapshot(Snapshot(draft.offset, draft.snapshot.finish()))
+        if draft is None:
+            return None
+        self._end_draft()
+        return self._save_durable(Snapshot(draft.offset, draft.snapshot.finish()), SaveTime.NOW)
 
     def _end_draft(self) -> None:
         self._draft = None
@@ -263,12 +279,8 @@ class Shard:
 
     def roll(self) -> None:
         """Begins a new segment; the state of the producers is saved with it, as Kafka does."""
-        self._finish_draft()
-        if not self._save_in_slices(self.log.save_snapshot):
-            self.log.save_snapshot(
-                Snapshot(self.partition.end_offset, self.partition.producers.to_snapshot())
-            )
-        self._unsaved_batches = 0
+        _ignore_failure(self._finish_draft())
+        self._save_unawaited(SaveTime.NOW)
         self.log.roll()
 
     def _settle_later(
@@ -330,17 +342,28 @@ class Shard:
             return ()
         return aborted_in(self.log.aborted(offset), records, offset, end_offset)
 
-    def trim(self, start_offset: int) -> None:
-        # After a kill only the snapshot knows the producers of the deleted batches.
-        self._finish_draft()
-        self.log.trim(start_offset)
-        self.partition.trim(start_offset)
+    def trim(self, start_offset: int) -> asyncio.Future[None] | None:
+        """Deletes what lies below an offset."""
+        return after(self.prepare_trim(start_offset), lambda: self._trim_prepared(start_offset))
 
-    def apply_retention(self, now_ms: int) -> None:
-        """Deletes segments that `retention.ms` and `retention.bytes` do not keep."""
+    def _trim_prepared(self, start_offset: int) -> asyncio.Future[None] | None:
+        return after(self.log.trim(start_offset), lambda: self.partition.trim(start_offset))
+
+    def prepare_trim(self, start_offset: int) -> asyncio.Future[None] | None:
+        """Saves what batches below an offset say of their producers; after a kill nothing else would."""
+        return after(self._finish_draft(), lambda: self._cover(start_offset))
+
+    def _cover(self, offset: int) -> asyncio.Future[None] | None:
+        """Has a snapshot at or above an offset."""
+        if self._saved_offset >= offset or not self.partition.producers:
+            return None
+        return self._save_whole(SaveTime.NOW)
+
+    def apply_retention(self, now_ms: int) -> asyncio.Future[None] | None:
+        """Deletes what `retention.ms` and `retention.bytes` no longer keep."""
         config = self.config
         if "delete" not in config.cleanup_policy:
-            return
+            return None
         segments = self.log.segments()
         last = segments[-1] if segments else None
         if (
@@ -357,33 +380,50 @@ class Shard:
             segments, self.log.start_offset, now_ms, config.retention_ms, config.retention_bytes
         )
         start_offset = min(start_offset, self.partition.high_watermark)
-        if start_offset > self.log.start_offset:
-            size_bytes = self.log.size_bytes
-            self.trim(start_offset)
-            left = self.log.segments()
-            logger.info(
-                "retention_applied",
-                "partition %(topic)s-%(partition)d: retention deleted %(segments)d segment(s), "
-                "%(bytes)d bytes, and the log starts at offset %(start_offset)d now",
-                topic=self.log.ref.topic,
-                partition=self.log.ref.partition,
-                segments=len(segments) - len(left),
-                bytes=size_bytes - self.log.size_bytes,
-                start_offset=start_offset,
-            )
+        if start_offset <= self.log.start_offset:
+            return None
+        size_bytes = self.log.size_bytes
+        try:
+            prepared = self.prepare_trim(start_offset)
+        except StorageFullError:
+            # What the last snapshot covers can go all the same, and makes room.
+            prepared, start_offset = None, min(start_offset, self._saved_offset)
+            if start_offset <= self.log.start_offset:
+                raise
+        trimmed = after(prepared, lambda: self._trim_prepared(start_offset))
+        return after(trimmed, lambda: self._log_retention(len(segments), size_bytes))
 
-    def save(self) -> None:
-        """Saves a snapshot, so that the next claim needs no replay."""
+    def _log_retention(self, segments_before: int, bytes_before: int) -> None:
+        logger.info(
+            "retention_applied",
+            "partition %(topic)s-%(partition)d: retention deleted %(segments)d segment(s), "
+            "%(bytes)d bytes, and the log starts at offset %(start_offset)d now",
+            topic=self.log.ref.topic,
+            partition=self.log.ref.partition,
+            segments=segments_before - len(self.log.segments()),
+            bytes=bytes_before - self.log.size_bytes,
+            start_offset=self.log.start_offset,
+        )
+
+    def save(self) -> asyncio.Future[None] | None:
+        """Spares the next claim a replay, if everything is durable; the next claim may follow at once."""
         end_offset = self.partition.end_offset
-        if end_offset > self._saved_offset:
-            self.log.save_snapshot(Snapshot(end_offset, self.partition.producers.to_snapshot()))
-            self._saved_offset = end_offset
+        if self._saved_offset < end_offset <= self.partition.high_watermark:
+            return self._save_whole(SaveTime.NOW)
+        return None
 
     def save_at_close(self) -> None:
-        """As `save`; the engine writes the snapshot when it closes."""
+        """Spares the next start a replay: the engine makes everything durable when it closes."""
         end_offset = self.partition.end_offset
         if end_offset > self._saved_offset:
-            self.log.save_at_close(Snapshot(end_offset, self.partition.producers.to_snapshot()))
+            snapshot = Snapshot(end_offset, self.partition.producers.to_snapshot())
+            self.log.save_snapshot(snapshot, SaveTime.AT_CLOSE)
+
+
+def _ignore_failure(saved: asyncio.Future[None] | None) -> None:
+    """A snapshot that was not saved makes a replay longer, and nothing else."""
+    if saved is not None:
+        saved.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
 def is_durable(settled: asyncio.Future[None] | None) -> bool:

@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import os
 import random
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.config.topic import LONG_MAX, TopicConfig
 from ottla.histogram import Histogram
@@ -15,10 +16,11 @@ from ottla.ports import (
     Catalog,
     Clock,
     DamagedError,
-    IdleLog,
     LogDir,
+    PartitionLog,
     PartitionRef,
     StorageError,
+    UnclaimedLog,
     monotonic_ms,
 )
 from ottla.storage.local.folder import checkpoint_files, layout
@@ -30,13 +32,14 @@ from ottla.storage.local.folder.identity import (
     open_identity,
     take_clean_mark,
 )
-from ottla.storage.local.folder.idle_partition import read_idle_log
+from ottla.storage.local.folder.idle_partition import read_unclaimed_log
 from ottla.storage.local.folder.offsets_file import OffsetsFile
 from ottla.storage.local.folder.open_files import OpenFiles, default_open_segments
 from ottla.storage.local.folder.removal import remove_files, remove_tree, remove_trees
 from ottla.storage.local.log.partition_log import LocalLog
 from ottla.storage.local.recovery import folder_recovery, log_messages
 from ottla.storage.local.recovery.folder_check import (
+    DamagedFilesError,
     IndexBuild,
     Suspects,
     as_storage_error,
@@ -65,6 +68,13 @@ class LocalStoreOptions:
     background_workers: int = 2
 
 
+class Damage(NamedTuple):
+    """What was found in a partition whose files had this fingerprint."""
+
+    text: str
+    fingerprint: Hashable
+
+
 class LocalStore:
     """Implements LogStore; to be used from one thread (syncs and deletions run in others)."""
 
@@ -80,11 +90,11 @@ class LocalStore:
         # The last claim of each partition since the start; the next one gets a higher epoch.
         self._claimed_epochs: dict[PartitionRef, int] = {}
         self._start_errors: dict[Key, StorageError] = {}
-        self._idle_logs: dict[Key, IdleLog] = {}
+        self._idle_logs: dict[Key, UnclaimedLog] = {}
         self._found_ends: dict[Key, int] = {}  # by recoveries
         self.syncs = Histogram()
         self._removals: list[tuple[int, Sequence[str]]] = []
-        self._trims_together = False
+        self._damage: dict[PartitionRef, Damage] = {}
         self._retired: list[str] = []  # renamed folders whose rename is not durable yet
         self._next_checkpoint_ms = monotonic_ms(clock) + options.checkpoint_interval_ms
         self._cluster_id = open_identity(path, options.node_id, options.cluster_id)
@@ -116,8 +126,8 @@ class LocalStore:
             background=self._background,
             timed_flushes={},
             remove_later=self._remove_later,
-            keep_log_start=self._keep_log_start,
-            trims_together=lambda: self._trims_together,
+            save_log_start=self._save_log_start,
+            note_log_start=self._note_log_start,
             cleaned_offsets=self._cleaned_offsets,
             ended=self._ended,
             sync_failed_late=self._sync_failed_late,
@@ -191,6 +201,9 @@ class LocalStore:
             except (OSError, DamagedError) as error:
                 log_messages.tell_offline(key, path, error)
                 self._start_errors[key] = as_storage_error(error)
+                topic_id = checkpoint_files.read_topic_id(path)
+                if isinstance(error, DamagedFilesError) and topic_id is not None:
+                    self._remember_damage(PartitionRef(*key, topic_id), error, error.fingerprint)
         if checked:
             seconds = self._clock.monotonic_seconds() - began
             log_messages.tell_recovered(checked, seconds, len(self._suspects))
@@ -216,8 +229,9 @@ class LocalStore:
         epoch = self._journal.epoch
         return epoch + 1 if self._claimed_epochs.get(ref) == epoch else epoch
 
-    def raise_epoch(self) -> None:
+    def raise_epochs(self, refs: Iterable[PartitionRef]) -> None:
         self._check_open()
+        # One counter for all partitions.
         self._journal.raise_epoch(self._journal.epoch + 1)
 
     def claim(self, ref: PartitionRef, config: TopicConfig) -> LocalLog:
@@ -228,12 +242,16 @@ class LocalStore:
             or ref.topic == layout.KAFKA_CATALOG_TOPIC
         ):
             raise StorageError(f"{ref.topic!r} cannot be the name of a folder")
+        self._check_damage(ref)
         earlier = self._logs.get(key)
         if earlier is not None:
             earlier.fence()
             self._recovery_points[key] = earlier.durability.synced_offset
         try:
             log = self._claim(ref, config)
+        except DamagedFilesError as error:
+            self._remember_damage(ref, error, error.fingerprint)
+            raise
         except OSError as error:
             raise StorageError(f"cannot open {self._folder(key)}: {error}") from error
         if earlier is not None and earlier.ref == ref:
@@ -371,6 +389,7 @@ class LocalStore:
         except OSError as error:
             raise StorageError(f"cannot delete {path}: {error}") from error
         self._claimed_epochs.pop(ref, None)
+        self._damage.pop(ref, None)
 
     def _sync_deletions(self) -> None:
         """Makes deletions durable, all of them at once, before the catalog says that nothing is left."""
@@ -407,32 +426,57 @@ class LocalStore:
                     found[PartitionRef(*key, topic_id)] = error
         return found
 
-    def fingerprint(self, ref: PartitionRef) -> Hashable:
+    def condemn(self, ref: PartitionRef, error: DamagedError) -> None:
+        self._remember_damage(ref, error, self._fingerprint(ref))
+
+    def _remember_damage(
+        self, ref: PartitionRef, error: DamagedError, fingerprint: Hashable
+    ) -> None:
+        if fingerprint is not None:
+            self._damage[ref] = Damage(str(error), fingerprint)
+
+    def _check_damage(self, ref: PartitionRef) -> None:
+        """Raises what was found in a partition's files, as long as they are the same."""
+        damage = self._damage.get(ref)
+        if damage is None:
+            return
+        if damage.fingerprint == self._fingerprint(ref):
+            raise DamagedError(damage.text)
+        del self._damage[ref]
+
+    def _fingerprint(self, ref: PartitionRef) -> Hashable:
         try:
             return fingerprint_of(self._folder((ref.topic, ref.partition)))
         except OSError:
             return None
 
-    def keeps(self, ref: PartitionRef) -> bool:
+    def has_data(self, ref: PartitionRef) -> bool:
         key = (ref.topic, ref.partition)
         return key in self._logs or os.path.isdir(self._folder(key))
 
-    def idle_log(self, ref: PartitionRef) -> IdleLog | None:
-        key = (ref.topic, ref.partition)
-        if key in self._logs:
-            return None
-        try:
-            return self._idle_log(key, self._folder(key))
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise StorageError(f"cannot look into {self._folder(key)}: {error}") from error
+    def unclaimed(
+        self, refs: Iterable[PartitionRef]
+    ) -> Mapping[PartitionRef, UnclaimedLog | StorageError]:
+        found: dict[PartitionRef, UnclaimedLog | StorageError] = {}
+        for ref in refs:
+            key = (ref.topic, ref.partition)
+            if key in self._logs:
+                continue
+            try:
+                found[ref] = self._unclaimed(key, self._folder(key))
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                found[ref] = StorageError(f"cannot look into {self._folder(key)}: {error}")
+        return found
 
-    def _idle_log(self, key: Key, path: str) -> IdleLog:
+    def _unclaimed(self, key: Key, path: str) -> UnclaimedLog:
         # Remembered: nothing changes a log that is not claimed.
         if key not in self._idle_logs:
             end_offset = self._found_ends.get(key, self._recovery_points.get(key, 0))
-            self._idle_logs[key] = read_idle_log(path, self._log_starts.get(key, 0), end_offset)
+            self._idle_logs[key] = read_unclaimed_log(
+                path, self._log_starts.get(key, 0), end_offset
+            )
         return self._idle_logs[key]
 
     def log_dirs(self) -> Sequence[LogDir]:
@@ -443,12 +487,29 @@ class LocalStore:
                 if log is not None:
                     sizes[key] = log.size_bytes
                     continue
-                sizes[key] = self._idle_log(key, path).size_bytes
+                sizes[key] = self._unclaimed(key, path).size_bytes
             disk = os.statvfs(self._path)
         except OSError as error:
             raise StorageError(f"cannot look into {self._path}: {error}") from error
         usable_bytes = disk.f_bavail * disk.f_frsize
         return [LogDir(self._path, disk.f_blocks * disk.f_frsize, usable_bytes, sizes)]
+
+    def trim_all(self, starts: Mapping[PartitionLog, int]) -> Sequence[StorageError | None]:
+        failed: list[StorageError | None] = []
+        for log, start_offset in starts.items():
+            assert isinstance(log, LocalLog)
+            try:
+                log.trim_with_others(start_offset)
+            except StorageError as error:
+                failed.append(error)
+            else:
+                failed.append(None)
+        try:
+            self._log_starts_file.take(self._log_starts)()
+        except OSError as error:
+            unsaved = StorageError(f"cannot save where logs of {self._path} start: {error}")
+            return [unsaved] * len(failed)
+        return failed
 
     def tick(self, now_ms: int) -> None:
         for log in list(self._surroundings.timed_flushes):
@@ -542,18 +603,6 @@ class LocalStore:
         if self._closed:
             raise StorageError(f"the store {self._path} is closed")
 
-    @contextlib.contextmanager
-    def trims_together(self) -> Iterator[None]:
-        self._trims_together = True
-        try:
-            yield
-        finally:
-            self._trims_together = False
-        try:
-            self._log_starts_file.take(self._log_starts)()
-        except OSError as error:
-            raise StorageError(f"cannot note where logs of {self._path} start: {error}") from error
-
     # -- what logs ask for
 
     def _ended(self, log: LocalLog) -> None:
@@ -576,10 +625,13 @@ class LocalStore:
         if log is not None and log.ref == ref and log.is_open:
             log.sync_failed(error)
 
-    def _keep_log_start(self, ref: PartitionRef, start_offset: int) -> None:
+    def _save_log_start(self, ref: PartitionRef, start_offset: int) -> None:
+        starts = {**self._log_starts, (ref.topic, ref.partition): start_offset}
+        self._log_starts_file.take(starts)()
+        self._note_log_start(ref, start_offset)
+
+    def _note_log_start(self, ref: PartitionRef, start_offset: int) -> None:
         key = (ref.topic, ref.partition)
-        if not self._trims_together:
-            self._log_starts_file.take({**self._log_starts, key: start_offset})()
         self._log_starts[key] = start_offset
         self._in_checkpoints.add(key)
 

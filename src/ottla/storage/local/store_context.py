@@ -32,8 +32,8 @@ class Surroundings:
         LocalLog, int
     ]  # the logs with flush.ms set and something to flush, and since when
     remove_later: Callable[[Sequence[str], int], None]  # paths, when (ms)
-    keep_log_start: Callable[[PartitionRef, int], None]  # durably, unless trims come together
-    trims_together: Callable[[], bool]
+    save_log_start: Callable[[PartitionRef, int], None]
+    note_log_start: Callable[[PartitionRef, int], None]  # durable with the next one that is saved
     cleaned_offsets: CleanedOffsets
     ended: Callable[[LocalLog], None]
     sync_failed_late: Callable[[PartitionRef, OSError], None]  # after the claim that began the sync

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from ottla.ports import NewerFormatError, StorageError
+from ottla.ports import StorageError
+from ottla.ports.errors import NewerFormatError
 from ottla.storage.local.folder import checkpoint_files, layout
 from ottla.version import VERSION
 

@@ -7,7 +7,8 @@ import json
 import os
 from typing import Final
 
-from ottla.ports import InUseError, StorageError
+from ottla.ports import StorageError
+from ottla.ports.errors import InUseError
 from ottla.storage.local.folder import checkpoint_files, layout
 
 _META_VERSION: Final = "1"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
-from ottla.ports import IdleLog
+from ottla.ports import UnclaimedLog
 from ottla.storage.local.folder import layout
 from ottla.storage.local.log.index import NO_TIMESTAMP, TIME_ENTRY, TIME_ENTRY_BYTES
 
 
-def read_idle_log(path: str, start_offset: int, end_offset: int) -> IdleLog:
+def read_unclaimed_log(path: str, start_offset: int, end_offset: int) -> UnclaimedLog:
     """The size of a partition's segments, and the largest timestamp of the first one.
 
     The offsets are what the store has noted; the names of segments may say more.
@@ -23,12 +23,12 @@ def read_idle_log(path: str, start_offset: int, end_offset: int) -> IdleLog:
                 # The names are offsets of one length, so that they sort as they are.
                 first = entry.name if first is None else min(first, entry.name)
     if first is None or not size_bytes:
-        return IdleLog(size_bytes, NO_TIMESTAMP, start_offset, max(start_offset, end_offset))
+        return UnclaimedLog(size_bytes, NO_TIMESTAMP, start_offset, max(start_offset, end_offset))
     start_offset = max(start_offset, int(first.removesuffix(layout.LOG_SUFFIX)))
     end_offset = max(start_offset, end_offset)
     stem = os.path.join(path, first.removesuffix(layout.LOG_SUFFIX))
     last_time_ms = _last_time_ms(stem + layout.TIME_INDEX_SUFFIX)
-    return IdleLog(size_bytes, last_time_ms, start_offset, end_offset)
+    return UnclaimedLog(size_bytes, last_time_ms, start_offset, end_offset)
 
 
 def _last_time_ms(path: str) -> int:

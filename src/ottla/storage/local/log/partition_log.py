@@ -14,18 +14,21 @@ from ottla.config.topic import LONG_MAX, TopicConfig
 from ottla.core.aborted import AbortedSpan
 from ottla.events import EventLog
 from ottla.ports import (
+    BatchEntry,
     Buffer,
     DamagedError,
     EpochStart,
     Extent,
     FencedError,
     PartitionRef,
+    SaveTime,
     SegmentInfo,
     Snapshot,
     StorageError,
     StorageFullError,
     monotonic_ms,
 )
+from ottla.storage.batch_headers import HEADERS_READ_BYTES, take_headers
 from ottla.storage.local.folder import checkpoint_files, layout
 from ottla.storage.local.log import segment_swap, timestamp_lookup
 from ottla.storage.local.log.index import SegmentIndex, empty_index
@@ -219,11 +222,11 @@ class LocalLog:
                 f"append at {extents[0].base_offset}, expecting {expected_end_offset}, "
                 f"to {self._folder}, which ends at {segment.end_offset}"
             )
-        if (
-            extents[-1].last_offset - segment.base_offset > layout.MAX_RELATIVE_OFFSET
-            or segment.size_bytes + len(data) > layout.MAX_SEGMENT_BYTES
-        ):
-            raise ValueError(f"the last segment of {self._folder} has to be rolled first")
+        if self._roll_is_due(segment, len(data), extents[-1]):
+            self.roll()
+            segment = self._active
+        if extents[-1].last_offset - segment.base_offset > layout.MAX_RELATIVE_OFFSET:
+            raise ValueError(f"{extents[-1]} is too far from the start of {segment.path}")
         try:
             if self._epoch_is_new:
                 self._epochs.assign(self._epoch, extents[0].base_offset)
@@ -240,14 +243,14 @@ class LocalLog:
             self._shared.timed_flushes[self] = monotonic_ms(self._shared.clock)
         return None
 
-    def roll_is_due(self, size_bytes: int, extent: Extent) -> bool:
-        segment = self._active
+    def _roll_is_due(self, segment: Segment, size_bytes: int, extent: Extent) -> bool:
+        """Whether batches belong into a new segment."""
         config = self._config
-        if segment.size_bytes > config.segment_bytes - size_bytes:
-            return segment.size_bytes > 0
-        assert segment.index is not None
         if not segment.size_bytes:
-            return extent.last_offset - segment.base_offset > layout.MAX_RELATIVE_OFFSET
+            return False
+        if segment.size_bytes > config.segment_bytes - size_bytes:
+            return True
+        assert segment.index is not None
         first_ms = segment.first_time_ms()
         age_ms = (
             extent.max_timestamp_ms - first_ms
@@ -288,13 +291,17 @@ class LocalLog:
 
     def read(self, offset: int, max_bytes: int, end_offset: int) -> Buffer:
         try:
-            return self.peek(offset, max_bytes, end_offset)
+            return self.scan(offset, max_bytes, end_offset)
         except DamagedError as error:
             if self._refusal is None:
                 self._end_damaged(error)
             raise
 
-    def peek(self, offset: int, max_bytes: int, end_offset: int) -> Buffer:
+    def headers(self, offset: int, end_offset: int, max_cost: int) -> Sequence[BatchEntry]:
+        data = self.read(offset, HEADERS_READ_BYTES, end_offset)
+        return take_headers(data, offset, max_cost)
+
+    def scan(self, offset: int, max_bytes: int, end_offset: int) -> Buffer:
         if self._refusal is not None:
             raise self._refused()
         if offset < self._start_offset:
@@ -356,34 +363,50 @@ class LocalLog:
     # -- forgetting
 
     def trim(self, start_offset: int) -> None:
+        start_offset, dropped = self._find_trim(start_offset)
+        with self._trimming():
+            # The name of the first segment says where the log starts, if it starts there.
+            if start_offset > self._start_offset and self._bases[dropped] != start_offset:
+                self._shared.save_log_start(self._ref, start_offset)
+                self._start_offset = start_offset
+            if dropped:
+                self._drop_segments(dropped)
+                checkpoint_files.sync_path(self._folder)
+            self._started_at(start_offset)
+
+    def trim_with_others(self, start_offset: int) -> None:
+        """As `trim`; it is durable when the store has saved where its logs start."""
+        start_offset, dropped = self._find_trim(start_offset)
+        with self._trimming():
+            if start_offset > self._start_offset:
+                self._shared.note_log_start(self._ref, start_offset)
+                self._start_offset = start_offset
+            if dropped:
+                self._drop_segments(dropped)
+                # A power loss may bring them back; by the saved start they are dropped again.
+                self.durability.also_sync(self._folder)
+            self._started_at(start_offset)
+
+    def _find_trim(self, start_offset: int) -> tuple[int, int]:
+        """Where the log is to start, and how many segments go."""
         self.check_open()
         if start_offset > self.end_offset:
             raise ValueError(f"{self._folder} ends at {self.end_offset}, below {start_offset}")
         # A segment that was kept because it was the last one may go now.
         start_offset = max(start_offset, self._start_offset)
-        kept = bisect_right(self._bases, start_offset) - 1
-        if not kept and start_offset == self._start_offset:
-            return
+        return start_offset, bisect_right(self._bases, start_offset) - 1
+
+    @contextlib.contextmanager
+    def _trimming(self) -> Iterator[None]:
         try:
-            together = self._shared.trims_together()
-            if start_offset > self._start_offset and (
-                together or self._bases[kept] != start_offset
-            ):
-                self._shared.keep_log_start(self._ref, start_offset)
-                self._start_offset = start_offset
-            if kept:
-                self._drop_segments(kept)
-                if (
-                    together
-                ):  # the start is noted: segments that are back after a power loss go again
-                    self.durability.also_sync(self._folder)
-                else:
-                    checkpoint_files.sync_path(self._folder)
-            self._start_offset = start_offset
-            self._epochs.cut_start(start_offset)
-            self._snapshots.prune(self._bases)
+            yield
         except OSError as error:
             raise StorageError(f"cannot trim {self._folder}: {error}") from error
+
+    def _started_at(self, start_offset: int) -> None:
+        self._start_offset = start_offset
+        self._epochs.cut_start(start_offset)
+        self._snapshots.prune(self._bases)
 
     def _drop_segments(self, count: int) -> None:
         """Removes segments from the front, oldest first, so that a crash leaves no hole."""
@@ -405,7 +428,7 @@ class LocalLog:
     def cleaned_offset(self) -> int | None:
         return self._shared.cleaned_offsets.get(self._ref)
 
-    def keep_cleaned_offset(self, offset: int) -> None:
+    def save_cleaned_offset(self, offset: int) -> None:
         self.check_open()
         try:
             self._shared.cleaned_offsets.keep(self._ref, offset)
@@ -457,8 +480,22 @@ class LocalLog:
 
     # -- snapshots
 
-    def save_snapshot(self, snapshot: Snapshot) -> None:
+    def save_snapshot(
+        self, snapshot: Snapshot, when: SaveTime = SaveTime.NOW
+    ) -> asyncio.Future[None] | None:
         self.check_open()
+        if when is SaveTime.AT_CLOSE:
+            self._last_snapshot = snapshot
+            return None
+        if when is SaveTime.SOON:
+            try:
+                return self._draft_snapshot(snapshot, asyncio.get_running_loop())
+            except RuntimeError:
+                pass  # no event loop is running
+        self._write_snapshot(snapshot)
+        return None
+
+    def _write_snapshot(self, snapshot: Snapshot) -> None:
         try:
             # No replay looks behind a snapshot: what it would find there has to be on disk first.
             self._aborted.sync()
@@ -468,19 +505,14 @@ class LocalLog:
         except OSError as error:
             raise refusal(f"cannot save a snapshot in {self._folder}", error) from error
 
-    def save_at_close(self, snapshot: Snapshot) -> None:
-        self.check_open()
-        self._last_snapshot = snapshot
-
-    def save_snapshot_soon(self, snapshot: Snapshot) -> None:
-        self.check_open()
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            self.save_snapshot(snapshot)
-            return
+    def _draft_snapshot(
+        self, snapshot: Snapshot, loop: asyncio.AbstractEventLoop
+    ) -> asyncio.Future[None]:
+        """Has a thread write a snapshot, unless it is writing one."""
+        saved: asyncio.Future[None] = loop.create_future()
         if self._snapshot_is_drafted:
-            return
+            _fail(saved, StorageError(f"another snapshot of {self._folder} is being written"))
+            return saved
         self._snapshot_is_drafted = True
         path = self._snapshots.draft_path(snapshot.offset, self._epoch)
         writing = self._shared.unawaited.submit(
@@ -489,29 +521,39 @@ class LocalLog:
 
         def hand_back(done: Future[None]) -> None:
             with contextlib.suppress(RuntimeError):  # the loop may be closed
-                loop.call_soon_threadsafe(self._take_draft, snapshot.offset, done)
+                loop.call_soon_threadsafe(self._end_draft, snapshot.offset, done, saved)
 
         writing.add_done_callback(hand_back)
+        return saved
+
+    def _end_draft(self, offset: int, written: Future[None], saved: asyncio.Future[None]) -> None:
+        try:
+            self._take_draft(offset, written)
+        except StorageError as error:
+            _fail(saved, error)
+        else:
+            saved.set_result(None)
 
     def _take_draft(self, offset: int, done: Future[None]) -> None:
         self._snapshot_is_drafted = False
         self._aborted.end_sync()
         if self._refusal is not None:
-            # Whoever has the folder now may have cut the log: then this is none of its snapshots.
+            # The next claim may have cut the log: then this is none of its snapshots.
             self._snapshots.drop_draft(offset, self._epoch)
-            return
+            raise self._refused()
         try:
             done.result()
             self.durability.also_sync(self._snapshots.take_draft(offset, self._epoch))
             self._snapshots.prune(self._bases)
         except UnsyncedError as error:
-            self.sync_failed(error)
+            raise self.sync_failed(error) from error
         except OSError as error:
             self._snapshots.drop_draft(offset, self._epoch)
             text = "partition %(topic)s-%(partition)d: cannot save a snapshot: %(reason)s"
             topic, partition, reason = self._ref.topic, self._ref.partition, str(error)
             fields = {"topic": topic, "partition": partition, "reason": reason}
             logger.warning("snapshot_not_saved", text, **fields)
+            raise refusal(f"cannot save a snapshot in {self._folder}", error) from error
 
     def snapshots(self) -> Iterator[Snapshot]:
         return self._snapshots.read(self.end_offset)
@@ -589,7 +631,7 @@ class LocalLog:
             raise self._refused()
 
     def _refused(self) -> StorageError:
-        """A fresh exception, as raising one twice would chain their tracebacks."""
+        """A new exception: raising one twice would chain their tracebacks."""
         assert self._refusal is not None
         return type(self._refusal)(*self._refusal.args)
 
@@ -627,7 +669,7 @@ class LocalLog:
         """Writes what only the end of the claim leaves; in another thread, if the caller waits for it."""
         if self._last_snapshot is not None:
             try:
-                self.save_snapshot(self._last_snapshot)
+                self._write_snapshot(self._last_snapshot)
             except StorageError as error:
                 log_messages.tell_not_saved(self._ref, error)
             self._last_snapshot = None
@@ -649,3 +691,8 @@ class LocalLog:
     def _tell_index_trouble(self, error: OSError) -> None:
         text = "cannot write the indexes of %(path)s: %(reason)s"
         logger.warning("index_not_written", text, path=self._active.path, reason=str(error))
+
+
+def _fail(saved: asyncio.Future[None], error: StorageError) -> None:
+    saved.set_exception(error)
+    saved.exception()  # the caller need not look at it

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from ottla.config.topic import TopicConfig
-from ottla.ports import BeingCheckedError, DamagedError, StorageError
+from ottla.ports import ClaimPendingError, DamagedError, StorageError
 from ottla.storage.local.folder import layout
 from ottla.storage.local.recovery import folder_recovery
 from ottla.storage.local.recovery.folder_recovery import Suspicion
@@ -27,6 +27,14 @@ _WORK_SECONDS: Final = 0.001
 _REST_SECONDS: Final = 0.0003
 _LOOK_BYTES: Final = 32 * 1024
 _READ_BYTES: Final = 1024 * 1024
+
+
+class DamagedFilesError(DamagedError):
+    """Damage that a check of all files of a partition found, and their fingerprint before it."""
+
+    def __init__(self, text: str, fingerprint: Hashable) -> None:
+        super().__init__(text)
+        self.fingerprint = fingerprint
 
 
 class CheckStoppedError(Exception):
@@ -51,8 +59,7 @@ class FolderCheck:
         try:
             end_offset = folder_recovery.recover(self.path, trust, interval_bytes, self.cut, pause)
         except DamagedError as error:
-            error.fingerprint = fingerprint
-            raise
+            raise DamagedFilesError(str(error), fingerprint) from error
         if self.suspicion.sync_has_failed:
             folder_recovery.rewrite(self.path, self.recovery_point)
         return end_offset
@@ -167,7 +174,7 @@ class Suspects:
         self._believe(key, check, check.run())
 
     def check_before_use(self, key: Key, path: str) -> None:
-        """As `check_now`, on a thread if there is a loop: BeingCheckedError then."""
+        """As `check_now`, on a thread if there is a loop: ClaimPendingError then."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -177,7 +184,7 @@ class Suspects:
         self._begin(key, BackgroundCheck(check, loop, partial(self._believe, key, check)))
 
     def build_before_use(self, key: Key, build: IndexBuild) -> None:
-        """Makes indexes on a thread if there is a loop: BeingCheckedError then. Else the first use of each makes it."""
+        """Makes indexes on a thread if there is a loop: ClaimPendingError then. Else the first use of each makes it."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -197,7 +204,7 @@ class Suspects:
         if check is None:
             return False
         if not check.done.done():
-            raise BeingCheckedError(f"{check.check.path} is being checked", check.done)
+            raise ClaimPendingError(f"{check.check.path} is being checked", check.done)
         del self._checks[key]
         if isinstance(check.check, IndexBuild):
             if check.error is not None:
@@ -236,11 +243,9 @@ def as_storage_error(error: OSError | DamagedError) -> StorageError:
     return StorageError(str(error)) if isinstance(error, OSError) else error
 
 
-def damaged(path: str, error: Exception) -> DamagedError:
+def damaged(path: str, error: Exception) -> DamagedFilesError:
     """What a folder is that a check does not put in order."""
-    told = DamagedError(str(error))
-    told.fingerprint = fingerprint_of(path)
-    return told
+    return DamagedFilesError(str(error), fingerprint_of(path))
 
 
 def fingerprint_of(path: str) -> Hashable:

@@ -1,35 +1,29 @@
-"""The memory engine: nothing outlives the process, and it is bounded."""
+"""A claimed partition of the memory engine, and the segments that replace others in it."""
 
 from __future__ import annotations
 
 import asyncio
-import uuid
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
 
 from ottla.config.topic import TopicConfig
 from ottla.core.aborted import AbortedSpan
-from ottla.histogram import Histogram
-from ottla.model import topic_id_text
 from ottla.ports import (
+    BatchEntry,
     Buffer,
-    Catalog,
     Clock,
     EpochStart,
     Extent,
     FencedError,
-    IdleLog,
-    LogDir,
     PartitionRef,
+    SaveTime,
     SegmentInfo,
     Snapshot,
     StorageError,
     monotonic_ms,
 )
-from ottla.storage.memory_catalog import MemoryCatalog
-from ottla.storage.memory_segments import (
+from ottla.storage.batch_headers import HEADERS_READ_BYTES, take_headers
+from ottla.storage.memory.segments import (
     BATCH_OVERHEAD_BYTES,
     MAX_RELATIVE_OFFSET,
     SNAPSHOTS_KEPT,
@@ -37,8 +31,6 @@ from ottla.storage.memory_segments import (
     MemoryPartition,
     MemorySegment,
 )
-
-DEFAULT_MAX_BYTES: Final = 1024 * 1024 * 1024
 
 
 class MemoryReplacement:
@@ -171,8 +163,11 @@ class MemoryLog:
                 f"append of {extents} expecting {expected_end_offset} to {partition.ref}, "
                 f"which ends at {active.end_offset}"
             )
+        if self._roll_is_due(active, len(data), extents[-1]):
+            self.roll()
+            active = partition.segments[-1]
         if extents[-1].last_offset - active.base_offset > MAX_RELATIVE_OFFSET:
-            raise ValueError(f"the last segment of {partition.ref} has to be rolled first")
+            raise ValueError(f"{extents[-1]} is too far from the start of its segment")
         self._budget.take(len(data) + BATCH_OVERHEAD_BYTES * len(extents))
         if not partition.epochs or partition.epochs[-1].epoch != self._epoch:
             start = EpochStart(self._epoch, extents[0].base_offset)
@@ -186,10 +181,7 @@ class MemoryLog:
             position += extent.size_bytes
         return None
 
-    def roll_is_due(self, size_bytes: int, extent: Extent) -> bool:
-        active = self._partition.segments[-1]
-        if extent.last_offset - active.base_offset > MAX_RELATIVE_OFFSET:
-            return True
+    def _roll_is_due(self, active: MemorySegment, size_bytes: int, extent: Extent) -> bool:
         if not active.batches:
             return False
         first_ms = active.timestamps_ms[0]
@@ -201,6 +193,7 @@ class MemoryLog:
         return (
             active.size_bytes > self._config.segment_bytes - size_bytes
             or age_ms > self._config.max_segment_ms
+            or extent.last_offset - active.base_offset > MAX_RELATIVE_OFFSET
         )
 
     def roll(self) -> None:
@@ -226,7 +219,10 @@ class MemoryLog:
                 return data
         return b""
 
-    def peek(self, offset: int, max_bytes: int, end_offset: int) -> Buffer:
+    def headers(self, offset: int, end_offset: int, max_cost: int) -> Sequence[BatchEntry]:
+        return take_headers(self.read(offset, HEADERS_READ_BYTES, end_offset), offset, max_cost)
+
+    def scan(self, offset: int, max_bytes: int, end_offset: int) -> Buffer:
         return self.read(offset, max_bytes, end_offset)
 
     def batch_at_timestamp(self, timestamp_ms: int, offset: int) -> Buffer | None:
@@ -291,14 +287,11 @@ class MemoryLog:
     def cleaned_offset(self) -> int | None:
         return self._partition.cleaned_offset
 
-    def keep_cleaned_offset(self, offset: int) -> None:
+    def save_cleaned_offset(self, offset: int) -> None:
         self.check_open()
         self._partition.cleaned_offset = offset
 
-    def save_at_close(self, snapshot: Snapshot) -> None:
-        self.save_snapshot(snapshot)
-
-    def save_snapshot(self, snapshot: Snapshot) -> None:
+    def save_snapshot(self, snapshot: Snapshot, when: SaveTime = SaveTime.NOW) -> None:
         self.check_open()
         partition = self._partition
         self._budget.take(len(snapshot.data))
@@ -315,9 +308,6 @@ class MemoryLog:
         for offset in [found for found in partition.snapshot_offsets if found not in kept]:
             self._budget.used_bytes -= len(partition.snapshots.pop(offset))
             partition.snapshot_offsets.remove(offset)
-
-    def save_snapshot_soon(self, snapshot: Snapshot) -> None:
-        self.save_snapshot(snapshot)
 
     def snapshots(self) -> Iterator[Snapshot]:
         partition = self._partition
@@ -355,133 +345,3 @@ class MemoryLog:
         if self._ended is None:
             self._ended = StorageError(f"{self.ref} was closed")
             self._released(self)
-
-
-class MemoryStore:
-    """Implements LogStore."""
-
-    def __init__(self, *, clock: Clock, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
-        self._clock = clock
-        self._cluster_id = topic_id_text(uuid.uuid4())
-        self._budget = Budget(max_bytes)
-        self._catalog = MemoryCatalog()
-        self._epoch = 1
-        self._partitions: dict[tuple[str, int], MemoryPartition] = {}
-        self._logs: dict[tuple[str, int], MemoryLog] = {}
-        self._closed = False
-        self._syncs = Histogram()  # nothing ever reaches a disk
-
-    @property
-    def cluster_id(self) -> str:
-        return self._cluster_id
-
-    @property
-    def catalog(self) -> Catalog:
-        return self._catalog
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StorageError("the memory engine is closed")
-
-    def epoch_of(self, ref: PartitionRef) -> int:
-        log = self._logs.get((ref.topic, ref.partition))
-        if log is not None and log.ref == ref:
-            return log.epoch
-        return self._next_epoch(ref)
-
-    def _next_epoch(self, ref: PartitionRef) -> int:
-        partition = self._partitions.get((ref.topic, ref.partition))
-        claimed = partition is not None and partition.ref == ref and partition.epoch == self._epoch
-        return self._epoch + 1 if claimed else self._epoch
-
-    def raise_epoch(self) -> None:
-        self._check_open()
-        self._epoch += 1
-
-    def claim(self, ref: PartitionRef, config: TopicConfig) -> MemoryLog:
-        self._check_open()
-        key = (ref.topic, ref.partition)
-        earlier = self._logs.pop(key, None)
-        if earlier is not None:
-            earlier.fence()
-        partition = self._partitions.get(key)
-        if partition is not None and partition.ref != ref:
-            self._drop(partition)
-            partition = None
-        self._epoch = self._next_epoch(ref)
-        if partition is None:
-            first = MemorySegment(0, monotonic_ms(self._clock), 0, self._clock.now_ms())
-            partition = MemoryPartition(ref, [first], [0])
-            self._partitions[key] = partition
-        partition.epoch = self._epoch
-        log = MemoryLog(partition, self._epoch, config, self._clock, self._budget, self._release)
-        self._logs[key] = log
-        return log
-
-    def _release(self, log: MemoryLog) -> None:
-        self._logs.pop((log.ref.topic, log.ref.partition), None)
-
-    def _drop(self, partition: MemoryPartition) -> None:
-        self._budget.used_bytes -= sum(segment.cost_bytes for segment in partition.segments)
-        self._budget.used_bytes -= sum(len(data) for data in partition.snapshots.values())
-        del self._partitions[partition.ref.topic, partition.ref.partition]
-
-    def delete(self, ref: PartitionRef) -> None:
-        self._check_open()
-        key = (ref.topic, ref.partition)
-        partition = self._partitions.get(key)
-        if partition is None or partition.ref != ref:
-            return
-        log = self._logs.pop(key, None)
-        if log is not None:
-            log.fence()
-        self._drop(partition)
-
-    def partitions(self) -> Sequence[PartitionRef]:
-        return [partition.ref for partition in self._partitions.values()]
-
-    def offline(self) -> Mapping[PartitionRef, StorageError]:
-        return {}
-
-    def fingerprint(self, ref: PartitionRef) -> Hashable:
-        return None
-
-    def keeps(self, ref: PartitionRef) -> bool:
-        partition = self._partitions.get((ref.topic, ref.partition))
-        return partition is not None and partition.ref == ref
-
-    def idle_log(self, ref: PartitionRef) -> IdleLog | None:
-        key = (ref.topic, ref.partition)
-        partition = self._partitions.get(key)
-        if key in self._logs or partition is None or partition.ref != ref:
-            return None
-        segments = partition.segments
-        return IdleLog(
-            sum(segment.size_bytes for segment in segments),
-            segments[0].max_timestamp_ms,
-            partition.start_offset,
-            segments[-1].end_offset,
-        )
-
-    def log_dirs(self) -> Sequence[LogDir]:
-        sizes = {
-            key: sum(segment.size_bytes for segment in partition.segments)
-            for key, partition in self._partitions.items()
-        }
-        usable_bytes = self._budget.max_bytes - self._budget.used_bytes
-        return [LogDir("memory", self._budget.max_bytes, usable_bytes, sizes)]
-
-    @property
-    def syncs(self) -> Histogram:
-        return self._syncs
-
-    def trims_together(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def tick(self, now_ms: int) -> None:
-        """Nothing is ever due."""
-
-    def close(self) -> None:
-        for log in list(self._logs.values()):
-            log.close()
-        self._closed = True

@@ -1,0 +1,43 @@
+"""The errors of storage engines."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ottla.errors import OttlaError
+
+
+class StorageError(OttlaError):
+    """The operation failed, and the claim is over: the partition has to be claimed again."""
+
+
+class InUseError(StorageError):
+    """Another process uses the data."""
+
+
+class NewerFormatError(StorageError):
+    """The data has formats of a later version, which this one cannot read."""
+
+
+class StorageFullError(StorageError):
+    """There is no room. Nothing was stored, and the claim lasts."""
+
+
+class DamagedError(StorageError):
+    """Stored data that had been acknowledged is lost or changed: an operator has to look at it."""
+
+
+class ClaimPendingError(StorageError):
+    """A claim takes longer than a request may wait; it can be tried again when `done` is."""
+
+    def __init__(self, text: str, done: asyncio.Future[None]) -> None:
+        super().__init__(text)
+        self.done = done
+
+
+class FencedError(StorageError):
+    """The partition was claimed again, or deleted, since this claim."""
+
+
+class CatalogConflictError(StorageError):
+    """The catalog has changed since the caller read it."""

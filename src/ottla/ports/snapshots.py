@@ -1,0 +1,42 @@
+"""Saved state of a claimed partition, so that a replay need not read the whole log."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+
+class Snapshot(NamedTuple):
+    """State as of `offset`; engines do not look into the data."""
+
+    offset: int
+    data: bytes
+
+
+class SaveTime(enum.Enum):
+    """When a snapshot is to be saved."""
+
+    NOW = "now"
+    # No client waits for it. An engine may drop it, and says so by a failed future: if another one is being written,
+    # or writing fails.
+    SOON = "soon"
+    # When the claim is closed, once everything that was appended is durable; the snapshot may cover all of it.
+    AT_CLOSE = "at close"
+
+
+class Snapshots(Protocol):
+    def save_snapshot(
+        self, snapshot: Snapshot, when: SaveTime = SaveTime.NOW
+    ) -> asyncio.Future[None] | None:
+        """Keeps a snapshot; older ones go, except for the newest few and those at the start of a segment.
+
+        The caller saves only what is durable: a snapshot never lies above the high watermark, or that of a fenced
+        leader would count once the log of its successor has grown beyond it.
+        """
+        ...
+
+    def snapshots(self) -> Iterator[Snapshot]:
+        """Kept snapshots at or below the end offset, newest first, each read when it is asked for; not checked."""
+        ...

@@ -1,0 +1,33 @@
+"""The headers that a replay needs, taken from stored batches."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.ports import BatchEntry, Buffer, DamagedError
+from ottla.records.batch import NO_PRODUCER_ID, crc_matches, read_header
+from ottla.records.errors import CorruptRecordsError
+
+# How much an engine reads at once for them.
+HEADERS_READ_BYTES: Final = 512 * 1024
+
+
+def take_headers(batches: Buffer, offset: int, max_cost: int) -> list[BatchEntry]:
+    """As Log.headers, of batches that were read from `offset` on."""
+    view = memoryview(batches)
+    found: list[BatchEntry] = []
+    position = 0
+    try:
+        while position < len(view) and max_cost > 0:
+            header = read_header(view, position)
+            # It changes the state of a producer, and no client checks it.
+            if header.producer_id != NO_PRODUCER_ID and not crc_matches(view, position, header):
+                raise CorruptRecordsError("the checksum is wrong")
+            end = position + header.size_bytes
+            entry = BatchEntry(header, view[position:end] if header.is_control else b"")
+            found.append(entry)
+            max_cost -= entry.cost
+            position = end
+    except CorruptRecordsError as error:
+        raise DamagedError(f"a batch behind offset {offset} is damaged: {error}") from error
+    return found
