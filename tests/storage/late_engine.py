@@ -56,7 +56,9 @@ class LateStore(MemoryStore):
         return cast(MemoryLog, LateLog(super().claim(ref, config), self))
 
     def trim_all(self, starts: Mapping[PartitionLog, int]) -> Any:
-        inner = {cast(LateLog, log).inner: start for log, start in starts.items()}
+        inner: dict[PartitionLog, int] = {
+            cast(LateLog, log).inner: start for log, start in starts.items()
+        }
         return self.later(lambda: MemoryStore.trim_all(self, inner))
 
 
