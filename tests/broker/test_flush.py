@@ -142,7 +142,8 @@ def test_flush_ms_holds_when_the_wall_clock_is_set_back(
         def synced(running: RunningBroker) -> int:
             store = running.cluster.store
             assert isinstance(store, LocalStore)
-            return store._logs[topic, 0].durability.synced_offset
+            (log,) = [log for log in store._logs() if log.ref.topic == topic]
+            return log.durability.synced_offset
 
         assert eventually(lambda: on_loop(broker, synced) == 1)
 

@@ -17,7 +17,7 @@ from ottla.ports import DamagedError, StorageError, monotonic_ms
 from ottla.storage.local import LocalStore, LocalStoreOptions
 from ottla.storage.local.folder.checkpoint_files import read_offsets
 from ottla.storage.local.folder.offsets_file import OffsetsFile
-from ottla.storage.local.log.partition_log import LocalLog
+from ottla.storage.local.log.partition_log import EndCause, LocalLog
 from ottla.storage.local.sync.group_commit import SyncJob, run_sync
 
 EVERY_ONE = TopicConfig(flush_messages=1)
@@ -176,7 +176,7 @@ def test_a_store_that_closes_before_a_sync_begins_answers_its_waiters(
         lost = append(broken, make_batch(0))
         assert durable is not None
         assert lost is not None
-        broken._end_damaged(DamagedError("somebody wrote into it"))
+        broken._end(EndCause.DAMAGED, DamagedError("somebody wrote into it"))
         store.close()
         await asyncio.wait_for(durable, 10)
         with pytest.raises(StorageError, match="somebody wrote into it"):

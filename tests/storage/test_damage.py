@@ -34,7 +34,7 @@ def twenty_batches(store: LocalStore) -> list[Batch]:
 
 def synced(store: LocalStore) -> None:
     """Makes everything durable and writes the recovery point."""
-    for log in store._logs.values():
+    for log in store._logs():
         log.flush()
     store.checkpoint()
 

@@ -6,9 +6,8 @@ import asyncio
 import contextlib
 import os
 import random
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from ottla.config.topic import LONG_MAX, TopicConfig
 from ottla.histogram import Histogram
@@ -25,35 +24,34 @@ from ottla.ports import (
 )
 from ottla.storage.local.folder import checkpoint_files, layout
 from ottla.storage.local.folder.catalog_journal import Journal
-from ottla.storage.local.folder.cleaned_offsets import CleanedOffsets
-from ottla.storage.local.folder.format_version import raise_version
+from ottla.storage.local.folder.format_version import raise_version, read_version
 from ottla.storage.local.folder.identity import (
     leave_clean_mark,
+    lock_folder,
     open_identity,
     take_clean_mark,
 )
-from ottla.storage.local.folder.idle_partition import read_unclaimed_log
-from ottla.storage.local.folder.offsets_file import OffsetsFile
+from ottla.storage.local.folder.offsets_file import Key
 from ottla.storage.local.folder.open_files import OpenFiles, default_open_segments
 from ottla.storage.local.folder.removal import remove_files, remove_tree, remove_trees
-from ottla.storage.local.log.partition_log import LocalLog
+from ottla.storage.local.folder.unclaimed_partition import read_unclaimed_log
+from ottla.storage.local.log.partition_log import EndCause, LocalLog
+from ottla.storage.local.partition_entry import Damage, PartitionEntries, PartitionEntry
 from ottla.storage.local.recovery import folder_recovery, log_messages
 from ottla.storage.local.recovery.folder_check import (
     DamagedFilesError,
+    FolderChecks,
     IndexBuild,
-    Suspects,
     as_storage_error,
     damaged,
     fingerprint_of,
 )
 from ottla.storage.local.recovery.folder_recovery import Suspicion
 from ottla.storage.local.recovery.scan import READ_AT_ONCE_BYTES
-from ottla.storage.local.store_context import Surroundings
+from ottla.storage.local.store_context import StoreContext
 from ottla.storage.local.sync.background_sync import BackgroundSyncs
 from ottla.storage.local.sync.closing_sync import write_side_by_side
 from ottla.storage.local.sync.disk_threads import StorageThreads
-
-Key = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +66,6 @@ class LocalStoreOptions:
     background_workers: int = 2
 
 
-class Damage(NamedTuple):
-    """What was found in a partition whose files had this fingerprint."""
-
-    text: str
-    fingerprint: Hashable
-
-
 class LocalStore:
     """Implements LogStore; to be used from one thread (syncs and deletions run in others)."""
 
@@ -86,38 +77,22 @@ class LocalStore:
         self._clock = clock
         self._options = options
         self._closed = False
-        self._logs: dict[Key, LocalLog] = {}
-        # The last claim of each partition since the start; the next one gets a higher epoch.
-        self._claimed_epochs: dict[PartitionRef, int] = {}
-        self._start_errors: dict[Key, StorageError] = {}
-        self._idle_logs: dict[Key, UnclaimedLog] = {}
-        self._found_ends: dict[Key, int] = {}  # by recoveries
         self.syncs = Histogram()
         self._removals: list[tuple[int, Sequence[str]]] = []
-        self._damage: dict[PartitionRef, Damage] = {}
         self._retired: list[str] = []  # renamed folders whose rename is not durable yet
         self._next_checkpoint_ms = monotonic_ms(clock) + options.checkpoint_interval_ms
         self._cluster_id = open_identity(path, options.node_id, options.cluster_id)
         raise_version(path, self._cluster_id)
-        self._recovery_points = checkpoint_files.read_offsets(
-            self._file(layout.RECOVERY_POINTS_FILE)
-        )
-        self._log_starts = checkpoint_files.read_offsets(self._file(layout.LOG_STARTS_FILE))
-        self._cleaned_offsets = CleanedOffsets(self._file(layout.CLEANED_OFFSETS_FILE))
-        self._recovery_points_file = OffsetsFile(self._file(layout.RECOVERY_POINTS_FILE))
-        self._log_starts_file = OffsetsFile(
-            self._file(layout.LOG_STARTS_FILE), self._log_starts or None
-        )
-        self._suspects = Suspects(self._recovery_points, self._log_starts, self._recovered)
-        self._in_checkpoints = {*self._recovery_points, *self._log_starts}
+        self._entries = PartitionEntries(path)
+        self._checks = FolderChecks(self._recovered)
         self._executor = StorageThreads(options.sync_workers, thread_name_prefix="ottla-storage")
-        # Removals, checkpoints and whatever else no client waits for.
+        # For removals, checkpoints and other work that no client waits for.
         self._unawaited = StorageThreads(
             options.background_workers, thread_name_prefix="ottla-background"
         )
         self._background = BackgroundSyncs(self._unawaited)
         limit = options.max_open_segments
-        self._surroundings = Surroundings(
+        self._context = StoreContext(
             clock=clock,
             random=rng,
             files=OpenFiles(limit if limit is not None else default_open_segments()),
@@ -126,9 +101,7 @@ class LocalStore:
             background=self._background,
             timed_flushes={},
             remove_later=self._remove_later,
-            save_log_start=self._save_log_start,
-            note_log_start=self._note_log_start,
-            cleaned_offsets=self._cleaned_offsets,
+            entries=self._entries,
             ended=self._ended,
             sync_failed_late=self._sync_failed_late,
             syncs=self.syncs,
@@ -144,6 +117,9 @@ class LocalStore:
 
     def _file(self, name: str) -> str:
         return os.path.join(self._path, name)
+
+    def _folder(self, key: Key) -> str:
+        return self._file(layout.folder_name(*key))
 
     # -- opening
 
@@ -195,23 +171,28 @@ class LocalStore:
                 log_messages.tell_recovering(self._path)
             log_messages.tell_checking(path)
             checked += 1
-            self._suspects.add(key, Suspicion())
+            entry = self._entries.made(key)
+            entry.suspicion = Suspicion()
             try:
-                self._suspects.check_now(key, path, folder_recovery.cut_in_place)
+                self._checks.check_now(entry, folder_recovery.cut_in_place)
             except (OSError, DamagedError) as error:
                 log_messages.tell_offline(key, path, error)
-                self._start_errors[key] = as_storage_error(error)
+                entry.start_error = as_storage_error(error)
                 topic_id = checkpoint_files.read_topic_id(path)
                 if isinstance(error, DamagedFilesError) and topic_id is not None:
-                    self._remember_damage(PartitionRef(*key, topic_id), error, error.fingerprint)
+                    ref = PartitionRef(*key, topic_id)
+                    entry.damage = Damage(ref, str(error), error.fingerprint)
         if checked:
             seconds = self._clock.monotonic_seconds() - began
-            log_messages.tell_recovered(checked, seconds, len(self._suspects))
+            log_messages.tell_recovered(checked, seconds, self._suspect_count())
 
-    def _recovered(self, key: Key, end_offset: int) -> None:
-        self._found_ends[key] = end_offset
-        self._idle_logs.pop(key, None)
-        self._cleaned_offsets.cut_end(key, end_offset)
+    def _suspect_count(self) -> int:
+        return sum(entry.suspicion is not None for entry in self._entries)
+
+    def _recovered(self, entry: PartitionEntry, end_offset: int) -> None:
+        entry.found_end = end_offset
+        entry.unclaimed = None
+        self._entries.cut_cleaned_offset(entry, end_offset)
 
     # -- the port
 
@@ -220,14 +201,16 @@ class LocalStore:
         return self._journal
 
     def epoch_of(self, ref: PartitionRef) -> int:
-        log = self._logs.get((ref.topic, ref.partition))
-        if log is not None and log.ref == ref:
-            return log.epoch
-        return self._next_epoch(ref)
+        entry = self._entries.get((ref.topic, ref.partition))
+        if entry is not None and entry.log is not None and entry.log.ref == ref:
+            return entry.log.epoch
+        return self._next_epoch(ref, entry)
 
-    def _next_epoch(self, ref: PartitionRef) -> int:
+    def _next_epoch(self, ref: PartitionRef, entry: PartitionEntry | None) -> int:
         epoch = self._journal.epoch
-        return epoch + 1 if self._claimed_epochs.get(ref) == epoch else epoch
+        if entry is not None and entry.claimed_epoch == epoch and entry.claimed_ref == ref:
+            return epoch + 1
+        return epoch
 
     def raise_epochs(self, refs: Iterable[PartitionRef]) -> None:
         self._check_open()
@@ -242,141 +225,135 @@ class LocalStore:
             or ref.topic == layout.KAFKA_CATALOG_TOPIC
         ):
             raise StorageError(f"{ref.topic!r} cannot be the name of a folder")
-        self._check_damage(ref)
-        earlier = self._logs.get(key)
+        entry = self._entries.made(key)
+        self._check_damage(entry, ref)
+        earlier = entry.log
         if earlier is not None:
             earlier.fence()
-            self._recovery_points[key] = earlier.durability.synced_offset
+            entry.recovery_point = earlier.durability.synced_offset
         try:
-            log = self._claim(ref, config)
+            log = self._claim(entry, ref, config)
         except DamagedFilesError as error:
-            self._remember_damage(ref, error, error.fingerprint)
+            entry.damage = Damage(ref, str(error), error.fingerprint)
             raise
         except OSError as error:
-            raise StorageError(f"cannot open {self._folder(key)}: {error}") from error
+            raise StorageError(f"cannot open {entry.path}: {error}") from error
         if earlier is not None and earlier.ref == ref:
             log.durability.inherit(earlier.durability)
         is_synced = (
             earlier is not None
             and earlier.ref == ref
-            and earlier.was_fenced  # and did not fail
+            and earlier.end is not None
+            and earlier.end.cause is EndCause.FENCED  # and did not fail
             and earlier.durability.is_synced_up_to(log.end_offset)
         )
         is_flushed = config.flush_messages < LONG_MAX or config.flush_ms < LONG_MAX
         if is_flushed and not is_synced:
-            self._sync_before_use(key, log)
-        self._logs[key] = log
-        self._claimed_epochs[ref] = log.epoch
-        self._idle_logs.pop(key, None)
+            self._sync_before_use(entry, log)
+        entry.log = log
+        entry.claimed_ref, entry.claimed_epoch = ref, log.epoch
+        entry.unclaimed = None
         return log
 
-    def _claim(self, ref: PartitionRef, config: TopicConfig) -> LocalLog:
-        key = (ref.topic, ref.partition)
-        path = self._folder(key)
+    def _claim(self, entry: PartitionEntry, ref: PartitionRef, config: TopicConfig) -> LocalLog:
+        path = entry.path
         # Before anything else: a thread that is still at work goes by the folder's name.
-        was_checked = self._suspects.take_check(key)
-        self._set_aside_other(ref, path)
-        new_files = self._make_folder(ref, path)
-        if key in self._suspects:
-            self._suspects.check_before_use(key, path)
+        was_checked = self._checks.take_check(entry)
+        self._set_aside_other(entry, ref)
+        new_files = self._make_folder(entry, ref)
+        if entry.suspicion is not None:
+            self._checks.check_before_use(entry)
             was_checked = True
         folder = folder_recovery.Folder(path)
-        self._index_before_use(key, folder, config)
+        self._index_before_use(entry, folder, config)
         epochs = checkpoint_files.read_epochs(os.path.join(path, layout.LEADER_EPOCHS_FILE))
-        self._journal.raise_epoch(max(self._next_epoch(ref), epochs[-1].epoch + 1 if epochs else 0))
+        first_epoch = epochs[-1].epoch + 1 if epochs else 0
+        self._journal.raise_epoch(max(self._next_epoch(ref, entry), first_epoch))
         try:
-            log = self._load(ref, config, folder)
+            log = self._load(entry, ref, config, folder)
         except folder_recovery.UntrustworthyError as error:
             if was_checked:
                 raise damaged(path, error) from error
             log_messages.tell_untrusted(ref, error)
-            self._suspects.add(key, Suspicion(checked_from=error.checked_from))
-            self._suspects.check_before_use(key, path)
-            log = self._load(ref, config, folder_recovery.Folder(path))
+            entry.suspicion = Suspicion(checked_from=error.checked_from)
+            self._checks.check_before_use(entry)
+            log = self._load(entry, ref, config, folder_recovery.Folder(path))
         for file in new_files:
             log.durability.also_sync(file)
         return log
 
-    def _sync_before_use(self, key: Key, log: LocalLog) -> None:
-        """Brings what a kill or an ended claim left unsynced to disk, before a retry of it is answered."""
-        log.durability.also_sync(self._folder(key))
+    def _sync_before_use(self, entry: PartitionEntry, log: LocalLog) -> None:
+        """Syncs what a kill or an ended claim left unsynced, before a retry of it is acknowledged."""
+        log.durability.also_sync(entry.path)
         log.durability.also_sync(self._path)
         try:
             log.durability.flush_now()
         except StorageError:
-            self._suspects.add(key, Suspicion(sync_has_failed=True))
+            entry.suspicion = Suspicion(sync_has_failed=True)
             raise
 
     def _index_before_use(
-        self, key: Key, folder: folder_recovery.Folder, config: TopicConfig
+        self, entry: PartitionEntry, folder: folder_recovery.Folder, config: TopicConfig
     ) -> None:
         """Has missing indexes made on a thread, unless that is little."""
         size_bytes = sum(folder.sizes[base_offset] for base_offset in folder.unindexed)
         if size_bytes > READ_AT_ONCE_BYTES:
             log_messages.tell_unindexed(folder.path, len(folder.unindexed))
             build = IndexBuild(folder.path, folder.unindexed, config.index_interval_bytes)
-            self._suspects.build_before_use(key, build)
+            self._checks.build_before_use(entry, build)
 
     def _load(
-        self, ref: PartitionRef, config: TopicConfig, folder: folder_recovery.Folder
+        self,
+        entry: PartitionEntry,
+        ref: PartitionRef,
+        config: TopicConfig,
+        folder: folder_recovery.Folder,
     ) -> LocalLog:
-        key = (ref.topic, ref.partition)
         folder_recovery.remove_damaged_txn_indexes(folder)
-        log = LocalLog(ref, self._journal.epoch, folder, config, self._surroundings)
-        log.load(folder, self._log_starts.get(key, 0), self._recovery_points.get(key, 0))
+        log = LocalLog(ref, self._journal.epoch, folder, config, entry, self._context)
+        log.load(folder, entry.log_start or 0, entry.recovery_point or 0)
         return log
 
-    def _folder(self, key: Key) -> str:
-        return self._file(layout.folder_name(*key))
-
-    def _set_aside_other(self, ref: PartitionRef, path: str) -> None:
+    def _set_aside_other(self, entry: PartitionEntry, ref: PartitionRef) -> None:
         """Moves the folder of an older topic of that name away; a guess must remove no data."""
-        found = checkpoint_files.read_topic_id(path)
+        found = checkpoint_files.read_topic_id(entry.path)
         if found is None or found == ref.topic_id:
             return
         name = layout.retired_folder_name(ref.topic, ref.partition, layout.STRAY_FOLDER_SUFFIX)
-        log_messages.tell_set_aside(path, found, name)
-        os.rename(path, self._file(name))
+        log_messages.tell_set_aside(entry.path, found, name)
+        os.rename(entry.path, self._file(name))
         checkpoint_files.sync_path(self._path)
-        self._forget((ref.topic, ref.partition))
-        self._cleaned_offsets.write()
+        self._entries.clear(entry)
+        self._entries.save_cleaned_offsets()
 
-    def _make_folder(self, ref: PartitionRef, path: str) -> list[str]:
-        """Makes what is missing; answers what has to be synced with the first data."""
+    def _make_folder(self, entry: PartitionEntry, ref: PartitionRef) -> list[str]:
+        """Makes what is missing; returns what has to be synced with the first data."""
         made = []
-        if not os.path.isdir(path):
-            self._forget((ref.topic, ref.partition))
-            if (ref.topic, ref.partition) in self._in_checkpoints:
+        if not os.path.isdir(entry.path):
+            self._entries.clear(entry)
+            if entry.is_in_checkpoints:
                 # A partition that is made anew must not inherit the offsets of its predecessor.
-                self._take_checkpoints()()
-            self._cleaned_offsets.write()
-            os.mkdir(path)
+                self._entries.take_checkpoints()()
+            self._entries.save_cleaned_offsets()
+            os.mkdir(entry.path)
             made.append(self._path)
-        metadata = os.path.join(path, layout.PARTITION_METADATA_FILE)
-        if checkpoint_files.read_topic_id(path) is None:
+        metadata = os.path.join(entry.path, layout.PARTITION_METADATA_FILE)
+        if checkpoint_files.read_topic_id(entry.path) is None:
             checkpoint_files.write_file(
                 metadata, checkpoint_files.encode_partition_metadata(ref.topic_id)
             )
-            made += [metadata, path]
+            made += [metadata, entry.path]
         return made
-
-    def _forget(self, key: Key) -> None:
-        """Drops what is known of a partition whose data is gone."""
-        self._suspects.drop(key)
-        self._idle_logs.pop(key, None)
-        self._found_ends.pop(key, None)
-        self._recovery_points.pop(key, None)
-        self._log_starts.pop(key, None)
-        self._cleaned_offsets.forget(key)
 
     def delete(self, ref: PartitionRef) -> None:
         self._check_open()
         key = (ref.topic, ref.partition)
+        entry = self._entries.get(key)
+        log = None if entry is None else entry.log
         path = self._folder(key)
-        log = self._logs.get(key)
         try:
-            if log is not None and log.ref == ref:
-                del self._logs[key]
+            if entry is not None and log is not None and log.ref == ref:
+                entry.log = None
                 log.fence_deleted()
             elif log is not None or checkpoint_files.read_topic_id(path) != ref.topic_id:
                 return
@@ -385,11 +362,10 @@ class LocalStore:
             )
             os.rename(path, retired)
             self._retired.append(retired)
-            self._forget(key)
         except OSError as error:
             raise StorageError(f"cannot delete {path}: {error}") from error
-        self._claimed_epochs.pop(ref, None)
-        self._damage.pop(ref, None)
+        if entry is not None:
+            self._entries.deleted(entry)
 
     def _sync_deletions(self) -> None:
         """Makes deletions durable, all of them at once, before the catalog says that nothing is left."""
@@ -397,7 +373,7 @@ class LocalStore:
             return
         try:
             checkpoint_files.sync_path(self._path)
-            self._cleaned_offsets.write()
+            self._entries.save_cleaned_offsets()
         except OSError as error:
             raise StorageError(f"cannot sync {self._path}: {error}") from error
         # Not before: what is deleted could be back after a power loss, without some of its files.
@@ -419,40 +395,33 @@ class LocalStore:
 
     def offline(self) -> Mapping[PartitionRef, StorageError]:
         found = {}
-        for key, error in self._start_errors.items():
-            with contextlib.suppress(OSError):
-                topic_id = checkpoint_files.read_topic_id(self._folder(key))
-                if topic_id is not None and key in self._suspects:
-                    found[PartitionRef(*key, topic_id)] = error
+        for entry in self._entries:
+            if entry.start_error is not None and entry.suspicion is not None:
+                with contextlib.suppress(OSError):
+                    topic_id = checkpoint_files.read_topic_id(entry.path)
+                    if topic_id is not None:
+                        found[PartitionRef(*entry.key, topic_id)] = entry.start_error
         return found
 
     def condemn(self, ref: PartitionRef, error: DamagedError) -> None:
-        self._remember_damage(ref, error, self._fingerprint(ref))
+        entry = self._entries.made((ref.topic, ref.partition))
+        with contextlib.suppress(OSError):
+            entry.damage = Damage(ref, str(error), fingerprint_of(entry.path))
 
-    def _remember_damage(
-        self, ref: PartitionRef, error: DamagedError, fingerprint: Hashable
-    ) -> None:
-        if fingerprint is not None:
-            self._damage[ref] = Damage(str(error), fingerprint)
-
-    def _check_damage(self, ref: PartitionRef) -> None:
+    def _check_damage(self, entry: PartitionEntry, ref: PartitionRef) -> None:
         """Raises what was found in a partition's files, as long as they are the same."""
-        damage = self._damage.get(ref)
-        if damage is None:
+        damage = entry.damage
+        if damage is None or damage.ref != ref:
             return
-        if damage.fingerprint == self._fingerprint(ref):
-            raise DamagedError(damage.text)
-        del self._damage[ref]
-
-    def _fingerprint(self, ref: PartitionRef) -> Hashable:
-        try:
-            return fingerprint_of(self._folder((ref.topic, ref.partition)))
-        except OSError:
-            return None
+        with contextlib.suppress(OSError):
+            if damage.fingerprint == fingerprint_of(entry.path):
+                raise DamagedError(damage.text)
+        entry.damage = None
 
     def has_data(self, ref: PartitionRef) -> bool:
         key = (ref.topic, ref.partition)
-        return key in self._logs or os.path.isdir(self._folder(key))
+        entry = self._entries.get(key)
+        return (entry is not None and entry.log is not None) or os.path.isdir(self._folder(key))
 
     def unclaimed(
         self, refs: Iterable[PartitionRef]
@@ -460,34 +429,37 @@ class LocalStore:
         found: dict[PartitionRef, UnclaimedLog | StorageError] = {}
         for ref in refs:
             key = (ref.topic, ref.partition)
-            if key in self._logs:
+            entry = self._entries.get(key)
+            if entry is not None and entry.log is not None:
                 continue
             try:
-                found[ref] = self._unclaimed(key, self._folder(key))
+                found[ref] = self._unclaimed(key)
             except FileNotFoundError:
                 continue
             except OSError as error:
                 found[ref] = StorageError(f"cannot look into {self._folder(key)}: {error}")
         return found
 
-    def _unclaimed(self, key: Key, path: str) -> UnclaimedLog:
-        # Remembered: nothing changes a log that is not claimed.
-        if key not in self._idle_logs:
-            end_offset = self._found_ends.get(key, self._recovery_points.get(key, 0))
-            self._idle_logs[key] = read_unclaimed_log(
-                path, self._log_starts.get(key, 0), end_offset
-            )
-        return self._idle_logs[key]
+    def _unclaimed(self, key: Key) -> UnclaimedLog:
+        entry = self._entries.get(key)
+        if entry is None:
+            found = read_unclaimed_log(self._folder(key), 0, 0)
+            self._entries.made(key).unclaimed = found
+            return found
+        if entry.unclaimed is None:
+            end_offset = entry.recovery_point or 0 if entry.found_end is None else entry.found_end
+            entry.unclaimed = read_unclaimed_log(entry.path, entry.log_start or 0, end_offset)
+        return entry.unclaimed
 
     def log_dirs(self) -> Sequence[LogDir]:
         sizes = {}
         try:
-            for key, path in self._partition_folders():
-                log = self._logs.get(key)
-                if log is not None:
-                    sizes[key] = log.size_bytes
-                    continue
-                sizes[key] = self._unclaimed(key, path).size_bytes
+            for key, _ in self._partition_folders():
+                entry = self._entries.get(key)
+                if entry is not None and entry.log is not None:
+                    sizes[key] = entry.log.size_bytes
+                else:
+                    sizes[key] = self._unclaimed(key).size_bytes
             disk = os.statvfs(self._path)
         except OSError as error:
             raise StorageError(f"cannot look into {self._path}: {error}") from error
@@ -505,14 +477,14 @@ class LocalStore:
             else:
                 failed.append(None)
         try:
-            self._log_starts_file.take(self._log_starts)()
+            self._entries.save_log_starts()
         except OSError as error:
             unsaved = StorageError(f"cannot save where logs of {self._path} start: {error}")
             return [unsaved] * len(failed)
         return failed
 
     def tick(self, now_ms: int) -> None:
-        for log in list(self._surroundings.timed_flushes):
+        for log in list(self._context.timed_flushes):
             try:
                 log.tick(now_ms)
             except StorageError as error:
@@ -532,48 +504,34 @@ class LocalStore:
 
     def checkpoint(self) -> None:
         """Syncs logs in the background and then writes how far that came: it bounds a recovery."""
-        logs = [log for log in self._logs.values() if log.is_open and log.wants_checkpoint]
+        logs = [log for log in self._logs() if log.is_open and log.wants_checkpoint]
         self._background.checkpoint(logs, self._end_checkpoint)
 
     def _end_checkpoint(self) -> None:
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            self._write_unless_it_fails(self._take_checkpoints())
+            self._try_write(self._entries.take_checkpoints())
         else:
-            self._unawaited.submit(self._write_unless_it_fails, self._take_checkpoints())
+            self._unawaited.submit(self._try_write, self._entries.take_checkpoints())
 
-    def _write_unless_it_fails(self, write: Callable[[], None]) -> None:
+    def _try_write(self, write: Callable[[], None]) -> None:
         """May run in another thread."""
         try:
             write()
         except OSError as error:
             log_messages.tell_checkpoint_failed(self._path, error)
 
-    def _take_checkpoints(self) -> Callable[[], None]:
-        """What is to be written now, and may be in another thread."""
-        for key, log in self._logs.items():
-            if log.is_open:  # else it was noted when the claim ended
-                self._recovery_points[key] = log.durability.synced_offset
-        self._in_checkpoints = {*self._recovery_points, *self._log_starts}
-        writes = (
-            self._recovery_points_file.take(self._recovery_points),
-            self._log_starts_file.take(self._log_starts),
-        )
-
-        def write() -> None:
-            for each in writes:
-                each()
-
-        return write
+    def _logs(self) -> list[LocalLog]:
+        return [entry.log for entry in self._entries if entry.log is not None]
 
     def close(self) -> None:
         if self._closed:
             return
-        self._suspects.close()
+        self._checks.close()
         self._background.stop()
-        folder_is_dirty = write_side_by_side(list(self._logs.values()), self._path, self._executor)
-        for log in list(self._logs.values()):
+        folder_is_dirty = write_side_by_side(self._logs(), self._path, self._executor)
+        for log in self._logs():
             try:
                 log.close()
             except StorageError as error:
@@ -590,8 +548,8 @@ class LocalStore:
         try:
             if folder_is_dirty:
                 checkpoint_files.sync_path(self._path)
-            self._take_checkpoints()()
-            if not self._suspects:
+            self._entries.take_checkpoints()()
+            if not self._suspect_count():
                 leave_clean_mark(self._path, self._journal.epoch)
         except OSError as error:
             raise StorageError(f"cannot close {self._path} cleanly: {error}") from error
@@ -607,33 +565,58 @@ class LocalStore:
 
     def _ended(self, log: LocalLog) -> None:
         """A claim is over: by its close, by a failure, or because of the next one."""
-        key = (log.ref.topic, log.ref.partition)
-        if self._logs.get(key) is not log:
+        entry = self._entries.get((log.ref.topic, log.ref.partition))
+        if entry is None or entry.log is not log:
             return
-        self._recovery_points[key] = log.durability.synced_offset
-        self._found_ends.pop(key, None)
-        if log.was_closed:
-            del self._logs[key]
-        elif not log.was_fenced:
-            checked_from, reached = None, 0
-            if log.damage is not None:
-                checked_from, reached = 0, log.end_offset
-            self._suspects.add(key, Suspicion(log.sync_has_failed, checked_from, reached))
+        assert log.end is not None
+        cause = log.end.cause
+        entry.recovery_point = log.durability.synced_offset
+        entry.found_end = None
+        if cause is EndCause.CLOSED:
+            entry.log = None
+        elif cause is EndCause.DAMAGED:
+            entry.suspicion = Suspicion(checked_from=0, reached=log.end_offset)
+        elif cause is not EndCause.FENCED:
+            entry.suspicion = Suspicion(sync_has_failed=cause is EndCause.SYNC_FAILED)
 
     def _sync_failed_late(self, ref: PartitionRef, error: OSError) -> None:
-        log = self._logs.get((ref.topic, ref.partition))
+        entry = self._entries.get((ref.topic, ref.partition))
+        log = None if entry is None else entry.log
         if log is not None and log.ref == ref and log.is_open:
             log.sync_failed(error)
 
-    def _save_log_start(self, ref: PartitionRef, start_offset: int) -> None:
-        starts = {**self._log_starts, (ref.topic, ref.partition): start_offset}
-        self._log_starts_file.take(starts)()
-        self._note_log_start(ref, start_offset)
-
-    def _note_log_start(self, ref: PartitionRef, start_offset: int) -> None:
-        key = (ref.topic, ref.partition)
-        self._log_starts[key] = start_offset
-        self._in_checkpoints.add(key)
-
     def _remove_later(self, paths: Sequence[str], due_ms: int) -> None:
         self._removals.append((due_ms, paths))
+
+
+def open_local_store(
+    path: str | os.PathLike[str],
+    *,
+    clock: Clock,
+    options: LocalStoreOptions | None = None,
+    rng: random.Random | None = None,
+) -> LocalStore:
+    """Opens a data folder, which is made if there is none; after an unclean stop its logs are checked."""
+    folder = os.path.abspath(os.fspath(path))
+    try:
+        # Before anything is changed: not even a lock is left in a newer folder.
+        read_version(folder)
+        os.makedirs(folder, exist_ok=True)
+        lock = lock_folder(folder)
+    except OSError as error:
+        raise _unusable(folder, error) from error
+    try:
+        return LocalStore(
+            folder, lock, clock, options or LocalStoreOptions(), rng or random.Random()
+        )
+    except OSError as error:
+        os.close(lock)
+        raise _unusable(folder, error) from error
+    except BaseException:
+        os.close(lock)
+        raise
+
+
+def _unusable(folder: str, error: OSError) -> StorageError:
+    where = f"{error.filename}: " if error.filename not in (None, folder) else ""
+    return StorageError(f"cannot use the data folder {folder}: {where}{error.strerror or error}")

@@ -1,4 +1,4 @@
-"""What the logs of a local store have in common."""
+"""What a local store gives to each of its logs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from ottla.histogram import Histogram
 from ottla.ports import Clock, PartitionRef
-from ottla.storage.local.folder.cleaned_offsets import CleanedOffsets
 from ottla.storage.local.folder.open_files import OpenFiles
+from ottla.storage.local.partition_entry import PartitionEntries
 from ottla.storage.local.sync.background_sync import BackgroundSyncs
 
 if TYPE_CHECKING:
@@ -19,22 +19,19 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """Given to every log by its store."""
+class StoreContext:
+    """The threads, files and bookkeeping that the logs of a store share."""
 
     clock: Clock
     random: random.Random
     files: OpenFiles
     executor: ThreadPoolExecutor  # for syncs that clients wait for
-    unawaited: ThreadPoolExecutor  # for the rest, which must not be in their way
+    unawaited: ThreadPoolExecutor  # for work that no client waits for
     background: BackgroundSyncs
-    timed_flushes: dict[
-        LocalLog, int
-    ]  # the logs with flush.ms set and something to flush, and since when
+    # The logs with flush.ms set and something to flush, and since when.
+    timed_flushes: dict[LocalLog, int]
     remove_later: Callable[[Sequence[str], int], None]  # paths, when (ms)
-    save_log_start: Callable[[PartitionRef, int], None]
-    note_log_start: Callable[[PartitionRef, int], None]  # durable with the next one that is saved
-    cleaned_offsets: CleanedOffsets
+    entries: PartitionEntries
     ended: Callable[[LocalLog], None]
     sync_failed_late: Callable[[PartitionRef, OSError], None]  # after the claim that began the sync
     syncs: Histogram

@@ -1,4 +1,4 @@
-"""A checkpoint of one offset per partition that more than one thread writes."""
+"""A checkpoint of one offset per partition that several threads write."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Key = tuple[str, int]
 
 
 class OffsetsFile:
-    """Keeps what was taken last, in whatever order the writes come; offsets that are there already cost no sync."""
+    """The file has what was taken last, in whatever order the writes come; offsets that it has already cost no sync."""
 
     def __init__(self, path: str, written: Mapping[Key, int] | None = None) -> None:
         """`written` is what the file is known to hold."""
@@ -21,16 +21,16 @@ class OffsetsFile:
         self._written = 0
         self._offsets = None if written is None else dict(written)
 
-    def take(self, offsets: Mapping[Key, int]) -> Callable[[], None]:
-        """A write of these offsets, for any thread; it raises OSError."""
+    def take(self, offsets: dict[Key, int]) -> Callable[[], None]:
+        """A write of these offsets, for any thread; it raises OSError. They must not be changed any more."""
         self._taken += 1
-        number, copied = self._taken, dict(offsets)
+        number = self._taken
 
         def write() -> None:
             with self._lock:
-                if number > self._written and copied != self._offsets:
-                    checkpoint_files.write_offsets(self._path, copied)
-                    self._offsets = copied
+                if number > self._written and offsets != self._offsets:
+                    checkpoint_files.write_offsets(self._path, offsets)
+                    self._offsets = offsets
                 self._written = max(number, self._written)
 
         return write

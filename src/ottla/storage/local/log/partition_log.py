@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import enum
 import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from itertools import pairwise
+from typing import NamedTuple
 
 from ottla.config.topic import LONG_MAX, TopicConfig
 from ottla.core.aborted import AbortedSpan
@@ -30,13 +32,14 @@ from ottla.ports import (
 )
 from ottla.storage.batch_headers import HEADERS_READ_BYTES, take_headers
 from ottla.storage.local.folder import checkpoint_files, layout
-from ottla.storage.local.log import segment_swap, timestamp_lookup
-from ottla.storage.local.log.index import SegmentIndex, empty_index
+from ottla.storage.local.log import segment_swap
+from ottla.storage.local.log.index import SegmentIndex, TimePoint, empty_index
 from ottla.storage.local.log.leader_epochs import LeaderEpochs
 from ottla.storage.local.log.replacement import LocalReplacement
 from ottla.storage.local.log.segment import BrokenSegmentError, IndexLostError, Segment
 from ottla.storage.local.log.snapshots import SnapshotFiles, UnsyncedError, write_draft
 from ottla.storage.local.log.transaction_index import AbortedSpans
+from ottla.storage.local.partition_entry import PartitionEntry
 from ottla.storage.local.recovery import log_messages
 from ottla.storage.local.recovery.disk_trouble import refusal
 from ottla.storage.local.recovery.folder_recovery import (
@@ -46,10 +49,31 @@ from ottla.storage.local.recovery.folder_recovery import (
     load_active,
 )
 from ottla.storage.local.recovery.scan import build_index
-from ottla.storage.local.store_context import Surroundings
+from ottla.storage.local.store_context import StoreContext
 from ottla.storage.local.sync.durability import Durability
 
 logger = EventLog(__name__)
+
+
+class EndCause(enum.Enum):
+    """Why a claim is over; after the last three the files have to be checked before the next one."""
+
+    CLOSED = "closed"
+    FENCED = "fenced"
+    FAILED = "failed"
+    SYNC_FAILED = "sync failed"
+    DAMAGED = "damaged"
+
+
+class ClaimEnd(NamedTuple):
+    """The end of a claim, and the error of everything that is tried afterwards."""
+
+    cause: EndCause
+    error: StorageError
+
+    def refusal(self) -> StorageError:
+        """A new exception: raising one twice would chain their tracebacks."""
+        return type(self.error)(*self.error.args)
 
 
 class LocalLog:
@@ -60,6 +84,7 @@ class LocalLog:
         "_active",
         "_bases",
         "_config",
+        "_entry",
         "_epoch",
         "_epoch_is_new",
         "_epochs",
@@ -69,18 +94,14 @@ class LocalLog:
         "_interval_bytes",
         "_last_snapshot",
         "_ref",
-        "_refusal",
         "_sealed_bytes",
         "_segments",
         "_shared",
         "_snapshot_is_drafted",
         "_snapshots",
         "_start_offset",
-        "damage",
         "durability",
-        "sync_has_failed",
-        "was_closed",
-        "was_fenced",
+        "end",
     )
 
     def __init__(
@@ -89,18 +110,16 @@ class LocalLog:
         epoch: int,
         folder: Folder,
         config: TopicConfig,
-        shared: Surroundings,
+        entry: PartitionEntry,
+        shared: StoreContext,
     ) -> None:
+        self._entry = entry
         self._ref = ref
         self._epoch = epoch
         self._folder = folder.path
         self._shared = shared
-        self._refusal: StorageError | None = None
+        self.end: ClaimEnd | None = None  # while the claim lasts
         self._last_snapshot: Snapshot | None = None  # of this claim, not written yet
-        self.damage: DamagedError | None = None
-        self.sync_has_failed = False
-        self.was_closed = False
-        self.was_fenced = False
         self._segments: list[Segment] = []
         self._bases: list[int] = []
         self._sealed_bytes = 0
@@ -141,7 +160,7 @@ class LocalLog:
     @property
     def is_open(self) -> bool:
         """Whether the claim lasts."""
-        return self._refusal is None
+        return self.end is None
 
     # -- opening
 
@@ -212,8 +231,8 @@ class LocalLog:
         self, data: Buffer, extents: Sequence[Extent], expected_end_offset: int
     ) -> asyncio.Future[None] | None:
         segment = self._active
-        if self._refusal is not None:
-            raise self._refused()
+        if self.end is not None:
+            raise self.end.refusal()
         if (
             extents[0].base_offset < expected_end_offset
             or expected_end_offset != segment.end_offset
@@ -233,7 +252,7 @@ class LocalLog:
                 self._epoch_is_new = False
             segment.append(data, extents, self._interval_bytes)
         except BrokenSegmentError as error:
-            self._end(error)
+            self._end(EndCause.FAILED, error)
             raise
         except OSError as error:
             raise refusal(f"cannot append to {segment.path}", error) from error
@@ -293,8 +312,8 @@ class LocalLog:
         try:
             return self.scan(offset, max_bytes, end_offset)
         except DamagedError as error:
-            if self._refusal is None:
-                self._end_damaged(error)
+            if self.end is None:
+                self._end(EndCause.DAMAGED, error)
             raise
 
     def headers(self, offset: int, end_offset: int, max_cost: int) -> Sequence[BatchEntry]:
@@ -302,8 +321,8 @@ class LocalLog:
         return take_headers(data, offset, max_cost)
 
     def scan(self, offset: int, max_bytes: int, end_offset: int) -> Buffer:
-        if self._refusal is not None:
-            raise self._refused()
+        if self.end is not None:
+            raise self.end.refusal()
         if offset < self._start_offset:
             offset = self._start_offset
         if offset >= end_offset or offset >= self._active.end_offset:
@@ -319,7 +338,7 @@ class LocalLog:
         except OSError as error:
             raise StorageError(f"cannot read {self._folder} at {offset}: {error}") from error
         except IndexLostError as error:
-            self._end(error)
+            self._end(EndCause.FAILED, error)
             raise
 
     @contextlib.contextmanager
@@ -329,11 +348,11 @@ class LocalLog:
         except OSError as error:
             raise StorageError(f"cannot read {self._folder}: {error}") from error
         except DamagedError as error:
-            self._end_damaged(error)
+            self._end(EndCause.DAMAGED, error)
             raise
         except IndexLostError as error:
-            if self._refusal is None:
-                self._end(error)
+            if self.end is None:
+                self._end(EndCause.FAILED, error)
             raise
 
     def batch_at_timestamp(self, timestamp_ms: int, offset: int) -> Buffer | None:
@@ -341,12 +360,29 @@ class LocalLog:
         offset = max(offset, self._start_offset)
         first = max(bisect_right(self._bases, offset) - 1, 0)
         with self._reading():
-            return timestamp_lookup.first_at(self._segments[first:], timestamp_ms, offset)
+            for segment in self._segments[first:]:
+                if segment.size_bytes and segment.largest_time().timestamp_ms >= timestamp_ms:
+                    found = segment.first_at_timestamp(timestamp_ms, offset)
+                    if found is not None:
+                        return found
+        return None
 
     def batch_of_max_timestamp(self) -> Buffer | None:
         self.check_open()
+        start_offset = self._start_offset
+        best: tuple[Segment, TimePoint] | None = None
         with self._reading():
-            return timestamp_lookup.latest(self._segments, self._start_offset)
+            for segment in self._segments:
+                if not segment.size_bytes or segment.end_offset <= start_offset:
+                    continue
+                found: TimePoint | None = segment.largest_time()
+                if found is None or found.timestamp_ms < 0 or found.offset < start_offset:
+                    found = segment.largest_time_from(start_offset)
+                if found is not None and (
+                    best is None or found.timestamp_ms > best[1].timestamp_ms
+                ):
+                    best = segment, found
+            return None if best is None else best[0].batch(best[1].offset)
 
     def segments(self) -> Sequence[SegmentInfo]:
         with self._reading():
@@ -367,7 +403,7 @@ class LocalLog:
         with self._trimming():
             # The name of the first segment says where the log starts, if it starts there.
             if start_offset > self._start_offset and self._bases[dropped] != start_offset:
-                self._shared.save_log_start(self._ref, start_offset)
+                self._shared.entries.save_log_start(self._entry, start_offset)
                 self._start_offset = start_offset
             if dropped:
                 self._drop_segments(dropped)
@@ -379,7 +415,7 @@ class LocalLog:
         start_offset, dropped = self._find_trim(start_offset)
         with self._trimming():
             if start_offset > self._start_offset:
-                self._shared.note_log_start(self._ref, start_offset)
+                self._shared.entries.note_log_start(self._entry, start_offset)
                 self._start_offset = start_offset
             if dropped:
                 self._drop_segments(dropped)
@@ -426,14 +462,15 @@ class LocalLog:
 
     @property
     def cleaned_offset(self) -> int | None:
-        return self._shared.cleaned_offsets.get(self._ref)
+        return self._entry.cleaned_offset
 
     def save_cleaned_offset(self, offset: int) -> None:
         self.check_open()
         try:
-            self._shared.cleaned_offsets.keep(self._ref, offset)
+            self._shared.entries.save_cleaned_offset(self._entry, offset)
         except OSError as error:
-            raise StorageError(f"cannot note what of {self._folder} is clean: {error}") from error
+            text = f"cannot save how far {self._folder} is compacted: {error}"
+            raise StorageError(text) from error
 
     def begin_replacement(self, base_offsets: Sequence[int]) -> LocalReplacement:
         self.check_open()
@@ -459,9 +496,9 @@ class LocalLog:
         try:
             retired = segment_swap.replace(new.stem, [segment.stem for segment in segments])
         except OSError as error:
-            told = StorageError(f"cannot replace {new.stem}: {error}")
-            self._end(told)
-            raise told from error
+            failure = StorageError(f"cannot replace {new.stem}: {error}")
+            self._end(EndCause.FAILED, failure)
+            raise failure from error
         self._shared.remove_later(retired, due_ms)
         self._segments[first : first + len(segments)] = [new]
         self._bases[first : first + len(segments)] = [new.base_offset]
@@ -537,10 +574,10 @@ class LocalLog:
     def _take_draft(self, offset: int, done: Future[None]) -> None:
         self._snapshot_is_drafted = False
         self._aborted.end_sync()
-        if self._refusal is not None:
+        if self.end is not None:
             # The next claim may have cut the log: then this is none of its snapshots.
             self._snapshots.drop_draft(offset, self._epoch)
-            raise self._refused()
+            raise self.end.refusal()
         try:
             done.result()
             self.durability.also_sync(self._snapshots.take_draft(offset, self._epoch))
@@ -590,21 +627,20 @@ class LocalLog:
         return self.durability.flush()
 
     def sync_failed(self, error: OSError) -> StorageError:
-        """Ends the claim: after a failed sync nobody knows what is on the disk."""
-        told = StorageError(f"cannot sync {self._folder}: {error}")
-        if self._refusal is None:
+        """Ends the claim: after a failed sync it is not known what is on the disk."""
+        failure = StorageError(f"cannot sync {self._folder}: {error}")
+        if self.end is None:
             logger.error(
                 "sync_failed",
                 "%(reason)s; the partition has to be claimed anew",
                 topic=self._ref.topic,
                 partition=self._ref.partition,
-                reason=str(told),
+                reason=str(failure),
             )
-            self.sync_has_failed = True
-            self._end(told)
+            self._end(EndCause.SYNC_FAILED, failure)
         else:
             self._shared.sync_failed_late(self._ref, error)
-        return told
+        return failure
 
     def tick(self, now_ms: int) -> None:
         """Starts a flush if the oldest append that waits for one is too old."""
@@ -627,20 +663,11 @@ class LocalLog:
     # -- the end of the claim
 
     def check_open(self) -> None:
-        if self._refusal is not None:
-            raise self._refused()
+        if self.end is not None:
+            raise self.end.refusal()
 
-    def _refused(self) -> StorageError:
-        """A new exception: raising one twice would chain their tracebacks."""
-        assert self._refusal is not None
-        return type(self._refusal)(*self._refusal.args)
-
-    def _end_damaged(self, error: DamagedError) -> None:
-        self.damage = error
-        self._end(error)
-
-    def _end(self, told: StorageError) -> None:
-        self._refusal = told
+    def _end(self, cause: EndCause, error: StorageError) -> None:
+        self.end = ClaimEnd(cause, error)
         self._shared.timed_flushes.pop(self, None)
         for segment in self._segments:
             segment.close()
@@ -648,7 +675,7 @@ class LocalLog:
 
     def fence(self) -> None:
         """Ends the claim in favour of another; everything is in its files afterwards."""
-        if self._refusal is None:
+        if self.end is None:
             try:
                 self._active.complete_index()
             except OSError as error:
@@ -657,13 +684,12 @@ class LocalLog:
 
     def fence_deleted(self) -> None:
         """Ends the claim of a log whose files are about to go: nothing is written to them."""
-        if self._refusal is None:
-            told = FencedError(f"{self._folder} was claimed anew, epoch {self._epoch} is over")
-            self.was_fenced = True
-            self._end(told)
-            self.durability.abandon(told)
+        if self.end is None:
+            fenced = FencedError(f"{self._folder} was claimed anew, epoch {self._epoch} is over")
+            self._end(EndCause.FENCED, fenced)
+            self.durability.abandon(fenced)
         else:
-            self._refusal = FencedError(f"{self._folder} was claimed anew")
+            self.end = self.end._replace(error=FencedError(f"{self._folder} was claimed anew"))
 
     def write_last(self) -> None:
         """Writes what only the end of the claim leaves; in another thread, if the caller waits for it."""
@@ -680,13 +706,12 @@ class LocalLog:
             self._tell_index_trouble(error)
 
     def close(self) -> None:
-        if self._refusal is not None:
-            self.durability.abandon(self._refused())
+        if self.end is not None:
+            self.durability.abandon(self.end.refusal())
             return
         self.write_last()
         self.durability.flush_now()
-        self.was_closed = True
-        self._end(StorageError(f"{self._folder} was closed"))
+        self._end(EndCause.CLOSED, StorageError(f"{self._folder} was closed"))
 
     def _tell_index_trouble(self, error: OSError) -> None:
         text = "cannot write the indexes of %(path)s: %(reason)s"

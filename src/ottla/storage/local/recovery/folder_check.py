@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from functools import partial
@@ -15,12 +15,11 @@ from typing import Final
 from ottla.config.topic import TopicConfig
 from ottla.ports import ClaimPendingError, DamagedError, StorageError
 from ottla.storage.local.folder import layout
+from ottla.storage.local.partition_entry import PartitionEntry
 from ottla.storage.local.recovery import folder_recovery
 from ottla.storage.local.recovery.folder_recovery import Suspicion
 from ottla.storage.local.recovery.scan import Pause, build_index, never_pause
 from ottla.storage.local.sync.disk_threads import StorageThreads
-
-Key = tuple[str, int]
 
 # How long the check holds the interpreter before it lets the event loop have it, and for how long.
 _WORK_SECONDS: Final = 0.001
@@ -137,106 +136,85 @@ class BackgroundCheck:
             self.done.set_result(None)
 
 
-class Suspects:
-    """The partitions whose files are not to be trusted until they are checked."""
+class FolderChecks:
+    """Checks the files of partitions that are not to be trusted."""
 
-    def __init__(
-        self,
-        recovery_points: dict[Key, int],
-        log_starts: Mapping[Key, int],
-        recovered: Callable[[Key, int], None],
-    ) -> None:
-        """`recovered` is told which partition is in order, and where it ends."""
-        self._recovery_points = recovery_points
-        self._log_starts = log_starts
+    def __init__(self, recovered: Callable[[PartitionEntry, int], None]) -> None:
+        """`recovered` is called with each partition that is in order now, and where it ends."""
         self._recovered = recovered
-        self._suspicions: dict[Key, Suspicion] = {}
-        self._checks: dict[Key, BackgroundCheck] = {}
+        self._running: dict[BackgroundCheck, None] = {}
         # Of their own: checks may take minutes, and syncs must not wait for them.
         self._threads: StorageThreads | None = None
 
-    def __len__(self) -> int:
-        return len(self._suspicions)
+    def check_now(self, entry: PartitionEntry, cut: folder_recovery.Cut) -> None:
+        """Checks a folder and repairs it; DamagedError if that is not possible."""
+        check = _check_of(entry, cut)
+        self._trust(entry, check, check.run())
 
-    def __contains__(self, key: Key) -> bool:
-        return key in self._suspicions
-
-    def add(self, key: Key, suspicion: Suspicion) -> None:
-        self._suspicions[key] = suspicion
-
-    def drop(self, key: Key) -> None:
-        """Forgets a partition whose data is gone."""
-        self._suspicions.pop(key, None)
-
-    def check_now(self, key: Key, path: str, cut: folder_recovery.Cut) -> None:
-        """Checks a folder and mends it; DamagedError if that cannot be."""
-        check = self._check_of(key, path, cut)
-        self._believe(key, check, check.run())
-
-    def check_before_use(self, key: Key, path: str) -> None:
+    def check_before_use(self, entry: PartitionEntry) -> None:
         """As `check_now`, on a thread if there is a loop: ClaimPendingError then."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            self.check_now(key, path, folder_recovery.cut_by_copy)
+            self.check_now(entry, folder_recovery.cut_by_copy)
             return
-        check = self._check_of(key, path, folder_recovery.cut_by_copy)
-        self._begin(key, BackgroundCheck(check, loop, partial(self._believe, key, check)))
+        check = _check_of(entry, folder_recovery.cut_by_copy)
+        self._begin(entry, BackgroundCheck(check, loop, partial(self._trust, entry, check)))
 
-    def build_before_use(self, key: Key, build: IndexBuild) -> None:
+    def build_before_use(self, entry: PartitionEntry, build: IndexBuild) -> None:
         """Makes indexes on a thread if there is a loop: ClaimPendingError then. Else the first use of each makes it."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             return
-        self._begin(key, BackgroundCheck(build, loop, lambda _: None))
+        self._begin(entry, BackgroundCheck(build, loop, lambda _: None))
 
-    def _begin(self, key: Key, check: BackgroundCheck) -> None:
+    def _begin(self, entry: PartitionEntry, check: BackgroundCheck) -> None:
         if self._threads is None:
             self._threads = StorageThreads(1, thread_name_prefix="ottla-check")
-        self._checks[key] = check
+        entry.check = check
+        self._running[check] = None
         check.start(self._threads)
-        self.take_check(key)
+        self.take_check(entry)
 
-    def take_check(self, key: Key) -> bool:
+    def take_check(self, entry: PartitionEntry) -> bool:
         """Whether a check has just found a partition in order; raises that it goes on, or what it has found."""
-        check = self._checks.get(key)
+        check = entry.check
         if check is None:
             return False
         if not check.done.done():
             raise ClaimPendingError(f"{check.check.path} is being checked", check.done)
-        del self._checks[key]
+        entry.check = None
+        self._running.pop(check, None)
         if isinstance(check.check, IndexBuild):
             if check.error is not None:
                 raise check.error
             return False
-        # What was found out about a folder that is gone says nothing of another one.
-        if check.error is not None and self._suspicions.get(key) is check.check.suspicion:
+        # What was found in a folder that is gone says nothing of another one.
+        if check.error is not None and entry.suspicion is check.check.suspicion:
             raise check.error
-        return key not in self._suspicions
+        return entry.suspicion is None
 
-    def _check_of(self, key: Key, path: str, cut: folder_recovery.Cut) -> FolderCheck:
-        return FolderCheck(
-            path,
-            self._suspicions[key],
-            self._recovery_points.get(key, 0),
-            self._log_starts.get(key, 0),
-            cut,
-        )
-
-    def _believe(self, key: Key, check: FolderCheck, end_offset: int) -> None:
-        """Trusts a folder that was checked, unless it is another's now or something else was wrong since."""
-        if self._suspicions.get(key) is check.suspicion:
-            del self._suspicions[key]
-            self._recovery_points[key] = min(check.recovery_point, end_offset)
-            self._recovered(key, end_offset)
+    def _trust(self, entry: PartitionEntry, check: FolderCheck, end_offset: int) -> None:
+        """Trusts a folder that was checked, unless it was replaced or something else was wrong since."""
+        if entry.suspicion is check.suspicion:
+            entry.suspicion = None
+            entry.recovery_point = min(check.recovery_point, end_offset)
+            self._recovered(entry, end_offset)
 
     def close(self) -> None:
-        """Ends the checks that go on; the next start begins with them."""
-        for check in self._checks.values():
+        """Ends the checks that go on; the next start begins them again."""
+        for check in self._running:
             check.stop()
         if self._threads is not None:
             self._threads.shutdown(wait=True, cancel_futures=True)
+
+
+def _check_of(entry: PartitionEntry, cut: folder_recovery.Cut) -> FolderCheck:
+    assert entry.suspicion is not None
+    return FolderCheck(
+        entry.path, entry.suspicion, entry.recovery_point or 0, entry.log_start or 0, cut
+    )
 
 
 def as_storage_error(error: OSError | DamagedError) -> StorageError:
