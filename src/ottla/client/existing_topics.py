@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from ottla.client.admin_model import TopicDescription
+from ottla.client.admin_model.topics import TopicDescription
 from ottla.errors import ErrorCode, KafkaError, PartialFailureError, RetriableError
 
 if TYPE_CHECKING:

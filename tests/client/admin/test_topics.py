@@ -8,12 +8,7 @@ import pytest
 from tests.client.admin.stage import Stage, essential
 
 import ottla
-from ottla.client.admin_model import (
-    ConfigSource,
-    ElectionType,
-    NewPartitions,
-    NewTopic,
-)
+from ottla.admin import ConfigSource, ElectionType, NewPartitions, NewTopic
 from ottla.client.blocking.admin import Admin
 from ottla.errors import ErrorCode, KafkaError, PartialFailureError
 from ottla.model import TopicPartition

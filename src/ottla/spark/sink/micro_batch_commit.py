@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from ottla.client.admin_model import TransactionState
+from ottla.client.admin_model.transactions import TransactionState
 from ottla.client.blocking.admin import Admin
 from ottla.client.blocking.producer import Producer
 from ottla.client.model import OffsetAndMetadata

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from ottla.client.admin_model import ConfigResource
+from ottla.client.admin_model.configs import ConfigResource
 from ottla.client.blocking.admin import Admin
 from ottla.errors import ConfigError, KafkaError
 from ottla.spark.partial_answers import absent
