@@ -1,4 +1,4 @@
-"""What a client may be authorized to do."""
+"""Operations that a client may be authorized for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class AclOperation(IntEnum):
-    """What somebody may be allowed to do with a resource (KIP-430), as numbered by Kafka."""
+    """An operation that a client may be authorized for (KIP-430), with Kafka's number."""
 
     READ = 3
     WRITE = 4

@@ -14,7 +14,7 @@ from ottla.model import TopicPartition
 
 @dataclass(frozen=True)
 class ClusterDescription:
-    """The brokers, and which of them is the controller."""
+    """The brokers and the controller."""
 
     cluster_id: str | None
     controller: Node | None
@@ -34,7 +34,7 @@ class ReplicaInfo:
 
 @dataclass(frozen=True)
 class LogDirDescription:
-    """A log directory of a broker; brokers before Kafka 3.3 do not say how large its disk is."""
+    """A log directory of a broker; brokers before Kafka 3.3 do not send the size of its disk."""
 
     error: KafkaError | None
     replicas: Mapping[TopicPartition, ReplicaInfo]

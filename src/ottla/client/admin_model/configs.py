@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 
 def check_config_value(name: str, value: object) -> None:
-    """Refuse what is not as the protocol has it."""
+    """Raise if the value is no text, as which the protocol has it."""
     if value is not None and not isinstance(value, str):
         text = str(value).lower() if isinstance(value, bool) else str(value)
         raise TypeError(f"the value of the config {name} is text: write {text!r}")
 
 
 class ResourceType(IntEnum):
-    """What has configs, as numbered by Kafka."""
+    """A type of resources that have configs, with Kafka's number."""
 
     TOPIC = 2
     BROKER = 4
@@ -25,7 +25,7 @@ class ResourceType(IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """A thing that has configs; a broker's name is its id, and "" is the default of all brokers."""
+    """A resource that has configs; a broker's name is its id, "" stands for the defaults of all brokers."""
 
     type: ResourceType
     name: str
@@ -55,7 +55,7 @@ class ConfigResource(NamedTuple):
 
 
 class ConfigSource(IntEnum):
-    """Where a config's value comes from, as numbered by Kafka."""
+    """Where a config's value comes from, with Kafka's number."""
 
     UNKNOWN = -1
     DYNAMIC_TOPIC_CONFIG = 1
@@ -69,12 +69,12 @@ class ConfigSource(IntEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> ConfigSource:
-        """A newer Kafka may have more of them."""
+        """UNKNOWN for numbers of newer brokers."""
         return cls.UNKNOWN
 
 
 class ConfigType(IntEnum):
-    """The type of a config's value, as numbered by Kafka; brokers before 2.6 do not say it."""
+    """The type of a config's value, with Kafka's number; brokers before 2.6 do not send it."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -89,13 +89,13 @@ class ConfigType(IntEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> ConfigType:
-        """A newer Kafka may have more of them."""
+        """UNKNOWN for numbers of newer brokers."""
         return cls.UNKNOWN
 
 
 @dataclass(frozen=True)
 class ConfigSynonym:
-    """A config that gives, or would give, another its value; the strongest comes first."""
+    """A source of a config's value; the one that is used comes first."""
 
     name: str
     value: str | None
@@ -104,7 +104,7 @@ class ConfigSynonym:
 
 @dataclass(frozen=True)
 class ConfigEntry:
-    """A config and its value; what is sensitive has none."""
+    """A config and its value, which is None for a sensitive one."""
 
     name: str
     value: str | None
@@ -117,12 +117,12 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody set it."""
+        """Whether the value is the default."""
         return self.source is ConfigSource.DEFAULT_CONFIG
 
 
 class AlterConfigOperation(IntEnum):
-    """What to do with a config (KIP-339); the last two are for lists."""
+    """An operation on a config (KIP-339); the last two are for lists."""
 
     SET = 0
     DELETE = 1
@@ -132,7 +132,7 @@ class AlterConfigOperation(IntEnum):
 
 @dataclass(frozen=True)
 class AlterConfig:
-    """A change of one config; deleting gives back the default."""
+    """A change of one config; DELETE restores the default."""
 
     name: str
     value: str | None = None

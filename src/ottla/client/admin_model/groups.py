@@ -12,7 +12,7 @@ from ottla.model import TopicPartition
 
 
 class GroupState(BrokerWord):
-    """The state of a group, as brokers write it."""
+    """The state of a group."""
 
     UNKNOWN = "Unknown"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -26,7 +26,7 @@ class GroupState(BrokerWord):
 
 
 class GroupType(BrokerWord):
-    """Which protocol a group follows (KIP-848), as brokers write it."""
+    """The protocol of a group (KIP-848)."""
 
     UNKNOWN = "Unknown"
     CLASSIC = "Classic"
@@ -37,7 +37,7 @@ class GroupType(BrokerWord):
 
 @dataclass(frozen=True)
 class GroupListing:
-    """A group in the list of groups; older brokers do not say its state or type."""
+    """A listed group; older brokers do not send its state or type."""
 
     group_id: str
     protocol_type: str
@@ -46,13 +46,13 @@ class GroupListing:
 
     @property
     def is_simple_consumer_group(self) -> bool:
-        """Whether it only keeps offsets, of consumers that assign partitions themselves."""
+        """Whether it has only committed offsets, of consumers that assign partitions themselves."""
         return not self.protocol_type
 
 
 @dataclass(frozen=True)
 class MemberDescription:
-    """A member of a group; `assignment` is what the consumer protocol says, if the group uses it."""
+    """A member of a group; `assignment` is empty unless the group uses the consumer protocol type."""
 
     member_id: str
     group_instance_id: str | None
@@ -65,7 +65,7 @@ class MemberDescription:
 
 @dataclass(frozen=True)
 class GroupDescription:
-    """A group, its members and what each was assigned."""
+    """A group, its members and their assignments."""
 
     group_id: str
     protocol_type: str
@@ -78,7 +78,7 @@ class GroupDescription:
 
     @property
     def is_simple_consumer_group(self) -> bool:
-        """Whether it only keeps offsets, of consumers that assign partitions themselves."""
+        """Whether it has only committed offsets, of consumers that assign partitions themselves."""
         return not self.protocol_type
 
 

@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class OffsetSpec(IntEnum):
-    """Which offset is asked for; a number from 0 on means: the first record at or after that time in ms."""
+    """Which offset to list; a number from 0 on stands for the first record at or after that time in ms."""
 
     LATEST = -1
     EARLIEST = -2
@@ -18,7 +18,7 @@ class OffsetSpec(IntEnum):
 
 
 class IsolationLevel(IntEnum):
-    """Up to where "latest" goes: to the high watermark, or to the last stable offset."""
+    """Whether LATEST is the high watermark, or the last stable offset."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
@@ -26,7 +26,7 @@ class IsolationLevel(IntEnum):
 
 @dataclass(frozen=True)
 class ListedOffset:
-    """An offset that was asked for; -1 if there is no such record."""
+    """A listed offset; -1 if there is no such record."""
 
     offset: int
     timestamp_ms: int
@@ -34,13 +34,13 @@ class ListedOffset:
 
     @property
     def timestamp(self) -> int:
-        """The same as `timestamp_ms`, which is preferred: its name has the unit."""
+        """The same as `timestamp_ms`, which programs should use: its name has the unit."""
         return self.timestamp_ms
 
 
 @dataclass(frozen=True)
 class EpochEnd:
-    """Where the records of a leader epoch end (exclusive); -1 where the leader does not know the epoch."""
+    """The end offset of a leader epoch (exclusive); -1 if the leader does not know the epoch."""
 
     leader_epoch: int
     end_offset: int

@@ -14,7 +14,7 @@ from ottla.client.model import Node
 
 @dataclass(frozen=True)
 class NewTopic:
-    """A topic to create; None leaves a number to the broker's defaults (Kafka 2.4 or later).
+    """A topic to create; None stands for the broker's default (Kafka 2.4 or later).
 
     `replicas_assignments` gives the replicas of each partition, instead of the two numbers.
     """
@@ -37,7 +37,7 @@ class NewTopic:
 
 @dataclass(frozen=True)
 class CreatedTopic:
-    """A topic that was created, or would be; brokers before Kafka 2.4 say nothing about it."""
+    """A topic that was created or validated; brokers before Kafka 2.4 return only its name."""
 
     name: str
     topic_id: UUID | None = None
@@ -82,7 +82,7 @@ class TopicDescription:
 
 @dataclass(frozen=True)
 class NewPartitions:
-    """How many partitions a topic shall have, and the replicas of those that are new."""
+    """The new number of partitions of a topic, and the replicas of the new ones."""
 
     total_count: int
     new_assignments: Sequence[Sequence[int]] | None = None
@@ -97,7 +97,7 @@ class ElectionType(IntEnum):
 
 @dataclass(frozen=True)
 class PartitionReassignment:
-    """A move of replicas that is under way (KIP-455)."""
+    """A reassignment of replicas that is under way (KIP-455)."""
 
     replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...]

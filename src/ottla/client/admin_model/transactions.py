@@ -10,7 +10,7 @@ from ottla.model import TopicPartition
 
 
 class TransactionState(BrokerWord):
-    """The state of a transactional id, as brokers write it."""
+    """The state of a transactional id."""
 
     UNKNOWN = "Unknown"
     EMPTY = "Empty"
@@ -24,7 +24,7 @@ class TransactionState(BrokerWord):
 
 @dataclass(frozen=True)
 class TransactionListing:
-    """A transactional id in the list of them."""
+    """A listed transactional id."""
 
     transactional_id: str
     producer_id: int
@@ -34,7 +34,7 @@ class TransactionListing:
 
 @dataclass(frozen=True)
 class TransactionDescription:
-    """What the coordinator knows of a transactional id."""
+    """The state of a transactional id at its coordinator."""
 
     coordinator_id: int
     state: TransactionState
@@ -47,7 +47,7 @@ class TransactionDescription:
 
 @dataclass(frozen=True)
 class AbortTransactionSpec:
-    """Which transaction to abort on a partition: what `describe_producers` says of its producer."""
+    """A transaction to abort on a partition, as `describe_producers` returns it."""
 
     topic_partition: TopicPartition
     producer_id: int
@@ -64,7 +64,7 @@ class ProducerIdAndEpoch(NamedTuple):
 
 @dataclass(frozen=True)
 class ProducerState:
-    """A producer that a partition remembers; None where it has no transaction open, or never had one."""
+    """A producer of a partition; fields are None if it has no open transaction, or never had one."""
 
     producer_id: int
     producer_epoch: int
@@ -75,5 +75,5 @@ class ProducerState:
 
     @property
     def last_timestamp(self) -> int:
-        """The same as `last_timestamp_ms`, which is preferred: its name has the unit."""
+        """The same as `last_timestamp_ms`, which programs should use: its name has the unit."""
         return self.last_timestamp_ms

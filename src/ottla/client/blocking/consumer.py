@@ -16,7 +16,7 @@ from ottla.client.arrow_records import ArrowRecords
 from ottla.client.blocking.calls import calling, waiting
 from ottla.client.blocking.face import BlockingFace
 from ottla.client.model import ConsumerRecord, ConsumerRecords, K_co, OffsetAndMetadata, V_co
-from ottla.client.state.consumer.iteration_queue import Delivery
+from ottla.client.state.consumer.iteration_queue import IterationQueue
 from ottla.config.client import read_client_config
 from ottla.config.consumer import ConsumerConfig
 
@@ -54,9 +54,9 @@ class _OnLoop(AsyncConsumer):
         self.commit_async(offsets, callback)
 
     @property
-    def delivery(self) -> Delivery:
+    def iteration(self) -> IterationQueue:
         """The records that iteration returns at the moment."""
-        return self._subscriptions.delivery
+        return self._subscriptions.iteration
 
     @property
     def is_closed(self) -> bool:
@@ -64,11 +64,11 @@ class _OnLoop(AsyncConsumer):
         return self._is_closed
 
     next_columns = AsyncConsumer._next_columns
-    next_delivery = AsyncConsumer._next_delivery
+    fill_iteration = AsyncConsumer._fill_iteration
 
     def put_back(self, records: ConsumerRecords) -> None:
         """The program did not get the records of `poll`: the next poll returns them again."""
-        self._subscriptions.delivery = Delivery(records)
+        self._subscriptions.iteration = IterationQueue(records)
 
     def put_columns_back(self, result: tuple[ArrowRecords, Collected | None]) -> None:
         """Like `put_back`, for columns: their records are fetched again."""
@@ -208,17 +208,17 @@ class Consumer(BlockingFace[_OnLoop], Generic[K_co, V_co]):
         """Iterate over records until the consumer is closed."""
         while True:
             # Commits read from this iterator which records the program has seen.
-            yield from self._client.delivery.iterator
+            yield from self._client.iteration.iterator
             if self._client.is_closed:
                 return
-            if not self._client.delivery.undelivered():
-                self._thread.run(self._client.next_delivery())
+            if not self._client.iteration.undelivered():
+                self._thread.run(self._client.fill_iteration())
 
     def wakeup(self) -> None:
         """Make the call that waits, or else the next one that could wait, raise WakeupError.
 
-        Calls that wait are `poll` and iteration, `position`, `commit`, `committed`, and those for offsets and topics. An
-        interrupted commit may succeed all the same. May be called on any thread, and in signal handlers.
+        Calls that wait are `poll` and iteration, `position`, `commit`, `committed`, and those for offsets and topics.
+        An interrupted commit may succeed all the same. May be called on any thread, and in signal handlers.
         """
         self._thread.call_soon(self._client.wakeup)
 
@@ -235,7 +235,7 @@ class Consumer(BlockingFace[_OnLoop], Generic[K_co, V_co]):
         finally:
             # If another thread uses the consumer, close has raised, and the consumer stays open.
             if self._client.is_closed:
-                self._client.delivery.clear()
+                self._client.iteration.clear()
                 self._thread.close()
 
     def __exit__(self, *raised: object) -> None:
@@ -246,7 +246,7 @@ class Consumer(BlockingFace[_OnLoop], Generic[K_co, V_co]):
 
 
 class InspectingConsumer(Consumer):
-    """A consumer for tools that also returns control records, or records of aborted transactions, as MarkedRecord.
+    """A consumer for tools that also returns control records, or those of aborted transactions, as MarkedRecord.
 
     Aborted transactions are only known with isolation.level=read_committed.
     """

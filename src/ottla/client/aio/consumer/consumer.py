@@ -57,7 +57,7 @@ from ottla.client.plugins.configured_objects import (
     deserializers_of,
 )
 from ottla.client.state.backoff import Backoff
-from ottla.client.state.consumer.iteration_queue import Delivery
+from ottla.client.state.consumer.iteration_queue import IterationQueue
 from ottla.client.state.consumer.positions import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -317,7 +317,7 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
             self._subscriptions.give_back(self._subscriptions.assigned())
             return await self._poller.poll_columns(timeout, columns, end_offsets or {})
 
-    async def _next_delivery(self) -> Delivery:
+    async def _fill_iteration(self) -> IterationQueue:
         """The records that iteration returns next, one by one."""
         with self._use():
             self._check_subscribed()
@@ -325,18 +325,18 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
                 self._subscriptions.give_back(self._subscriptions.assigned())
                 records = await self._poller.poll(_ITERATION_POLL_SECONDS)
                 if records:
-                    self._subscriptions.delivery = Delivery(records)
-                    return self._subscriptions.delivery
+                    self._subscriptions.iteration = IterationQueue(records)
+                    return self._subscriptions.iteration
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[K_co, V_co]]:
         return self
 
     async def __anext__(self) -> ConsumerRecord[K_co, V_co]:
         self._check_open()
-        for record in self._subscriptions.delivery.iterator:
+        for record in self._subscriptions.iteration.iterator:
             return record
-        delivery = await self._next_delivery()
-        return next(delivery.iterator)
+        iteration = await self._fill_iteration()
+        return next(iteration.iterator)
 
     def wakeup(self) -> None:
         """Make the call that waits, or else the next one that could wait, raise WakeupError; on any thread.
@@ -367,7 +367,7 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
             wanted = partition_of(partition)
             to = position_of(wanted, offset)
             self._subscriptions.state(wanted)
-            self._subscriptions.delivery.drop(wanted)
+            self._subscriptions.iteration.drop(wanted)
             self._positions.seek(wanted, to)
 
     def seek_to_beginning(self, partitions: Iterable[Partition] | None = None) -> None:
@@ -385,7 +385,7 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
         with self._use():
             for partition in self._chosen(partitions):
                 self._subscriptions.state(partition).request_reset(reset)
-                self._subscriptions.delivery.drop(partition)
+                self._subscriptions.iteration.drop(partition)
 
     def current_lag(self, partition: Partition) -> int | None:
         """The number of offsets from the position to the end, by the last fetch; None if that is not known."""

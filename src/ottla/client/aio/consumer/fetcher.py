@@ -23,7 +23,11 @@ from ottla.client.state.consumer.fetch_session import (
     SessionFetch,
     WantedPartition,
 )
-from ottla.client.state.consumer.fetched_partition import Deserialize, Fetched, ReadSettings
+from ottla.client.state.consumer.fetched_partition import (
+    Deserialize,
+    FetchedPartition,
+    ReadSettings,
+)
 from ottla.client.state.consumer.positions import NO_EPOCH, AssignedPartition, FetchPosition
 from ottla.client.state.consumer.subscriptions import SubscriptionState
 from ottla.config.consumer import ConsumerConfig
@@ -184,7 +188,7 @@ class Fetcher:
                 self._add(collected, fetched, before, [])
         return collected if collected.next_offsets else None
 
-    async def _take(self, fetched: Fetched, max_records: int) -> list[ConsumerRecord]:
+    async def _take(self, fetched: FetchedPartition, max_records: int) -> list[ConsumerRecord]:
         if not self._has_user_code:
             return fetched.take(max_records)
         # It may run on another thread, while answers arrive here.
@@ -198,7 +202,7 @@ class Fetcher:
     def _add(
         self,
         collected: Collected,
-        fetched: Fetched,
+        fetched: FetchedPartition,
         before: FetchPosition,
         taken: list[ConsumerRecord],
     ) -> None:
@@ -411,7 +415,7 @@ class Fetcher:
             self._update_offsets(state, data)
             if not data.records:
                 return False
-        self.buffer.add(Fetched(partition, want.fetch_offset, data, self._reading))
+        self.buffer.add(FetchedPartition(partition, want.fetch_offset, data, self._reading))
         return True
 
     def _update_offsets(self, state: AssignedPartition, data: PartitionData) -> None:
