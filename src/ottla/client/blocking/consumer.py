@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Generic, Unpack
 
+from ottla.client.aio.consumer.collector import Collected
 from ottla.client.aio.consumer.consumer import Consumer as AsyncConsumer
-from ottla.client.aio.consumer.fetcher import Collected
 from ottla.client.aio.consumer.user_code import no_user_code
 from ottla.client.aio.group.group import OnCommit
 from ottla.client.aio.group.rebalance_listener import Listener
@@ -73,7 +73,7 @@ class _OnLoop(AsyncConsumer):
     def put_columns_back(self, result: tuple[ArrowRecords, Collected | None]) -> None:
         """Like `put_back`, for columns: their records are fetched again."""
         if result[1] is not None:
-            self._fetcher.give_back(result[1])
+            self._collector.give_back(result[1])
 
     def show_marked(self, *, shows_control: bool, shows_aborted: bool) -> None:
         """Also return control records, or records of aborted transactions; call it before anything is read."""

@@ -8,7 +8,8 @@ import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Generic, Unpack
 
-from ottla.client.aio.consumer.fetcher import Collected, Fetcher
+from ottla.client.aio.consumer.collector import Collected, RecordCollector
+from ottla.client.aio.consumer.fetcher import Fetcher
 from ottla.client.aio.consumer.log_offsets import NO_OFFSET, LogOffsets
 from ottla.client.aio.consumer.poll import Poller
 from ottla.client.aio.consumer.position_updates import PositionUpdates
@@ -150,12 +151,16 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
             metrics=self._metrics,
             on_change=wake,
         )
+        self._collector = RecordCollector(
+            self._fetcher.buffer, self._subscriptions, self._deserializers, self._metrics
+        )
         self._poller = Poller(
             network=self._network,
             subscriptions=self._subscriptions,
             group=self._group,
             positions=self._positions,
             fetcher=self._fetcher,
+            collector=self._collector,
             interceptors=self._interceptors,
             metrics=self._metrics,
             wakeups=self._wakeups,
@@ -310,7 +315,7 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
     async def _next_columns(
         self, timeout: float, schema: pa.Schema | None, end_offsets: Mapping[Partition, int] | None
     ) -> tuple[ArrowRecords, Collected | None]:
-        """What `poll_arrow` returns, and what the fetcher needs to take it back."""
+        """What `poll_arrow` returns, and what the collector needs to take it back."""
         with self._use():
             self._check_subscribed()
             columns = columns_for(schema, self._deserializers, self._interceptors)
