@@ -260,13 +260,16 @@ def _no_config(config_class: type[ClientConfig], config: object) -> ConfigError:
 def read_client_config(
     config_class: type[C], config: Mapping[str, object] | C | None, options: Mapping[str, object]
 ) -> C:
-    """The config of a client from a dict with Kafka's names and keywords with underscores.
+    """The config of a client, from the arguments of its constructor.
 
-    An option that is None counts as not given. A client without client.id gets one. What gave way is
-    logged, so this is called once per client; a config that was read already stays as it is.
+    `config` is a dict with Kafka's names, to which keywords with underscores are added; or a config that this function
+    returned before, which stays as it is. An option that is None counts as not given. A client without client.id gets
+    one. Defaults that gave way are logged.
     """
     if isinstance(config, config_class):
-        assert not options
+        if options:
+            names = ", ".join(options)
+            raise ConfigError(f"{names}: a {config_class.__name__} takes no more options beside it")
         return config
     if config is not None and not isinstance(config, Mapping):
         raise _no_config(config_class, config)

@@ -243,7 +243,7 @@ def test_a_copier_on_asyncio_copies_each_record_once(stage: Stage) -> None:
                 if not records:
                     continue
                 rounds += 1
-                await producer.begin_transaction()
+                producer.begin_transaction()
                 for record in records:
                     await producer.send(target, record.value, partition=record.partition)
                 # Before KIP-447 (Kafka 2.5), the group's id has to do.

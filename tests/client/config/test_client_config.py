@@ -51,6 +51,16 @@ def test_a_bad_server_is_refused(servers: object, reason: str) -> None:
         read_client_config(AdminConfig, {"bootstrap.servers": servers}, {})
 
 
+@pytest.mark.parametrize("config_class", CLIENTS)
+def test_a_config_that_was_read_before_takes_the_place_of_the_dict(
+    config_class: type[ClientConfig],
+) -> None:
+    ready = read_client_config(config_class, {"bootstrap.servers": SERVERS}, {})
+    assert read_client_config(config_class, ready, {}) is ready
+    with pytest.raises(ConfigError, match=f"client_id: a {config_class.__name__} takes no more"):
+        read_client_config(config_class, ready, {"client_id": "me"})
+
+
 def test_options_come_as_dict_and_as_keywords() -> None:
     config = read_client_config(
         AdminConfig, {"bootstrap.servers": SERVERS, "request_timeout_ms": "5"}, {"client_id": "me"}

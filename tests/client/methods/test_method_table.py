@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable
 from types import ModuleType
@@ -59,8 +60,6 @@ CONSUMER: dict[str, str] = {
     "health": "test_metrics_and_health",
     "close": "test_close",
 }
-# What the blocking face needs of the other one; documented nowhere.
-FOR_THE_BLOCKING_FACE = {"of", "wait_for", "abort_after"}
 
 TABLES: list[tuple[type[Any], dict[str, str], ModuleType]] = [
     (ottla.Producer, PRODUCER, test_producer_methods),
@@ -74,7 +73,7 @@ def public_methods(client: type[Any]) -> dict[str, Callable[..., Any]]:
     return {
         name: method
         for name, method in inspect.getmembers(client, callable)
-        if not name.startswith("_") and name not in FOR_THE_BLOCKING_FACE
+        if not name.startswith("_")
     }
 
 
@@ -115,3 +114,13 @@ def test_both_faces_have_the_same_parameters() -> None:
             here = inspect.signature(method).parameters
             there = inspect.signature(public_methods(native)[name]).parameters
             assert list(here.values()) == list(there.values()), name
+
+
+def test_producers_show_nothing_but_their_methods(broker: ottla.Broker) -> None:
+    async def on_loop() -> set[str]:
+        async with ottla.aio.Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            return set(dir(producer))
+
+    with ottla.Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for names in (set(dir(producer)), asyncio.run(on_loop())):
+            assert {name for name in names if not name.startswith("_")} == set(PRODUCER)

@@ -89,7 +89,7 @@ class TestIdleConnections:
                 network_to(broker.address, connections_max_idle_ms=-1) as network,
             ):
                 await network.updated(5000)
-                assert network._idle_timer is None
+                assert network._peers._idle_timer is None
 
         run(main())
 

@@ -18,7 +18,7 @@ from tests.client.network.fake_broker import (
     until,
 )
 
-from ottla.client.aio.network.brokers import KEY_GROUP, KEY_TRANSACTION
+from ottla.client.aio.network.coordinator_cache import KEY_GROUP, KEY_TRANSACTION
 from ottla.client.state.metadata import ClusterMetadata
 from ottla.errors import ErrorCode, RetriableError, TimedOutError
 from ottla.wire.messages.api_versions import ApiVersionsRequest

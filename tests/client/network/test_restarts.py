@@ -10,7 +10,7 @@ from tests.client.network.conftest import Run
 from tests.client.network.fake_broker import network_to, until
 
 import ottla
-from ottla.client.aio.network.brokers import KEY_GROUP, KEY_TRANSACTION
+from ottla.client.aio.network.coordinator_cache import KEY_GROUP, KEY_TRANSACTION
 from ottla.errors import RetriableError
 from ottla.wire.messages.metadata import MetadataRequest
 

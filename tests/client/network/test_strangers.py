@@ -16,7 +16,7 @@ from tests.client.network.fake_broker import (
     until,
 )
 
-from ottla.client.aio.network.brokers import KEY_GROUP
+from ottla.client.aio.network.coordinator_cache import KEY_GROUP
 from ottla.errors import FatalError, RetriableError
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest

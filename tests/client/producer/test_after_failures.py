@@ -118,8 +118,8 @@ def test_begin_that_is_refused_changes_nothing_for_other_threads(
         options = {"transactional_id": ottla_topic_name(), **QUICK}
         async with ottla.aio.Producer(bootstrap_servers=servers, **options) as producer:
             await producer.init_transactions()
-            await producer.begin_transaction()
-            accumulator = producer.accumulator
+            producer.begin_transaction()
+            accumulator = producer._parts.accumulator
             current, seen, lock = accumulator.transaction, [], accumulator.lock
 
             class Watched:
@@ -132,15 +132,15 @@ def test_begin_that_is_refused_changes_nothing_for_other_threads(
                     lock.release()
 
             watched: Any = Watched()
-            assert producer._transactions is not None
-            accumulator.lock = producer._transactions._lock = watched
+            assert producer._parts.transactions is not None
+            accumulator.lock = producer._parts.transactions._lock = watched
             with pytest.raises(IllegalStateError, match="has an open transaction"):
-                await producer.begin_transaction()
+                producer.begin_transaction()
             assert seen
             assert all(each is current for each in seen)
             await producer.abort_transaction()
             seen.clear()
-            await producer.begin_transaction()
+            producer.begin_transaction()
             assert len(seen) == 2, "one section"
 
     asyncio.run(main())

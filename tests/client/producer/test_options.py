@@ -248,7 +248,7 @@ def test_topics_that_are_not_used_are_forgotten(meddler: Meddler, servers: str, 
         bootstrap_servers=servers, metadata_max_idle_ms=5000, metadata_max_age_ms=100
     ) as producer:
         producer.send(topic, b"x").result(10)
-        metadata = producer._client._network.metadata
+        metadata = producer._client._parts.network.metadata
 
         def wanted() -> tuple[str, ...]:
             return metadata.wanted
@@ -257,7 +257,7 @@ def test_topics_that_are_not_used_are_forgotten(meddler: Meddler, servers: str, 
         # As if the time had passed.
         metadata._wanted[topic] -= 6000
         deadline = time.monotonic() + 5
-        while wanted() or topic in producer._writer.topics:
+        while wanted() or topic in producer._parts.writer._topics:
             in_time(deadline)
             time.sleep(0.01)
         producer.send(topic, b"y").result(10)
@@ -312,12 +312,12 @@ def test_records_without_a_key_avoid_brokers_that_take_nothing(ottla_topic: str)
         producer.send(ottla_topic, b"x").result(10)
         slow = broker.leader_of(ottla_topic, 0)
         assert broker.leader_of(ottla_topic, 1) != slow
-        connection = producer._client._network.connection_now(slow)
+        connection = producer._client._parts.network.connection_now(slow)
         assert connection is not None
         # As if the broker had asked for a pause (KIP-219).
         connection.throttled_until = time.monotonic() + 3.0
         deadline = time.monotonic() + 10
-        while not producer._client.sender._sticky._is_slow(slow):
+        while not producer._parts.sender.dispatcher._sticky._is_slow(slow):
             in_time(deadline, "the producer does not notice")
             producer.send(ottla_topic, b"x", partition=0)
             time.sleep(0.01)

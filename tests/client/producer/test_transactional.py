@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
@@ -356,7 +357,7 @@ def test_end_of_with_does_not_wait_for_ever_for_a_coordinator_that_is_away(
     assert 2.5 < time.monotonic() - started < 10
     told = [message for message in caplog.messages if "was not aborted" in message]
     assert len(told) == 1
-    assert f"the transaction of {producer.config.transactional_id}" in told[0]
+    assert f"the transaction of {producer._config.transactional_id}" in told[0]
     assert "aborts it after transaction.timeout.ms = 60000" in told[0]
     assert "NETWORK_EXCEPTION" in told[0]
 
@@ -377,3 +378,18 @@ def test_abort_gives_up_offsets_that_cannot_be_committed(
     with producer.transaction():
         producer.send(topic, b"x", partition=0)
     assert values_of(servers, topic)[0] == b"x"
+
+
+def test_begin_transaction_of_aio_can_still_be_awaited(
+    servers: str, ottla_topic: str, ottla_topic_name: Callable[[], str]
+) -> None:
+    async def main() -> None:
+        name = ottla_topic_name()
+        async with ottla.aio.Producer(bootstrap_servers=servers, transactional_id=name) as producer:
+            await producer.init_transactions()
+            with pytest.warns(DeprecationWarning, match=r"begin_transaction\(\) does not wait"):
+                await producer.begin_transaction()  # type: ignore[func-returns-value, misc]
+            await producer.send(ottla_topic, b"x")
+            await producer.commit_transaction()
+
+    asyncio.run(main())

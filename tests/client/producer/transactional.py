@@ -24,7 +24,7 @@ def without_features(answer: Any) -> Any:
 @contextmanager
 def max_block_ms(producer: ottla.Producer | ottla.aio.Producer, limit_ms: int) -> Iterator[None]:
     """A short limit for a call that has to time out; the others have time, however slow the machine is."""
-    config = producer.config
+    config = producer._config
     before = config.max_block_ms
     object.__setattr__(config, "max_block_ms", limit_ms)  # frozen, and shared by both faces
     try:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
-from ottla.client.state.backoff import Backoff
 from ottla.client.state.producer.accumulator import Accumulator
+from ottla.client.state.producer.batch_actions import RETRIES, BatchState, action_for
 from ottla.client.state.producer.partition_queue import AccumulatorSettings
 from ottla.client.state.producer.producer_batch import ProducerBatch, ProducerIdentity
 from ottla.client.state.producer.sequences import Sequences
@@ -28,6 +28,16 @@ def make_batch(order: int, records: int = 1, created_ms: float = 0.0) -> Produce
     return batch
 
 
+def may_retry(
+    sequences: Sequences, batch: ProducerBatch, code: ErrorCode, log_start_offset: int
+) -> bool:
+    """Decide about a batch as the producer does, and prepare its retry."""
+    state = BatchState(sequences.kind, sequence=sequences.state_of(batch, log_start_offset))
+    action = action_for(code, state)
+    sequences.prepare_retry(batch, action)
+    return action in RETRIES
+
+
 def make_accumulator(**changes: object) -> Accumulator:
     given: dict[str, object] = {
         "batch_bytes": 1000,
@@ -35,7 +45,6 @@ def make_accumulator(**changes: object) -> Accumulator:
         "delivery_timeout_ms": 1000.0,
         "memory_bytes": 10_000,
         "max_request_bytes": 5000,
-        "retry": Backoff(100, 1000),
         **changes,
     }
     return Accumulator(AccumulatorSettings(**given))  # type: ignore[arg-type]
@@ -218,8 +227,8 @@ class World:
                 self.accumulator.release(batch)
         elif batch.is_done:
             return
-        elif batch.attempts < self.retries and self.sequences.may_retry(
-            batch, code, self.broker.start_offset
+        elif batch.attempts < self.retries and may_retry(
+            self.sequences, batch, code, self.broker.start_offset
         ):
             self.accumulator.reenqueue(batch, self.now_ms, 1.0)
         elif batch.fail(AbortableError(code)):

@@ -7,7 +7,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.client.state.producing import KEY, World, make_batch
+from tests.client.state.producing import KEY, World, make_batch, may_retry
 
 from ottla.client.state.producer.producer_batch import NO_IDENTITY, ProducerIdentity
 from ottla.client.state.producer.sequences import LAST_EPOCH, Sequences
@@ -52,8 +52,8 @@ def test_retried_batch_goes_alone_and_first() -> None:
     first, second, third = (make_batch(order) for order in range(3))
     for batch in (first, second):
         sequences.assign(batch)
-    assert sequences.may_retry(first, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
-    assert sequences.may_retry(second, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+    assert may_retry(sequences, first, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+    assert may_retry(sequences, second, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
     assert sequences.may_send(first)
     assert not sequences.may_send(second)
     sequences.acknowledged(first, 0)
@@ -83,12 +83,12 @@ def test_gap_renumbers_what_is_in_flight() -> None:
     batches = [make_batch(order, records=2) for order in range(3)]
     for batch in batches:
         sequences.assign(batch)
-    assert sequences.may_retry(batches[0], ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+    assert may_retry(sequences, batches[0], ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
     assert sequences.needs_bump
     sequences.bump()
     assert [(b.identity.epoch, b.base_sequence) for b in batches] == [(1, 0), (1, 2), (1, 4)]
     # What the others are answered for their old numbers is no new gap.
-    assert sequences.may_retry(batches[1], ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+    assert may_retry(sequences, batches[1], ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
     assert not sequences.needs_bump
 
 
@@ -149,7 +149,7 @@ def test_idempotent_producers_retry_when_the_broker_knows_nothing_of_them(
     sequences = idempotent()
     batch = make_batch(0)
     sequences.assign(batch)
-    assert sequences.may_retry(batch, ErrorCode.UNKNOWN_PRODUCER_ID, log_start_offset)
+    assert may_retry(sequences, batch, ErrorCode.UNKNOWN_PRODUCER_ID, log_start_offset)
     assert sequences.needs_bump is (log_start_offset >= 0)
 
 
@@ -160,8 +160,8 @@ def test_transactional_producers_retry_only_after_retention() -> None:
     sequences.assign(first)
     sequences.acknowledged(first, 4)
     sequences.assign(second)
-    assert not sequences.may_retry(second, ErrorCode.UNKNOWN_PRODUCER_ID, 4)
-    assert sequences.may_retry(second, ErrorCode.UNKNOWN_PRODUCER_ID, 5)
+    assert not may_retry(sequences, second, ErrorCode.UNKNOWN_PRODUCER_ID, 4)
+    assert may_retry(sequences, second, ErrorCode.UNKNOWN_PRODUCER_ID, 5)
     assert second.base_sequence == 0
     assert not sequences.needs_bump
 
@@ -171,7 +171,7 @@ def test_transactional_gap_is_not_retried() -> None:
     sequences.restart_all(ME)
     batch = make_batch(0)
     sequences.assign(batch)
-    assert not sequences.may_retry(batch, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0)
+    assert not may_retry(sequences, batch, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0)
 
 
 def test_transactional_refusal_moves_the_rest_up() -> None:

@@ -14,9 +14,9 @@ from ottla.client.state.producer.transactions import (
     ProducerPhase,
     Refusal,
     Transactions,
+    action_for_coordinator_error,
     as_abortable,
     as_fatal,
-    verdict_on,
 )
 from ottla.errors import (
     AbortableError,
@@ -256,7 +256,7 @@ def test_failure_during_an_abort_does_not_stop_it(transactions: Transactions) ->
     ],
 )
 def test_verdicts(code: ErrorCode, verdict: CoordinatorErrorAction) -> None:
-    assert verdict_on(code) is verdict
+    assert action_for_coordinator_error(code) is verdict
 
 
 def test_old_epoch_at_the_coordinator_is_a_fence() -> None:

@@ -27,7 +27,10 @@ class Admin(BlockingFace[AsyncAdmin]):
     """
 
     def __init__(
-        self, config: Mapping[str, object] | None = None, **options: Unpack[AdminOptions]
+        self,
+        config: Mapping[str, object] | AdminConfig | None = None,
+        /,
+        **options: Unpack[AdminOptions],
     ) -> None:
         settings = read_client_config(AdminConfig, config, options)
         super().__init__(

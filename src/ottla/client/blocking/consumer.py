@@ -111,7 +111,7 @@ class Consumer(BlockingFace[_OnLoop], Generic[K_co, V_co]):
 
     def __init__(
         self,
-        config: Mapping[str, object] | None = None,
+        config: Mapping[str, object] | ConsumerConfig | None = None,
         /,
         **options: Unpack[ConsumerOptions[K_co, V_co]],
     ) -> None:

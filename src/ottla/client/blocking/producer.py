@@ -1,8 +1,8 @@
-"""The producer for programs without asyncio: a face over one that runs on a loop thread.
+"""The producer for programs without asyncio: the asyncio one on a thread of its own.
 
-Records go into batches on the thread that sends them, without a word to the loop. The loop has to get its share of the
-interpreter, however: a thread that sends without pause would keep it from sending. So a send that begins a new batch
-waits for the loop while much is ready to go.
+Records go into batches on the thread that calls `send`; the loop is woken only for a new or a full batch. A thread that
+sends without pause would keep the interpreter from the loop. So a send that begins a new batch waits for the sender
+while the backlog is large.
 """
 
 from __future__ import annotations
@@ -13,18 +13,17 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
 
-from ottla.client.aio.producer.producer import HANDOVER_BYTES
 from ottla.client.aio.producer.producer import Producer as AsyncProducer
-from ottla.client.arguments import sequence_of
+from ottla.client.aio.producer.sender import LARGE_BACKLOG_BYTES
 from ottla.client.blocking.calls import waiting
 from ottla.client.blocking.face import BlockingFace
 from ottla.client.blocking.loop_thread import FORKED
 from ottla.client.interruptible_wait import slices
-from ottla.client.model import HeadersToSend, ProducerRecord
+from ottla.client.model import HeadersToSend
 from ottla.client.send.delivery import RecordFuture, SentRecords
-from ottla.client.send.record_writer import TopicWanted, Wanted
+from ottla.client.send.record_writer import Needed, Steps, TopicNeeded
 from ottla.client.state.producer.accumulator import Accumulator
 from ottla.client.state.producer.memory import Reservation
 from ottla.client.state.producer.partition_queue import out_of_memory
@@ -37,11 +36,13 @@ from ottla.records.record import Buffer
 if TYPE_CHECKING:
     from ottla.config.option_types import ProducerOptions
 
-# For how long at most a thread that sends gives way to the loop, and when it tries that again if it was not enough.
-HANDOVER_SECONDS: Final = 0.05
-HANDOVER_PAUSE_SECONDS: Final = 1.0
-# How long the end of a program is held up for records that it did not wait for.
-ABANDON_SECONDS: Final = 1.0
+R = TypeVar("R")
+
+# For how long at most a thread waits for the sender, and when it does so again if that was not enough.
+_BACKLOG_WAIT_SECONDS: Final = 0.05
+_BACKLOG_PAUSE_SECONDS: Final = 1.0
+# How long the end of a program is delayed for records of a producer that was not closed.
+_ABANDON_SECONDS: Final = 1.0
 
 
 class Producer(BlockingFace[AsyncProducer]):
@@ -50,21 +51,24 @@ class Producer(BlockingFace[AsyncProducer]):
         with ottla.Producer(bootstrap_servers="127.0.0.1:9092") as producer:
             producer.send("orders", value=b"tea", key=b"table 4")
 
-    Options have Kafka's names: keywords with underscores, or a dict with dots.
+    Options have Kafka's names: keywords with underscores, or a dict with dots, or both.
     """
 
     def __init__(
-        self, config: Mapping[str, object] | None = None, /, **options: Unpack[ProducerOptions]
+        self,
+        config: Mapping[str, object] | ProducerConfig | None = None,
+        /,
+        **options: Unpack[ProducerOptions],
     ) -> None:
         # Mistakes in the options show before a thread starts.
-        self.config = settings = read_client_config(ProducerConfig, config, options)
+        self._config = settings = read_client_config(ProducerConfig, config, options)
         super().__init__(
-            f"producer {settings.client_id}", lambda: AsyncProducer.of(settings), _abandon
+            f"producer {settings.client_id}", lambda: AsyncProducer(settings), _abandon
         )
-        self._writer = self._client.writer
-        self._try_send = self._writer.try_send
-        self._accumulator = self._client.accumulator
-        self._gives_way_from = 0.0
+        self._parts = self._client._parts
+        self._try_send = self._parts.writer.try_send
+        self._accumulator = self._parts.accumulator
+        self._waits_for_sender_from = 0.0
         self._thread.on_death(_refuser(self._accumulator))
         _open.add(self._accumulator)
 
@@ -89,10 +93,11 @@ class Producer(BlockingFace[AsyncProducer]):
         future = self._try_send(topic, value, key, partition, headers, timestamp_ms, on_delivery)
         if future is not None:
             return future
-        given: Any = headers or ()  # read with the rest, where mistakes are told
-        record = ProducerRecord(topic, value, key, partition, given, timestamp_ms)
-        sent: RecordFuture = self._follow(self._writer.steps(record, on_delivery))
-        return sent
+        return self._follow(
+            self._parts.writer.steps(
+                topic, value, key, partition, headers, timestamp_ms, on_delivery
+            )
+        )
 
     def send_many(
         self,
@@ -106,19 +111,11 @@ class Producer(BlockingFace[AsyncProducer]):
     ) -> SentRecords:
         """Send many records at once, which costs much less for each: all have the same headers and time.
 
-        What it returns is a sequence of futures; its `result()` waits for all.
+        Returns a sequence of futures, whose `result()` waits for all.
         """
-        sent: SentRecords = self._follow(
-            self._writer.steps_many(
-                topic,
-                sequence_of(values, "values"),
-                None if keys is None else sequence_of(keys, "keys"),
-                partition,
-                headers,
-                timestamp_ms,
-            )
+        return self._follow(
+            self._parts.bulk_writer.steps(topic, values, keys, partition, headers, timestamp_ms)
         )
-        return sent
 
     def send_encoded(
         self, topic: str, partition: int, batch: Buffer, *, check_crc: bool = True
@@ -133,36 +130,35 @@ class Producer(BlockingFace[AsyncProducer]):
         `memoryview` shows is not copied: it has to stay as it is until the future is done, or the producer is
         closed if that fails.
         """
-        steps = self._writer.steps_encoded(topic, partition, batch, check_crc)
-        sent: RecordFuture = self._follow(steps)
-        return sent
+        return self._follow(self._parts.writer.steps_encoded(topic, partition, batch, check_crc))
 
-    def _follow(self, steps: Any) -> Any:
+    def _follow(self, steps: Steps[R]) -> R:
         """Take the steps of a send, waiting where they say so, up to max.block.ms in all."""
         self._thread.check()
-        deadline = time.monotonic() + self.config.max_block_ms / 1000
+        deadline = time.monotonic() + self._config.max_block_ms / 1000
         failure: BaseException | None = None
         while True:
             try:
-                wanted = steps.send(None) if failure is None else steps.throw(failure)
+                needed = steps.send(None) if failure is None else steps.throw(failure)
             except StopIteration as stopped:
-                self._give_way()
-                return stopped.value
+                self._wait_for_sender()
+                sent: R = stopped.value
+                return sent
             failure = None
             try:
-                self._wait_for(wanted, deadline)
+                self._wait_for(needed, deadline)
             except BaseException as error:
                 failure = error
 
-    def _wait_for(self, wanted: Wanted, deadline: float) -> None:
-        if isinstance(wanted, TopicWanted):
+    def _wait_for(self, needed: Needed, deadline: float) -> None:
+        if isinstance(needed, TopicNeeded):
             left_seconds = max(0.0, deadline - time.monotonic())
-            self._thread.run(self._wait_on_loop(wanted, left_seconds))
+            self._thread.run(self._wait_on_loop(needed, left_seconds))
         else:
-            self._wait_for_memory(wanted, deadline)
+            self._wait_for_memory(needed, deadline)
 
-    async def _wait_on_loop(self, wanted: Wanted, left_seconds: float) -> None:
-        await self._client.wait_for(wanted, self._thread.loop.time() + left_seconds)
+    async def _wait_on_loop(self, needed: TopicNeeded, left_seconds: float) -> None:
+        await self._client._wait_for(needed, self._thread.loop.time() + left_seconds)
 
     def _wait_for_memory(self, reservation: Reservation, deadline: float) -> None:
         granted = threading.Event()
@@ -172,32 +168,40 @@ class Producer(BlockingFace[AsyncProducer]):
         # A callback on the producer's own thread would wait for itself.
         left_seconds = 0.0 if self._is_own_thread() else max(0.0, deadline - time.monotonic())
         if not any(granted.wait(seconds) for seconds in slices(left_seconds)):
-            raise out_of_memory(self._accumulator.settings, self.config.max_block_ms)
+            raise out_of_memory(self._accumulator.settings, self._config.max_block_ms)
 
     def _is_own_thread(self) -> bool:
         return threading.get_ident() == self._thread.ident
 
-    def _give_way(self) -> None:
-        """Let the loop send when there is much to send."""
-        if self._accumulator.full_bytes <= HANDOVER_BYTES or self._is_own_thread():
+    def _wait_for_sender(self) -> None:
+        """While the backlog is large, block for a moment, in which the loop sends."""
+        if self._accumulator.full_bytes <= LARGE_BACKLOG_BYTES or self._is_own_thread():
             return
-        if time.monotonic() >= self._gives_way_from and not self._client.sender.give_way(
-            HANDOVER_SECONDS
-        ):
-            # A broker that does not answer holds batches up: the others must not wait for it.
-            self._gives_way_from = time.monotonic() + HANDOVER_PAUSE_SECONDS
+        if time.monotonic() < self._waits_for_sender_from:
+            return
+        if not self._parts.sender.wait_for_small_backlog(_BACKLOG_WAIT_SECONDS):
+            # A broker that does not answer holds its batches up: records for others must not wait for it.
+            self._waits_for_sender_from = time.monotonic() + _BACKLOG_PAUSE_SECONDS
 
     flush = waiting(AsyncProducer.flush)
     partitions_for = waiting(AsyncProducer.partitions_for)
 
     def metrics(self) -> dict[str, float]:
-        """What was counted so far, under Kafka's names."""
+        """The producer's counters so far, under Kafka's names."""
         return self._client.metrics()
 
     # Transactions
 
     init_transactions = waiting(AsyncProducer.init_transactions)
-    begin_transaction = waiting(AsyncProducer.begin_transaction)
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction: records that are sent from now on belong to it."""
+
+        async def begin() -> None:
+            self._client.begin_transaction()
+
+        self._thread.run(begin())
+
     send_offsets_to_transaction = waiting(AsyncProducer.send_offsets_to_transaction)
     commit_transaction = waiting(AsyncProducer.commit_transaction)
     abort_transaction = waiting(AsyncProducer.abort_transaction)
@@ -229,16 +233,16 @@ class Producer(BlockingFace[AsyncProducer]):
         self._thread.close(lambda: self._client.close(timeout))
 
     def __repr__(self) -> str:
-        return f"<ottla.Producer {self.config.client_id}>"
+        return f"<ottla.Producer {self._config.client_id}>"
 
 
 async def _abandon(producer: AsyncProducer) -> None:
-    """End a producer that nobody closed."""
-    await producer.close(ABANDON_SECONDS)
+    """End a producer that was not closed."""
+    await producer.close(_ABANDON_SECONDS)
 
 
 def _refuser(accumulator: Accumulator) -> Callable[[str], None]:
-    """For a producer whose thread is no more: nobody would send what is added."""
+    """Refuses records of a producer whose thread has ended: they would never be sent."""
 
     def refuse(why: str) -> None:
         accumulator.close(lambda: IllegalStateError(why))
@@ -246,7 +250,7 @@ def _refuser(accumulator: Accumulator) -> Callable[[str], None]:
     return refuse
 
 
-# Whose records nobody would send in a child process: its loop thread stays behind in the parent.
+# In a child process they refuse records, which would never be sent: the loop thread exists in the parent only.
 _open: weakref.WeakSet[Accumulator] = weakref.WeakSet()
 
 

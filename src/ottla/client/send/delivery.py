@@ -1,18 +1,15 @@
-"""What a send gives back: a future that is cheap to make, and completes with its batch."""
+"""What `send` and `send_many` return: futures that are cheap to make, and complete with their batches."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count, repeat
-from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, Final, overload
 
-from ottla.client.interruptible_wait import slices
 from ottla.client.model import NO_TIMESTAMP, RecordMetadata
 from ottla.errors import IllegalStateError, KafkaError, TimedOutError
 from ottla.records.client_kernel import SentRecord
@@ -20,87 +17,10 @@ from ottla.records.client_kernel import SentRecord
 if TYPE_CHECKING:
     from ottla.client.state.producer.producer_batch import ProducerBatch
 
-log = logging.getLogger("ottla.client")
-
-Callback = Callable[[], object]
 OnBatch = Callable[[int, Exception | None], object]
-
-CALLBACK_FAILURES: Final = (Exception, SystemExit)
-"""What a user's callback may raise without harm: a sys.exit() would end the thread that serves all other records."""
 
 # As RecordMetadata._make, without a call of Python's.
 _AS_METADATA: Final = partial(tuple.__new__, RecordMetadata)
-
-# Guards the lists of those who wait. One for all, because waiting is rare and a lock per record is not cheap.
-_waiting_lock = Lock()
-
-
-class Completion:
-    """Something that is done at some time, with those who want to be told; safe in any thread."""
-
-    __slots__ = ("_waiting", "is_done")
-
-    def __init__(self) -> None:
-        self.is_done = False
-        self._waiting: list[Callback] | None = None
-
-    def when_done(self, callback: Callback) -> bool:
-        """Call it once this is done, on the thread that completes it; False if it is done already."""
-        with _waiting_lock:
-            if self.is_done:
-                return False
-            if self._waiting is None:
-                self._waiting = []
-            self._waiting.append(callback)
-            return True
-
-    def wait(self, timeout_seconds: float | None) -> bool:
-        """Block the calling thread until this is done; False if the time was not enough."""
-        if self.is_done:
-            return True
-        event = Event()
-        if not self.when_done(event.set):
-            return True
-        try:
-            return any(event.wait(seconds) for seconds in slices(timeout_seconds))
-        finally:
-            self._forget(event.set)
-
-    async def wait_async(self) -> None:
-        """Wait on the running loop, whichever thread completes this."""
-        if self.is_done:
-            return
-        loop = asyncio.get_running_loop()
-        waiter = loop.create_future()
-
-        def tell() -> None:
-            loop.call_soon_threadsafe(_set, waiter)
-
-        if self.when_done(tell):
-            try:
-                await waiter
-            finally:
-                self._forget(tell)
-
-    def _complete(self) -> None:
-        with _waiting_lock:
-            self.is_done = True
-            waiting, self._waiting = self._waiting, None
-        for callback in waiting or ():
-            try:
-                callback()
-            except CALLBACK_FAILURES:
-                log.exception("a callback failed")
-
-    def _forget(self, callback: Callback) -> None:
-        with _waiting_lock:
-            if self._waiting is not None and callback in self._waiting:
-                self._waiting.remove(callback)
-
-
-def _set(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
 
 
 class RecordFuture(SentRecord):

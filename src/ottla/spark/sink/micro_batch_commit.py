@@ -23,6 +23,8 @@ from ottla.client.admin_model.transactions import TransactionState
 from ottla.client.blocking.admin import Admin
 from ottla.client.blocking.producer import Producer
 from ottla.client.model import OffsetAndMetadata
+from ottla.config.client import read_client_config
+from ottla.config.producer import ProducerConfig
 from ottla.errors import (
     AbortableError,
     ErrorCode,
@@ -184,7 +186,9 @@ class Session:
         self.rests_since = time.monotonic()
         self._began = 0.0
         own = {"transactional.id": target.transactional_id, "acks": "all"}
-        self._producer = Producer({**LARGE_REQUESTS, **target.options, **own})
+        config = read_client_config(ProducerConfig, {**LARGE_REQUESTS, **target.options, **own}, {})
+        self._transaction_timeout_ms = config.transaction_timeout_ms
+        self._producer = Producer(config)
 
     def fence(self) -> None:
         """From now on no older instance can commit."""
@@ -243,8 +247,7 @@ class Session:
 
     def _timed_out(self, batch: MicroBatch) -> bool:
         """Whether the coordinator has ended the transaction because it took too long, and nobody took over since."""
-        limit_ms = self._producer.config.transaction_timeout_ms
-        if (time.monotonic() - self._began) * 1000 < limit_ms:
+        if (time.monotonic() - self._began) * 1000 < self._transaction_timeout_ms:
             return False
         pipeline, name = self.target.pipeline, self.target.transactional_id
         try:

@@ -47,6 +47,7 @@ class Admin(
     def __init__(
         self,
         config: Mapping[str, object] | AdminConfig | None = None,
+        /,
         **options: Unpack[AdminOptions],
     ) -> None:
         settings = read_client_config(AdminConfig, config, options)

@@ -14,7 +14,7 @@ from ottla.client.aio.admin.answers import (
     ErrorMeanings,
     K,
 )
-from ottla.client.aio.network.brokers import KEY_GROUP, KEY_TRANSACTION
+from ottla.client.aio.network.coordinator_cache import KEY_GROUP, KEY_TRANSACTION
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse

@@ -1,11 +1,11 @@
-"""What a producer asks coordinators, in the versions that its transactions need (KIP-98, KIP-447, KIP-890)."""
+"""The requests of a producer to coordinators, in the versions that its transactions need (KIP-98, KIP-447, KIP-890)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from ottla.client.aio.network.brokers import KEY_GROUP, KEY_TRANSACTION
+from ottla.client.aio.network.coordinator_cache import KEY_GROUP, KEY_TRANSACTION
 from ottla.client.model import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.state.producer.producer_batch import ProducerIdentity
 from ottla.errors import AbortableError, ErrorCode
@@ -38,18 +38,18 @@ _CONCURRENT_BACKOFF_MS: Final = 20.0
 Codes = Mapping[TopicPartition | None, int]
 """Error codes by partition; None for the request as a whole."""
 
-
 Offsets = Mapping[Any, OffsetAndMetadata | int]
 """Positions by TopicPartition, or by plain (topic, partition) tuples."""
 
 
-class Ask(NamedTuple):
-    """A request to a coordinator; without a key, to any broker."""
+class CoordinatorRequest(NamedTuple):
+    """A request, how to build it for a version, and how to read the errors of its answer."""
 
     request_class: type[Any]
     build: Callable[[int], Any]
     codes_of: Callable[[Any], Codes]
     key: tuple[int, str] | None
+    """Whose coordinator is asked: key type and key. None: any broker can answer."""
     at_most: int | None = None
     concurrent_backoff_ms: float | None = None
     """The longest pause after CONCURRENT_TRANSACTIONS."""
@@ -63,19 +63,21 @@ def _code_of(response: Any) -> Codes:
     return {None: response.error_code}
 
 
-def ask_for_id() -> Ask:
+def init_producer_id() -> CoordinatorRequest:
     """A producer id for an idempotent producer."""
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TIMEOUT_MS)
-    return Ask(InitProducerIdRequest, lambda _: request, _code_of, None, _NEWEST_INIT)
+    return CoordinatorRequest(
+        InitProducerIdRequest, lambda _: request, _code_of, None, _NEWEST_INIT
+    )
 
 
-def ask_for_epoch(
+def init_transactional_id(
     transactional_id: str,
     current: ProducerIdentity,
     timeout_ms: int,
     on_version: Callable[[int], None],
-) -> Ask:
-    """The id and a new epoch of a transactional producer; with the current epoch, that one is bumped (KIP-360)."""
+) -> CoordinatorRequest:
+    """The producer id and a new epoch of a transactional id; `current` is bumped if there is one (KIP-360)."""
 
     def build(version: int) -> InitProducerIdRequest:
         on_version(version)
@@ -87,17 +89,17 @@ def ask_for_epoch(
         )
 
     key = (KEY_TRANSACTION, transactional_id)
-    return Ask(InitProducerIdRequest, build, _code_of, key, _NEWEST_INIT)
+    return CoordinatorRequest(InitProducerIdRequest, build, _code_of, key, _NEWEST_INIT)
 
 
-def ask_to_add_partitions(
+def add_partitions_to_txn(
     transactional_id: str,
     identity: ProducerIdentity,
     keys: list[TopicPartition],
     *,
     is_first: bool,
-) -> Ask:
-    """Make partitions part of a transaction of version 1."""
+) -> CoordinatorRequest:
+    """Add partitions to a transaction of version 1."""
     topics: dict[str, AddPartitionsToTxnTopic] = {}
     for key in keys:
         topic = topics.setdefault(key.topic, AddPartitionsToTxnTopic(name=key.topic, partitions=[]))
@@ -116,7 +118,7 @@ def ask_to_add_partitions(
             for each in topic.results_by_partition
         }
 
-    return Ask(
+    return CoordinatorRequest(
         AddPartitionsToTxnRequest,
         lambda _: request,
         codes_of,
@@ -126,8 +128,10 @@ def ask_to_add_partitions(
     )
 
 
-def ask_to_add_group(transactional_id: str, identity: ProducerIdentity, group_id: str) -> Ask:
-    """Make a group's offsets part of a transaction of version 1."""
+def add_offsets_to_txn(
+    transactional_id: str, identity: ProducerIdentity, group_id: str
+) -> CoordinatorRequest:
+    """Add a group's offsets to a transaction of version 1."""
     request = AddOffsetsToTxnRequest(
         transactional_id=transactional_id,
         producer_id=identity.producer_id,
@@ -135,13 +139,13 @@ def ask_to_add_group(transactional_id: str, identity: ProducerIdentity, group_id
         group_id=group_id,
     )
     key = (KEY_TRANSACTION, transactional_id)
-    return Ask(AddOffsetsToTxnRequest, lambda _: request, _code_of, key)
+    return CoordinatorRequest(AddOffsetsToTxnRequest, lambda _: request, _code_of, key)
 
 
-def ask_to_end(
+def end_txn(
     transactional_id: str, identity: ProducerIdentity, *, is_commit: bool, is_version_2: bool
-) -> Ask:
-    """Commit or abort."""
+) -> CoordinatorRequest:
+    """Commit or abort the transaction."""
     request = EndTxnRequest(
         transactional_id=transactional_id,
         producer_id=identity.producer_id,
@@ -150,18 +154,18 @@ def ask_to_end(
     )
     key = (KEY_TRANSACTION, transactional_id)
     at_most = None if is_version_2 else _NEWEST_END_TXN_V1
-    return Ask(EndTxnRequest, lambda _: request, _code_of, key, at_most)
+    return CoordinatorRequest(EndTxnRequest, lambda _: request, _code_of, key, at_most)
 
 
-def ask_to_commit_offsets(
+def txn_offset_commit(
     transactional_id: str,
     identity: ProducerIdentity,
     left: dict[TopicPartition, OffsetAndMetadata],
     group: ConsumerGroupMetadata,
     *,
     is_version_2: bool,
-) -> Ask:
-    """Commit a group's positions with the transaction; those that are done are taken out of `left`."""
+) -> CoordinatorRequest:
+    """Commit a group's positions with the transaction; positions that were accepted are removed from `left`."""
 
     def build(version: int) -> TxnOffsetCommitRequest:
         if version < _FIRST_OFFSET_COMMIT_WITH_MEMBER and group.member_id:
@@ -193,7 +197,9 @@ def ask_to_commit_offsets(
         return codes
 
     at_most = None if is_version_2 else _NEWEST_OFFSET_COMMIT_V1
-    return Ask(TxnOffsetCommitRequest, build, codes_of, (KEY_GROUP, group.group_id), at_most)
+    return CoordinatorRequest(
+        TxnOffsetCommitRequest, build, codes_of, (KEY_GROUP, group.group_id), at_most
+    )
 
 
 def _offset_topics(

@@ -1,4 +1,4 @@
-"""A produce request: the batches in it, and what the broker's answer says of each."""
+"""A Produce request in flight: the batches in it, and the broker's answer to each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from uuid import UUID
 from ottla.client.aio.network.connection import Connection
 from ottla.client.model import NO_OFFSET, NO_TIMESTAMP, Node
 from ottla.client.state.producer.producer_batch import ProducerBatch
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ErrorCode
 from ottla.model import NO_TOPIC_ID
 from ottla.records.record import Buffer
 from ottla.wire.messages.produce import (
@@ -20,13 +20,13 @@ from ottla.wire.messages.produce import (
 )
 from ottla.wire.types import InPieces
 
-# The newest version that has no part in transactions of version 2, and the newest that names topics.
+# The newest version for transactions of version 1, and the newest that has the names of topics.
 _LAST_VERSION_1_TRANSACTIONS: Final = 11
 _LAST_WITH_NAMES: Final = 12
 
 
-class Answer(NamedTuple):
-    """The outcome of one batch, as the broker or the network tells it."""
+class PartitionAnswer(NamedTuple):
+    """The broker's answer to one batch, or the error of a request that was not answered."""
 
     code: ErrorCode
     message: str | None = None
@@ -39,20 +39,8 @@ class Answer(NamedTuple):
     nodes: Mapping[int, Node] = {}
 
 
-# What is not tried again, or in parts, without a look at the bytes.
-_OF_BYTES: Final = (ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE)
-
-
-def judged(batch: ProducerBatch, answer: Answer) -> Answer:
-    """The answer; another one if the batch was damaged before it was sent, which no other attempt mends."""
-    if answer.code not in _OF_BYTES or batch.is_intact():
-        return answer
-    damaged = "The batch was damaged before it was sent: its checksum is wrong."
-    return answer._replace(code=ErrorCode.INVALID_RECORD, message=damaged)
-
-
-class Exchange:
-    """One request on its way, and its answer."""
+class ProduceInFlight:
+    """The batches of one request."""
 
     __slots__ = ("_is_answered", "_topics", "batches", "connection", "names", "sent_ms")
 
@@ -62,7 +50,7 @@ class Exchange:
         self.sent_ms = sent_ms
         self.batches: dict[tuple[str, int], ProducerBatch] = {}
         self.names: dict[UUID, str] = {}
-        """The names of the topics by their ids: newer versions know the ids only."""
+        """The names of the topics by their ids: newer versions of Produce have only the ids."""
         self._topics: dict[str, TopicProduceData] = {}
 
     @property
@@ -71,7 +59,7 @@ class Exchange:
         return list(self._topics.values())
 
     def add(self, batch: ProducerBatch, topic_id: UUID, encoded: Buffer | InPieces) -> None:
-        """One more batch, of a partition that has none in it yet."""
+        """Add a batch, of a partition that has none in the request."""
         self.batches[batch.key] = batch
         data = self._topics.get(batch.topic)
         if data is None:
@@ -79,9 +67,9 @@ class Exchange:
             data = TopicProduceData(name=batch.topic, topic_id=topic_id, partition_data=[])
             self._topics[batch.topic] = data
         if isinstance(encoded, InPieces) and not self._is_answered:
-            # What it shows may change when the future is done, and that is before it has left.
+            # Its memory may change when the future is done, which with acks=0 is before the request was written.
             encoded = b"".join(encoded.pieces)
-        # Pieces are as good as a buffer here: a request is encoded, and never read.
+        # The encoder takes pieces as well as a buffer.
         records = cast(Buffer, encoded)
         data.partition_data.append(PartitionProduceData(index=batch.partition, records=records))
 
@@ -89,17 +77,11 @@ class Exchange:
         """The newest version of Produce to use, in transactions of version 1 or otherwise."""
         if is_version_1:
             return _LAST_VERSION_1_TRANSACTIONS
-        # A broker that tells no topic ids knows none.
+        # A broker whose metadata has no topic ids does not know them in requests either.
         return _LAST_WITH_NAMES if NO_TOPIC_ID in self.names else None
 
-    def answers(
-        self, response: ProduceResponse | None, error: KafkaError | None
-    ) -> list[tuple[ProducerBatch, Answer]]:
-        """The answer to each batch; all share the error of a request that was not answered."""
-        if response is None:
-            assert error is not None
-            answer = Answer(error.code, error.message)
-            return [(batch, answer) for batch in self.batches.values()]
+    def answers(self, response: ProduceResponse) -> list[tuple[ProducerBatch, PartitionAnswer]]:
+        """The answer to each batch."""
         nodes = {
             each.node_id: Node(each.node_id, each.host, each.port, each.rack)
             for each in response.node_endpoints
@@ -112,14 +94,15 @@ class Exchange:
                 batch = left.pop((name, partition.index), None)
                 if batch is not None:
                     answers.append((batch, _read(partition, nodes)))
-        silent = Answer(
-            ErrorCode.NETWORK_EXCEPTION, "The broker's answer leaves the partition out."
-        )
-        answers.extend((batch, silent) for batch in left.values())
+        if left:
+            missing = PartitionAnswer(
+                ErrorCode.NETWORK_EXCEPTION, "The broker's answer leaves the partition out."
+            )
+            answers.extend((batch, missing) for batch in left.values())
         return answers
 
 
-def _read(partition: PartitionProduceResponse, nodes: Mapping[int, Node]) -> Answer:
+def _read(partition: PartitionProduceResponse, nodes: Mapping[int, Node]) -> PartitionAnswer:
     code = ErrorCode(partition.error_code)
     record_errors = None
     if partition.record_errors:
@@ -128,7 +111,7 @@ def _read(partition: PartitionProduceResponse, nodes: Mapping[int, Node]) -> Ans
             for each in partition.record_errors
         }
     leader = partition.current_leader
-    return Answer(
+    return PartitionAnswer(
         code,
         partition.error_message,
         partition.base_offset,

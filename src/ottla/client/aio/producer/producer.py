@@ -4,43 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
-from ottla.client.aio.lifecycle import ClosedByBlock, check_loop, close_user_code
-from ottla.client.aio.network.brokers import Network
-from ottla.client.aio.producer import shutdown as ending
+from ottla.client.aio.lifecycle import (
+    ClosedByBlock,
+    check_loop,
+    close_user_code,
+    still_awaitable,
+)
+from ottla.client.aio.producer import shutdown
 from ottla.client.aio.producer.coordinator_requests import Offsets
-from ottla.client.aio.producer.sender import Sender
+from ottla.client.aio.producer.producer_parts import ProducerParts
+from ottla.client.aio.producer.sender import LARGE_BACKLOG_BYTES
 from ottla.client.aio.producer.transactor import Transactor
-from ottla.client.arguments import positions_of, seconds_of, sequence_of
-from ottla.client.metrics.producer_metrics import ProducerMetrics
-from ottla.client.model import (
-    ConsumerGroupMetadata,
-    HeadersToSend,
-    PartitionInfo,
-    ProducerRecord,
-)
-from ottla.client.plugins.configured_objects import (
-    partitioner_of,
-    producer_interceptors_of,
-    serializers_of,
-)
+from ottla.client.arguments import positions_of, seconds_of
+from ottla.client.model import ConsumerGroupMetadata, HeadersToSend, PartitionInfo
 from ottla.client.send.delivery import RecordFuture, SentRecords
-from ottla.client.send.record_writer import TopicWanted, Wanted, Writer
-from ottla.client.state.backoff import Backoff
-from ottla.client.state.metadata import MetadataState
-from ottla.client.state.producer.accumulator import Accumulator
-from ottla.client.state.producer.failed_records import FailedRecords
+from ottla.client.send.record_writer import Needed, Steps, TopicNeeded
 from ottla.client.state.producer.memory import Reservation
 from ottla.client.state.producer.ongoing_transaction import OngoingTransaction
-from ottla.client.state.producer.partition_queue import AccumulatorSettings, out_of_memory
+from ottla.client.state.producer.partition_queue import out_of_memory
 from ottla.client.state.producer.producer_batch import OnDelivery, ProducerBatch
-from ottla.client.state.producer.sequences import Sequences
-from ottla.client.state.producer.sticky import Sticky
-from ottla.client.state.producer.transactions import Operation, Transactions, fatal_again
+from ottla.client.state.producer.transactions import Transactions, fatal_again
 from ottla.config.client import read_client_config
 from ottla.config.producer import ProducerConfig
 from ottla.errors import (
@@ -48,7 +35,6 @@ from ottla.errors import (
     ErrorCode,
     FatalError,
     IllegalStateError,
-    KafkaError,
     TimedOutError,
     exception_for,
 )
@@ -59,10 +45,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.client")
 
-T = TypeVar("T")
-
-HANDOVER_BYTES: Final = 256 * 1024
-"""How much may be ready to go before those who send give way to the sender."""
+R = TypeVar("R")
 
 
 class Producer(ClosedByBlock):
@@ -72,98 +55,25 @@ class Producer(ClosedByBlock):
             future = await producer.send("orders", value=b"tea")
             print((await future).offset)
 
-    Options have Kafka's names: keywords with underscores, or a dict with dots.
+    Options have Kafka's names: keywords with underscores, or a dict with dots, or both.
     """
 
     def __init__(
-        self, config: Mapping[str, object] | None = None, /, **options: Unpack[ProducerOptions]
+        self,
+        config: Mapping[str, object] | ProducerConfig | None = None,
+        /,
+        **options: Unpack[ProducerOptions],
     ) -> None:
         try:
-            asyncio.get_running_loop()
+            self._loop = asyncio.get_running_loop()
         except RuntimeError:
             raise IllegalStateError(
                 "ottla.aio.Producer is made inside a running event loop; ottla.Producer needs none"
             ) from None
-        self._start(read_client_config(ProducerConfig, config, options))
-
-    @classmethod
-    def of(cls, config: ProducerConfig) -> Self:
-        """A producer whose options have been read already."""
-        producer = cls.__new__(cls)
-        producer._start(config)
-        return producer
-
-    def _start(self, config: ProducerConfig) -> None:
-        self.config = config
-        self._loop = asyncio.get_running_loop()
+        self._config = read_client_config(ProducerConfig, config, options)
+        self._parts = ProducerParts(self._config)
         self._is_closed = False
-        self._assemble(config)
-
-    def _assemble(self, config: ProducerConfig) -> None:
-        key_serializer, value_serializer = serializers_of(config)
-        self._serializers = (key_serializer, value_serializer)
-        self._partitioner = partitioner_of(config)
-        self._interceptors = producer_interceptors_of(config)
-        retry = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self.accumulator = Accumulator(_accumulator_settings(config, retry))
-        self.accumulator.loop = self._loop
-        self._transactions: Transactions | None = None
-        if config.transactional_id is None:
-            self.accumulator.failed_records = FailedRecords()
-        else:
-            self._transactions = Transactions(
-                config.transactional_id, self.accumulator.lock, self.accumulator.refuse
-            )
-        sequences = None
-        if config.enable_idempotence:
-            sequences = Sequences(is_transactional=self._transactions is not None)
-        self._network = Network(
-            config,
-            MetadataState(
-                max_age_ms=config.metadata_max_age_ms,
-                backoff=retry,
-                max_idle_ms=config.metadata_max_idle_ms,
-            ),
-        )
-        sticky = _sticky_partitions(config)
-        self._metrics = ProducerMetrics(self.accumulator)
-        self.sender = Sender(
-            network=self._network,
-            config=config,
-            accumulator=self.accumulator,
-            sequences=sequences,
-            transactions=self._transactions,
-            sticky=sticky,
-            metrics=self._metrics,
-            random_unit=random.random,
-        )
-        self._metrics.gauge("requests-in-flight", lambda: self.sender.in_flight_count)
-        self._transactor: Transactor | None = None
-        if sequences is not None:
-            self._transactor = Transactor(
-                network=self._network,
-                config=config,
-                accumulator=self.accumulator,
-                sequences=sequences,
-                transactions=self._transactions,
-                sender=self.sender,
-                random_unit=random.random,
-            )
-            self.sender.identities = self._transactor
-        self.writer = Writer(
-            accumulator=self.accumulator,
-            sticky=sticky,
-            key_serializer=key_serializer,
-            value_serializer=value_serializer,
-            partitioner=self._partitioner,
-            interceptors=self._interceptors,
-            on_refused=self._refused,
-            wake_sender=self.sender.wake_from_anywhere,
-            now_ms=self.sender.now_ms,
-        )
-        self._network.on_update.append(self.writer.update)
-        self._network.on_update.append(lambda _: self.sender.wake())
-        self.sender.wake()
+        self._try_send = self._parts.writer.try_send
 
     # Sending
 
@@ -184,15 +94,14 @@ class Producer(ClosedByBlock):
         """
         if asyncio.get_running_loop() is not self._loop:
             self._check_loop()
-        future = self.writer.try_send(
-            topic, value, key, partition, headers, timestamp_ms, on_delivery
-        )
+        future = self._try_send(topic, value, key, partition, headers, timestamp_ms, on_delivery)
         if future is not None:
             return future
-        given: Any = headers or ()  # read with the rest, where mistakes are told
-        record = ProducerRecord(topic, value, key, partition, given, timestamp_ms)
-        sent: RecordFuture = await self._follow(self.writer.steps(record, on_delivery))
-        return sent
+        return await self._follow(
+            self._parts.writer.steps(
+                topic, value, key, partition, headers, timestamp_ms, on_delivery
+            )
+        )
 
     async def send_many(
         self,
@@ -205,18 +114,9 @@ class Producer(ClosedByBlock):
         timestamp_ms: int | None = None,
     ) -> SentRecords:
         """Send many records at once: all have the same headers and time."""
-        self._check_loop()
-        sent: SentRecords = await self._follow(
-            self.writer.steps_many(
-                topic,
-                sequence_of(values, "values"),
-                None if keys is None else sequence_of(keys, "keys"),
-                partition,
-                headers,
-                timestamp_ms,
-            )
+        return await self._follow(
+            self._parts.bulk_writer.steps(topic, values, keys, partition, headers, timestamp_ms)
         )
-        return sent
 
     async def send_encoded(
         self, topic: str, partition: int, batch: Buffer, *, check_crc: bool = True
@@ -225,54 +125,55 @@ class Producer(ClosedByBlock):
 
         See `ottla.Producer.send_encoded`.
         """
-        steps = self.writer.steps_encoded(topic, partition, batch, check_crc)
-        sent: RecordFuture = await self._follow(steps)
-        return sent
+        return await self._follow(
+            self._parts.writer.steps_encoded(topic, partition, batch, check_crc)
+        )
 
-    async def _follow(self, steps: Any) -> Any:
+    async def _follow(self, steps: Steps[R]) -> R:
         """Take the steps of a send, waiting where they say so, up to max.block.ms in all."""
-        deadline = self._loop.time() + self.config.max_block_ms / 1000
+        self._check_loop()
+        deadline = self._loop.time() + self._config.max_block_ms / 1000
         failure: BaseException | None = None
         while True:
             try:
-                wanted = steps.send(None) if failure is None else steps.throw(failure)
+                needed = steps.send(None) if failure is None else steps.throw(failure)
             except StopIteration as stopped:
-                if self.accumulator.full_bytes > HANDOVER_BYTES:
-                    await asyncio.sleep(
-                        0
-                    )  # a task that never waits would keep the loop from sending
-                return stopped.value
+                if self._parts.accumulator.full_bytes > LARGE_BACKLOG_BYTES:
+                    # A task that never waits would keep the loop from sending.
+                    await asyncio.sleep(0)
+                sent: R = stopped.value
+                return sent
             failure = None
             try:
-                await self.wait_for(wanted, deadline)
+                await self._wait_for(needed, deadline)
             except BaseException as error:
                 failure = error
 
-    async def wait_for(self, wanted: Wanted, deadline: float) -> None:
-        """Wait until a step can be taken; `deadline` is in the loop's time."""
-        if isinstance(wanted, TopicWanted):
-            await self._wait_for_topic(wanted, deadline)
+    async def _wait_for(self, needed: Needed, deadline: float) -> None:
+        """Wait until the next step can be taken; `deadline` is in the loop's time."""
+        if isinstance(needed, TopicNeeded):
+            await self._wait_for_topic(needed, deadline)
         else:
-            await self._wait_for_memory(wanted, deadline)
+            await self._wait_for_memory(needed, deadline)
 
-    async def _wait_for_topic(self, wanted: TopicWanted, deadline: float) -> None:
-        left_ms = max(0.0, (deadline - self._loop.time()) * 1000)
-        topic, partition = wanted
-        found = await self._network.topic(topic, left_ms)
+    async def _wait_for_topic(self, needed: TopicNeeded, deadline: float) -> None:
+        network = self._parts.network
+        topic, partition = needed
+        found = await network.topic(topic, max(0.0, (deadline - self._loop.time()) * 1000))
         if partition is None or partition < len(found.partitions):
             return
-        # Perhaps partitions were added since.
-        self._network.request_update()
+        # The topic may have got more partitions since.
+        network.request_update()
         left_ms = (deadline - self._loop.time()) * 1000
         try:
             if left_ms <= 0:
                 raise TimedOutError
-            await self._network.updated(left_ms)
+            await network.updated(left_ms)
         except TimedOutError:
             raise TimedOutError(
                 message=(
                     f"Partition {partition} of topic {topic}, which has {len(found.partitions)} "
-                    f"partitions, did not appear within {self.config.max_block_ms} ms."
+                    f"partitions, did not appear within {self._config.max_block_ms} ms."
                 ),
                 context={"api": "Metadata", "topic": topic},
             ) from None
@@ -280,43 +181,37 @@ class Producer(ClosedByBlock):
     async def _wait_for_memory(self, reservation: Reservation, deadline: float) -> None:
         granted = self._loop.create_future()
 
-        def tell() -> None:
+        def wake() -> None:
             if not granted.done():
                 granted.set_result(None)
 
-        reservation.wake = tell
+        reservation.wake = wake
         if reservation.granted:
             return
         try:
             async with asyncio.timeout_at(deadline):
                 await granted
         except TimeoutError:
-            raise out_of_memory(self.accumulator.settings, self.config.max_block_ms) from None
-
-    def _refused(self, error: Exception) -> None:
-        """A record was not accepted: a transaction that misses it must not be committed."""
-        self._metrics.refused()
-        if self._transactions is not None and isinstance(error, KafkaError):
-            self._transactions.record_refused(error)
+            settings = self._parts.accumulator.settings
+            raise out_of_memory(settings, self._config.max_block_ms) from None
 
     async def flush(self, timeout: float | None = None) -> None:
         """Send everything that was appended before this call and wait until its outcome is known.
 
-        The outcome is that of each record's future: a record that failed raises nothing here. What has ended the whole
+        The outcome is that of each record's future: a record that failed raises nothing here. A failure of the whole
         producer does, as in every later call.
         """
-        self._check_loop()
         self._check_alive()
         limit = None if timeout is None else seconds_of(timeout)
-        accumulator = self.accumulator
+        accumulator = self._parts.accumulator
         with accumulator.lock:
             accumulator.flushing += 1
             batches = list(accumulator.incomplete)
-        self.sender.wake()
+        self._parts.sender.wake()
         try:
             async with asyncio.timeout(limit):
                 for batch in batches:
-                    await _settled(batch)
+                    await _ended(batch)
         except TimeoutError:
             raise TimedOutError(
                 message=f"{len(accumulator.incomplete)} batches are not acknowledged after {timeout} s.",
@@ -330,25 +225,27 @@ class Producer(ClosedByBlock):
     async def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """The partitions of a topic, with their leaders and replicas."""
         self._check_alive()
-        await self._network.topic(topic, self.config.max_block_ms)
-        return self._network.cluster.partitions_for(topic)
+        await self._parts.network.topic(topic, self._config.max_block_ms)
+        return self._parts.network.cluster.partitions_for(topic)
 
     def metrics(self) -> dict[str, float]:
-        """What was counted so far, under Kafka's names."""
-        return self._metrics.snapshot()
+        """The producer's counters so far, under Kafka's names."""
+        return self._parts.metrics.snapshot()
 
     # Transactions
 
     async def init_transactions(self) -> None:
         """Get the producer id and epoch of the transactional id; its last producer is fenced."""
-        await self._operate(*self._transactional("init_transactions").begin_init())
+        transactions, transactor = self._transactional("init_transactions")
+        await transactor.run(*transactions.begin_init())
 
-    async def begin_transaction(self) -> None:
+    @still_awaitable
+    def begin_transaction(self) -> None:
         """Begin a transaction: records that are sent from now on belong to it."""
-        transactions = self._transactional("begin_transaction")
+        transactions, _ = self._transactional("begin_transaction")
 
         def enter() -> None:
-            self.accumulator.transaction = OngoingTransaction(transactions.is_version_2)
+            self._parts.accumulator.transaction = OngoingTransaction(transactions.is_version_2)
 
         transactions.begin(enter)
 
@@ -357,30 +254,30 @@ class Producer(ClosedByBlock):
     ) -> None:
         """Commit a consumer group's positions with the transaction."""
         method = "send_offsets_to_transaction"
-        self._transactional(method).check_open(method)
+        transactions, transactor = self._transactional(method)
+        transactions.check_open(method)
         positions = positions_of(offsets)
         if isinstance(group, str):
             group = ConsumerGroupMetadata(group)
         if not isinstance(group, ConsumerGroupMetadata):
             raise TypeError(f"a group is named by group_metadata() or its id, not {group!r}")
-        if not positions:
-            return
-        assert self._transactor is not None
-        sending = self._loop.create_task(self._transactor.send_offsets(positions, group))
-        await self._within_max_block(sending, method)
+        if positions:
+            await transactor.send_offsets(positions, group, method)
 
     async def commit_transaction(self) -> None:
-        """Send what is left, then commit; an AbortableError means: abort."""
-        await self._operate(*self._transactional("commit_transaction").begin_commit())
+        """Send what is left, then commit; after an AbortableError, abort."""
+        transactions, transactor = self._transactional("commit_transaction")
+        await transactor.run(*transactions.begin_commit())
 
     async def abort_transaction(self) -> None:
-        """Drop what was not sent, wait for what was, then abort."""
-        await self._operate(*self._transactional("abort_transaction").begin_abort())
+        """Drop records that were not sent, wait for those in flight, then abort."""
+        transactions, transactor = self._transactional("abort_transaction")
+        await transactor.run(*transactions.begin_abort())
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
         """A transaction that commits at the end, or aborts if there is an exception."""
-        await self.begin_transaction()
+        self.begin_transaction()
         try:
             yield self
         except FatalError:
@@ -395,58 +292,32 @@ class Producer(ClosedByBlock):
             raise
 
     async def _abort_after(self, first: BaseException) -> None:
-        """Abort after an error that is more interesting than one of the abort, unless that is fatal."""
+        """Abort after an error, which stays the one to raise, unless the abort fails for good."""
         try:
             await self.abort_transaction()
         except FatalError:
             raise
         except Exception as error:
-            log.warning("%s: the abort failed: %s", self.config.client_id, error)
+            log.warning("%s: the abort failed: %s", self._config.client_id, error)
             first.add_note(
                 f"The transaction is not aborted yet: {error} "
                 "Call abort_transaction() until it returns, before the next transaction begins."
             )
 
-    async def _operate(self, operation: Operation, is_new: bool) -> None:
-        assert self._transactor is not None
-        if is_new:
-            self._transactor.start(operation)
-            self.sender.wake()
-        waiting = self._loop.create_task(operation.wait_async())
-        await self._within_max_block(waiting, operation.method)
-        operation.is_seen = True
-        if operation.error is not None:
-            raise operation.error
-
-    async def _within_max_block(self, waiting: asyncio.Task[T], method: str) -> T:
-        limit_ms = self.config.max_block_ms
-        try:
-            async with asyncio.timeout(limit_ms / 1000):
-                return await asyncio.shield(waiting)
-        except TimeoutError:
-            if waiting.done():
-                return waiting.result()
-            waiting.add_done_callback(_look_at)
-            why = f"{method}() is not done after {limit_ms} ms; call it again to go on."
-            assert self._transactor is not None
-            trouble = self._transactor.trouble or self._network.trouble
-            if trouble is not None:
-                why += f" The last error: {trouble}"
-            raise TimedOutError(
-                message=why,
-                context={"api": method, "transactional_id": self.config.transactional_id},
-            ) from trouble
-
-    def _transactional(self, method: str) -> Transactions:
+    def _transactional(self, method: str) -> tuple[Transactions, Transactor]:
         self._check_open()
-        if self._transactions is None:
+        transactions, transactor = self._parts.transactions, self._parts.transactor
+        if transactions is None:
             raise IllegalStateError(
                 f"{method}() needs a transactional.id, which was not configured"
             )
-        return self._transactions
+        assert transactor is not None
+        return transactions, transactor
+
+    # The end
 
     def _check_loop(self) -> None:
-        check_loop(self._loop, f"producer {self.config.client_id}")
+        check_loop(self._loop, f"producer {self._config.client_id}")
 
     def _check_open(self) -> None:
         self._check_loop()
@@ -455,15 +326,13 @@ class Producer(ClosedByBlock):
 
     def _check_alive(self) -> None:
         self._check_open()
-        if self._transactions is not None:
-            self._transactions.check_alive()
-        if self.sender.failure is not None:
-            raise fatal_again(self.sender.failure)
+        if self._parts.transactions is not None:
+            self._parts.transactions.check_alive()
+        if self._parts.sender.failure is not None:
+            raise fatal_again(self._parts.sender.failure)
 
     def _closed(self) -> IllegalStateError:
-        return IllegalStateError(f"{self.config.client_id} is closed")
-
-    # The end
+        return IllegalStateError(f"{self._config.client_id} is closed")
 
     async def close(self, timeout: float | None = None) -> None:
         """Send what is left, abort an open transaction, and end; after so many seconds the rest fails.
@@ -474,63 +343,39 @@ class Producer(ClosedByBlock):
             return
         self._check_loop()
         self._is_closed = True
-        self.accumulator.close(self._closed)
-        limit = ending.limit_seconds(self.config) if timeout is None else timeout
+        parts, config = self._parts, self._config
+        parts.accumulator.close(self._closed)
+        limit = shutdown.limit_seconds(config) if timeout is None else timeout
         try:
             async with asyncio.timeout(limit):
-                await ending.send_rest(self.sender)
-                if self._transactions is not None and self._transactor is not None:
-                    await ending.abort_open(self._transactions, self._transactor, self.config)
+                await shutdown.send_rest(parts.sender)
+                if parts.transactions is not None and parts.transactor is not None:
+                    await shutdown.abort_open(parts.transactions, parts.transactor, config)
         except TimeoutError:
-            log.warning("%s was closed before everything was sent", self.config.client_id)
+            log.warning("%s was closed before everything was sent", config.client_id)
         finally:
             await self._release()
 
     async def _release(self) -> None:
-        ending.tell_lost(self.accumulator, self.config)
-        if self._transactions is not None and self._transactor is not None:
-            ending.tell_unended(self._transactions, self._transactor, self.config)
+        parts, config = self._parts, self._config
+        shutdown.log_lost_records(parts.accumulator, config)
+        if parts.transactions is not None and parts.transactor is not None:
+            shutdown.log_unended_transaction(parts.transactions, parts.transactor, config)
         error = exception_for(
             ErrorCode.NETWORK_EXCEPTION, "The producer was closed before the record was sent."
         )
-        self.sender.close(AbortableError(error.code, error.message, {"api": "Produce"}))
-        if self._transactor is not None:
-            await self._transactor.close()
-        await self._network.close()
-        self._interceptors.close()
-        close_user_code((*self._serializers, self._partitioner))
+        parts.sender.close(AbortableError(error.code, error.message, {"api": "Produce"}))
+        if parts.transactor is not None:
+            await parts.transactor.close()
+        await parts.network.close()
+        parts.interceptors.close()
+        close_user_code(parts.user_objects)
 
     def __repr__(self) -> str:
-        return f"<ottla.aio.Producer {self.config.client_id}>"
+        return f"<ottla.aio.Producer {self._config.client_id}>"
 
 
-async def _settled(batch: ProducerBatch) -> None:
+async def _ended(batch: ProducerBatch) -> None:
     await batch.wait_async()
     for part in batch.parts:
-        await _settled(part)
-
-
-def _look_at(task: asyncio.Task[Any]) -> None:
-    """Nobody waits for it any more; its error is no error of the loop."""
-    if not task.cancelled():
-        task.exception()
-
-
-def _accumulator_settings(config: ProducerConfig, retry: Backoff) -> AccumulatorSettings:
-    return AccumulatorSettings(
-        batch_bytes=config.batch_size,
-        linger_ms=config.linger_ms,
-        delivery_timeout_ms=config.delivery_timeout_ms,
-        memory_bytes=config.buffer_memory,
-        max_request_bytes=config.max_request_size,
-        retry=retry,
-    )
-
-
-def _sticky_partitions(config: ProducerConfig) -> Sticky:
-    return Sticky(
-        batch_size_bytes=config.batch_size,
-        random_below=random.randrange,
-        is_adaptive=config.partitioner_adaptive_partitioning_enable,
-        availability_timeout_ms=config.partitioner_availability_timeout_ms,
-    )
+        await _ended(part)

@@ -1,4 +1,4 @@
-"""When the sender makes a pass: soon after it was woken, from whichever thread, and when a time has come."""
+"""When the sender makes its next pass: soon after it was woken, or at a time that the last pass named."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from ottla.client.state.producer.partition_queue import FOREVER
 log = logging.getLogger("ottla.client")
 
 MakePass = Callable[[float], float]
-"""Does what can be done at a time in milliseconds; says when it wants to be called at the latest."""
+"""Given the time in milliseconds, does what can be done now; returns when the next pass is due at the latest."""
 
 
-class Passes:
-    """Calls a function on the loop, once for all that happened since it was called last."""
+class SenderSchedule:
+    """Calls `make_pass` on the loop, once for all wake-ups since the last call."""
 
     def __init__(self, make_pass: MakePass) -> None:
-        self.count = 0
         self._make_pass = make_pass
         self._loop = asyncio.get_running_loop()
         self._is_scheduled = False
@@ -29,7 +28,7 @@ class Passes:
         self._timer_ms = FOREVER
 
     def now_ms(self) -> float:
-        """The time of the loop, by which everything here goes."""
+        """The loop's time."""
         return self._loop.time() * 1000
 
     def wake(self) -> None:
@@ -38,9 +37,9 @@ class Passes:
             self._is_scheduled = True
             self._loop.call_soon(self._run)
 
-    def wake_from_anywhere(self) -> None:
+    def wake_threadsafe(self) -> None:
         """Make a pass soon; from any thread."""
-        # The pass clears the mark before it looks: what was appended before this look is seen by it.
+        # The pass clears the flag before it looks at the accumulator: a record that was appended before is seen.
         if not self._is_woken:
             self._is_woken = True
             with suppress(RuntimeError):  # the loop is closed
@@ -57,15 +56,14 @@ class Passes:
         self._is_woken = False
         if self._is_closed:
             return
-        self.count += 1
         try:
             self._set_timer(self._make_pass(self.now_ms()))
         except Exception:
-            log.exception("the sender failed; it goes on")
+            log.exception("a pass of the sender failed")
 
     def _set_timer(self, at_ms: float) -> None:
         if self._timer is not None:
-            # One that is early enough does: it looks again.
+            # An earlier timer will do: its pass sets the next one.
             if self._timer_ms <= at_ms:
                 return
             self._timer.cancel()
@@ -75,6 +73,6 @@ class Passes:
             self._timer = self._loop.call_at(at_ms / 1000, self._on_timer)
 
     def _on_timer(self) -> None:
-        # Timers of a loop may be a little early; then the pass sets another.
+        # The loop may call a timer a little early; then the pass sets another.
         self._timer = None
         self.wake()

@@ -1,4 +1,4 @@
-"""The end of a producer: what is done before, and what is told of the rest."""
+"""The shutdown of a producer: sends what is left, aborts an open transaction, logs what was lost."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from ottla.errors import IllegalStateError, KafkaError
 
 log = logging.getLogger("ottla.client")
 
-# How often close looks whether the operating system took what nobody will answer.
+# With acks=0: how often close looks whether the operating system has taken all bytes.
 _UNSENT_PAUSE_SECONDS: Final = 0.001
 
 
 def limit_seconds(config: ProducerConfig) -> float:
-    """How long a close without a timeout takes at most: every record has ended by then, and one request more."""
+    """How long a close without a timeout takes at most: every record has ended by then, and one more request."""
     return (config.delivery_timeout_ms + config.request_timeout_ms) / 1000
 
 
 async def send_rest(sender: Sender) -> None:
-    """Wait until everything has ended."""
+    """Wait until every batch has ended."""
     sender.wake()
     await sender.idle()
-    while sender.has_unsent_bytes:
+    while sender.dispatcher.has_unsent_bytes:
         await asyncio.sleep(_UNSENT_PAUSE_SECONDS)
 
 
 async def abort_open(
     transactions: Transactions, transactor: Transactor, config: ProducerConfig
 ) -> None:
-    """Abort the transaction that is open, if there is one; a failure is told, and ends nothing."""
+    """Abort the open transaction, if there is one; a failure is only logged."""
     if not transactions.has_open:
         return
-    log.info("%s: an open transaction is aborted", config.client_id)
+    log.info("%s: aborting the open transaction", config.client_id)
     try:
-        # After this time the coordinator aborts by itself: nobody has to wait longer for one that is not there.
+        # After this time the coordinator aborts it: there is no need to wait longer for one that does not answer.
         async with asyncio.timeout(config.transaction_timeout_ms / 1000):
             if transactions.is_ending:
                 await transactor.finished()
@@ -54,11 +54,11 @@ async def abort_open(
     except (KafkaError, IllegalStateError) as error:
         log.warning("%s: the abort failed: %s", config.client_id, error)
     except TimeoutError:
-        pass  # what is left is told when everything has been tried
+        pass  # log_unended_transaction reports it
 
 
-def tell_lost(accumulator: Accumulator, config: ProducerConfig) -> None:
-    """Say which records were not written, or may not have been, as far as the program has not asked for them."""
+def log_lost_records(accumulator: Accumulator, config: ProducerConfig) -> None:
+    """Log which records were not acknowledged, except those whose outcome the program has asked for."""
     parts, count = [], 0
     failed = accumulator.failed_records.by_topic() if accumulator.failed_records is not None else {}
     for topic, (failed_count, error) in failed.items():
@@ -79,16 +79,17 @@ def tell_lost(accumulator: Accumulator, config: ProducerConfig) -> None:
     )
 
 
-def tell_unended(
+def log_unended_transaction(
     transactions: Transactions, transactor: Transactor, config: ProducerConfig
 ) -> None:
-    """Say which transaction has not been ended, and what becomes of it."""
+    """Log a transaction that has not been ended, and what the coordinator will do with it."""
     if not transactions.has_open:
         return
     what = "was not aborted"
     if transactions.is_committing:
         what = "is committed only if the coordinator was reached: there was no answer"
-    trouble = "" if transactor.trouble is None else f" The last error: {transactor.trouble}"
+    last_error = transactor.last_error
+    reason = "" if last_error is None else f" The last error: {last_error}"
     log.warning(
         "%s: the transaction of %s %s; if it is open, the coordinator aborts it after "
         "transaction.timeout.ms = %d.%s",
@@ -96,5 +97,5 @@ def tell_unended(
         config.transactional_id,
         what,
         config.transaction_timeout_ms,
-        trouble,
+        reason,
     )

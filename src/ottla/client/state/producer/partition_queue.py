@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from ottla.client.state.backoff import Backoff
 from ottla.client.state.producer.ongoing_transaction import OngoingTransaction
 from ottla.client.state.producer.producer_batch import ProducerBatch
 from ottla.errors import TimedOutError
@@ -29,7 +28,6 @@ class AccumulatorSettings:
     delivery_timeout_ms: float
     memory_bytes: int
     max_request_bytes: int
-    retry: Backoff
 
 
 class PartitionQueue:

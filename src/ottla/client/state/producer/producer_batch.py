@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple
 
 from ottla.client.model import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
 from ottla.client.plugins.interceptors import Acknowledgement
-from ottla.client.send.delivery import CALLBACK_FAILURES, Completion, RecordFuture
+from ottla.client.send.completion import CALLBACK_FAILURES, Completion
+from ottla.client.send.delivery import RecordFuture
 from ottla.client.state.producer.failed_records import FailedRecords
 from ottla.errors import AbortableError, ErrorCode, KafkaError
 from ottla.model import TopicPartition
@@ -73,6 +74,7 @@ class ProducerBatch(Completion):
         "identity",
         "key",
         "last_attempt_ms",
+        "last_error",
         "leader_epoch",
         "loop",
         "order",
@@ -85,7 +87,6 @@ class ProducerBatch(Completion):
         "sequence_was_reset",
         "size_bytes",
         "stamped",
-        "trouble",
         "unseen_count",
     )
 
@@ -127,7 +128,7 @@ class ProducerBatch(Completion):
         self.drained_ms = created_ms
         self.leader_epoch = -1
         self.attempts_at_leader_change = -1
-        self.trouble: Exception | None = None
+        self.last_error: Exception | None = None
         """Why the last attempt failed."""
         # How it ended.
         self.base_offset = NO_OFFSET
@@ -322,7 +323,7 @@ class ProducerBatch(Completion):
         else:
             for future, on_delivery in callbacks or ():
                 self._deliver(future, on_delivery)
-        self._complete()
+        self.complete()
 
     def _deliver_all(self, callbacks: list[tuple[RecordFuture, OnDelivery]]) -> None:
         """The records were written. As `_deliver` for each, in a shorter way: there may be thousands."""
@@ -399,7 +400,7 @@ class ProducerBatch(Completion):
         self.callbacks = None
         self.builder = None
         self.encoded = None
-        self._complete()
+        self.complete()
 
 
 def _is_of_program(callback: OnDelivery) -> bool:

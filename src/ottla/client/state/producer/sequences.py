@@ -1,7 +1,7 @@
-"""Sequence numbers: what makes a retried batch no duplicate and a lost one no gap (KIP-98, KIP-360).
+"""Sequence numbers, by which brokers recognise duplicates and gaps (KIP-98, KIP-360).
 
-A partition's batches are numbered when they are first sent, in the order in which they were written. Everything here
-happens on the sender's side, so there is no lock.
+A partition's batches get theirs when they are first sent, in the order in which they were written. Only the sender uses
+this, on the loop's thread, so there is no lock.
 """
 
 from __future__ import annotations
@@ -9,6 +9,16 @@ from __future__ import annotations
 import logging
 
 from ottla.client.model import NO_OFFSET
+from ottla.client.state.producer.batch_actions import (
+    BatchAction,
+    FailedSequence,
+    LogStart,
+    ProducerKind,
+    SequencePosition,
+    SequenceRepair,
+    SequenceState,
+    repair_after_failure,
+)
 from ottla.client.state.producer.producer_batch import NO_IDENTITY, ProducerBatch, ProducerIdentity
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
@@ -22,7 +32,7 @@ _NOTHING_ACKNOWLEDGED = -1
 
 
 class PartitionSequences:
-    """The numbers of one partition."""
+    """The sequence of one partition."""
 
     __slots__ = (
         "acknowledged_offset",
@@ -38,19 +48,19 @@ class PartitionSequences:
         self.identity = NO_IDENTITY
         self.next_sequence = 0
         self.in_flight: list[ProducerBatch] = []
-        """Batches with numbers that have not ended, in order; those that wait for a retry too."""
+        """Batches with a sequence that have not ended, in order, including those that wait for a retry."""
         self.acknowledged_sequence = _NOTHING_ACKNOWLEDGED
         self.acknowledged_order: tuple[int, ...] = ()
         self.acknowledged_offset = NO_OFFSET
         self.unresolved_sequence: int | None = None
-        """The number after a batch that was given up, while nobody knows whether it was written."""
+        """The sequence after a batch that was given up, while it is not known whether that was written."""
 
     def is_next(self, sequence: int) -> bool:
-        """Whether the broker expects this number, as far as it has told."""
+        """Whether the broker expects this sequence, by what it has acknowledged."""
         return sequence == increment_sequence(self.acknowledged_sequence, 1)
 
     def restart(self, identity: ProducerIdentity) -> None:
-        """Number what is in flight from 0 again, for a new epoch."""
+        """Renumber the batches in flight from 0, with this identity."""
         sequence = 0
         for batch in self.in_flight:
             batch.set_sequence(identity, sequence)
@@ -62,7 +72,7 @@ class PartitionSequences:
         self.unresolved_sequence = None
 
     def close_gap(self, failed: ProducerBatch) -> None:
-        """A batch was refused for good: those behind it move up, or the broker would wait for its numbers."""
+        """A batch failed for good: the batches behind it move up, or the broker would wait for its sequence."""
         count = failed.record_count
         self.next_sequence = _decrement(self.next_sequence, count)
         for batch in self.in_flight:
@@ -71,12 +81,13 @@ class PartitionSequences:
 
 
 class Sequences:
-    """The numbers of a producer, and the identity that they belong to."""
+    """The sequences of a producer's partitions, and the identity that they belong to."""
 
     def __init__(self, is_transactional: bool) -> None:
         self.identity = NO_IDENTITY
         self.needs_bump = False
-        """Whether a new epoch is needed before more can be sent (idempotent producers take it themselves)."""
+        """Whether a new epoch is needed before more can be sent (idempotent producers bump it themselves)."""
+        self.kind = ProducerKind.TRANSACTIONAL if is_transactional else ProducerKind.IDEMPOTENT
         self._is_transactional = is_transactional
         self._partitions: dict[TopicPartition, PartitionSequences] = {}
         self._to_restart: dict[TopicPartition, None] = {}
@@ -86,15 +97,15 @@ class Sequences:
         return self.identity != NO_IDENTITY
 
     def of(self, key: TopicPartition) -> PartitionSequences:
-        """The numbers of a partition."""
+        """The sequence of a partition."""
         found = self._partitions.get(key)
         if found is None:
             found = self._partitions[key] = PartitionSequences()
         return found
 
     def set_identity(self, identity: ProducerIdentity) -> None:
-        """The coordinator has told who we are."""
-        log.debug("the producer is %d with epoch %d", identity.producer_id, identity.epoch)
+        """Use a producer id and epoch that a broker gave, or that was bumped."""
+        log.debug("producer id %d, epoch %d", identity.producer_id, identity.epoch)
         self.identity = identity
         if self._to_restart:
             self._restart_partitions()
@@ -114,16 +125,16 @@ class Sequences:
             return False
         state = self.of(batch.key)
         if batch.has_sequence:
-            # One that is retried goes alone, and only when it is the first of those in flight: what follows it
-            # cannot be accepted before it.
+            # A retried batch is sent alone, and only when it is the first in flight: the broker accepts no batch behind
+            # it before.
             return not state.in_flight or state.in_flight[0] is batch
         if state.in_flight and state.identity != self.identity:
-            # The epochs must not mix: the new one's first batch could overtake the old one's last.
+            # The first batch of a new epoch could overtake the last one of the old epoch.
             return False
         return state.unresolved_sequence is None
 
     def assign(self, batch: ProducerBatch) -> None:
-        """Give a batch its numbers, once."""
+        """Give a batch its sequence, once."""
         if batch.has_sequence:
             return
         state = self.of(batch.key)
@@ -136,7 +147,7 @@ class Sequences:
     # After sending
 
     def acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
-        """The broker has the batch, though it may have been given up here."""
+        """The broker has written the batch, which may have been given up here."""
         state = self.of(batch.key)
         if batch.identity == state.identity and batch.order > state.acknowledged_order:
             state.acknowledged_order = batch.order
@@ -147,76 +158,60 @@ class Sequences:
         self._remove(batch)
 
     def was_split(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        """Others have taken the place of a batch, with its numbers."""
+        """A batch was split: its parts have its place and its sequence."""
         in_flight = self.of(batch.key).in_flight
         if batch in in_flight:
             at = in_flight.index(batch)
             in_flight[at : at + 1] = parts
 
-    def may_retry(self, batch: ProducerBatch, code: ErrorCode, log_start_offset: int) -> bool:
-        """Whether a batch that was answered with an error is sent again, perhaps with new numbers."""
-        if code is ErrorCode.UNKNOWN_PRODUCER_ID:
-            return self._may_retry_unknown(batch, log_start_offset)
-        if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            return self._may_retry_out_of_order(batch)
-        return code.retriable
-
-    def _may_retry_unknown(self, batch: ProducerBatch, log_start_offset: int) -> bool:
+    def state_of(self, batch: ProducerBatch, log_start_offset: int) -> SequenceState:
+        """What the decision about an answered batch has to know of its sequence."""
         state = self.of(batch.key)
-        # Without the log's start nothing can be said, and a batch with new numbers gets this error for its old ones.
-        if log_start_offset == NO_OFFSET or batch.sequence_was_reset:
-            return True
-        if self._is_transactional:
-            # Retention removed all that we wrote, and with it what the broker knew of us.
-            if state.acknowledged_offset < log_start_offset:
-                state.restart(self.identity)
-                return True
-            return False
-        if state.unresolved_sequence is None and not state.is_next(batch.base_sequence):
-            # Something before it is on its way again, with numbers from 0. Another epoch now would have it written a
-            # second time if it arrives meanwhile.
-            return True
-        self.request_bump(batch.key)
-        return True
+        if state.unresolved_sequence is None:
+            is_next = state.is_next(batch.base_sequence)
+            position = SequencePosition.NEXT if is_next else SequencePosition.LATER
+        elif state.unresolved_sequence == batch.base_sequence:
+            position = SequencePosition.AFTER_LOST
+        else:
+            position = SequencePosition.LATER_THAN_LOST
+        if log_start_offset == NO_OFFSET:
+            log_start = LogStart.UNKNOWN
+        elif state.acknowledged_offset < log_start_offset:
+            log_start = LogStart.ALL_DELETED
+        else:
+            log_start = LogStart.KEEPS_RECORDS
+        return SequenceState(position, batch.sequence_was_reset, log_start)
 
-    def _may_retry_out_of_order(self, batch: ProducerBatch) -> bool:
-        state = self.of(batch.key)
-        is_resolved = state.unresolved_sequence is None
-        if is_resolved and (batch.sequence_was_reset or not state.is_next(batch.base_sequence)):
-            # Something before it is on its way again.
-            return True
-        if self._is_transactional:
-            return False
-        if is_resolved or state.unresolved_sequence == batch.base_sequence:
-            # There is a gap: what was before it has been lost.
+    def prepare_retry(self, batch: ProducerBatch, action: BatchAction) -> None:
+        """Change sequence or epoch as the retry of a batch needs it."""
+        if action is BatchAction.RETRY_FROM_ZERO:
+            self.of(batch.key).restart(self.identity)
+        elif action is BatchAction.RETRY_IN_NEW_EPOCH:
             self.request_bump(batch.key)
-        return True
 
-    def failed(self, batch: ProducerBatch, code: ErrorCode | None, is_final: bool) -> None:
-        """A batch ended without success; `is_final` if the broker has certainly not written it."""
+    def failed(self, batch: ProducerBatch, code: ErrorCode | None, is_unwritten: bool) -> None:
+        """A batch ended without success; `is_unwritten` if the broker has certainly not written it."""
         self._remove(batch)
         if not batch.has_sequence:
             return
         state = self.of(batch.key)
-        if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not self._is_transactional:
-            # Where a later one was written there is no gap: the broker has only forgotten that it knows this one. Those
-            # in flight may be there too, and a new epoch would have them written again.
-            if batch.identity != state.identity or batch.order > state.acknowledged_order:
-                self.request_bump(batch.key)
-        elif code is ErrorCode.UNKNOWN_PRODUCER_ID:
-            # The broker knows nothing and takes 0 as the next number. What is in flight has to stay known, or new
-            # batches would overtake it.
-            if batch.identity == state.identity:
-                state.restart(state.identity)
-        elif is_final:
-            if self._is_transactional:
-                if batch.identity == state.identity:
-                    state.close_gap(batch)
-            else:
-                self.request_bump(batch.key)
+        failed = FailedSequence(
+            self.kind,
+            is_unwritten=is_unwritten,
+            is_of_current_epoch=batch.identity == state.identity,
+            is_after_acknowledged=batch.order > state.acknowledged_order,
+        )
+        repair = repair_after_failure(code, failed)
+        if repair is SequenceRepair.NEW_EPOCH:
+            self.request_bump(batch.key)
+        elif repair is SequenceRepair.RESTART:
+            # Batches in flight stay known and are renumbered, or new ones would overtake them.
+            state.restart(state.identity)
+        elif repair is SequenceRepair.CLOSE_GAP:
+            state.close_gap(batch)
 
     def gave_up(self, batch: ProducerBatch) -> None:
-        """A batch that may have been written was given up: whether it was, its successors will show."""
+        """A batch was given up that may have been written: the answers to its successors will tell."""
         self._remove(batch)
         if not batch.has_sequence:
             return
@@ -225,7 +220,7 @@ class Sequences:
             state.unresolved_sequence = increment_sequence(batch.last_sequence, 1)
 
     def resolve(self) -> bool:
-        """Look at partitions where batches were given up; True if nobody will ever know about some."""
+        """Look at partitions where batches were given up; True if of some it will never be known."""
         is_lost = False
         for key, state in self._partitions.items():
             if state.unresolved_sequence is None or state.in_flight:
@@ -240,17 +235,17 @@ class Sequences:
     # A new epoch
 
     def request_bump(self, key: TopicPartition) -> None:
-        """A partition needs a new epoch, in which its numbers begin at 0."""
+        """A partition needs a new epoch, in which its sequence begins at 0."""
         self.needs_bump = True
         self._to_restart[key] = None
 
     def bump(self) -> bool:
-        """Take the next epoch, as an idempotent producer may; False if the id is used up and a new one is needed."""
+        """Take the next epoch, as an idempotent producer may; False if there is none, and a new id is needed."""
         assert self.needs_bump
         assert not self._is_transactional
         self.needs_bump = False
         if self.identity.epoch >= LAST_EPOCH:
-            # What is in flight gets its numbers with the new id.
+            # Batches in flight are renumbered when there is a new id.
             self.identity = NO_IDENTITY
             return False
         self.set_identity(self.identity._replace(epoch=self.identity.epoch + 1))

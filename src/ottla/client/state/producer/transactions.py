@@ -12,7 +12,8 @@ from contextlib import AbstractContextManager
 from enum import Enum
 from typing import Final
 
-from ottla.client.send.delivery import Completion
+from ottla.client.send.completion import Completion
+from ottla.client.state.producer.batch_actions import FATAL
 from ottla.errors import (
     AbortableError,
     ErrorCode,
@@ -86,7 +87,7 @@ class CoordinatorErrorAction(Enum):
 
 _FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 
-VERDICTS: Final[Mapping[ErrorCode, CoordinatorErrorAction]] = {
+COORDINATOR_ERROR_ACTIONS: Final[Mapping[ErrorCode, CoordinatorErrorAction]] = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE: CoordinatorErrorAction.FIND,
     ErrorCode.NOT_COORDINATOR: CoordinatorErrorAction.FIND,
     ErrorCode.REQUEST_TIMED_OUT: CoordinatorErrorAction.FIND,
@@ -107,20 +108,10 @@ VERDICTS: Final[Mapping[ErrorCode, CoordinatorErrorAction]] = {
 }
 """Others are RETRY if they are retriable, else DIE."""
 
-DEADLY: Final = frozenset(
-    {
-        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        ErrorCode.PRODUCER_FENCED,
-        ErrorCode.UNSUPPORTED_VERSION,
-    }
-)
-"""Errors of Produce after which no producer can go on; others fail the batch, or the transaction."""
 
-
-def verdict_on(code: ErrorCode) -> CoordinatorErrorAction:
+def action_for_coordinator_error(code: ErrorCode) -> CoordinatorErrorAction:
     """What to do about an error code of a coordinator."""
-    found = VERDICTS.get(code)
+    found = COORDINATOR_ERROR_ACTIONS.get(code)
     if found is None:
         found = CoordinatorErrorAction.RETRY if code.retriable else CoordinatorErrorAction.DIE
     return found
@@ -140,12 +131,12 @@ class Operation(Completion):
 
     def succeed(self) -> None:
         if not self.is_done:
-            self._complete()
+            self.complete()
 
     def fail(self, error: BaseException) -> None:
         if not self.is_done:
             self.error = error
-            self._complete()
+            self.complete()
 
 
 class Transactions:
@@ -294,7 +285,7 @@ class Transactions:
 
     def batch_failed(self, error: KafkaError) -> None:
         """A record of the transaction was not written."""
-        if error.code in DEADLY:
+        if error.code in FATAL:
             self.die(error)
         elif self.is_aborting:
             # It is being aborted anyway; its numbers may be missing in the next transaction.
@@ -332,9 +323,9 @@ class Transactions:
         else:
             self.die(FatalError(code, message, self._context()))
 
-    def must_abort(self, error: KafkaError, verdict: CoordinatorErrorAction) -> None:
+    def must_abort(self, error: KafkaError, action: CoordinatorErrorAction) -> None:
         """The transaction cannot be committed any more."""
-        if verdict is CoordinatorErrorAction.BUMP:
+        if action is CoordinatorErrorAction.BUMP:
             if not self.can_bump and error.code in _NEEDS_BUMP:
                 self.die(error)
                 return
