@@ -172,27 +172,15 @@ class AdminRequests:
         waiting: dict[K, KafkaError | None] = dict.fromkeys(wanted)
         located: dict[K, int] = {}
         attempt = 0
+
+        def answers_of(node: int) -> Answers[K, V]:
+            used = nodes.meanings if meanings is None else meanings
+            return Answers(api, nodes.what, self.network.name_of(node), used)
+
         self._check_open()
         while waiting:
-            parts: list[Answers[K, Any]] = []
-            if unlocated := [key for key in waiting if key not in located]:
-                answers = await self._find(unlocated, nodes, deadline)
-                located.update(answers.results)
-                answers.results = {}
-                parts.append(answers)
-            by_node: dict[int, list[K]] = {}
-            for key in waiting:
-                if key in located:
-                    by_node.setdefault(located[key], []).append(key)
-            used = meanings if meanings is not None else nodes.meanings
-            parts += await asyncio.gather(
-                *(
-                    self._ask_node(
-                        node, some, ask, Answers(api, nodes.what, self._name(node), used), deadline
-                    )
-                    for node, some in by_node.items()
-                )
-            )
+            parts = await self._locate(waiting, located, nodes, deadline)
+            parts += await self._ask_nodes(waiting, located, ask, answers_of, deadline)
             for part in parts:
                 _merge(part, found, waiting, located)
             if not waiting:
@@ -221,6 +209,38 @@ class AdminRequests:
         if time.monotonic() + pause_ms / 1000 >= deadline:
             return f"Not done within {limit_ms:.0f} ms and {_times(attempt)}."
         return None
+
+    async def _locate(
+        self, keys: Iterable[K], located: dict[K, int], nodes: Nodes[K], deadline: float
+    ) -> list[Answers[K, Any]]:
+        """Look up the nodes of keys that are not located; returns the errors of lookups."""
+        unlocated = [key for key in keys if key not in located]
+        if not unlocated:
+            return []
+        answers = await self._find(unlocated, nodes, deadline)
+        located.update(answers.results)
+        answers.results = {}
+        return [answers]
+
+    async def _ask_nodes(
+        self,
+        keys: Iterable[K],
+        located: Mapping[K, int],
+        ask: Ask[K, V],
+        answers_of: Callable[[int], Answers[K, V]],
+        deadline: float,
+    ) -> list[Answers[K, V]]:
+        """Ask every node for its keys, all nodes at once."""
+        by_node: dict[int, list[K]] = {}
+        for key in keys:
+            if key in located:
+                by_node.setdefault(located[key], []).append(key)
+        return await asyncio.gather(
+            *(
+                self._ask_node(node, some, ask, answers_of(node), deadline)
+                for node, some in by_node.items()
+            )
+        )
 
     def _whole_limit_ms(self, timeout: float | None) -> float:
         if timeout is None:
@@ -265,7 +285,7 @@ class AdminRequests:
         except TimeoutError:
             late = TimedOutError(
                 message="The broker did not answer in time.",
-                context={"api": answers.api, "broker": self._name(node)},
+                context={"api": answers.api, "broker": self.network.name_of(node)},
             )
             _fail_all(answers, [key for key in keys if not answers.mentions(key)], late)
         for key in keys:
@@ -273,9 +293,6 @@ class AdminRequests:
                 reason = "The broker's response does not mention it."
                 answers.fail(key, ErrorCode.UNKNOWN_SERVER_ERROR, reason)
         return answers
-
-    def _name(self, node: int) -> str:
-        return self.network.name_of(node)
 
     def _limit_ms(self, deadline: float) -> float:
         """The timeout of one request."""

@@ -98,7 +98,7 @@ class Fetcher:
         self._not_before: dict[TopicPartition | int, float] = {}
         self._failures: dict[TopicPartition | int, int] = {}
         self._error: KafkaError | None = None
-        self.troubles: dict[TopicPartition, str] = {}
+        self.last_errors: dict[TopicPartition, str] = {}
         """The error of the last fetch of a partition, for reports."""
         self._closed = False
 
@@ -299,7 +299,7 @@ class Fetcher:
         if self.buffer.fetch_offset(partition, state.position.offset) != want.fetch_offset:
             return False  # the program has sought in the meantime
         self._failures.pop(partition, None)
-        self.troubles.pop(partition, None)
+        self.last_errors.pop(partition, None)
         if code is ErrorCode.NONE:
             self._update_offsets(state, data)
             if not data.records:
@@ -327,7 +327,7 @@ class Fetcher:
         nodes: dict[int, Node],
     ) -> None:
         log.debug("fetch of %s: %s", partition, code.name)
-        self.troubles[partition] = f"{code.name}: {code.text}"
+        self.last_errors[partition] = f"{code.name}: {code.text}"
         self._subscriptions.move_to_end(partition)
         hint = data.current_leader
         if code in _LEADER_HINTS and hint.leader_id >= 0 and hint.leader_epoch >= 0:
@@ -365,7 +365,7 @@ class Fetcher:
         """Drop what is kept of partitions that are not assigned any more."""
         self.buffer.retain()
         states = self._subscriptions.states()
-        for by_partition in (self._not_before, self._failures, self.troubles):
+        for by_partition in (self._not_before, self._failures, self.last_errors):
             for what in [w for w in by_partition if isinstance(w, tuple) and w not in states]:
                 del by_partition[what]
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
-from ottla.errors import ErrorCode, KafkaError, exception_for
+from ottla.errors import ErrorCode, exception_for
 from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 
 NO_GENERATION_ID: Final = -1
@@ -18,6 +18,12 @@ NO_MEMBER_ID: Final = ""
 PROTOCOL_TYPE: Final = "consumer"
 
 _LONGEST_REASON: Final = 255
+_FIRST_VERSION_WITH_STATIC_MEMBERS: Final = {
+    "JoinGroup": 5,
+    "SyncGroup": 3,
+    "Heartbeat": 3,
+    "OffsetCommit": 7,
+}
 
 
 class MemberState(Enum):
@@ -322,13 +328,14 @@ def _encountered(error: ErrorCode, api: str) -> str:
     return f"encountered {error.name} from {api} response"
 
 
-def static_members_unsupported(api: str) -> KafkaError:
-    """The error of a member with group.instance.id at a broker before Kafka 2.3."""
-    return exception_for(
-        ErrorCode.UNSUPPORTED_VERSION,
-        "The broker knows no static members: leave group.instance.id out.",
-        api=api,
-    )
+def check_static_member(api: str, group_instance_id: str | None, version: int) -> None:
+    """Raise if the member has a group.instance.id and the broker is older than Kafka 2.3 (KIP-345)."""
+    if group_instance_id is not None and version < _FIRST_VERSION_WITH_STATIC_MEMBERS[api]:
+        raise exception_for(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "The broker knows no static members: leave group.instance.id out.",
+            api=api,
+        )
 
 
 def truncated_reason(reason: str) -> str:
