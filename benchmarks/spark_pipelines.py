@@ -23,7 +23,7 @@ from benchmarks.peers import PARTITIONS_PER_TOPIC, Ottla
 from benchmarks.process_tree import ProcessTree
 
 import ottla
-from ottla.client.admin_model import NewTopic
+from ottla.admin import NewTopic
 from ottla.spark.pipeline.query_options import LOW_LATENCY_TASK_RECORDS
 
 if TYPE_CHECKING:

@@ -1,43 +1,48 @@
 """What `ottla.Admin` and `ottla.aio.Admin` take and return: `ottla.admin.NewTopic` and the like."""
 
-from ottla.client.admin_model import (
-    AbortTransactionSpec,
-    AclOperation,
+from ottla.client.admin_model.acls import AclOperation
+from ottla.client.admin_model.cluster import (
+    ClusterDescription,
+    FeatureMetadata,
+    LogDirDescription,
+    ReplicaInfo,
+    VersionRange,
+)
+from ottla.client.admin_model.configs import (
     AlterConfig,
     AlterConfigOperation,
-    ClusterDescription,
     ConfigEntry,
     ConfigResource,
     ConfigSynonym,
     ConfigType,
-    CreatedTopic,
-    ElectionType,
-    EpochEnd,
-    FeatureMetadata,
+    ResourceType,
+)
+from ottla.client.admin_model.groups import (
     GroupDescription,
     GroupListing,
     GroupState,
     GroupType,
-    IsolationLevel,
-    ListedOffset,
-    LogDirDescription,
     MemberDescription,
     MemberToRemove,
+)
+from ottla.client.admin_model.offsets import EpochEnd, IsolationLevel, ListedOffset, OffsetSpec
+from ottla.client.admin_model.topics import (
+    CreatedTopic,
+    ElectionType,
     NewPartitions,
     NewTopic,
-    OffsetSpec,
     PartitionReassignment,
-    ProducerIdAndEpoch,
-    ProducerState,
-    ReplicaInfo,
-    ResourceType,
     TopicDescription,
     TopicListing,
     TopicPartitionInfo,
+)
+from ottla.client.admin_model.transactions import (
+    AbortTransactionSpec,
+    ProducerIdAndEpoch,
+    ProducerState,
     TransactionDescription,
     TransactionListing,
     TransactionState,
-    VersionRange,
 )
 from ottla.config.options import ConfigSource
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Ottla, Result, soon
 
+from ottla.admin import AlterConfig
 from ottla.cli.cluster.configs import bracketed, changes_text
 from ottla.cli.errors import UsageError
-from ottla.client.admin_model import AlterConfig
 
 
 def there(done: Result) -> None:

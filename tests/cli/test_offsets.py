@@ -10,9 +10,9 @@ import pytest
 from tests.cli.conftest import Ottla, soon
 
 from ottla import Broker, Producer
+from ottla.admin import OffsetSpec
 from ottla.cli.cluster.offsets import spec_of
 from ottla.cli.errors import UsageError
-from ottla.client.admin_model import OffsetSpec
 
 FIRST_MS = 1_700_000_000_000
 

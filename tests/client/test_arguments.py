@@ -10,7 +10,7 @@ import pytest
 
 import ottla
 from ottla import Broker
-from ottla.client.admin_model import NewTopic
+from ottla.admin import NewTopic
 from ottla.client.arguments import offsets_of, partition_of, partitions_of, sequence_of
 from ottla.client.model import OffsetAndMetadata
 from ottla.model import TopicPartition

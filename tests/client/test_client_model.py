@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.client.admin_model import ListedOffset, ProducerState
+from ottla.admin import ListedOffset, ProducerState
 from ottla.client.model import (
     ConsumerRecord,
     ConsumerRecords,

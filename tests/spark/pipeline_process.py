@@ -16,7 +16,7 @@ from tests.spark.pipelines import committed_values
 from tests.waiting import in_time
 
 import ottla
-from ottla.client.admin_model import NewTopic
+from ottla.admin import NewTopic
 
 WAIT_SECONDS = 180.0
 PROGRAM = """

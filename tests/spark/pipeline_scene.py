@@ -9,7 +9,7 @@ from tests.clients.transactions_seen import wait_until_stable
 from tests.spark.sessions import spark_session
 
 import ottla
-from ottla.client.admin_model import NewTopic
+from ottla.admin import NewTopic
 from ottla.client.raw import RawConnection
 from ottla.records.batch import split_batches
 from ottla.spark.pipeline.pipeline import Pipeline

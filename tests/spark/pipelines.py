@@ -15,7 +15,7 @@ from typing import Any
 from tests.clients.transactions_seen import AT_REST, wait_for
 
 import ottla
-from ottla.client.admin_model import NewTopic
+from ottla.admin import NewTopic
 from ottla.model import TopicPartition
 from ottla.spark.sink.progress import Marker, marker_group, transactional_id
 

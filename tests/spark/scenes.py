@@ -18,7 +18,7 @@ from tests.spark.program import CRASH, FAILED
 from tests.waiting import in_time
 
 import ottla
-from ottla.client.admin_model import NewTopic
+from ottla.admin import NewTopic
 
 T = TypeVar("T")
 

@@ -25,7 +25,7 @@ from tests.waiting import in_time
 
 import ottla
 from ottla import Broker
-from ottla.client.admin_model import NewTopic
+from ottla.admin import NewTopic
 
 pytestmark = [pytest.mark.campaign, pytest.mark.timeout(900)]
 

@@ -12,7 +12,7 @@ from tests.spark import verdict
 
 import ottla
 from ottla import Broker
-from ottla.client.admin_model import NewTopic
+from ottla.admin import NewTopic
 from ottla.model import TopicPartition
 from ottla.spark.sink.progress import Marker, marker_group, transactional_id
 

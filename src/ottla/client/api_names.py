@@ -1,4 +1,4 @@
-"""The names of Kafka's APIs, by key: those too that we neither serve nor call."""
+"""The names of all Kafka APIs by key, also of those that Ottla does not use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.wire.declare import info_of
 
 _UNKNOWN = "Unknown"
 
-# The position is the key.
+# The index is the API key.
 _NAMES = (
     "Produce",  # 0
     "Fetch",
@@ -109,21 +109,21 @@ _NAMES = (
 
 
 def api_name(api_key: int) -> str:
-    """The name of an API; a newer Kafka may have more of them."""
+    """The name of an API; `Unknown<key>` for an API of a newer Kafka."""
     if 0 <= api_key < len(_NAMES):
         return _NAMES[api_key]
     return f"{_UNKNOWN}{api_key}"
 
 
 def api_key(name: str) -> int:
-    """The key of an API of which `api_name` gave the name."""
+    """The key of an API, by a name from `api_name`."""
     if name.startswith(_UNKNOWN):
         return int(name.removeprefix(_UNKNOWN))
     return _NAMES.index(name)
 
 
 def known_versions() -> dict[int, tuple[int, int]]:
-    """First and last version of each API, by key, that this client can write and read."""
+    """The first and last version of each API, by key, that this client supports."""
     found = {}
     for module in iter_modules(messages.__path__, messages.__name__ + "."):
         for name, value in vars(import_module(module.name)).items():

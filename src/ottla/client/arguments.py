@@ -1,4 +1,4 @@
-"""What callers may write for topics, partitions and offsets, made into what is meant."""
+"""Arguments of the public methods: checked, and converted to TopicPartition, OffsetAndMetadata …"""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from ottla.client.model import OffsetAndMetadata
 from ottla.model import TopicPartition
 
 Partition: TypeAlias = TopicPartition | tuple[str, int]
-"""A partition; a plain tuple of topic and number will do."""
+"""A partition; a plain tuple of topic and number is accepted."""
 
 PartitionKey = TypeVar("PartitionKey", bound=tuple[str, int])
-"""The same as the key of a mapping, whose keys have to be all of the one kind or of the other for type checkers."""
+"""A partition as the key of a mapping; for type checkers all keys are TopicPartitions, or all plain tuples."""
 
 
 def is_number(thing: object) -> bool:
-    """Whether it is an int; True and False are none, though Python counts them in."""
+    """Whether it is an int, and not a bool."""
     return isinstance(thing, int) and not isinstance(thing, bool)
 
 
 def check_record(topic: object, partition: object, timestamp_ms: object) -> None:
-    """Raise what is wrong with where and when a record is to go."""
+    """Check topic, partition and timestamp of a record."""
     if not isinstance(topic, str):
         raise TypeError(f"a topic is named by a str, not {topic!r}")
     if partition is not None:
@@ -38,20 +38,20 @@ def check_record(topic: object, partition: object, timestamp_ms: object) -> None
 
 
 def check_callback(on_delivery: object) -> None:
-    """Raise where nobody could be told of the outcome."""
+    """Check that on_delivery can be called."""
     if on_delivery is not None and not callable(on_delivery):
         raise TypeError(f"on_delivery is called with the outcome, and {on_delivery!r} cannot be")
 
 
 def sequence_of(things: Iterable[Any], what: str) -> Sequence[Any]:
-    """The values or keys of many records; one alone is a mistake, and its bytes or characters are not meant."""
+    """The values or keys of many records; a single str or bytes is an error."""
     if isinstance(things, str | bytes | bytearray | memoryview) or not isinstance(things, Iterable):
         raise TypeError(f"{what} are a list, with one for each record, not {type(things).__name__}")
     return things if isinstance(things, Sequence) else list(things)
 
 
 def partition_of(partition: Partition) -> TopicPartition:
-    """The partition that is meant."""
+    """The partition as a TopicPartition."""
     topic: Any
     number: Any
     try:
@@ -68,7 +68,7 @@ def partition_of(partition: Partition) -> TopicPartition:
 
 
 def partitions_of(partitions: Iterable[Partition]) -> list[TopicPartition]:
-    """The partitions that are meant."""
+    """The partitions as TopicPartitions."""
     given: Any = partitions
     is_one = isinstance(given, tuple) and len(given) == 2 and is_number(given[1])
     if is_one or isinstance(given, str) or not isinstance(given, Iterable):
@@ -77,7 +77,7 @@ def partitions_of(partitions: Iterable[Partition]) -> list[TopicPartition]:
 
 
 def position_of(partition: Partition, to: int | OffsetAndMetadata) -> OffsetAndMetadata:
-    """The offset of a partition that is meant, with its metadata."""
+    """An offset as OffsetAndMetadata."""
     if isinstance(to, OffsetAndMetadata):
         return to
     if not is_number(to):
@@ -92,7 +92,7 @@ def position_of(partition: Partition, to: int | OffsetAndMetadata) -> OffsetAndM
 def positions_of(
     offsets: Mapping[PartitionKey, int | OffsetAndMetadata],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """The offsets by partition that are meant."""
+    """Offsets by partition as OffsetAndMetadata."""
     if not isinstance(offsets, Mapping):
         raise TypeError(f"{offsets!r} has no offsets: write {{(topic, number): offset, ...}}")
     read = {}
@@ -105,12 +105,12 @@ def positions_of(
 def offsets_of(
     offsets: Mapping[PartitionKey, int | OffsetAndMetadata] | None,
 ) -> dict[TopicPartition, OffsetAndMetadata] | None:
-    """The offsets that are meant; None stays None."""
+    """Like `positions_of`; None stays None."""
     return None if offsets is None else positions_of(offsets)
 
 
 def pattern_of(topics: Iterable[str] | str | re.Pattern[str]) -> re.Pattern[str] | None:
-    """The pattern, if that is what was given: compiled, or text that begins with ^."""
+    """The pattern if topics are given as one: compiled, or text that begins with ^."""
     if isinstance(topics, re.Pattern):
         return topics
     if isinstance(topics, str) and topics.startswith("^"):
@@ -122,14 +122,14 @@ def pattern_of(topics: Iterable[str] | str | re.Pattern[str]) -> re.Pattern[str]
 
 
 def seconds_of(timeout: float) -> float:
-    """A time limit in seconds, if it is one."""
+    """A timeout in seconds; TypeError if it is no number."""
     if not is_number(timeout) and not isinstance(timeout, float):
         raise TypeError(f"a timeout is a number of seconds, not {timeout!r}")
     return timeout
 
 
 def times_of(timestamps: Mapping[PartitionKey, int]) -> dict[TopicPartition, int]:
-    """Times in milliseconds since 1970 by partition."""
+    """Timestamps in milliseconds by partition."""
     wanted = {partition_of(partition): at for partition, at in timestamps.items()}
     for partition, at in wanted.items():
         if not is_number(at):
@@ -143,7 +143,7 @@ def times_of(timestamps: Mapping[PartitionKey, int]) -> dict[TopicPartition, int
 
 
 def topic_names(topics: Iterable[Any] | str | re.Pattern[str]) -> list[str]:
-    """The topics of a list."""
+    """A list of topic names."""
     if isinstance(topics, str | re.Pattern):
         raise ValueError(
             f"{topics!r} is neither a list nor a pattern: write [{topics!r}], or ^ in front"

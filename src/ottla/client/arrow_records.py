@@ -1,4 +1,4 @@
-"""What `poll_arrow` gives."""
+"""The result of `Consumer.poll_arrow`."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class ArrowRecords:
         self, batches: list[Any], next_offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
         self.batches = batches
-        """`pyarrow.RecordBatch`es of the schema that was asked for; none if there are no records."""
+        """`pyarrow.RecordBatch`es of the requested schema; none if there are no records."""
         self.next_offsets = next_offsets
-        """What to commit once these records are processed."""
+        """The offsets to commit once these records are processed."""
 
     def __len__(self) -> int:
         return sum(batch.num_rows for batch in self.batches)
@@ -35,7 +35,7 @@ class ArrowRecords:
 def columns_for(
     schema: Any, deserializers: Iterable[Deserializer], interceptors: ConsumerInterceptors
 ) -> RecordColumns:
-    """What collects records as they are in the log; refused to a consumer that is to change them."""
+    """The columns to fill; an error if the consumer has deserializers or interceptors."""
     if interceptors or any(type(each) is not BytesDeserializer for each in deserializers):
         raise IllegalStateError(
             "poll_arrow gives keys and values as bytes: it needs a consumer without deserializers "

@@ -1,11 +1,11 @@
-"""Topics that may go at any moment: those that are there, and not an error for the others."""
+"""Describing topics of which some may not exist."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from ottla.client.admin_model import TopicDescription
+from ottla.client.admin_model.topics import TopicDescription
 from ottla.errors import ErrorCode, KafkaError, PartialFailureError, RetriableError
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ _ABSENT: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_
 
 
 def existing(admin: Admin, names: Iterable[str]) -> Mapping[str, TopicDescription]:
-    """Those of the topics that exist."""
+    """The descriptions of those of the topics that exist."""
     names = list(names)
     if not names:
         return {}
@@ -24,7 +24,7 @@ def existing(admin: Admin, names: Iterable[str]) -> Mapping[str, TopicDescriptio
     except PartialFailureError as error:
         refused = [each for each in error.errors.values() if each.code not in _ABSENT]
         if refused:
-            # One that cannot pass says more than one that can.
+            # An error that a retry does not cure says more than one that may be temporary.
             raise next(
                 (e for e in refused if not isinstance(e, RetriableError)), refused[0]
             ) from error

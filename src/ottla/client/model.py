@@ -1,4 +1,4 @@
-"""The values that the clients take and give."""
+"""The values that producers and consumers take and return."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Node(NamedTuple):
 
 
 class PartitionInfo(NamedTuple):
-    """What the cluster's metadata says about a partition."""
+    """A partition by the metadata of the cluster."""
 
     topic: str
     partition: int
@@ -51,7 +51,7 @@ class PartitionInfo(NamedTuple):
 
 
 class ProducerRecord(NamedTuple):
-    """A record to be sent, as interceptors see it: `record._replace(value=…)` makes another."""
+    """A record to send, as interceptors see it: `record._replace(value=…)` makes a changed one."""
 
     topic: str
     value: Any = None
@@ -73,19 +73,19 @@ class RecordMetadata(NamedTuple):
 
     @property
     def timestamp(self) -> int:
-        """The same as `timestamp_ms`, which is preferred: its name has the unit."""
+        """The same as `timestamp_ms`, which programs should use: its name has the unit."""
         return self.timestamp_ms
 
 
 class ConsumerRecord(NamedTuple, Generic[K_co, V_co]):
-    """One record as a consumer gets it; `ConsumerRecord[str, Order]` says what its key and value are."""
+    """A record that a consumer has read; `ConsumerRecord[str, Order]` declares the types of key and value."""
 
     topic: str
     partition: int
     offset: int
     timestamp_ms: int
     timestamp_type: TimestampType
-    """Whose clock `timestamp_ms` is from; it is equal to Kafka's number, 0 or 1."""
+    """Whether the producer or the broker has set `timestamp_ms`; equal to Kafka's number, 0 or 1."""
     key: K_co
     value: V_co
     headers: Headers
@@ -95,7 +95,7 @@ class ConsumerRecord(NamedTuple, Generic[K_co, V_co]):
 
     @property
     def timestamp(self) -> int:
-        """The same as `timestamp_ms`, which is preferred: its name has the unit."""
+        """The same as `timestamp_ms`, which programs should use: its name has the unit."""
         return self.timestamp_ms
 
 
@@ -113,7 +113,7 @@ class _Committed(NamedTuple):
 
 
 class OffsetAndMetadata(_Committed):
-    """A committed position: the next offset to read, with a note of the application's."""
+    """A committed position: the offset of the next record to read, with metadata of the program."""
 
     __slots__ = ()
 
@@ -124,7 +124,7 @@ class OffsetAndMetadata(_Committed):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The first record at or after a time that was asked for."""
+    """The first record at or after a requested time."""
 
     offset: int
     timestamp_ms: int
@@ -132,12 +132,12 @@ class OffsetAndTimestamp(NamedTuple):
 
     @property
     def timestamp(self) -> int:
-        """The same as `timestamp_ms`, which is preferred: its name has the unit."""
+        """The same as `timestamp_ms`, which programs should use: its name has the unit."""
         return self.timestamp_ms
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """Who commits: lets a transaction commit a consumer's offsets safely (KIP-447)."""
+    """The identity of a group member, with which a transaction commits its offsets (KIP-447)."""
 
     group_id: str
     generation_id: int = -1
@@ -157,11 +157,11 @@ class ConsumerRecords(Sequence[ConsumerRecord[K_co, V_co]]):
     ) -> None:
         self._by_partition = by_partition or {}
         self.next_offsets: Mapping[TopicPartition, OffsetAndMetadata] = next_offsets or {}
-        """What to commit once these records are processed."""
+        """The offsets to commit once these records are processed."""
         self._flat: Sequence[ConsumerRecord[K_co, V_co]] | None = None
 
     def partitions(self) -> list[TopicPartition]:
-        """The partitions that have records here."""
+        """The partitions that have records."""
         return list(self._by_partition)
 
     def records(self, partition: tuple[str, int] | str) -> Sequence[ConsumerRecord[K_co, V_co]]:
@@ -171,7 +171,7 @@ class ConsumerRecords(Sequence[ConsumerRecord[K_co, V_co]]):
         return self._by_partition.get(TopicPartition(*partition), ())
 
     def count(self, record: object = None) -> int:
-        """How many records there are, or how many are equal to `record`."""
+        """The number of records, or of those that are equal to `record`."""
         return len(self) if record is None else super().count(record)
 
     def __iter__(self) -> Iterator[ConsumerRecord[K_co, V_co]]:
@@ -200,13 +200,13 @@ class ConsumerRecords(Sequence[ConsumerRecord[K_co, V_co]]):
         return f"ConsumerRecords({len(self)} of {len(self._by_partition)} partitions)"
 
     def _all(self) -> Sequence[ConsumerRecord[K_co, V_co]]:
-        """The records in one sequence, made when it is first needed."""
+        """All records in one sequence, which is made when it is first needed."""
         if self._flat is None:
             parts = list(self._by_partition.values())
-            # A poll that returns one partition's records is common: nothing to join then.
+            # Many polls return records of one partition, which need not be copied.
             self._flat = parts[0] if len(parts) == 1 else [r for part in parts for r in part]
         return self._flat
 
 
 EMPTY_RECORDS = ConsumerRecords()
-"""What a poll returns that found nothing."""
+"""The result of a poll without records."""

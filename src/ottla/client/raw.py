@@ -15,7 +15,7 @@ TIMEOUT_SECONDS = 30.0
 
 
 class RawConnection:
-    """One connection; requests are answered in order, so they may be sent ahead of reading the answers."""
+    """One connection; responses come in the order of the requests, which may be sent ahead."""
 
     def __init__(self, bootstrap_server: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         endpoint = Endpoint.parse(bootstrap_server)
@@ -24,25 +24,25 @@ class RawConnection:
         self._next_id = 0
 
     def call(self, request: Any, response_class: type[Any], version: int) -> Any:
-        """Sends a request and reads its answer."""
+        """Send a request and read its response."""
         self.send(request, version)
         return self.receive(response_class, version)
 
     def send(self, request: Any, version: int, client_id: str | None = "ottla-raw") -> int:
-        """Sends a request; returns its correlation id."""
+        """Send a request; returns its correlation id."""
         correlation_id = self._next_id
         self._next_id += 1
         self.socket.sendall(frame_request(request, version, correlation_id, client_id))
         return correlation_id
 
     def receive(self, response_class: type[Any], version: int) -> Any:
-        """Reads the next answer."""
+        """Read the next response."""
         info = info_of(response_class)
         flexible = response_header_is_flexible(info.api_key, version >= info.flexible_since)
         return decode_message(response_class, version, self.receive_frame(), 5 if flexible else 4)
 
     def receive_frame(self) -> bytes:
-        """The bytes of the next answer: correlation id, header, message."""
+        """The bytes of the next response: correlation id, header, message."""
         (size,) = read_size(self._exactly(4))
         return self._exactly(size)
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from tests.broker.requests import eventually
 
-from ottla.client.admin_model import NewTopic, OffsetSpec
+from ottla.admin import NewTopic, OffsetSpec
 from ottla.client.blocking.admin import Admin
 from ottla.client.raw import RawConnection
 

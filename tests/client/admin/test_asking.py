@@ -8,15 +8,15 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.client.aio.admin.requests import Calls
-from ottla.client.aio.admin.results import (
+from ottla.client.aio.admin.answers import (
     AT_CONTROLLER,
     AT_COORDINATOR,
     AT_LEADER,
     Answers,
     ErrorMeaning,
-    Verdicts,
+    ErrorMeanings,
 )
+from ottla.client.aio.admin.requests import AdminRequests
 from ottla.client.aio.network.brokers import Network
 from ottla.config.admin import AdminConfig
 from ottla.config.client import read_client_config
@@ -49,18 +49,20 @@ class Places:
     what = "thing"
     plural = "things"
 
-    def __init__(self, verdicts: Verdicts, failures: Sequence[KafkaError] = ()) -> None:
-        self.verdicts = verdicts
+    def __init__(self, meanings: ErrorMeanings, failures: Sequence[KafkaError] = ()) -> None:
+        self.meanings = meanings
         self.looks: dict[str, int] = {}
         self._failures = list(failures)
 
-    async def find(self, keys: Sequence[str], calls: Calls, timeout_ms: float) -> Answers[str, int]:
+    async def find(
+        self, keys: Sequence[str], requests: AdminRequests, timeout_ms: float
+    ) -> Answers[str, int]:
         if self._failures:
             raise self._failures.pop(0)
         answers: Answers[str, int] = Answers("Find", self.what)
         for key in keys:
             self.looks[key] = self.looks.get(key, 0) + 1
-            answers.give(key, self.looks[key])
+            answers.succeed(key, self.looks[key])
         return answers
 
 
@@ -77,10 +79,10 @@ class Asked:
         self.requests.append((node, list(keys)))
         times = {key: sum(key in some for _, some in self.requests) for key in keys}
         for key in keys:
-            answers.take(key, node, self._script(node, key, times[key]))
+            answers.complete(key, node, self._script(node, key, times[key]))
 
 
-def calls(**options: object) -> Calls:
+def calls(**options: object) -> AdminRequests:
     settings = {
         "bootstrap_servers": "127.0.0.1:1",
         "retry_backoff_ms": 1,
@@ -88,7 +90,7 @@ def calls(**options: object) -> Calls:
         **options,
     }
     config = read_client_config(AdminConfig, None, settings)
-    return Calls(cast(Network, NoNetwork()), config)
+    return AdminRequests(cast(Network, NoNetwork()), config, check_open=lambda: None)
 
 
 def ask(
@@ -121,7 +123,7 @@ def test_what_may_pass_is_asked_again_of_the_same_node_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdicts", "code"),
+    ("meanings", "code"),
     [
         (AT_COORDINATOR, ErrorCode.NOT_COORDINATOR),
         (AT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE),
@@ -132,10 +134,10 @@ def test_what_may_pass_is_asked_again_of_the_same_node_alone() -> None:
     ],
 )
 def test_what_has_moved_is_looked_up_and_asked_elsewhere(
-    verdicts: Verdicts, code: ErrorCode
+    meanings: ErrorMeanings, code: ErrorCode
 ) -> None:
     asked = Asked(lambda node, key, times: code if key == "a" and node == 1 else NONE)
-    place = Places(verdicts)
+    place = Places(meanings)
     assert ask(asked, place=place) == {"a": 2, "b": 1}
     assert place.looks == {"a": 2, "b": 1}
 
@@ -157,14 +159,14 @@ def test_a_connection_that_breaks_is_another_look_and_another_try() -> None:
         if node == 1:
             raise exception_for(ErrorCode.NETWORK_EXCEPTION)
         for key in keys:
-            answers.give(key, node)
+            answers.succeed(key, node)
 
     assert ask(broken) == {"a": 2, "b": 2}
 
 
 def test_what_a_request_said_before_it_broke_is_kept() -> None:
     async def broken(node: int, keys: list[str], limit_ms: float, answers: Any) -> None:
-        answers.give(keys[0], node)
+        answers.succeed(keys[0], node)
         if len(keys) > 1:
             raise exception_for(ErrorCode.NETWORK_EXCEPTION)
 
@@ -208,7 +210,7 @@ def test_an_answer_tells_more_than_the_end_of_the_time() -> None:
         times += 1
         if times > 1:
             await asyncio.Event().wait()
-        answers.refuse("a", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        answers.fail("a", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     with pytest.raises(TimedOutError, match="COORDINATOR_LOAD_IN_PROGRESS"):
         ask(silent_at_last, ["a"], timeout=0.5)
@@ -225,18 +227,18 @@ def test_retries_are_a_limit_too() -> None:
 def test_a_node_that_does_not_answer_costs_only_its_own_things() -> None:
     class Apart(Places):
         async def find(
-            self, keys: Sequence[str], calls: Calls, timeout_ms: float
+            self, keys: Sequence[str], requests: AdminRequests, timeout_ms: float
         ) -> Answers[str, int]:
             answers: Answers[str, int] = Answers("Find", self.what)
             for key in keys:
-                answers.give(key, ord(key))
+                answers.succeed(key, ord(key))
             return answers
 
     async def silent(node: int, keys: list[str], limit_ms: float, answers: Any) -> None:
         if node == ord("a"):
             await asyncio.Event().wait()
         for key in keys:
-            answers.give(key, node)
+            answers.succeed(key, node)
 
     with pytest.raises(PartialFailureError) as error:
         ask(silent, place=Apart(AT_COORDINATOR), timeout=0.5)
@@ -246,7 +248,7 @@ def test_a_node_that_does_not_answer_costs_only_its_own_things() -> None:
 
 def test_an_answer_that_leaves_something_out_is_an_error() -> None:
     async def forgetful(node: int, keys: list[str], limit_ms: float, answers: Any) -> None:
-        answers.give("a", node)
+        answers.succeed("a", node)
 
     with pytest.raises(PartialFailureError) as error:
         ask(forgetful)
@@ -262,7 +264,7 @@ def test_a_quota_is_waited_for_as_long_as_the_broker_says() -> None:
         code = ErrorCode.THROTTLING_QUOTA_EXCEEDED if len(waited) == 1 else NONE
         answers.throttle_ms = 40 if code else 0
         for key in keys:
-            answers.take(key, node, code)
+            answers.complete(key, node, code)
 
     assert ask(throttled, ["a"], Places(AT_CONTROLLER)) == {"a": 1}
     assert waited[1] - waited[0] >= 0.039
@@ -276,8 +278,8 @@ def test_nothing_is_asked_about_nothing() -> None:
 
 def test_every_code_that_may_pass_is_asked_again_at_a_leader() -> None:
     for code in ErrorCode:
-        verdict = AT_LEADER.get(code, ErrorMeaning.FAIL)
-        assert (verdict is not ErrorMeaning.FAIL) == (
+        meaning = AT_LEADER.get(code, ErrorMeaning.FAIL)
+        assert (meaning is not ErrorMeaning.FAIL) == (
             code.retriable or code is ErrorCode.BROKER_NOT_AVAILABLE
         ), code.name
 
@@ -290,7 +292,7 @@ def test_things_that_an_answer_names_besides_are_not_asked_about() -> None:
         requests.append(list(keys))
         code = ErrorCode.NOT_COORDINATOR if len(requests) == 1 else NONE
         for key in ("a", "other name of a"):
-            answers.take(key, node, code)
+            answers.complete(key, node, code)
 
     assert ask(talkative, ["a"]) == {"a": 2}
     assert requests == [["a"], ["a"]]

@@ -7,7 +7,7 @@ from tests.broker.requests import fill
 from tests.client.admin.stage import Stage, essential
 
 import ottla
-from ottla.client.admin_model import NewTopic, VersionRange
+from ottla.admin import NewTopic, VersionRange
 from ottla.client.blocking.admin import Admin
 from ottla.errors import ErrorCode, IllegalStateError, KafkaError, TimedOutError
 from ottla.model import TopicPartition

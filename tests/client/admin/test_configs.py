@@ -6,14 +6,8 @@ import pytest
 from tests.client.admin.stage import Stage, essential
 
 import ottla
-from ottla.client.admin_model import (
-    AlterConfig,
-    AlterConfigOperation,
-    ConfigResource,
-    ConfigType,
-)
+from ottla.admin import AlterConfig, AlterConfigOperation, ConfigResource, ConfigSource, ConfigType
 from ottla.client.blocking.admin import Admin
-from ottla.config.options import ConfigSource
 from ottla.errors import ErrorCode, KafkaError, PartialFailureError
 
 DELETE, APPEND, SUBTRACT = (

@@ -9,12 +9,7 @@ from tests.broker import group_requests as ask
 from tests.client.admin.stage import Stage, essential
 
 import ottla
-from ottla.client.admin_model import (
-    GroupState,
-    GroupType,
-    MemberToRemove,
-    NewTopic,
-)
+from ottla.admin import GroupState, GroupType, MemberToRemove, NewTopic
 from ottla.client.blocking.admin import Admin
 from ottla.core.assignors.model import Assignment
 from ottla.core.assignors.protocol import encode_assignment

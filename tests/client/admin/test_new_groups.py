@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ottla.client.admin_model import GroupDescription, GroupState, GroupType
-from ottla.client.aio.admin.consumer_protocol_groups import read_new_groups
-from ottla.client.aio.admin.results import Answers
+from ottla.admin import GroupDescription, GroupState, GroupType
+from ottla.client.aio.admin.answers import Answers
+from ottla.client.aio.admin.group_descriptions import read_consumer_groups
 from ottla.client.model import Node
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
@@ -50,7 +50,9 @@ def group_of(name: str, code: int = 0) -> DescribedGroup:
 def test_members_of_new_groups_have_what_they_own_now() -> None:
     answers: Answers[str, GroupDescription] = Answers("ConsumerGroupDescribe", "group")
     gone = group_of("gone", ErrorCode.GROUP_ID_NOT_FOUND)
-    read_new_groups(ConsumerGroupDescribeResponse(groups=[group_of("new"), gone]), NODE, answers)
+    read_consumer_groups(
+        ConsumerGroupDescribeResponse(groups=[group_of("new"), gone]), NODE, answers
+    )
     found = answers.results["new"]
     assert (found.state, found.type) == (GroupState.RECONCILING, GroupType.CONSUMER)
     assert (found.partition_assignor, found.coordinator) == ("uniform", NODE)

@@ -12,7 +12,7 @@ from tests.broker.requests import fill, produce, records_of
 from tests.client.admin.stage import Stage, essential
 
 import ottla
-from ottla.client.admin_model import EpochEnd, IsolationLevel, NewTopic, OffsetSpec
+from ottla.admin import EpochEnd, IsolationLevel, NewTopic, OffsetSpec
 from ottla.client.blocking.admin import Admin
 from ottla.client.model import OffsetAndMetadata
 from ottla.errors import ErrorCode, KafkaError, PartialFailureError

@@ -9,7 +9,7 @@ import pytest
 from tests.broker import group_requests as ask
 from tests.client.admin.old_broker import old_broker
 
-from ottla.client.admin_model import (
+from ottla.admin import (
     AbortTransactionSpec,
     AlterConfig,
     ConfigResource,

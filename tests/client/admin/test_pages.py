@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.client.admin_model import TopicDescription
-from ottla.client.aio.admin.results import Answers
+from ottla.admin import TopicDescription
+from ottla.client.aio.admin.answers import Answers
 from ottla.client.aio.admin.topic_descriptions import TopicPages
 from ottla.errors import ErrorCode
 from ottla.wire.messages.describe_topic_partitions import (

@@ -19,14 +19,8 @@ from tests.client.admin import (
 )
 from tests.client.admin.stage import Stage
 
+from ottla.admin import AbortTransactionSpec, AlterConfig, ConfigResource, ElectionType, NewTopic
 from ottla.broker.requests.apis import SERVED
-from ottla.client.admin_model import (
-    AbortTransactionSpec,
-    AlterConfig,
-    ConfigResource,
-    ElectionType,
-    NewTopic,
-)
 from ottla.client.blocking.admin import Admin
 from ottla.errors import KafkaError
 from ottla.model import TopicPartition

@@ -8,13 +8,8 @@ import pytest
 from tests.client.admin.stage import Stage, essential
 
 import ottla
-from ottla.client.admin_model import (
-    ElectionType,
-    NewPartitions,
-    NewTopic,
-)
+from ottla.admin import ConfigSource, ElectionType, NewPartitions, NewTopic
 from ottla.client.blocking.admin import Admin
-from ottla.config.options import ConfigSource
 from ottla.errors import ErrorCode, KafkaError, PartialFailureError
 from ottla.model import TopicPartition
 

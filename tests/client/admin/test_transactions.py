@@ -11,7 +11,7 @@ from tests.broker.requests import eventually, fill, new_producer_id, produce, se
 from tests.client.admin.stage import Stage, essential
 
 import ottla
-from ottla.client.admin_model import AbortTransactionSpec, NewTopic, TransactionState
+from ottla.admin import AbortTransactionSpec, NewTopic, TransactionState
 from ottla.client.blocking.admin import Admin
 from ottla.errors import ErrorCode, KafkaError, PartialFailureError
 from ottla.model import TopicPartition

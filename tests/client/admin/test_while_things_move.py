@@ -12,7 +12,7 @@ import pytest
 from tests.broker.requests import eventually
 
 import ottla
-from ottla.client.admin_model import GroupState, NewTopic, OffsetSpec
+from ottla.admin import GroupState, NewTopic, OffsetSpec
 from ottla.client.blocking.admin import Admin
 from ottla.errors import ErrorCode, PartialFailureError
 from ottla.model import TopicPartition, coordinator_partition

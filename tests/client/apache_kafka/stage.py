@@ -11,7 +11,7 @@ from typing import Any
 from tests.waiting import in_time
 
 import ottla
-from ottla.client.admin_model import OffsetSpec
+from ottla.admin import OffsetSpec
 from ottla.model import TopicPartition
 
 WAIT_SECONDS = 20.0

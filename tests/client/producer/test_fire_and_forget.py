@@ -11,7 +11,7 @@ import pytest
 import ottla
 import ottla.aio
 from ottla import Broker
-from ottla.client.admin_model import NewTopic
+from ottla.admin import NewTopic
 from ottla.client.send.delivery import RecordFuture
 from ottla.errors import KafkaError
 

@@ -20,7 +20,7 @@ from tests.client.producer.transactional import make, version
 
 import ottla
 import ottla.aio
-from ottla.client.admin_model import NewTopic
+from ottla.admin import NewTopic
 from ottla.client.send.encoded_batches import unchanging
 from ottla.errors import AbortableError, ErrorCode, IllegalStateError, KafkaError
 from ottla.records.batch import BatchFlag, TimestampType, build_batch, read_batch

@@ -6,7 +6,7 @@ import pytest
 from tests.client.state.test_fetched import batch
 
 from ottla.client.state.consumer.fetch_buffer import FetchBuffer
-from ottla.client.state.consumer.fetched_partition import Fetched, ReadSettings
+from ottla.client.state.consumer.fetched_partition import FetchedPartition, ReadSettings
 from ottla.client.state.consumer.positions import (
     RESET_EARLIEST,
     FetchPosition,
@@ -35,7 +35,7 @@ def buffer_for(
 
 def answer(
     partition: TopicPartition, start: int, count: int, error: ErrorCode = ErrorCode.NONE
-) -> Fetched:
+) -> FetchedPartition:
     data = PartitionData(
         partition_index=partition.partition,
         error_code=error,
@@ -43,7 +43,7 @@ def answer(
         aborted_transactions=None,
         records=memoryview(batch(start, count)) if count else None,
     )
-    return Fetched(partition, start, data, ReadSettings())
+    return FetchedPartition(partition, start, data, ReadSettings())
 
 
 def take(buffer: FetchBuffer, max_records: int = 100) -> list[int]:

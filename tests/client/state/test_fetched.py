@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ottla.client.model import ConsumerRecord
 from ottla.client.state.consumer.control_records import MarkedRecord
-from ottla.client.state.consumer.fetched_partition import Fetched, ReadSettings
+from ottla.client.state.consumer.fetched_partition import FetchedPartition, ReadSettings
 from ottla.errors import AbortableError, DeserializationError, ErrorCode
 from ottla.model import TopicPartition
 from ottla.records.batch import BatchFlag, TimestampType, build_batch
@@ -53,7 +53,7 @@ def marker(offset: int, producer_id: int, kind: MarkerType) -> bytes:
 
 def fetched(
     *parts: bytes, at: int = 0, aborted: list[tuple[int, int]] | None = None, **settings: Any
-) -> Fetched:
+) -> FetchedPartition:
     data = PartitionData(
         partition_index=3,
         error_code=0,
@@ -64,7 +64,7 @@ def fetched(
         ],
         records=memoryview(b"".join(parts)),
     )
-    return Fetched(PARTITION, at, data, ReadSettings(**settings))
+    return FetchedPartition(PARTITION, at, data, ReadSettings(**settings))
 
 
 def offsets(records: list[ConsumerRecord]) -> list[int]:

@@ -10,7 +10,7 @@ pytest.importorskip("pyarrow")
 
 from tests.client.state.test_fetched import batch, fetched, marker, transactional
 
-from ottla.client.state.consumer.fetched_partition import Fetched
+from ottla.client.state.consumer.fetched_partition import FetchedPartition
 from ottla.errors import AbortableError
 from ottla.records.arrow import RecordColumns
 from ottla.records.batch import build_batch
@@ -20,7 +20,7 @@ from ottla.records.record import Record
 FAR = 1 << 62
 
 
-def offsets(answer: Fetched, end_offset: int = FAR) -> list[int]:
+def offsets(answer: FetchedPartition, end_offset: int = FAR) -> list[int]:
     columns = RecordColumns()
     count = answer.take_columns(columns, end_offset)
     found: list[int] = [at for part in columns.finish() for at in part["offset"].to_pylist()]
@@ -28,7 +28,7 @@ def offsets(answer: Fetched, end_offset: int = FAR) -> list[int]:
     return found
 
 
-def mixed(at: int = 0, **settings: bool) -> Fetched:
+def mixed(at: int = 0, **settings: bool) -> FetchedPartition:
     """Plain, committed and aborted records; offsets 12 and 13 are missing."""
     parts = (
         batch(0, 3),

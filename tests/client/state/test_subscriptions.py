@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.client.model import ConsumerRecord, ConsumerRecords, OffsetAndMetadata
-from ottla.client.state.consumer.iteration_queue import Delivery
+from ottla.client.state.consumer.iteration_queue import IterationQueue
 from ottla.client.state.consumer.positions import (
     RESET_EARLIEST,
     RESET_LATEST,
@@ -287,8 +287,10 @@ def record(partition: TopicPartition, offset: int) -> ConsumerRecord:
     )
 
 
-def delivery_of(*partitions: TopicPartition, count: int) -> Delivery:
-    return Delivery(ConsumerRecords({p: [record(p, n) for n in range(count)] for p in partitions}))
+def iteration_of(*partitions: TopicPartition, count: int) -> IterationQueue:
+    return IterationQueue(
+        ConsumerRecords({p: [record(p, n) for n in range(count)] for p in partitions})
+    )
 
 
 @given(st.integers(0, 12))
@@ -296,9 +298,9 @@ def test_records_that_iteration_has_not_handed_out_are_not_committed(handed_out:
     subscriptions = state_with(A, B)
     for partition in (A, B):
         subscriptions.state(partition).seek_validated(FetchPosition(6, 1, LEADER))
-    subscriptions.delivery = delivery_of(A, B, count=6)
+    subscriptions.iteration = iteration_of(A, B, count=6)
     for _ in range(handed_out):
-        next(subscriptions.delivery.iterator)
+        next(subscriptions.iteration.iterator)
     offsets = {p: o.offset for p, o in subscriptions.all_consumed().items()}
     assert offsets == {A: min(handed_out, 6), B: max(0, handed_out - 6)}
     assert subscriptions.position(A) == offsets[A]
@@ -307,18 +309,18 @@ def test_records_that_iteration_has_not_handed_out_are_not_committed(handed_out:
 def test_what_was_not_handed_out_is_read_again() -> None:
     subscriptions = state_with(A)
     subscriptions.state(A).seek_validated(FetchPosition(6, 1, LEADER))
-    subscriptions.delivery = delivery_of(A, count=6)
-    next(subscriptions.delivery.iterator)
+    subscriptions.iteration = iteration_of(A, count=6)
+    next(subscriptions.iteration.iterator)
     subscriptions.give_back([A])
     assert subscriptions.state(A).position == FetchPosition(1, -1, LEADER)
-    assert list(subscriptions.delivery.iterator) == []
+    assert list(subscriptions.iteration.iterator) == []
 
 
 def test_what_was_not_handed_out_is_read_again_whoever_leads_now() -> None:
     subscriptions = state_with(A)
     subscriptions.state(A).seek_validated(FetchPosition(6, 1, LEADER))
-    subscriptions.delivery = delivery_of(A, count=6)
-    next(subscriptions.delivery.iterator)
+    subscriptions.iteration = iteration_of(A, count=6)
+    next(subscriptions.iteration.iterator)
     assert subscriptions.state(A).follow_leader(NEXT_LEADER), "it has to be validated"
     subscriptions.give_back([A])
     assert subscriptions.state(A).position == FetchPosition(1, -1, NEXT_LEADER)
@@ -327,6 +329,6 @@ def test_what_was_not_handed_out_is_read_again_whoever_leads_now() -> None:
 
 def test_records_of_a_partition_that_went_are_not_handed_out() -> None:
     subscriptions = state_with(A, B)
-    subscriptions.delivery = delivery_of(A, B, count=2)
+    subscriptions.iteration = iteration_of(A, B, count=2)
     subscriptions.assign_from_user([B])
-    assert [r.topic for r in subscriptions.delivery.iterator] == ["b", "b"]
+    assert [r.topic for r in subscriptions.iteration.iterator] == ["b", "b"]

@@ -11,7 +11,7 @@ from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import admin_of
 from ottla.cli.errors import CommandError, UsageError, attempt, tell_each
 from ottla.cli.terminal.output import Output, columns, repeat, say
-from ottla.client.admin_model import (
+from ottla.client.admin_model.configs import (
     AlterConfig,
     AlterConfigOperation,
     ConfigEntry,

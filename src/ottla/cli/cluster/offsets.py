@@ -11,7 +11,7 @@ from ottla.cli.exit_codes import DONE
 from ottla.cli.terminal.output import Output, columns, repeat, say
 from ottla.cli.times import current_ms, moment_ms
 from ottla.cli.topics.selection import PartitionRule, choose_topics, no_such_topics, partition_rules
-from ottla.client.admin_model import IsolationLevel, ListedOffset, OffsetSpec
+from ottla.client.admin_model.offsets import IsolationLevel, ListedOffset, OffsetSpec
 from ottla.client.existing_topics import existing
 from ottla.model import TopicPartition
 

@@ -15,7 +15,7 @@ from ottla.client.api_names import api_key, known_versions
 from ottla.client.existing_topics import existing
 
 if TYPE_CHECKING:
-    from ottla.client.admin_model import ClusterDescription, LogDirDescription
+    from ottla.client.admin_model.cluster import ClusterDescription, LogDirDescription
     from ottla.client.blocking.admin import Admin
 
 BROKERS: Final = columns(

@@ -28,7 +28,8 @@ from ottla.cli.demo.orders import (
     order,
 )
 from ottla.cli.terminal.progress import Terminal, bar
-from ottla.client.admin_model import NewTopic, TransactionState
+from ottla.client.admin_model.topics import NewTopic
+from ottla.client.admin_model.transactions import TransactionState
 from ottla.client.blocking.admin import Admin
 from ottla.client.blocking.consumer import Consumer
 from ottla.client.blocking.producer import Producer

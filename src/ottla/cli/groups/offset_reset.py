@@ -16,7 +16,8 @@ from ottla.cli.exit_codes import DONE, FAILED
 from ottla.cli.groups.selection import described, groups_of, partitions_named, tell
 from ottla.cli.terminal.output import Output, columns, say
 from ottla.cli.times import current_ms, date_ms, duration_ms
-from ottla.client.admin_model import GroupState, OffsetSpec
+from ottla.client.admin_model.groups import GroupState
+from ottla.client.admin_model.offsets import OffsetSpec
 from ottla.errors import ErrorCode, KafkaError
 from ottla.model import TopicPartition
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import admin_of
@@ -12,14 +12,16 @@ from ottla.cli.exit_codes import DONE, FAILED
 from ottla.cli.groups.lag import LagCounter, Span
 from ottla.cli.groups.selection import described, groups_of, tell
 from ottla.cli.terminal.output import Column, Output, columns, repeat, say
-from ottla.client.admin_model import GroupState, GroupType, IsolationLevel, OffsetSpec
-from ottla.client.aio.admin.state_names import Word
+from ottla.client.admin_model.groups import GroupState, GroupType
+from ottla.client.admin_model.offsets import IsolationLevel, OffsetSpec
 from ottla.errors import ErrorCode, KafkaError, PartialFailureError
 from ottla.model import TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.client.admin_model import GroupDescription, MemberDescription
+    from ottla.client.admin_model.groups import GroupDescription, MemberDescription
     from ottla.client.blocking.admin import Admin
+
+Word = TypeVar("Word", GroupState, GroupType)
 
 LISTED: Final = columns(group="GROUP", type="TYPE", protocol_type="PROTOCOL", state="STATE")
 OFFSETS: Final = columns(

@@ -12,7 +12,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.model import TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.client.admin_model import GroupDescription
+    from ottla.client.admin_model.groups import GroupDescription
     from ottla.client.blocking.admin import Admin
 
 

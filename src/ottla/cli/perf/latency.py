@@ -13,7 +13,7 @@ from ottla.cli.errors import CommandError
 from ottla.cli.exit_codes import DONE
 from ottla.cli.perf.measures import INTERVAL_SECONDS, Latencies, topic_of
 from ottla.cli.terminal.output import Output, say
-from ottla.client.admin_model import NewTopic
+from ottla.client.admin_model.topics import NewTopic
 from ottla.model import TopicPartition
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import admin_of
 from ottla.cli.errors import CommandError, UsageError, attempt, tell_each
 from ottla.cli.terminal.output import Output
-from ottla.client.admin_model import OffsetSpec
+from ottla.client.admin_model.offsets import OffsetSpec
 from ottla.model import TopicPartition
 
 if TYPE_CHECKING:

@@ -18,14 +18,8 @@ from ottla.cli.topics.selection import (
     no_such_topics,
     split_words,
 )
-from ottla.client.admin_model import (
-    AlterConfig,
-    AlterConfigOperation,
-    ConfigResource,
-    CreatedTopic,
-    NewPartitions,
-    NewTopic,
-)
+from ottla.client.admin_model.configs import AlterConfig, AlterConfigOperation, ConfigResource
+from ottla.client.admin_model.topics import CreatedTopic, NewPartitions, NewTopic
 from ottla.errors import ErrorCode, KafkaError, OttlaError
 
 if TYPE_CHECKING:

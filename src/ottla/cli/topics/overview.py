@@ -11,14 +11,16 @@ from ottla.cli.errors import CommandError, UsageError, attempt, tell_each
 from ottla.cli.exit_codes import DONE
 from ottla.cli.terminal.output import Output, columns, repeat, say
 from ottla.cli.topics.selection import choose_topics, no_such_topics
-from ottla.client.admin_model import ConfigResource, PartitionReassignment, TopicPartitionInfo
+from ottla.client.admin_model.configs import ConfigResource
+from ottla.client.admin_model.topics import PartitionReassignment, TopicPartitionInfo
 from ottla.errors import ErrorCode, KafkaError
 from ottla.model import TopicPartition, parse_topic_id, topic_id_text
 
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from ottla.client.admin_model import ConfigEntry, TopicDescription
+    from ottla.client.admin_model.configs import ConfigEntry
+    from ottla.client.admin_model.topics import TopicDescription
     from ottla.client.blocking.admin import Admin
     from ottla.client.model import Node
 

@@ -10,7 +10,7 @@ from ottla.cli.errors import CommandError, UsageError
 from ottla.cli.exit_codes import DONE
 from ottla.cli.terminal.output import Output
 from ottla.cli.transactions.overview import described_by_coordinators, partition_of
-from ottla.client.admin_model import AbortTransactionSpec, TransactionState
+from ottla.client.admin_model.transactions import AbortTransactionSpec, TransactionState
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from ottla.cli.errors import UsageError, line_of
 from ottla.cli.exit_codes import DONE, FAILED
 from ottla.cli.terminal.output import Output, Row, columns, repeat, say
 from ottla.cli.times import current_ms
-from ottla.client.admin_model import (
+from ottla.client.admin_model.transactions import (
     ProducerState,
     TransactionDescription,
     TransactionState,

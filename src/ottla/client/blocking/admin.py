@@ -1,4 +1,4 @@
-"""The blocking admin client: the asyncio one on a thread of its own."""
+"""The blocking admin client: calls of the asyncio one, which runs on a loop thread."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ if TYPE_CHECKING:
 
 
 class Admin(BlockingFace[AsyncAdmin]):
-    """Looks after a cluster: topics, configs, groups, offsets, transactions, records.
+    """Administers a cluster: topics, configs, groups, offsets, transactions, records.
 
         with ottla.Admin(bootstrap_servers="localhost:9092") as admin:
             admin.create_topics([ottla.admin.NewTopic("orders", num_partitions=3)])
 
-    Calls about several things give a dict, one entry each. If any of them fails, the call raises
-    PartialFailureError, which has the `results` and the `errors` by thing; if there is just one thing, it raises
-    that thing's own error. Calls are repeated until `default.api.timeout.ms`, or `timeout` seconds are over. It may
-    be used by several threads.
+    A call about several topics, groups … returns a dict with an entry for each. If it fails for some of them, it raises
+    PartialFailureError with `results` and `errors` by topic, group …; a call about a single one raises its error. Calls
+    are retried until `default.api.timeout.ms` or `timeout` seconds are over. Threads may share it.
     """
 
     def __init__(
@@ -77,9 +76,9 @@ class Admin(BlockingFace[AsyncAdmin]):
     describe_api_versions = waiting(AsyncAdmin.describe_api_versions)
 
     def metrics(self) -> dict[str, float]:
-        """Counts, rates and latencies of the requests to each API, as `request-total{api=Metadata}`."""
+        """Counts, rates and latencies of the requests of each API, such as `request-total{api=Metadata}`."""
         return self._client.metrics()
 
     def close(self, timeout: float | None = None) -> None:
-        """Closes all connections; calls that are under way fail. A second close does nothing."""
+        """Close all connections; calls that are under way fail. A second close does nothing."""
         self._thread.close(self._client.close, timeout)

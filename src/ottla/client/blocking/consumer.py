@@ -1,4 +1,4 @@
-"""The blocking consumer: the asyncio one on a thread of its own."""
+"""The blocking consumer: calls of the asyncio one, which runs on a loop thread."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Generic, Unpack
 
+from ottla.client.aio.consumer.collector import Collected
 from ottla.client.aio.consumer.consumer import Consumer as AsyncConsumer
-from ottla.client.aio.consumer.fetcher import Collected
 from ottla.client.aio.consumer.user_code import no_user_code
 from ottla.client.aio.group.group import OnCommit
 from ottla.client.aio.group.rebalance_listener import Listener
@@ -16,7 +16,7 @@ from ottla.client.arrow_records import ArrowRecords
 from ottla.client.blocking.calls import calling, waiting
 from ottla.client.blocking.face import BlockingFace
 from ottla.client.model import ConsumerRecord, ConsumerRecords, K_co, OffsetAndMetadata, V_co
-from ottla.client.state.consumer.iteration_queue import Delivery
+from ottla.client.state.consumer.iteration_queue import IterationQueue
 from ottla.config.client import read_client_config
 from ottla.config.consumer import ConsumerConfig
 
@@ -54,9 +54,9 @@ class _OnLoop(AsyncConsumer):
         self.commit_async(offsets, callback)
 
     @property
-    def delivery(self) -> Delivery:
-        """What iteration hands out at the moment."""
-        return self._subscriptions.delivery
+    def iteration(self) -> IterationQueue:
+        """The records that iteration returns at the moment."""
+        return self._subscriptions.iteration
 
     @property
     def is_closed(self) -> bool:
@@ -64,50 +64,49 @@ class _OnLoop(AsyncConsumer):
         return self._is_closed
 
     next_columns = AsyncConsumer._next_columns
-    next_delivery = AsyncConsumer._next_delivery
+    fill_iteration = AsyncConsumer._fill_iteration
 
     def put_back(self, records: ConsumerRecords) -> None:
-        """The program did not get what `poll` returned: the next poll returns it again."""
-        self._subscriptions.delivery = Delivery(records)
+        """The program did not get the records of `poll`: the next poll returns them again."""
+        self._subscriptions.iteration = IterationQueue(records)
 
     def put_columns_back(self, result: tuple[ArrowRecords, Collected | None]) -> None:
-        """As `put_back`, of columns: they are fetched again."""
+        """Like `put_back`, for columns: their records are fetched again."""
         if result[1] is not None:
-            self._fetcher.give_back(result[1])
+            self._collector.give_back(result[1])
 
     def show_marked(self, *, shows_control: bool, shows_aborted: bool) -> None:
-        """As the fetcher's, before anything is read."""
+        """Also return control records, or records of aborted transactions; call it before anything is read."""
         self._fetcher.show_marked(shows_control=shows_control, shows_aborted=shows_aborted)
 
     def stop_auto_commit(self) -> None:
-        """Commit nothing without being asked any more; on any thread."""
+        """Turn automatic commits off; on any thread."""
         self._group.stop_auto_commit()
 
     async def abandon(self) -> None:
-        """End for a program that ends, or lost its consumer, without `close`: leave the group, call no user code.
+        """Close a consumer that the program did not close: leave the group, and call no user code.
 
-        It may not have worked on what it read last, so nothing is committed.
+        Nothing is committed: the program may not have processed the last records.
         """
         no_user_code()
-        # It reads nothing any more: there is nothing to commit or to tell the listener.
+        # Without a subscription close has nothing to commit, and no partitions for the listener.
         self._subscriptions.unsubscribe()
         await self.close(ABANDON_SECONDS)
 
 
 class Consumer(BlockingFace[_OnLoop], Generic[K_co, V_co]):
-    """Reads records: of topics that it shares with its group, or of partitions of its own choice.
+    """Reads records of topics, whose partitions it shares with its group, or of partitions that the program assigns.
 
         with ottla.Consumer({"bootstrap.servers": "localhost:9092", "group.id": "kitchen"}) as consumer:
             consumer.subscribe(["orders"])
             for record in consumer:
                 print(record.value)
 
-    `Consumer[str, Order]` says what keys and values are; type checkers know it by themselves where the deserializers
-    are objects or classes with types.
+    `Consumer[str, Order]` declares the types of keys and values; type checkers infer them from typed deserializers.
 
-    Heartbeats go on in a thread of its own whatever the program does. Listeners, interceptors, assignors, deserializers
-    and callbacks of commits run on the thread that calls the consumer, and may call it again. One thread uses it at a
-    time; only `wakeup` may be called by others, and by signal handlers.
+    A background thread sends heartbeats. Listeners, interceptors, assignors, deserializers and callbacks of commits run
+    on the thread that calls the consumer, and may call it again. One thread uses it at a time; only `wakeup` may be
+    called by other threads, and by signal handlers.
     """
 
     def __init__(
@@ -121,7 +120,7 @@ class Consumer(BlockingFace[_OnLoop], Generic[K_co, V_co]):
             f"consumer {settings.client_id}", lambda: _OnLoop(settings), _OnLoop.abandon
         )
 
-    # What is read
+    # Subscription and assignment
     def subscribe(
         self,
         topics: Iterable[str] | str | re.Pattern[str],
@@ -170,22 +169,21 @@ class Consumer(BlockingFace[_OnLoop], Generic[K_co, V_co]):
     # The cluster
     partitions_for = waiting(AsyncConsumer.partitions_for)
     list_topics = waiting(AsyncConsumer.list_topics)
-    # How it is
+    # Metrics and health
     health = calling(AsyncConsumer.health)
 
     def metrics(self) -> dict[str, float]:
-        """Counters and measurements under Kafka's names; on any thread."""
+        """Metrics by Kafka's names; may be called on any thread."""
         self._thread.check()
         return self._client.metrics()
 
     def poll(self, timeout: float) -> ConsumerRecords[K_co, V_co]:
-        """Wait up to `timeout` seconds for records; at most max.poll.records of them, or none.
+        """Wait up to `timeout` seconds for records, and return at most max.poll.records of them.
 
-        Returns early, and perhaps without records, where there was something to skip: aborted records, markers.
-        `next_offsets` of the result says how far it got. Takes part in the group meanwhile: listeners are called
-        in here.
+        May return early without records if it has skipped some: records of aborted transactions, control records. The
+        result's `next_offsets` are the positions behind it. Rebalances happen in here: it calls listeners.
         """
-        # Records that come when Ctrl-C does must not count as read.
+        # Records that arrive together with Ctrl-C must not count as read.
         return self._thread.run(self._client.poll(timeout), unclaimed=self._client.put_back)
 
     def poll_arrow(
@@ -195,10 +193,10 @@ class Consumer(BlockingFace[_OnLoop], Generic[K_co, V_co]):
         schema: pa.Schema | None = None,
         end_offsets: Mapping[Partition, int] | None = None,
     ) -> ArrowRecords:
-        """As `poll`, but everything that has come, as Arrow columns; `pip install 'ottla[arrow]'`.
+        """Like `poll`, but return all fetched records as Arrow columns; needs `pip install 'ottla[arrow]'`.
 
-        The schema names the columns: key, value, topic, partition, offset, timestamp, timestampType, headers; all of
-        them without one. Partitions that are in `end_offsets` are read up to there.
+        The schema selects from the columns key, value, topic, partition, offset, timestamp, timestampType and headers;
+        without one there are all of them. Partitions in `end_offsets` are read up to that offset.
         """
         records, _ = self._thread.run(
             self._client.next_columns(timeout, schema, end_offsets),
@@ -207,50 +205,50 @@ class Consumer(BlockingFace[_OnLoop], Generic[K_co, V_co]):
         return records
 
     def __iter__(self) -> Iterator[ConsumerRecord[K_co, V_co]]:
-        """Record after record, for ever; it ends when the consumer is closed."""
+        """Iterate over records until the consumer is closed."""
         while True:
-            # Who commits sees by the iterator which records were handed out.
-            yield from self._client.delivery.iterator
+            # Commits read from this iterator which records the program has seen.
+            yield from self._client.iteration.iterator
             if self._client.is_closed:
                 return
-            if not self._client.delivery.undelivered():
-                self._thread.run(self._client.next_delivery())
+            if not self._client.iteration.undelivered():
+                self._thread.run(self._client.fill_iteration())
 
     def wakeup(self) -> None:
-        """Have the call that waits raise WakeupError, or the next one; on any thread, and in signal handlers.
+        """Make the call that waits, or else the next one that could wait, raise WakeupError.
 
-        That is `poll` and iteration, `position`, `commit`, `committed`, and what asks for offsets and topics. A commit
-        that was interrupted may have been made all the same.
+        Calls that wait are `poll` and iteration, `position`, `commit`, `committed`, and those for offsets and topics.
+        An interrupted commit may succeed all the same. May be called on any thread, and in signal handlers.
         """
         self._thread.call_soon(self._client.wakeup)
 
     def close(self, timeout: float | None = None) -> None:
-        """Commit (with auto commit), leave the group, close the connections; within so many seconds.
+        """Commit if enable.auto.commit is on, leave the group and close the connections, within `timeout` seconds.
 
-        Without a timeout it takes at most 30 seconds and default.api.timeout.ms, and looks 3 seconds for a coordinator
-        that cannot be reached. A second close does nothing.
+        Without a timeout it takes at most 30 seconds or default.api.timeout.ms, and searches 3 seconds for a
+        coordinator that cannot be reached. A second close does nothing.
         """
         if self._thread.refusal is not None:
             return
         try:
             self._thread.run(self._client.close(timeout))
         finally:
-            # Not if another thread uses the consumer: then it stays open.
+            # If another thread uses the consumer, close has raised, and the consumer stays open.
             if self._client.is_closed:
-                self._client.delivery.clear()
+                self._client.iteration.clear()
                 self._thread.close()
 
     def __exit__(self, *raised: object) -> None:
         if raised[0] is not None:
-            # What was read last may not have been worked on.
+            # The program failed, and may not have processed the last records.
             self._client.stop_auto_commit()
         self.close()
 
 
 class InspectingConsumer(Consumer):
-    """A consumer for tools: it also gets what others do not, as MarkedRecord.
+    """A consumer for tools that also returns control records, or those of aborted transactions, as MarkedRecord.
 
-    Which transactions were aborted is only known with isolation.level read_committed.
+    Aborted transactions are only known with isolation.level=read_committed.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""What clients count and measure under Kafka's names, and the health report of a consumer."""
+"""Metrics of the clients, by Kafka's names, and the health report of a consumer."""

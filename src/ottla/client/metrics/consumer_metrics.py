@@ -1,4 +1,4 @@
-"""What a consumer counts and measures."""
+"""Metrics of a consumer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.model import TopicPartition
 
 
 class ConsumerMetrics(Metrics):
-    """Kafka's metrics of fetches, polls and lags."""
+    """Metrics of fetches, polls and lags."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class ConsumerMetrics(Metrics):
         self.gauge("records-lag-max", lambda: max(self.lags().values(), default=math.nan))
 
     def poll_began(self) -> None:
-        """The user asks for records."""
+        """A poll begins."""
         now_ms = self.now_ms()
         if self.last_poll_ms is not None:
             self._between_polls.record(now_ms - self.last_poll_ms)
@@ -47,34 +47,34 @@ class ConsumerMetrics(Metrics):
         self._poll_ended_ms = None
 
     def poll_ended(self) -> None:
-        """The user has his answer."""
+        """A poll returns."""
         self._poll_ended_ms = self.now_ms()
 
     def seconds_since_poll(self) -> float | None:
-        """How long the user has been busy elsewhere: 0 while he waits, None before the first poll."""
+        """Seconds since the last poll returned: 0 during a poll, None before the first one."""
         if self._poll_ended_ms is None:
             return None if self.last_poll_ms is None else 0.0
         return (self.now_ms() - self._poll_ended_ms) / 1000
 
     def progressed(self) -> None:
-        """Positions moved on."""
+        """A position has moved."""
         self.last_progress_ms = self.now_ms()
 
     def fetched(self, latency_ms: float, throttle_ms: float, size_bytes: int) -> None:
-        """A broker answered a fetch with so many bytes of records."""
+        """A broker answered a fetch."""
         self._fetches.record()
         self._latency.record(latency_ms)
         self._throttle.record(throttle_ms)
         self._size.record(size_bytes)
 
     def consumed(self, record_count: int, size_bytes: int) -> None:
-        """The user has had all the records of an answer for a partition."""
+        """Polls have returned all records of a fetched partition."""
         self._records.record(record_count)
         self._bytes.record(size_bytes)
         self._per_request.record(record_count)
 
     def lags(self) -> dict[TopicPartition, int]:
-        """How many offsets each partition has left, where that is known."""
+        """The lag of each partition, where it is known."""
         lags = {}
         for partition, state in list(self._subscriptions.states().items()):
             lag = state.lag(committed_only=self._reads_committed)

@@ -1,4 +1,4 @@
-"""What a member of a group counts and measures."""
+"""Metrics of a group member."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 from ottla.client.metrics.kafka_metrics import Metrics, monotonic_ms
 
-# What Kafka calls the requests, and whether it tells their average besides their maximum.
+# Kafka's names for the count and the duration of requests.
 _MEASURED_APIS = {
     "JoinGroup": ("join", "join-time"),
     "SyncGroup": ("sync", "sync-time"),
@@ -15,7 +15,7 @@ _MEASURED_APIS = {
 
 
 class GroupMetrics:
-    """Kafka's metrics of heartbeats, rebalances and commits, among the others of a consumer."""
+    """Metrics of heartbeats, rebalances and commits, added to those of the consumer."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._heartbeats = metrics.meter("heartbeat")
@@ -39,7 +39,7 @@ class GroupMetrics:
         self._rebalance_began_ms: float | None = None
 
     def sent(self, api: str) -> None:
-        """A request went to the coordinator."""
+        """A request was sent to the coordinator."""
         if api == "Heartbeat":
             self._last_heartbeat_ms = monotonic_ms()
 
@@ -54,7 +54,7 @@ class GroupMetrics:
             duration.record(duration_ms)
 
     def rebalance_began(self) -> None:
-        """The member joins; one that joins again after a failure is still in the same rebalance."""
+        """The member joins; another attempt after a failure belongs to the same rebalance."""
         if self._rebalance_began_ms is None:
             self._rebalance_began_ms = monotonic_ms()
 
@@ -70,7 +70,7 @@ class GroupMetrics:
         self._failed.record()
 
     def listener_called(self, what: str, duration_ms: float) -> None:
-        """The listener was told about partitions that were revoked, assigned or lost."""
+        """The listener was called for partitions that were revoked, assigned or lost."""
         self._callbacks[what].record(duration_ms)
 
 

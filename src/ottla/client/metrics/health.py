@@ -1,4 +1,4 @@
-"""Whether a consumer is well, and if not, why."""
+"""The health report of a consumer."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from ottla.model import TopicPartition
 
 @dataclass(frozen=True)
 class ConsumerHealth:
-    """What `Consumer.health()` found; times are None for what has not happened yet."""
+    """The result of `Consumer.health()`; times are None for events that have not happened yet."""
 
     ok: bool
     reasons: tuple[str, ...] = ()
-    """What is wrong, a sentence each; empty if all is well."""
+    """The problems, a sentence each; empty if `ok`."""
     seconds_since_poll: float | None = None
     seconds_since_heartbeat: float | None = None
-    """Since the coordinator answered a heartbeat; None without a group."""
+    """Since the coordinator last answered a heartbeat; None without a group."""
     seconds_since_progress: float | None = None
-    """Since any position moved; None before the first time."""
+    """Since a position last moved; None before the first time."""
     seconds_without_broker: float | None = None
-    """Since brokers could be asked last; None while one answers."""
+    """Since no broker answers; None while one does."""
     lag: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """How many offsets each assigned partition has left, where that is known."""
+    """The lag of each assigned partition, where it is known."""

@@ -1,7 +1,7 @@
-"""What clients count, under the names of Kafka's metrics.
+"""Metrics by Kafka's names: totals, rates, averages and maxima.
 
-Whoever counts pays for an addition and a look at the clock, once per batch or request rather than per record. Rates,
-averages and maxima are those of the last two samples of 30 s, as by Kafka's default.
+Recording a value costs an addition and a look at the clock, and happens per batch or request, not per record. Rates,
+averages and maxima cover the last two samples of 30 s, as by Kafka's defaults.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def monotonic_ms() -> float:
 
 
 class _Sample:
-    """What happened in one window of time."""
+    """The values of one window of time."""
 
     __slots__ = ("count", "largest", "start_ms", "total")
 
@@ -35,7 +35,7 @@ class _Sample:
 
 
 class Measured:
-    """Values that are recorded now and then: how many, their sum, and how they were lately."""
+    """Recorded values: their count and sum, and rate, average and maximum of the last windows."""
 
     __slots__ = ("_clock_ms", "_current", "_past", "count", "total")
 
@@ -47,7 +47,7 @@ class Measured:
         self.total = 0.0
 
     def record(self, value: float = 1.0) -> None:
-        """One more value."""
+        """Record a value."""
         now_ms = self._clock_ms()
         sample = self._current
         if now_ms - sample.start_ms >= WINDOW_MS:
@@ -67,29 +67,29 @@ class Measured:
 
     @property
     def rate(self) -> float:
-        """The sum per second, lately."""
+        """The recent sum per second."""
         recent = self._recent()
         if not recent:
             return 0.0
-        # A young client's rate is that of its life, but not that of its first milliseconds.
+        # At least half a window, so that the first milliseconds of a client do not show huge rates.
         elapsed_ms = max(self._clock_ms() - recent[0].start_ms, WINDOW_MS / 2)
         return sum(each.total for each in recent) / elapsed_ms * 1000
 
     @property
     def average(self) -> float:
-        """The mean of the values, lately; not a number if there are none."""
+        """The mean of the recent values; NaN if there are none."""
         recent = self._recent()
         count = sum(each.count for each in recent)
         return sum(each.total for each in recent) / count if count else nan
 
     @property
     def largest(self) -> float:
-        """The largest value, lately; not a number if there are none."""
+        """The largest recent value; NaN if there are none."""
         return max((each.largest for each in self._recent() if each.count), default=nan)
 
 
 class Metrics:
-    """The metrics of one client, by name; those of a topic or a node are tagged: `byte-rate{topic=orders}`."""
+    """The metrics of one client, by name and tags: `byte-rate{topic=orders}`."""
 
     def __init__(self, clock_ms: Clock = monotonic_ms) -> None:
         self._clock_ms = clock_ms
@@ -97,25 +97,25 @@ class Metrics:
         self._measured: dict[str, Measured] = {}
 
     def meter(self, name: str, **tags: object) -> Measured:
-        """What `<name>-total` and `<name>-rate` tell; the same one when asked again."""
+        """A value with `<name>-total` and `<name>-rate`; the same object for the same name."""
         made = self._get(name, tags)
         self.gauge(f"{name}-total", lambda: made.total, **tags)
         self.gauge(f"{name}-rate", lambda: made.rate, **tags)
         return made
 
     def distribution(self, name: str, **tags: object) -> Measured:
-        """What `<name>-avg` and `<name>-max` tell; the same one when asked again."""
+        """A value with `<name>-avg` and `<name>-max`; the same object for the same name."""
         made = self._get(name, tags)
         self.gauge(f"{name}-avg", lambda: made.average, **tags)
         self.gauge(f"{name}-max", lambda: made.largest, **tags)
         return made
 
     def gauge(self, name: str, value: Callable[[], float], **tags: object) -> None:
-        """A value that is looked up when somebody asks."""
+        """A value that is computed by `snapshot`."""
         self._values[_tagged(name, tags)] = value
 
     def forget(self, **tags: object) -> None:
-        """A topic or a node that is no more."""
+        """Remove the metrics with these tags."""
         ending = _tagged("", tags)
         for known in (self._values, self._measured):
             for name in [name for name in known if name.endswith(ending)]:
@@ -128,7 +128,7 @@ class Metrics:
         return self._measured[key]
 
     def snapshot(self) -> dict[str, float]:
-        """All values at this moment; may be asked for on any thread."""
+        """All values at this moment; may be called on any thread."""
         return {name: float(value()) for name, value in list(self._values.items())}
 
 

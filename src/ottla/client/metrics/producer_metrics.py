@@ -1,4 +1,4 @@
-"""What a producer counts, under Kafka's names."""
+"""Metrics of a producer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.records.batch import HEADER_BYTES
 
 
 class ProducerMetrics:
-    """Counts batches and requests; records are counted by their batches."""
+    """Metrics of batches and requests; records are counted per batch."""
 
     def __init__(self, accumulator: Accumulator) -> None:
         self._metrics = metrics = Metrics()
@@ -32,11 +32,11 @@ class ProducerMetrics:
         metrics.gauge("batches-incomplete", lambda: len(accumulator.incomplete))
 
     def gauge(self, name: str, value: Callable[[], float]) -> None:
-        """A value that somebody else knows."""
+        """Add a value that another object computes."""
         self._metrics.gauge(name, value)
 
     def sent(self, batch: ProducerBatch) -> None:
-        """A batch goes into a request."""
+        """A batch is put into a request."""
         size_bytes = batch.estimated_bytes
         self._batch_bytes.record(size_bytes)
         if batch.size_bytes:
@@ -56,7 +56,7 @@ class ProducerMetrics:
         return found
 
     def requested(self, batches: list[ProducerBatch]) -> None:
-        """A request goes out."""
+        """A request is sent."""
         count = sum(batch.record_count for batch in batches)
         self._sends.record(count)
         self._request_records.record(count)
@@ -72,7 +72,7 @@ class ProducerMetrics:
         self._errors.record(batch.record_count)
 
     def refused(self) -> None:
-        """A record was not even accepted."""
+        """`send` refused a record."""
         self._errors.record()
 
     def split(self) -> None:

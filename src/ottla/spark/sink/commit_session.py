@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
-from ottla.client.admin_model import TransactionState
+from ottla.client.admin_model.transactions import TransactionState
 from ottla.client.blocking.admin import Admin
 from ottla.client.blocking.producer import Producer
 from ottla.client.model import OffsetAndMetadata

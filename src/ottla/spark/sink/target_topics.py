@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from ottla.client.admin_model import ConfigResource
+from ottla.client.admin_model.configs import ConfigResource
 from ottla.client.blocking.admin import Admin
 from ottla.client.existing_topics import existing
 from ottla.errors import ConfigError, KafkaError

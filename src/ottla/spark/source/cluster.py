@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Final, TypeVar
 
-from ottla.client.admin_model import IsolationLevel, OffsetSpec
+from ottla.client.admin_model.offsets import IsolationLevel, OffsetSpec
 from ottla.client.blocking.admin import Admin
 from ottla.client.existing_topics import existing
 from ottla.errors import ConfigError, KafkaError, RetriableError, TimedOutError

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Self, Unpack
 
 from ottla.client.aio.admin.configs import ConfigCalls
+from ottla.client.aio.admin.group_offsets import GroupOffsetCalls
 from ottla.client.aio.admin.groups import GroupCalls
 from ottla.client.aio.admin.offsets import OffsetCalls
 from ottla.client.aio.admin.partitions import PartitionCalls
-from ottla.client.aio.admin.producers import ProducerCalls
-from ottla.client.aio.admin.records import RecordCalls
+from ottla.client.aio.admin.requests import AdminRequests
 from ottla.client.aio.admin.topics import TopicCalls
 from ottla.client.aio.admin.transactions import TransactionCalls
 from ottla.client.aio.lifecycle import ClosedByBlock, check_loop
@@ -29,20 +29,19 @@ class Admin(
     PartitionCalls,
     ConfigCalls,
     GroupCalls,
+    GroupOffsetCalls,
     OffsetCalls,
     TransactionCalls,
-    ProducerCalls,
-    RecordCalls,
     ClosedByBlock,
 ):
-    """Looks after a cluster: topics, configs, groups, offsets, transactions, records.
+    """Administers a cluster: topics, configs, groups, offsets, transactions, records.
 
         async with ottla.aio.Admin(bootstrap_servers="localhost:9092") as admin:
             await admin.create_topics([ottla.admin.NewTopic("orders", num_partitions=3)])
 
-    Calls about several things give a dict, one entry each. If any of them fails, the call raises
-    PartialFailureError, which has the `results` and the `errors` by thing; if there is just one thing, it raises
-    that thing's own error. Calls are repeated until `default.api.timeout.ms`, or `timeout` seconds are over.
+    A call about several topics, groups … returns a dict with an entry for each. If it fails for some of them, it raises
+    PartialFailureError with `results` and `errors` by topic, group …; a call about a single one raises its error. Calls
+    are retried until `default.api.timeout.ms` or `timeout` seconds are over.
     """
 
     def __init__(
@@ -58,17 +57,24 @@ class Admin(
             raise IllegalStateError(
                 "ottla.aio.Admin is made inside a running event loop; ottla.Admin needs none"
             ) from None
-        super().__init__(Network(settings), settings)
+        self._name = f"admin client {settings.client_id}"
+        self._closed = False
+        self._requests = AdminRequests(Network(settings), settings, self._check_open)
 
-    def _check_open(self) -> None:
-        super()._check_open()
-        check_loop(self._loop, f"admin client {self._config.client_id}")
+    def metrics(self) -> dict[str, float]:
+        """Counts, rates and latencies of the requests of each API, such as `request-total{api=Metadata}`."""
+        return self._requests.metrics.snapshot()
 
     async def close(self) -> None:
-        """Closes all connections; calls that are under way fail."""
+        """Close all connections; calls that are under way fail."""
         self._closed = True
-        await self._network.close()
+        await self._requests.network.close()
 
     async def __aenter__(self) -> Self:
         self._check_open()
         return self
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise IllegalStateError("the admin client is closed")
+        check_loop(self._loop, self._name)

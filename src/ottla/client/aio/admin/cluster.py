@@ -1,27 +1,27 @@
-"""The cluster: its brokers, what they speak, their disks."""
+"""The cluster: its brokers, their log directories, features and API versions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ottla.client.admin_model import (
+from ottla.client.admin_model.cluster import (
     ClusterDescription,
     FeatureMetadata,
     LogDirDescription,
     ReplicaInfo,
     VersionRange,
 )
+from ottla.client.aio.admin.answers import Answers, unsupported
+from ottla.client.aio.admin.nodes import AnyNode, GivenNodes
 from ottla.client.aio.admin.requests import (
-    Calls,
-    Question,
+    AdminCalls,
+    ApiCall,
     by_topic,
     name_of,
     timeout_in_seconds,
     version_at,
 )
-from ottla.client.aio.admin.results import Answers, unsupported
-from ottla.client.aio.admin.targets import AnyNode, GivenNodes
 from ottla.client.aio.admin.topic_descriptions import nodes_of, operations
 from ottla.client.aio.network.api_versions import SOFTWARE_NAME
 from ottla.client.api_names import api_name
@@ -43,7 +43,7 @@ _ALL = "cluster"
 LogDirs = dict[str, LogDirDescription]
 
 
-class ClusterCalls(Calls):
+class ClusterCalls(AdminCalls):
     """The calls about the cluster as a whole."""
 
     @timeout_in_seconds
@@ -59,26 +59,28 @@ class ClusterCalls(Calls):
         async def ask(
             node: int, keys: list[str], limit_ms: float, answers: Answers[str, ClusterDescription]
         ) -> None:
-            connection = await self._network.connection(node)
+            connection = await self._requests.network.connection(node)
             try:
                 version = version_at(connection, DescribeClusterRequest)
             except AbortableError:
-                # Before Kafka 2.8 the same stands in the metadata.
-                response = await self.call(
+                # Before Kafka 2.8 the metadata has the same.
+                response = await self._requests.call(
                     node,
                     MetadataRequest,
-                    lambda version: metadata_of_cluster(version, include_authorized_operations),
+                    lambda version: _metadata_request(version, include_authorized_operations),
                     limit_ms,
                 )
-                read_cluster_metadata(response, answers)
+                _read_metadata(response, answers)
                 return
-            request = describing_cluster(
+            request = _describe_request(
                 version, include_authorized_operations, include_fenced_brokers
             )
-            read_cluster(await self.send(connection, request, version, limit_ms), answers)
+            _read_cluster(
+                await self._requests.send(connection, request, version, limit_ms), answers
+            )
 
-        place: AnyNode[str] = AnyNode("of", "clusters")
-        found = await self.ask_by([_ALL], place, "DescribeCluster", ask, timeout)
+        nodes: AnyNode[str] = AnyNode("of", "clusters")
+        found = await self._requests.ask_by([_ALL], nodes, "DescribeCluster", ask, timeout)
         return found[_ALL]
 
     @timeout_in_seconds
@@ -89,7 +91,7 @@ class ClusterCalls(Calls):
         partitions: Iterable[tuple[str, int]] | None = None,
         timeout: float | None = None,
     ) -> dict[int, dict[str, LogDirDescription]]:
-        """The log directories of brokers (all, unless some are named), and the replicas in each."""
+        """The log directories of these brokers, or of all, and the replicas in each."""
         topics = None if partitions is None else by_topic(partitions)
 
         def build(version: int, keys: list[int], limit_ms: int) -> DescribeLogDirsRequest:
@@ -103,26 +105,26 @@ class ClusterCalls(Calls):
             )
 
         def read(response: DescribeLogDirsResponse, answers: Answers[int, LogDirs]) -> None:
-            read_log_dirs(response, _only_key(answers), answers)
+            _read_log_dirs(response, _only_key(answers), answers)
 
-        nodes = await self.all_nodes(timeout) if brokers is None else brokers
-        question: Question[int, LogDirs] = Question(DescribeLogDirsRequest, build, read)
-        return await self.ask(nodes, GivenNodes(), question, timeout)
+        nodes = await self._all_nodes(timeout) if brokers is None else brokers
+        call: ApiCall[int, LogDirs] = ApiCall(DescribeLogDirsRequest, build, read)
+        return await self._requests.ask(nodes, GivenNodes(), call, timeout)
 
     @timeout_in_seconds
     async def describe_features(
         self, *, node_id: int | None = None, timeout: float | None = None
     ) -> FeatureMetadata:
-        """Which features the cluster has finalized, and a broker supports (KIP-584)."""
+        """The features that the cluster has finalized, and those that a broker supports (KIP-584)."""
         response = await self._api_versions(node_id, timeout)
-        return features_of(response)
+        return _features_of(response)
 
     @timeout_in_seconds
     async def describe_api_versions(
         self, brokers: Iterable[int] | None = None, *, timeout: float | None = None
     ) -> dict[int, dict[str, VersionRange]]:
-        """Which versions of which API each broker speaks (all, unless some are named), by API name."""
-        nodes = await self.all_nodes(timeout) if brokers is None else brokers
+        """The API versions that these brokers, or all, support, by API name."""
+        nodes = await self._all_nodes(timeout) if brokers is None else brokers
 
         def read(
             response: ApiVersionsResponse, answers: Answers[int, dict[str, VersionRange]]
@@ -131,32 +133,32 @@ class ClusterCalls(Calls):
                 api_name(api.api_key): VersionRange(api.min_version, api.max_version)
                 for api in response.api_keys
             }
-            answers.take(_only_key(answers), versions, response.error_code)
+            answers.complete(_only_key(answers), versions, response.error_code)
 
-        question = Question(ApiVersionsRequest, asking_versions, read)
-        return await self.ask(nodes, GivenNodes(), question, timeout)
+        call = ApiCall(ApiVersionsRequest, _api_versions_request, read)
+        return await self._requests.ask(nodes, GivenNodes(), call, timeout)
 
     async def _api_versions(
         self, node_id: int | None, timeout: float | None
     ) -> ApiVersionsResponse:
         def read(response: ApiVersionsResponse, answers: Answers[Any, ApiVersionsResponse]) -> None:
-            answers.take(_only_key(answers), response, response.error_code)
+            answers.complete(_only_key(answers), response, response.error_code)
 
-        question = Question(ApiVersionsRequest, asking_versions, read)
+        call = ApiCall(ApiVersionsRequest, _api_versions_request, read)
         if node_id is not None:
-            return (await self.ask([node_id], GivenNodes(), question, timeout))[node_id]
-        place: AnyNode[str] = AnyNode("of", "brokers")
-        return (await self.ask([_ALL], place, question, timeout))[_ALL]
+            return (await self._requests.ask([node_id], GivenNodes(), call, timeout))[node_id]
+        nodes: AnyNode[str] = AnyNode("of", "brokers")
+        return (await self._requests.ask([_ALL], nodes, call, timeout))[_ALL]
 
-    async def all_nodes(self, timeout: float | None) -> list[int]:
-        """The ids of all brokers, as the cluster says at this moment."""
+    async def _all_nodes(self, timeout: float | None) -> list[int]:
+        """The ids of all brokers, by a new Metadata request."""
 
         def build(version: int, keys: list[str], limit_ms: int) -> MetadataRequest:
-            return metadata_of_cluster(version, False)
+            return _metadata_request(version, False)
 
-        question = Question(MetadataRequest, build, read_cluster_metadata)
-        place: AnyNode[str] = AnyNode("of", "clusters")
-        found = await self.ask([_ALL], place, question, timeout)
+        call = ApiCall(MetadataRequest, build, _read_metadata)
+        nodes: AnyNode[str] = AnyNode("of", "clusters")
+        found = await self._requests.ask([_ALL], nodes, call, timeout)
         return [node.id for node in found[_ALL].nodes]
 
 
@@ -165,10 +167,10 @@ def _only_key(answers: Answers[Any, Any]) -> Any:
     return key
 
 
-def describing_cluster(
+def _describe_request(
     version: int, include_authorized_operations: bool, include_fenced_brokers: bool
 ) -> DescribeClusterRequest:
-    """The request for the brokers of a cluster."""
+    """A DescribeCluster request."""
     if include_fenced_brokers and version < 2:
         raise unsupported(name_of(DescribeClusterRequest), "Listing fenced brokers", "4.0")
     return DescribeClusterRequest(
@@ -177,10 +179,10 @@ def describing_cluster(
     )
 
 
-def read_cluster(
+def _read_cluster(
     response: DescribeClusterResponse, answers: Answers[str, ClusterDescription]
 ) -> None:
-    """The cluster as DescribeCluster has it."""
+    """The cluster of a DescribeCluster response."""
     nodes = {b.broker_id: Node(b.broker_id, b.host, b.port, b.rack) for b in response.brokers}
     description = ClusterDescription(
         response.cluster_id,
@@ -189,25 +191,23 @@ def read_cluster(
         operations(response.cluster_authorized_operations),
         frozenset(b.broker_id for b in response.brokers if b.is_fenced),
     )
-    answers.take(_ALL, description, response.error_code, response.error_message)
+    answers.complete(_ALL, description, response.error_code, response.error_message)
 
 
-def metadata_of_cluster(version: int, include_authorized_operations: bool) -> MetadataRequest:
-    """The request for brokers alone."""
+def _metadata_request(version: int, include_authorized_operations: bool) -> MetadataRequest:
+    """A Metadata request for brokers only."""
     if include_authorized_operations and not 8 <= version <= 10:
         raise unsupported(name_of(MetadataRequest), "Asking for authorized operations", "2.3")
     return MetadataRequest(
         topics=[],
-        # As in Kafka's client: no topic is named, and brokers that know no other way see no difference.
+        # As in Kafka's client: no topic is named, so none can be created, and old brokers accept no other value.
         allow_auto_topic_creation=True,
         include_cluster_authorized_operations=include_authorized_operations,
     )
 
 
-def read_cluster_metadata(
-    response: MetadataResponse, answers: Answers[str, ClusterDescription]
-) -> None:
-    """The cluster as Metadata has it."""
+def _read_metadata(response: MetadataResponse, answers: Answers[str, ClusterDescription]) -> None:
+    """The cluster of a Metadata response."""
     nodes = nodes_of(response.brokers)
     description = ClusterDescription(
         response.cluster_id,
@@ -215,16 +215,16 @@ def read_cluster_metadata(
         tuple(nodes.values()),
         operations(response.cluster_authorized_operations),
     )
-    answers.take(_ALL, description, response.error_code)
+    answers.complete(_ALL, description, response.error_code)
 
 
-def read_log_dirs(
+def _read_log_dirs(
     response: DescribeLogDirsResponse, node: int, answers: Answers[int, LogDirs]
 ) -> None:
     """The log directories of one broker."""
     if response.error_code or not response.results:
-        # Before version 3 an empty list is how a broker says this.
-        answers.refuse(node, response.error_code or ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        # Before version 3 a broker reports missing authorization by an empty list.
+        answers.fail(node, response.error_code or ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         return
     found: LogDirs = {}
     for result in response.results:
@@ -245,16 +245,16 @@ def read_log_dirs(
             None if result.total_bytes < 0 else result.total_bytes,
             None if result.usable_bytes < 0 else result.usable_bytes,
         )
-    answers.give(node, found)
+    answers.succeed(node, found)
 
 
-def asking_versions(version: int, keys: list[Any], limit_ms: int) -> ApiVersionsRequest:
-    """The request for what a broker speaks."""
+def _api_versions_request(version: int, keys: list[Any], limit_ms: int) -> ApiVersionsRequest:
+    """An ApiVersions request."""
     return ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=VERSION)
 
 
-def features_of(response: ApiVersionsResponse) -> FeatureMetadata:
-    """The features that ApiVersions tells; brokers before Kafka 2.7 tell none."""
+def _features_of(response: ApiVersionsResponse) -> FeatureMetadata:
+    """The features of an ApiVersions response; brokers before Kafka 2.7 send none."""
     epoch = response.finalized_features_epoch
     return FeatureMetadata(
         {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ottla.client.admin_model import (
+from ottla.client.admin_model.configs import (
     AlterConfig,
     ConfigEntry,
     ConfigResource,
@@ -14,9 +14,9 @@ from ottla.client.admin_model import (
     ResourceType,
     check_config_value,
 )
-from ottla.client.aio.admin.requests import Calls, Question, timeout_in_seconds
-from ottla.client.aio.admin.results import ANYWHERE, Answers, Verdicts
-from ottla.client.aio.admin.targets import GivenNodes
+from ottla.client.aio.admin.answers import ANYWHERE, Answers, ErrorMeanings
+from ottla.client.aio.admin.nodes import GivenNodes
+from ottla.client.aio.admin.requests import AdminCalls, AdminRequests, ApiCall, timeout_in_seconds
 from ottla.config.options import ConfigSource
 from ottla.wire.messages import alter_configs, incremental_alter_configs
 from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -34,7 +34,7 @@ from ottla.wire.messages.incremental_alter_configs import (
 _OF_ONE_BROKER = (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
 
 
-class ConfigCalls(Calls):
+class ConfigCalls(AdminCalls):
     """The calls about configs."""
 
     @timeout_in_seconds
@@ -64,8 +64,8 @@ class ConfigCalls(Calls):
                 include_documentation=include_documentation,
             )
 
-        question = Question(DescribeConfigsRequest, build, read_described)
-        return await self.ask(_resources(resources), ConfigNodes(), question, timeout)
+        call = ApiCall(DescribeConfigsRequest, build, _read_described)
+        return await self._requests.ask(_resources(resources), ConfigNodes(), call, timeout)
 
     @timeout_in_seconds
     async def alter_configs(
@@ -75,19 +75,19 @@ class ConfigCalls(Calls):
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> None:
-        """Replaces all configs of resources: what is not named gets its default back.
+        """Replace all configs of resources: configs that are not named get their defaults back.
 
-        `incremental_alter_configs` changes single ones, and is what Kafka advises since 2.3.
+        Kafka recommends `incremental_alter_configs` since 2.3, which changes single configs.
         """
         for values in configs.values():
             for name, value in values.items():
                 check_config_value(name, value)
 
         def build(version: int, some: list[ConfigResource], limit_ms: int) -> AlterConfigsRequest:
-            return replacing({resource: configs[resource] for resource in some}, validate_only)
+            return _alter_request({resource: configs[resource] for resource in some}, validate_only)
 
-        question = Question(AlterConfigsRequest, build, read_altered)
-        await self.ask(_resources(configs), ConfigNodes(), question, timeout)
+        call = ApiCall(AlterConfigsRequest, build, _read_altered)
+        await self._requests.ask(_resources(configs), ConfigNodes(), call, timeout)
 
     @timeout_in_seconds
     async def incremental_alter_configs(
@@ -97,53 +97,55 @@ class ConfigCalls(Calls):
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> None:
-        """Sets, deletes, appends to or subtracts from single configs (Kafka 2.3 or later)."""
+        """Set, delete, append to or subtract from single configs (Kafka 2.3 or later)."""
         wanted = {resource: list(some) for resource, some in changes.items()}
 
         def build(
             version: int, some: list[ConfigResource], limit_ms: int
         ) -> IncrementalAlterConfigsRequest:
-            return changing({resource: wanted[resource] for resource in some}, validate_only)
+            return _incremental_request(
+                {resource: wanted[resource] for resource in some}, validate_only
+            )
 
-        question = Question(IncrementalAlterConfigsRequest, build, read_altered)
-        await self.ask(_resources(wanted), ConfigNodes(), question, timeout)
+        call = ApiCall(IncrementalAlterConfigsRequest, build, _read_altered)
+        await self._requests.ask(_resources(wanted), ConfigNodes(), call, timeout)
 
 
 class ConfigNodes:
-    """A broker's configs are asked of that broker, all others of any."""
+    """The broker itself for a broker's configs, any node for others."""
 
     what = "resource"
     plural = "resources"
-    verdicts: Verdicts = ANYWHERE
+    meanings: ErrorMeanings = ANYWHERE
 
     async def find(
-        self, keys: Sequence[ConfigResource], calls: Calls, timeout_ms: float
+        self, keys: Sequence[ConfigResource], requests: AdminRequests, timeout_ms: float
     ) -> Answers[ConfigResource, int]:
         """The node for each resource."""
         answers: Answers[ConfigResource, int] = Answers("Metadata", self.what)
-        brokers = {key: int(key.name) for key in keys if is_of_one_broker(key)}
+        brokers = {key: int(key.name) for key in keys if _is_of_one_broker(key)}
         if brokers:
-            nodes = await GivenNodes().find([*brokers.values()], calls, timeout_ms)
+            nodes = await GivenNodes().find([*brokers.values()], requests, timeout_ms)
             for key, node in brokers.items():
                 if node in nodes.results:
-                    answers.give(key, node)
+                    answers.succeed(key, node)
                 else:
                     answers.errors[key] = nodes.errors[node]
         others = [key for key in keys if key not in brokers]
         if others:
-            node = await calls.network.any_node()
+            node = await requests.network.any_node()
             answers.results.update(dict.fromkeys(others, node))
         return answers
 
 
-def is_of_one_broker(resource: ConfigResource) -> bool:
-    """Whether only that broker can answer."""
+def _is_of_one_broker(resource: ConfigResource) -> bool:
+    """Whether only that broker knows the configs."""
     return resource.type in _OF_ONE_BROKER and resource.name != ""
 
 
 def _resources(resources: Iterable[Any]) -> list[ConfigResource]:
     if isinstance(resources, ConfigResource):
-        # One alone is a tuple, which would be taken for two resources.
+        # A single resource is a tuple, which would be taken for two resources.
         return [resources]
     found = []
     for resource in resources:
@@ -154,18 +156,18 @@ def _resources(resources: Iterable[Any]) -> list[ConfigResource]:
     return found
 
 
-def read_described(
+def _read_described(
     response: DescribeConfigsResponse, answers: Answers[ConfigResource, dict[str, ConfigEntry]]
 ) -> None:
     """The configs of each resource."""
     for result in response.results:
         resource = ConfigResource(ResourceType(result.resource_type), result.resource_name)
-        entries = {config.name: entry_of(config) for config in result.configs}
-        answers.take(resource, entries, result.error_code, result.error_message)
+        entries = {config.name: _entry_of(config) for config in result.configs}
+        answers.complete(resource, entries, result.error_code, result.error_message)
 
 
-def entry_of(config: DescribeConfigsResourceResult) -> ConfigEntry:
-    """A config as DescribeConfigs has it."""
+def _entry_of(config: DescribeConfigsResourceResult) -> ConfigEntry:
+    """A config of a DescribeConfigs response."""
     return ConfigEntry(
         config.name,
         config.value,
@@ -185,10 +187,10 @@ def entry_of(config: DescribeConfigsResourceResult) -> ConfigEntry:
     )
 
 
-def replacing(
+def _alter_request(
     configs: Mapping[ConfigResource, Mapping[str, str | None]], validate_only: bool
 ) -> AlterConfigsRequest:
-    """The request that replaces all configs of resources."""
+    """An AlterConfigs request."""
     return AlterConfigsRequest(
         resources=[
             alter_configs.AlterConfigsResource(
@@ -205,10 +207,10 @@ def replacing(
     )
 
 
-def changing(
+def _incremental_request(
     changes: Mapping[ConfigResource, Sequence[AlterConfig]], validate_only: bool
 ) -> IncrementalAlterConfigsRequest:
-    """The request that changes single configs of resources."""
+    """An IncrementalAlterConfigs request."""
     return IncrementalAlterConfigsRequest(
         resources=[
             incremental_alter_configs.AlterConfigsResource(
@@ -227,11 +229,11 @@ def changing(
     )
 
 
-def read_altered(
+def _read_altered(
     response: AlterConfigsResponse | IncrementalAlterConfigsResponse,
     answers: Answers[ConfigResource, None],
 ) -> None:
-    """Which resources were altered."""
+    """The resources that were altered."""
     for result in response.responses:
         resource = ConfigResource(ResourceType(result.resource_type), result.resource_name)
-        answers.take(resource, None, result.error_code, result.error_message)
+        answers.complete(resource, None, result.error_code, result.error_message)

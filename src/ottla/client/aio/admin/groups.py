@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Sequence
 
-from ottla.client.admin_model import (
+from ottla.client.admin_model.groups import (
     GroupDescription,
     GroupListing,
     GroupState,
@@ -13,35 +12,31 @@ from ottla.client.admin_model import (
     MemberDescription,
     MemberToRemove,
 )
+from ottla.client.aio.admin.answers import Answers, results_or_raise, unsupported
 from ottla.client.aio.admin.cluster import ClusterCalls
-from ottla.client.aio.admin.consumer_protocol_groups import CONSUMER_PROTOCOL, read_new_groups
-from ottla.client.aio.admin.requests import Question, name_of, timeout_in_seconds
-from ottla.client.aio.admin.results import Answers, results_or_raise, unsupported
-from ottla.client.aio.admin.state_names import word_of
-from ottla.client.aio.admin.targets import GivenNodes, group_coordinators
-from ottla.client.aio.admin.topic_descriptions import operations
+from ottla.client.aio.admin.group_descriptions import (
+    CONSUMER_PROTOCOL,
+    any_group,
+    not_a_consumer_group,
+    read_classic_groups,
+    read_consumer_groups,
+)
+from ottla.client.aio.admin.nodes import GivenNodes, group_coordinators
+from ottla.client.aio.admin.requests import ApiCall, name_of, timeout_in_seconds
 from ottla.client.aio.admin.topics import named
 from ottla.client.model import Node
-from ottla.core.assignors.protocol import decode_assignment
 from ottla.errors import ErrorCode, KafkaError, PartialFailureError
-from ottla.model import TopicPartition
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from ottla.wire.messages.describe_groups import (
-    DescribedGroup,
-    DescribedGroupMember,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-)
+from ottla.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from ottla.wire.types import MalformedMessageError
 
-# What a broker accepts (KIP-800), and what Kafka's tool says where nobody gives a reason.
+# The longest reason that a broker accepts (KIP-800), and the default reason of Kafka's tool.
 _REASON_CHARS = 255
 _DEFAULT_REASON = "member was removed by an admin"
-# Answers to the question for a new group that say no more than that there is none.
-_NO_NEW = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
+# The errors of ConsumerGroupDescribe if there is no such group of the consumer protocol.
+_NO_CONSUMER_GROUP = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 
 
 class GroupCalls(ClusterCalls):
@@ -56,21 +51,21 @@ class GroupCalls(ClusterCalls):
         protocol_types: Iterable[str] | None = None,
         timeout: float | None = None,
     ) -> dict[str, GroupListing]:
-        """The groups of all brokers; filters name what is wanted.
+        """The groups of all brokers that match the filters.
 
-        If brokers cannot be asked, the PartialFailureError has the groups of the others, and errors by broker.
+        If brokers do not answer, the PartialFailureError has the groups of the others, and the errors by broker.
         """
         wanted_states = [GroupState(state).value for state in states]
         wanted_types = [GroupType(group_type).value for group_type in types]
 
         def build(version: int, nodes: list[int], limit_ms: int) -> ListGroupsRequest:
-            return listing(version, wanted_states, wanted_types)
+            return _list_request(version, wanted_states, wanted_types)
 
-        question = Question(ListGroupsRequest, build, read_listed)
-        nodes = await self.all_nodes(timeout)
+        call = ApiCall(ListGroupsRequest, build, _read_listed)
+        nodes = await self._all_nodes(timeout)
         errors: dict[int, KafkaError] = {}
         try:
-            found = await self.ask(nodes, GivenNodes(), question, timeout)
+            found = await self._requests.ask(nodes, GivenNodes(), call, timeout)
         except PartialFailureError as error:
             found, errors = error.results, error.errors
         chosen = None if protocol_types is None else frozenset(protocol_types)
@@ -92,7 +87,7 @@ class GroupCalls(ClusterCalls):
         types: Iterable[GroupType] = (),
         timeout: float | None = None,
     ) -> dict[str, GroupListing]:
-        """As `list_groups`, but only groups of consumers, those too that only keep offsets."""
+        """Like `list_groups`, but only consumer groups, including those that only have committed offsets."""
         return await self.list_groups(
             states=states,
             types=types,
@@ -108,9 +103,9 @@ class GroupCalls(ClusterCalls):
         include_authorized_operations: bool = False,
         timeout: float | None = None,
     ) -> dict[str, GroupDescription]:
-        """The state and the members of classic groups, whatever protocol they use."""
+        """The state and the members of groups of the classic protocol, whatever their protocol type."""
         found = await self._describe_classic(
-            named(group_ids), include_authorized_operations, timeout, _any
+            named(group_ids), include_authorized_operations, timeout, any_group
         )
         return results_or_raise(found.results, found.errors, "groups")
 
@@ -122,24 +117,28 @@ class GroupCalls(ClusterCalls):
         include_authorized_operations: bool = False,
         timeout: float | None = None,
     ) -> dict[str, GroupDescription]:
-        """As `describe_groups`, for groups of consumers, the new ones too (KIP-848); another kind is an error."""
+        """Like `describe_groups`, for consumer groups of both protocols (KIP-848); other groups are errors."""
         wanted = named(group_ids)
         found = await self._describe_classic(
-            wanted, include_authorized_operations, timeout, not_of_consumers
+            wanted, include_authorized_operations, timeout, not_a_consumer_group
         )
-        # A classic group costs one request; whether a group is new shows when it is none of those.
+        # The classic protocol first: only groups that it does not know need a second request.
         others = [
             group
             for group, error in found.errors.items()
             if error.code is ErrorCode.GROUP_ID_NOT_FOUND
         ]
         if others:
-            new = await self._describe_new(others, include_authorized_operations, timeout)
-            for group in new.results:
+            others_found = await self._describe_consumer_protocol(
+                others, include_authorized_operations, timeout
+            )
+            for group in others_found.results:
                 del found.errors[group]
-            found.results |= new.results
+            found.results |= others_found.results
             found.errors |= {
-                group: error for group, error in new.errors.items() if error.code not in _NO_NEW
+                group: error
+                for group, error in others_found.errors.items()
+                if error.code not in _NO_CONSUMER_GROUP
             }
         ordered = {group: found.results[group] for group in wanted if group in found.results}
         return results_or_raise(ordered, found.errors, "groups")
@@ -154,18 +153,18 @@ class GroupCalls(ClusterCalls):
         async def ask(
             node: int, some: list[str], limit_ms: float, answers: Answers[str, GroupDescription]
         ) -> None:
-            response = await self.call(
+            response = await self._requests.call(
                 node,
                 DescribeGroupsRequest,
-                lambda version: describing(version, some, include_authorized_operations),
+                lambda version: _describe_request(version, some, include_authorized_operations),
                 limit_ms,
             )
-            read_described(response, self._node(node), answers, refuse)
+            read_classic_groups(response, self._node(node), answers, refuse)
 
         api = name_of(DescribeGroupsRequest)
-        return await self.gather(group_ids, group_coordinators(), api, ask, timeout)
+        return await self._requests.gather(group_ids, group_coordinators(), api, ask, timeout)
 
-    async def _describe_new(
+    async def _describe_consumer_protocol(
         self,
         group_ids: Iterable[str],
         include_authorized_operations: bool,
@@ -177,27 +176,27 @@ class GroupCalls(ClusterCalls):
             request = ConsumerGroupDescribeRequest(
                 group_ids=some, include_authorized_operations=include_authorized_operations
             )
-            response = await self.call_with(node, request, limit_ms)
-            read_new_groups(response, self._node(node), answers)
+            response = await self._requests.call_with(node, request, limit_ms)
+            read_consumer_groups(response, self._node(node), answers)
 
         api = name_of(ConsumerGroupDescribeRequest)
-        return await self.gather(group_ids, group_coordinators(), api, ask, timeout)
+        return await self._requests.gather(group_ids, group_coordinators(), api, ask, timeout)
 
     def _node(self, node_id: int) -> Node:
-        # It may have left the cluster while it answered.
-        return self._network.cluster.nodes.get(node_id) or Node(node_id, "", -1)
+        # It may have left the cluster in the meantime.
+        return self._requests.network.cluster.nodes.get(node_id) or Node(node_id, "", -1)
 
     @timeout_in_seconds
     async def delete_consumer_groups(
         self, group_ids: Iterable[str], *, timeout: float | None = None
     ) -> None:
-        """Deletes groups that have no members, and their offsets."""
+        """Delete groups without members, and their offsets."""
 
         def build(version: int, some: list[str], limit_ms: int) -> DeleteGroupsRequest:
             return DeleteGroupsRequest(groups_names=some)
 
-        question = Question(DeleteGroupsRequest, build, read_deleted)
-        await self.ask(named(group_ids), group_coordinators(), question, timeout)
+        call = ApiCall(DeleteGroupsRequest, build, _read_deleted)
+        await self._requests.ask(named(group_ids), group_coordinators(), call, timeout)
 
     @timeout_in_seconds
     async def remove_members_from_consumer_group(
@@ -208,10 +207,10 @@ class GroupCalls(ClusterCalls):
         reason: str | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Removes members from a group: those that are named, or all; it rebalances without them."""
+        """Remove these members, or all, from a group, which then rebalances."""
         if members is None:
             described = await self.describe_consumer_groups([group_id], timeout=timeout)
-            chosen = [leaving_of(member) for member in described[group_id].members]
+            chosen = [_member_to_remove(member) for member in described[group_id].members]
         else:
             chosen = list(members)
         if not chosen:
@@ -219,10 +218,10 @@ class GroupCalls(ClusterCalls):
         why = (reason or _DEFAULT_REASON)[:_REASON_CHARS]
 
         def build(version: int, keys: list[str], limit_ms: int) -> LeaveGroupRequest:
-            return removing(version, group_id, chosen, why)
+            return _remove_request(version, group_id, chosen, why)
 
-        question = Question(LeaveGroupRequest, build, read_left)
-        found = await self.ask([group_id], group_coordinators(), question, timeout)
+        call = ApiCall(LeaveGroupRequest, build, _read_removed)
+        found = await self._requests.ask([group_id], group_coordinators(), call, timeout)
         done: dict[MemberToRemove, None] = {}
         errors: dict[MemberToRemove, KafkaError] = {}
         for member, error in found[group_id].items():
@@ -233,8 +232,8 @@ class GroupCalls(ClusterCalls):
         results_or_raise(done, errors, "members")
 
 
-def listing(version: int, states: Sequence[str], types: Sequence[str]) -> ListGroupsRequest:
-    """The request for the groups of a broker."""
+def _list_request(version: int, states: Sequence[str], types: Sequence[str]) -> ListGroupsRequest:
+    """A ListGroups request."""
     if states and version < 4:
         raise unsupported(name_of(ListGroupsRequest), "Listing groups by state", "2.6")
     if types and version < 5:
@@ -242,27 +241,25 @@ def listing(version: int, states: Sequence[str], types: Sequence[str]) -> ListGr
     return ListGroupsRequest(states_filter=list(states), types_filter=list(types))
 
 
-def read_listed(response: ListGroupsResponse, answers: Answers[int, list[GroupListing]]) -> None:
+def _read_listed(response: ListGroupsResponse, answers: Answers[int, list[GroupListing]]) -> None:
     """The groups of one broker."""
     (node,) = answers.asked
     listed = [
         GroupListing(
             group.group_id,
             group.protocol_type,
-            word_of(GroupState, group.group_state, GroupState.UNKNOWN)
-            if group.group_state
-            else None,
-            word_of(GroupType, group.group_type, GroupType.UNKNOWN) if group.group_type else None,
+            GroupState.of(group.group_state) if group.group_state else None,
+            GroupType.of(group.group_type) if group.group_type else None,
         )
         for group in response.groups
     ]
-    answers.take(node, listed, response.error_code)
+    answers.complete(node, listed, response.error_code)
 
 
-def describing(
+def _describe_request(
     version: int, group_ids: list[str], include_authorized_operations: bool
 ) -> DescribeGroupsRequest:
-    """The request that describes groups."""
+    """A DescribeGroups request."""
     if include_authorized_operations and version < 3:
         raise unsupported(name_of(DescribeGroupsRequest), "Asking for authorized operations", "2.3")
     return DescribeGroupsRequest(
@@ -270,86 +267,23 @@ def describing(
     )
 
 
-def _any(group: DescribedGroup) -> str | None:
-    return None
-
-
-def not_of_consumers(group: DescribedGroup) -> str | None:
-    """Why a group is not one of consumers."""
-    if group.protocol_type in (CONSUMER_PROTOCOL, ""):
-        return None
-    return f"Its protocol type is {group.protocol_type}: it is not a consumer group."
-
-
-def read_described(
-    response: DescribeGroupsResponse,
-    coordinator: Node,
-    answers: Answers[str, GroupDescription],
-    refuse: Callable[[DescribedGroup], str | None],
-) -> None:
-    """Groups and their members."""
-    for group in response.groups:
-        if group.error_code:
-            answers.refuse(group.group_id, group.error_code, group.error_message)
-        elif group.group_state == GroupState.DEAD.value:
-            # Before version 6 this is how a broker says that there is no such group (KIP-1043).
-            answers.refuse(group.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
-        elif (reason := refuse(group)) is not None:
-            answers.refuse(group.group_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, reason)
-        else:
-            answers.give(group.group_id, description_of(group, coordinator))
-
-
-def description_of(group: DescribedGroup, coordinator: Node) -> GroupDescription:
-    """A group as DescribeGroups has it."""
-    return GroupDescription(
-        group.group_id,
-        group.protocol_type,
-        word_of(GroupState, group.group_state, GroupState.UNKNOWN),
-        tuple(member_of(member, group.protocol_type) for member in group.members),
-        group.protocol_data,
-        coordinator,
-        GroupType.CLASSIC,
-        operations(group.authorized_operations),
-    )
-
-
-def member_of(member: DescribedGroupMember, protocol_type: str) -> MemberDescription:
-    """A member, with its assignment if that is in the consumer protocol and can be read."""
-    assignment = bytes(member.member_assignment)
-    partitions: tuple[TopicPartition, ...] = ()
-    if assignment and protocol_type == CONSUMER_PROTOCOL:
-        # What a client writes is its own affair; the bytes stand in the description.
-        with contextlib.suppress(MalformedMessageError):
-            partitions = decode_assignment(assignment).partitions
-    return MemberDescription(
-        member.member_id,
-        member.group_instance_id,
-        member.client_id,
-        member.client_host,
-        partitions,
-        bytes(member.member_metadata),
-        assignment,
-    )
-
-
-def read_deleted(response: DeleteGroupsResponse, answers: Answers[str, None]) -> None:
-    """Which groups are gone."""
+def _read_deleted(response: DeleteGroupsResponse, answers: Answers[str, None]) -> None:
+    """The groups that were deleted."""
     for result in response.results:
-        answers.take(result.group_id, None, result.error_code)
+        answers.complete(result.group_id, None, result.error_code)
 
 
-def leaving_of(member: MemberDescription) -> MemberToRemove:
-    """How a member is named in LeaveGroup: by its instance id if it has one."""
+def _member_to_remove(member: MemberDescription) -> MemberToRemove:
+    """A member by its instance id, or by its member id if it has none."""
     if member.group_instance_id is not None:
         return MemberToRemove(member.group_instance_id)
     return MemberToRemove(None, member.member_id)
 
 
-def removing(
+def _remove_request(
     version: int, group_id: str, members: Sequence[MemberToRemove], reason: str
 ) -> LeaveGroupRequest:
-    """The request that removes members."""
+    """A LeaveGroup request for these members."""
     if version < 3:
         if len(members) == 1 and members[0].group_instance_id is None:
             return LeaveGroupRequest(group_id=group_id, member_id=members[0].member_id)
@@ -370,8 +304,8 @@ def removing(
 Removals = dict[MemberToRemove, KafkaError | None]
 
 
-def read_left(response: LeaveGroupResponse, answers: Answers[str, Removals]) -> None:
-    """Who left; before version 3 the one member has no entry of its own."""
+def _read_removed(response: LeaveGroupResponse, answers: Answers[str, Removals]) -> None:
+    """The members that were removed; before version 3 the response has no entry for the member."""
     (group_id,) = answers.asked
     found: Removals = {}
     about: Answers[MemberToRemove, None] = Answers(answers.api, "member", answers.broker)
@@ -380,4 +314,4 @@ def read_left(response: LeaveGroupResponse, answers: Answers[str, Removals]) -> 
         member = MemberToRemove(result.group_instance_id, "" if static else result.member_id)
         error = about.error(member, result.error_code)
         found[member] = None if error.code is ErrorCode.NONE else error
-    answers.take(group_id, found, response.error_code)
+    answers.complete(group_id, found, response.error_code)

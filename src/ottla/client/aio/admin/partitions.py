@@ -1,13 +1,20 @@
-"""Partitions: more of them, who leads them, which replicas move."""
+"""Partitions: add them, elect leaders, list reassignments, delete records."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ottla.client.admin_model import ElectionType, NewPartitions, PartitionReassignment
-from ottla.client.aio.admin.requests import Calls, Question, by_topic, name_of, timeout_in_seconds
-from ottla.client.aio.admin.results import Answers, results_or_raise, unsupported
-from ottla.client.aio.admin.targets import Controller
+from ottla.client.admin_model.topics import ElectionType, NewPartitions, PartitionReassignment
+from ottla.client.aio.admin.answers import Answers, results_or_raise, unsupported
+from ottla.client.aio.admin.nodes import Controller, Leaders
+from ottla.client.aio.admin.requests import (
+    AdminCalls,
+    ApiCall,
+    Partition,
+    by_topic,
+    name_of,
+    timeout_in_seconds,
+)
 from ottla.client.aio.admin.topics import FAIL_ON_QUOTA
 from ottla.errors import ErrorCode, KafkaError
 from ottla.model import TopicPartition
@@ -16,6 +23,12 @@ from ottla.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
+)
+from ottla.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
 )
 from ottla.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -33,8 +46,8 @@ _ALL = "all"
 Elections = Mapping[TopicPartition, KafkaError | None]
 
 
-class PartitionCalls(Calls):
-    """The calls about partitions."""
+class PartitionCalls(AdminCalls):
+    """The calls about partitions and their records."""
 
     @timeout_in_seconds
     async def create_partitions(
@@ -45,17 +58,17 @@ class PartitionCalls(Calls):
         timeout: float | None = None,
         retry_on_quota_violation: bool = True,
     ) -> None:
-        """Raises the number of partitions of topics; a plain number is the new total."""
+        """Add partitions to topics; a plain number is the new total."""
 
         def build(version: int, names: list[str], limit_ms: int) -> CreatePartitionsRequest:
-            topics = [growing(name, new_partitions[name]) for name in names]
+            topics = [_create_partitions_topic(name, new_partitions[name]) for name in names]
             return CreatePartitionsRequest(
                 topics=topics, timeout_ms=limit_ms, validate_only=validate_only
             )
 
-        verdicts = {} if retry_on_quota_violation else FAIL_ON_QUOTA
-        question = Question(CreatePartitionsRequest, build, read_grown, verdicts=verdicts)
-        await self.ask(new_partitions, Controller("topic", "topics"), question, timeout)
+        meanings = {} if retry_on_quota_violation else FAIL_ON_QUOTA
+        call = ApiCall(CreatePartitionsRequest, build, _read_created, meanings=meanings)
+        await self._requests.ask(new_partitions, Controller("topic", "topics"), call, timeout)
 
     @timeout_in_seconds
     async def elect_leaders(
@@ -65,17 +78,17 @@ class PartitionCalls(Calls):
         *,
         timeout: float | None = None,
     ) -> dict[TopicPartition, bool]:
-        """Elects leaders, of all partitions that need it unless some are named.
+        """Elect the leaders of these partitions, or of all that need it.
 
-        False says that a partition was led by the right replica already.
+        The value is False if the right replica was the leader already.
         """
         chosen = None if partitions is None else by_topic(partitions)
 
         def build(version: int, keys: list[str], limit_ms: int) -> ElectLeadersRequest:
-            return electing(election_type, chosen, version, limit_ms)
+            return _elect_request(election_type, chosen, version, limit_ms)
 
-        question = Question(ElectLeadersRequest, build, read_elected)
-        found = await self.ask([_ALL], Controller("of", "elections"), question, timeout)
+        call = ApiCall(ElectLeadersRequest, build, _read_elected)
+        found = await self._requests.ask([_ALL], Controller("of", "elections"), call, timeout)
         results: dict[TopicPartition, bool] = {}
         errors: dict[TopicPartition, KafkaError] = {}
         for partition, error in found[_ALL].items():
@@ -92,7 +105,7 @@ class PartitionCalls(Calls):
         *,
         timeout: float | None = None,
     ) -> dict[TopicPartition, PartitionReassignment]:
-        """The moves of replicas that are under way, of all partitions or of those that are named."""
+        """The reassignments that are under way, of these partitions or of all."""
         topics = None if partitions is None else by_topic(partitions)
 
         def build(
@@ -106,13 +119,28 @@ class PartitionCalls(Calls):
                 ]
             return ListPartitionReassignmentsRequest(timeout_ms=limit_ms, topics=chosen)
 
-        question = Question(ListPartitionReassignmentsRequest, build, read_reassignments)
-        found = await self.ask([_ALL], Controller("of", "lists"), question, timeout)
+        call = ApiCall(ListPartitionReassignmentsRequest, build, _read_reassignments)
+        found = await self._requests.ask([_ALL], Controller("of", "lists"), call, timeout)
         return dict(found[_ALL])
 
+    @timeout_in_seconds
+    async def delete_records(
+        self, before_offsets: Mapping[Partition, int], *, timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Delete the records before an offset, or all with -1; returns the new start offsets."""
+        wanted = {
+            TopicPartition(*partition): offset for partition, offset in before_offsets.items()
+        }
 
-def growing(name: str, wanted: NewPartitions | int) -> CreatePartitionsTopic:
-    """A topic as CreatePartitions has it."""
+        def build(version: int, some: list[TopicPartition], limit_ms: int) -> DeleteRecordsRequest:
+            return _delete_records_request({key: wanted[key] for key in some}, limit_ms)
+
+        call = ApiCall(DeleteRecordsRequest, build, _read_deleted)
+        return await self._requests.ask(wanted, Leaders(), call, timeout)
+
+
+def _create_partitions_topic(name: str, wanted: NewPartitions | int) -> CreatePartitionsTopic:
+    """A topic of a CreatePartitions request."""
     if isinstance(wanted, int):
         return CreatePartitionsTopic(name=name, count=wanted, assignments=None)
     assignments = None
@@ -124,19 +152,19 @@ def growing(name: str, wanted: NewPartitions | int) -> CreatePartitionsTopic:
     return CreatePartitionsTopic(name=name, count=wanted.total_count, assignments=assignments)
 
 
-def read_grown(response: CreatePartitionsResponse, answers: Answers[str, None]) -> None:
-    """Which topics have more partitions now."""
+def _read_created(response: CreatePartitionsResponse, answers: Answers[str, None]) -> None:
+    """The topics that have more partitions now."""
     for topic in response.results:
-        answers.take(topic.name, None, topic.error_code, topic.error_message)
+        answers.complete(topic.name, None, topic.error_code, topic.error_message)
 
 
-def electing(
+def _elect_request(
     election_type: ElectionType,
     topics: Mapping[str, list[int]] | None,
     version: int,
     limit_ms: int,
 ) -> ElectLeadersRequest:
-    """The request to elect leaders."""
+    """An ElectLeaders request."""
     if election_type is not ElectionType.PREFERRED and version < 1:
         raise unsupported(name_of(ElectLeadersRequest), "Electing unclean leaders", "2.4")
     return ElectLeadersRequest(
@@ -152,8 +180,8 @@ def electing(
     )
 
 
-def read_elected(response: ElectLeadersResponse, answers: Answers[str, Elections]) -> None:
-    """What came of the election of each partition."""
+def _read_elected(response: ElectLeadersResponse, answers: Answers[str, Elections]) -> None:
+    """The outcome of each election; None for a new leader."""
     found: dict[TopicPartition, KafkaError | None] = {}
     about: Answers[TopicPartition, None] = Answers(answers.api, "partition", answers.broker)
     for topic in response.replica_election_results:
@@ -161,17 +189,17 @@ def read_elected(response: ElectLeadersResponse, answers: Answers[str, Elections
             partition = TopicPartition(topic.topic, result.partition_id)
             error = about.error(partition, result.error_code, result.error_message)
             if error.code is ErrorCode.NOT_CONTROLLER:
-                answers.refuse(_ALL, ErrorCode.NOT_CONTROLLER, result.error_message)
+                answers.fail(_ALL, ErrorCode.NOT_CONTROLLER, result.error_message)
                 return
             found[partition] = None if error.code is ErrorCode.NONE else error
-    answers.take(_ALL, found, response.error_code)
+    answers.complete(_ALL, found, response.error_code)
 
 
-def read_reassignments(
+def _read_reassignments(
     response: ListPartitionReassignmentsResponse,
     answers: Answers[str, Mapping[TopicPartition, PartitionReassignment]],
 ) -> None:
-    """The moves that are under way."""
+    """The reassignments that are under way."""
     found = {
         TopicPartition(topic.name, partition.partition_index): PartitionReassignment(
             tuple(partition.replicas),
@@ -181,4 +209,33 @@ def read_reassignments(
         for topic in response.topics
         for partition in topic.partitions
     }
-    answers.take(_ALL, found, response.error_code, response.error_message)
+    answers.complete(_ALL, found, response.error_code, response.error_message)
+
+
+def _delete_records_request(
+    offsets: Mapping[TopicPartition, int], limit_ms: int
+) -> DeleteRecordsRequest:
+    """A DeleteRecords request."""
+    return DeleteRecordsRequest(
+        topics=[
+            DeleteRecordsTopic(
+                name=topic,
+                partitions=[
+                    DeleteRecordsPartition(
+                        partition_index=number, offset=offsets[TopicPartition(topic, number)]
+                    )
+                    for number in numbers
+                ],
+            )
+            for topic, numbers in by_topic(offsets).items()
+        ],
+        timeout_ms=limit_ms,
+    )
+
+
+def _read_deleted(response: DeleteRecordsResponse, answers: Answers[TopicPartition, int]) -> None:
+    """The new start offset of each partition."""
+    for topic in response.topics:
+        for partition in topic.partitions:
+            key = TopicPartition(topic.name, partition.partition_index)
+            answers.complete(key, partition.low_watermark, partition.error_code)

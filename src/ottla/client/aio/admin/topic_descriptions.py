@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from ottla.client.admin_model import AclOperation, TopicDescription, TopicPartitionInfo
-from ottla.client.aio.admin.results import Answers, K
+from ottla.client.admin_model.acls import AclOperation
+from ottla.client.admin_model.topics import TopicDescription, TopicPartitionInfo
+from ottla.client.aio.admin.answers import Answers, K
 from ottla.client.model import Node
 from ottla.errors import ErrorCode
 from ottla.model import NO_TOPIC_ID
@@ -30,12 +31,12 @@ Nodes = Mapping[int, Node]
 
 
 def topic_id_of(topic_id: UUID) -> UUID | None:
-    """The id, unless the broker told none."""
+    """The id; None if the broker did not send one."""
     return None if topic_id == NO_TOPIC_ID else topic_id
 
 
 def operations(bits: int) -> frozenset[AclOperation] | None:
-    """The operations that a bit field names; None if they were not asked for."""
+    """The operations of a bit field; None if they were not requested."""
     if bits == OPERATIONS_OMITTED:
         return None
     return frozenset(operation for operation in AclOperation if bits >> operation & 1)
@@ -51,14 +52,14 @@ def _resolved(ids: Iterable[int], nodes: Nodes) -> tuple[Node, ...]:
 
 
 def _node(node_id: int, nodes: Nodes) -> Node:
-    # A replica on a broker that is gone has an id and no address.
+    # A replica on a broker that left the cluster has an id, and no address.
     return nodes.get(node_id) or Node(node_id, "", -1)
 
 
 def partition_info(
     partition: MetadataResponsePartition | DescribeTopicPartitionsResponsePartition, nodes: Nodes
 ) -> TopicPartitionInfo:
-    """A partition as either API has it."""
+    """A partition of either response."""
     eligible: Sequence[int] | None = getattr(partition, "eligible_leader_replicas", None)
     last_known: Sequence[int] | None = getattr(partition, "last_known_elr", None)
     return TopicPartitionInfo(
@@ -91,7 +92,7 @@ def _description(
 def described_by_metadata(
     response: MetadataResponse, keys: Iterable[K], answers: Answers[K, TopicDescription]
 ) -> None:
-    """Topics that were asked for by name or id, from a Metadata response."""
+    """Topics by name or id, from a Metadata response."""
     nodes = nodes_of(response.brokers)
     found: dict[object, MetadataResponseTopic] = {}
     for topic in response.topics:
@@ -101,21 +102,21 @@ def described_by_metadata(
         topic_found = found.get(key)
         if topic_found is None:
             unknown_id = isinstance(key, UUID)
-            answers.refuse(
+            answers.fail(
                 key,
                 ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             )
         elif topic_found.error_code:
-            answers.refuse(key, topic_found.error_code)
+            answers.fail(key, topic_found.error_code)
         else:
-            answers.give(key, _description(topic_found, topic_found.partitions, nodes))
+            answers.succeed(key, _description(topic_found, topic_found.partitions, nodes))
 
 
 class TopicPages:
-    """Describes topics a page of partitions at a time (KIP-966)."""
+    """Describes topics by pages of partitions (KIP-966)."""
 
     def __init__(self, names: Sequence[str], partitions_per_response: int) -> None:
-        # The broker answers in the order of the names, whatever the order of the request.
+        # The broker responds in the order of the names, whatever the order of the request.
         self._left = sorted(names)
         self._limit = partitions_per_response
         self._cursor: Cursor | None = None
@@ -123,7 +124,7 @@ class TopicPages:
         self._partitions: dict[str, dict[int, DescribeTopicPartitionsResponsePartition]] = {}
 
     def next_request(self) -> DescribeTopicPartitionsRequest | None:
-        """What to ask next; None when everything is here."""
+        """The request for the next page; None after the last one."""
         if not self._left:
             return None
         return DescribeTopicPartitionsRequest(
@@ -133,12 +134,12 @@ class TopicPages:
         )
 
     def add(self, response: DescribeTopicPartitionsResponse) -> None:
-        """Takes a page in; a page that brings nothing new ends it, so that no broker can keep us for ever."""
+        """Add a page; a page without anything new is taken for the last one, so that the loop ends."""
         before = self._progress()
         for topic in response.topics:
             if topic.name is None:
                 continue
-            # The newest word counts: the topic may be deleted between two pages.
+            # The newest page counts: the topic may be deleted between two pages.
             self._topics[topic.name] = topic
             partitions = self._partitions.setdefault(topic.name, {})
             partitions.update((each.partition_index, each) for each in topic.partitions)
@@ -148,7 +149,7 @@ class TopicPages:
             return
         self._left = [name for name in self._left if name >= cursor.topic_name]
         if self._progress() == before:
-            # What is incomplete is not given at all, so that who asked hears of it.
+            # An incomplete topic is left out, which the caller of `finish` reports as an error.
             for name in self._left:
                 self._topics.pop(name, None)
             self._left = []
@@ -162,12 +163,12 @@ class TopicPages:
         nodes: Nodes,
         include_authorized_operations: bool,
     ) -> None:
-        """Gives what the pages said; a topic that they leave out is reported by who asked."""
+        """Add the descriptions of all topics; topics that the pages lack get no outcome."""
         for name, topic in self._topics.items():
             if topic.error_code:
-                answers.refuse(name, topic.error_code)
+                answers.fail(name, topic.error_code)
                 continue
             if not include_authorized_operations:
-                # This API has no way to leave them out.
+                # This API always returns them.
                 topic.topic_authorized_operations = OPERATIONS_OMITTED
-            answers.give(name, _description(topic, self._partitions[name].values(), nodes))
+            answers.succeed(name, _description(topic, self._partitions[name].values(), nodes))

@@ -6,16 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 from uuid import UUID
 
-from ottla.client.admin_model import (
-    ConfigEntry,
-    CreatedTopic,
-    NewTopic,
-    TopicDescription,
-    TopicListing,
-)
-from ottla.client.aio.admin.requests import Calls, Question, timeout_in_seconds, version_at
-from ottla.client.aio.admin.results import AT_CONTROLLER, Answers, ErrorMeaning, unsupported
-from ottla.client.aio.admin.targets import AnyNode, Controller
+from ottla.client.admin_model.configs import ConfigEntry
+from ottla.client.admin_model.topics import CreatedTopic, NewTopic, TopicDescription, TopicListing
+from ottla.client.aio.admin.answers import AT_CONTROLLER, Answers, ErrorMeaning, unsupported
+from ottla.client.aio.admin.nodes import AnyNode, Controller
+from ottla.client.aio.admin.requests import AdminCalls, ApiCall, timeout_in_seconds, version_at
 from ottla.client.aio.admin.topic_descriptions import (
     TopicPages,
     described_by_metadata,
@@ -45,7 +40,7 @@ _NOT_SAID = -1
 PARTITIONS_PER_RESPONSE = 2000
 
 
-class TopicCalls(Calls):
+class TopicCalls(AdminCalls):
     """The calls about topics."""
 
     @timeout_in_seconds
@@ -57,7 +52,7 @@ class TopicCalls(Calls):
         timeout: float | None = None,
         retry_on_quota_violation: bool = True,
     ) -> dict[str, CreatedTopic]:
-        """Creates topics, or with `validate_only` says what would come of it."""
+        """Create topics; with `validate_only` only check whether they could be created."""
         wanted: dict[str, NewTopic] = {}
         for topic in topics:
             if not isinstance(topic, NewTopic):
@@ -66,14 +61,14 @@ class TopicCalls(Calls):
                 raise ValueError(f"topic {topic.name!r} is given twice")
 
         def build(version: int, names: list[str], limit_ms: int) -> CreateTopicsRequest:
-            some = [creatable(wanted[name], version) for name in names]
+            some = [_creatable_topic(wanted[name], version) for name in names]
             return CreateTopicsRequest(
                 topics=some, timeout_ms=limit_ms, validate_only=validate_only
             )
 
-        verdicts = {} if retry_on_quota_violation else FAIL_ON_QUOTA
-        question = Question(CreateTopicsRequest, build, read_created, verdicts=verdicts)
-        return await self.ask(wanted, Controller("topic", "topics"), question, timeout)
+        meanings = {} if retry_on_quota_violation else FAIL_ON_QUOTA
+        call = ApiCall(CreateTopicsRequest, build, _read_created, meanings=meanings)
+        return await self._requests.ask(wanted, Controller("topic", "topics"), call, timeout)
 
     @timeout_in_seconds
     async def delete_topics(
@@ -83,26 +78,26 @@ class TopicCalls(Calls):
         timeout: float | None = None,
         retry_on_quota_violation: bool = True,
     ) -> None:
-        """Deletes topics, given by name or id."""
+        """Delete topics, by name or id."""
 
         def build(version: int, some: list[str | UUID], limit_ms: int) -> DeleteTopicsRequest:
-            return deleting(some, version, limit_ms)
+            return _delete_request(some, version, limit_ms)
 
-        verdicts = {} if retry_on_quota_violation else FAIL_ON_QUOTA
-        question = Question(DeleteTopicsRequest, build, read_deleted, verdicts=verdicts)
-        await self.ask(named(topics), Controller("topic", "topics"), question, timeout)
+        meanings = {} if retry_on_quota_violation else FAIL_ON_QUOTA
+        call = ApiCall(DeleteTopicsRequest, build, _read_deleted, meanings=meanings)
+        await self._requests.ask(named(topics), Controller("topic", "topics"), call, timeout)
 
     @timeout_in_seconds
     async def list_topics(
         self, *, list_internal: bool = False, timeout: float | None = None
     ) -> dict[str, TopicListing]:
-        """All topics by name; internal ones only if they are asked for."""
+        """All topics by name; internal topics only with `list_internal`."""
 
         def build(version: int, names: list[str], limit_ms: int) -> MetadataRequest:
             return MetadataRequest(topics=None, allow_auto_topic_creation=False)
 
-        question = Question(MetadataRequest, build, read_listed)
-        found = await self.ask([_ALL], AnyNode("of", "lists"), question, timeout)
+        call = ApiCall(MetadataRequest, build, _read_listed)
+        found = await self._requests.ask([_ALL], AnyNode("of", "lists"), call, timeout)
         return {
             name: listing
             for name, listing in found[_ALL].items()
@@ -118,11 +113,10 @@ class TopicCalls(Calls):
         partition_size_limit_per_response: int = PARTITIONS_PER_RESPONSE,
         timeout: float | None = None,
     ) -> dict[TopicName, TopicDescription]:
-        """Partitions, leaders and replicas of topics, given by name or id.
+        """Partitions, leaders and replicas of topics, by name or id.
 
-        Of named topics it comes in pages (KIP-966) where the broker can do that.
+        Named topics are described in pages (KIP-966) if the broker supports that.
         """
-
         wanted = named(topics)
         found = await self._describe_topics(
             wanted,
@@ -147,49 +141,51 @@ class TopicCalls(Calls):
         ) -> None:
             names = [topic for topic in some if isinstance(topic, str)]
             rest = some
-            if names and await self._pages(node):
+            if names and await self._supports_pages(node):
                 pages = TopicPages(names, partitions_per_response)
                 while (request := pages.next_request()) is not None:
-                    pages.add(await self.call_with(node, request, limit_ms))
-                pages.finish(answers, self._network.cluster.nodes, include_authorized_operations)
+                    pages.add(await self._requests.call_with(node, request, limit_ms))
+                pages.finish(
+                    answers, self._requests.network.cluster.nodes, include_authorized_operations
+                )
                 rest = [topic for topic in some if isinstance(topic, UUID)]
             if rest:
-                response = await self.call(
+                response = await self._requests.call(
                     node,
                     MetadataRequest,
-                    lambda version: describing(rest, version, include_authorized_operations),
+                    lambda version: _describe_request(rest, version, include_authorized_operations),
                     limit_ms,
                 )
                 described_by_metadata(response, rest, answers)
 
-        place: AnyNode[str | UUID] = AnyNode("topic", "topics")
-        return await self.ask_by(topics, place, "DescribeTopics", ask, timeout)
+        nodes: AnyNode[str | UUID] = AnyNode("topic", "topics")
+        return await self._requests.ask_by(topics, nodes, "DescribeTopics", ask, timeout)
 
-    async def _pages(self, node: int) -> bool:
-        """Whether the node speaks DescribeTopicPartitions."""
-        connection = await self._network.connection(node)
+    async def _supports_pages(self, node: int) -> bool:
+        """Whether the node supports DescribeTopicPartitions."""
+        connection = await self._requests.network.connection(node)
         try:
             version_at(connection, DescribeTopicPartitionsRequest)
         except AbortableError:
             return False
-        # Its answers name replicas by id alone.
-        await self.know_nodes((), self._config.request_timeout_ms)
+        # Its responses have only the ids of replicas.
+        await self._requests.know_nodes((), self._requests.config.request_timeout_ms)
         return True
 
 
-# What an exhausted quota means to who does not want to wait for it.
+# For callers who do not want to wait until a quota allows the request.
 FAIL_ON_QUOTA = {**AT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED: ErrorMeaning.FAIL}
 
 
 def named(topics: Iterable[TopicName] | TopicName) -> list[TopicName]:
-    """A list of names or ids; one alone is a list of one."""
+    """A list of names or ids; a single one counts as a list."""
     if isinstance(topics, str | UUID):
         return [topics]
     return list(topics)
 
 
-def creatable(topic: NewTopic, version: int) -> CreatableTopic:
-    """A topic as CreateTopics has it."""
+def _creatable_topic(topic: NewTopic, version: int) -> CreatableTopic:
+    """A topic of a CreateTopics request."""
     assignments = topic.replicas_assignments
     uses_defaults = assignments is None and None in (topic.num_partitions, topic.replication_factor)
     if uses_defaults and version < 4:
@@ -210,8 +206,8 @@ def creatable(topic: NewTopic, version: int) -> CreatableTopic:
     )
 
 
-def read_created(response: CreateTopicsResponse, answers: Answers[str, CreatedTopic]) -> None:
-    """What CreateTopics made."""
+def _read_created(response: CreateTopicsResponse, answers: Answers[str, CreatedTopic]) -> None:
+    """The topics that were created."""
     for topic in response.topics:
         created = CreatedTopic(
             topic.name,
@@ -231,11 +227,11 @@ def read_created(response: CreateTopicsResponse, answers: Answers[str, CreatedTo
                 for config in topic.configs
             },
         )
-        answers.take(topic.name, created, topic.error_code, topic.error_message)
+        answers.complete(topic.name, created, topic.error_code, topic.error_message)
 
 
-def deleting(topics: list[str | UUID], version: int, limit_ms: int) -> DeleteTopicsRequest:
-    """The request to delete topics."""
+def _delete_request(topics: list[str | UUID], version: int, limit_ms: int) -> DeleteTopicsRequest:
+    """A DeleteTopics request."""
     if version >= 6:
         states = [
             DeleteTopicState(topic_id=topic)
@@ -250,16 +246,16 @@ def deleting(topics: list[str | UUID], version: int, limit_ms: int) -> DeleteTop
     return DeleteTopicsRequest(topic_names=names, timeout_ms=limit_ms)
 
 
-def read_deleted(response: DeleteTopicsResponse, answers: Answers[str | UUID, None]) -> None:
-    """Which topics are gone."""
+def _read_deleted(response: DeleteTopicsResponse, answers: Answers[str | UUID, None]) -> None:
+    """The topics that were deleted."""
     for topic in response.responses:
-        # Who asked by id gets the name as well, who asked by name the id: either is the key.
+        # The response has name and id, the key is one of them.
         for key in (topic.name, topic_id_of(topic.topic_id)):
             if key is not None:
-                answers.take(key, None, topic.error_code, topic.error_message)
+                answers.complete(key, None, topic.error_code, topic.error_message)
 
 
-def read_listed(
+def _read_listed(
     response: MetadataResponse, answers: Answers[str, Mapping[str, TopicListing]]
 ) -> None:
     """All topics."""
@@ -268,13 +264,13 @@ def read_listed(
         for topic in response.topics
         if topic.name is not None
     }
-    answers.take(_ALL, listed, response.error_code)
+    answers.complete(_ALL, listed, response.error_code)
 
 
-def describing(
+def _describe_request(
     topics: Iterable[str | UUID], version: int, include_authorized_operations: bool
 ) -> MetadataRequest:
-    """The request for the metadata of some topics."""
+    """A Metadata request for some topics."""
     if include_authorized_operations and version < 8:
         raise unsupported("Metadata", "Asking for authorized operations", "2.3")
     wanted = []
@@ -282,7 +278,7 @@ def describing(
         if isinstance(topic, str):
             wanted.append(MetadataRequestTopic(name=topic))
         elif version < 12:
-            # Versions 10 and 11 have the field, but brokers answer it wrongly (KAFKA-12701).
+            # Versions 10 and 11 have the field, but brokers respond wrongly (KAFKA-12701).
             raise unsupported("Metadata", "Describing topics by id", "3.0")
         else:
             wanted.append(MetadataRequestTopic(topic_id=topic, name=None))

@@ -1,27 +1,34 @@
-"""Transactions: list, describe, and abort what hangs (KIP-664)."""
+"""Transactions and producers: list, describe, abort, fence (KIP-664)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.client.admin_model import (
+from ottla.client.admin_model.transactions import (
     AbortTransactionSpec,
+    ProducerIdAndEpoch,
+    ProducerState,
     TransactionDescription,
     TransactionListing,
     TransactionState,
 )
+from ottla.client.aio.admin.answers import Answers, ErrorMeaning, unsupported
 from ottla.client.aio.admin.cluster import ClusterCalls
-from ottla.client.aio.admin.requests import Question, name_of, timeout_in_seconds
-from ottla.client.aio.admin.results import Answers, unsupported
-from ottla.client.aio.admin.state_names import word_of
-from ottla.client.aio.admin.targets import GivenNodes, Leaders, transaction_coordinators
+from ottla.client.aio.admin.nodes import GivenNode, GivenNodes, Leaders, transaction_coordinators
+from ottla.client.aio.admin.requests import ApiCall, Nodes, by_topic, name_of, timeout_in_seconds
 from ottla.client.aio.admin.topics import named
-from ottla.errors import KafkaError, PartialFailureError
+from ottla.errors import ErrorCode, KafkaError, PartialFailureError
 from ottla.model import TopicPartition
+from ottla.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    TopicRequest,
+)
 from ottla.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
 )
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -37,7 +44,7 @@ _ANY_DURATION = -1
 
 
 class TransactionCalls(ClusterCalls):
-    """The calls about transactions."""
+    """The calls about transactions and producers."""
 
     @timeout_in_seconds
     async def list_transactions(
@@ -49,24 +56,24 @@ class TransactionCalls(ClusterCalls):
         transactional_id_pattern: str | None = None,
         timeout: float | None = None,
     ) -> dict[str, TransactionListing]:
-        """The transactional ids of all brokers; filters name what is wanted.
+        """The transactional ids of all brokers that match the filters.
 
-        `duration_ms` wants transactions that have been open for longer, the pattern matches whole ids. If brokers
-        cannot be asked, the PartialFailureError has what the others know, and errors by broker.
+        `duration_ms` selects transactions that have been open for longer, the pattern matches whole ids. If brokers do
+        not answer, the PartialFailureError has the results of the others, and the errors by broker.
         """
         wanted_states = [TransactionState(state).value for state in states]
         wanted_ids = list(producer_ids)
 
         def build(version: int, nodes: list[int], limit_ms: int) -> ListTransactionsRequest:
-            return listing(
+            return _list_request(
                 version, wanted_states, wanted_ids, duration_ms, transactional_id_pattern
             )
 
-        question = Question(ListTransactionsRequest, build, read_listed)
-        nodes = await self.all_nodes(timeout)
+        call = ApiCall(ListTransactionsRequest, build, _read_listed)
+        nodes = await self._all_nodes(timeout)
         errors: dict[int, KafkaError] = {}
         try:
-            found = await self.ask(nodes, GivenNodes(), question, timeout)
+            found = await self._requests.ask(nodes, GivenNodes(), call, timeout)
         except PartialFailureError as error:
             found, errors = error.results, error.errors
         listed = {each.transactional_id: each for some in found.values() for each in some}
@@ -78,7 +85,7 @@ class TransactionCalls(ClusterCalls):
     async def describe_transactions(
         self, transactional_ids: Iterable[str], *, timeout: float | None = None
     ) -> dict[str, TransactionDescription]:
-        """What the coordinators know of transactional ids."""
+        """The state of transactional ids at their coordinators."""
 
         async def ask(
             node: int,
@@ -87,10 +94,10 @@ class TransactionCalls(ClusterCalls):
             answers: Answers[str, TransactionDescription],
         ) -> None:
             request = DescribeTransactionsRequest(transactional_ids=some)
-            response = await self.call_with(node, request, limit_ms)
-            read_described(response, node, answers)
+            response = await self._requests.call_with(node, request, limit_ms)
+            _read_described(response, node, answers)
 
-        return await self.ask_by(
+        return await self._requests.ask_by(
             named(transactional_ids),
             transaction_coordinators(),
             name_of(DescribeTransactionsRequest),
@@ -102,31 +109,82 @@ class TransactionCalls(ClusterCalls):
     async def abort_transaction(
         self, spec: AbortTransactionSpec, *, timeout: float | None = None
     ) -> None:
-        """Writes an abort marker for a transaction that hangs on a partition: no coordinator will end it.
+        """Write an abort marker for a hanging transaction of a partition, which no coordinator will end.
 
-        For a transaction that is only slow, `fence_producers` is right: it goes through the coordinator.
+        For a transaction that is only slow use `fence_producers`, which goes through the coordinator.
         """
 
         def build(
             version: int, keys: list[TopicPartition], limit_ms: int
         ) -> WriteTxnMarkersRequest:
-            return aborting(spec)
+            return _abort_request(spec)
 
         def read(response: WriteTxnMarkersResponse, answers: Answers[TopicPartition, None]) -> None:
-            read_aborted(response, spec.producer_id, answers)
+            _read_aborted(response, spec.producer_id, answers)
 
-        question: Question[TopicPartition, None] = Question(WriteTxnMarkersRequest, build, read)
-        await self.ask([TopicPartition(*spec.topic_partition)], Leaders(), question, timeout)
+        call: ApiCall[TopicPartition, None] = ApiCall(WriteTxnMarkersRequest, build, read)
+        await self._requests.ask([TopicPartition(*spec.topic_partition)], Leaders(), call, timeout)
+
+    @timeout_in_seconds
+    async def describe_producers(
+        self,
+        partitions: Iterable[tuple[str, int]],
+        *,
+        broker_id: int | None = None,
+        timeout: float | None = None,
+    ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
+        """The producer states of partitions (KIP-664), at their leaders or at one broker."""
+
+        def build(
+            version: int, some: list[TopicPartition], limit_ms: int
+        ) -> DescribeProducersRequest:
+            return DescribeProducersRequest(
+                topics=[
+                    TopicRequest(name=name, partition_indexes=numbers)
+                    for name, numbers in by_topic(some).items()
+                ]
+            )
+
+        nodes: Nodes[TopicPartition] = Leaders()
+        if broker_id is not None:
+            nodes = GivenNode("partition", "partitions", broker_id)
+        call = ApiCall(DescribeProducersRequest, build, _read_producers)
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        return await self._requests.ask(wanted, nodes, call, timeout)
+
+    @timeout_in_seconds
+    async def fence_producers(
+        self, transactional_ids: Iterable[str], *, timeout: float | None = None
+    ) -> dict[str, ProducerIdAndEpoch]:
+        """Fence the producers of transactional ids, and abort their open transactions.
+
+        A new producer with the same id can start at once; older ones get PRODUCER_FENCED.
+        """
+
+        async def ask(
+            node: int, some: list[str], limit_ms: float, answers: Answers[str, ProducerIdAndEpoch]
+        ) -> None:
+            for transactional_id in some:
+                request = _fence_request(transactional_id, int(limit_ms))
+                response = await self._requests.call_with(node, request, limit_ms)
+                _read_fenced(response, transactional_id, answers)
+
+        nodes = transaction_coordinators()
+        meanings = {**nodes.meanings, ErrorCode.CONCURRENT_TRANSACTIONS: ErrorMeaning.RETRY}
+        api = name_of(InitProducerIdRequest)
+        return await self._requests.ask_by(
+            named(transactional_ids), nodes, api, ask, timeout, meanings
+        )
 
 
-def listing(
+def _list_request(
     version: int,
     states: list[str],
     producer_ids: list[int],
     duration_ms: int | None,
     pattern: str | None,
 ) -> ListTransactionsRequest:
-    """The request for the transactional ids of a broker."""
+    """A ListTransactions request."""
     api = name_of(ListTransactionsRequest)
     if duration_ms is not None and version < 1:
         raise unsupported(api, "Listing transactions by duration", "3.8")
@@ -140,7 +198,7 @@ def listing(
     )
 
 
-def read_listed(
+def _read_listed(
     response: ListTransactionsResponse, answers: Answers[int, list[TransactionListing]]
 ) -> None:
     """The transactional ids of one broker."""
@@ -149,25 +207,25 @@ def read_listed(
         TransactionListing(
             found.transactional_id,
             found.producer_id,
-            word_of(TransactionState, found.transaction_state, TransactionState.UNKNOWN),
+            TransactionState.of(found.transaction_state),
             node,
         )
         for found in response.transaction_states
     ]
-    answers.take(node, listed, response.error_code)
+    answers.complete(node, listed, response.error_code)
 
 
-def read_described(
+def _read_described(
     response: DescribeTransactionsResponse,
     coordinator_id: int,
     answers: Answers[str, TransactionDescription],
 ) -> None:
-    """What the coordinator knows of each transactional id."""
+    """The state of each transactional id."""
     for found in response.transaction_states:
         start_ms = found.transaction_start_time_ms
         description = TransactionDescription(
             coordinator_id,
-            word_of(TransactionState, found.transaction_state, TransactionState.UNKNOWN),
+            TransactionState.of(found.transaction_state),
             found.producer_id,
             found.producer_epoch,
             found.transaction_timeout_ms,
@@ -178,11 +236,11 @@ def read_described(
                 for partition in topic.partitions
             ),
         )
-        answers.take(found.transactional_id, description, found.error_code)
+        answers.complete(found.transactional_id, description, found.error_code)
 
 
-def aborting(spec: AbortTransactionSpec) -> WriteTxnMarkersRequest:
-    """The request for one abort marker."""
+def _abort_request(spec: AbortTransactionSpec) -> WriteTxnMarkersRequest:
+    """A WriteTxnMarkers request with one abort marker."""
     topic, partition = spec.topic_partition
     return WriteTxnMarkersRequest(
         markers=[
@@ -197,7 +255,7 @@ def aborting(spec: AbortTransactionSpec) -> WriteTxnMarkersRequest:
     )
 
 
-def read_aborted(
+def _read_aborted(
     response: WriteTxnMarkersResponse, producer_id: int, answers: Answers[TopicPartition, None]
 ) -> None:
     """Whether the marker was written."""
@@ -207,4 +265,44 @@ def read_aborted(
         for topic in marker.topics:
             for partition in topic.partitions:
                 key = TopicPartition(topic.name, partition.partition_index)
-                answers.take(key, None, partition.error_code)
+                answers.complete(key, None, partition.error_code)
+
+
+def _read_producers(
+    response: DescribeProducersResponse,
+    answers: Answers[TopicPartition, tuple[ProducerState, ...]],
+) -> None:
+    """The producer states of each partition."""
+    for topic in response.topics:
+        for partition in topic.partitions:
+            producers = tuple(
+                ProducerState(
+                    found.producer_id,
+                    found.producer_epoch,
+                    found.last_sequence,
+                    found.last_timestamp,
+                    None if found.coordinator_epoch < 0 else found.coordinator_epoch,
+                    None if found.current_txn_start_offset < 0 else found.current_txn_start_offset,
+                )
+                for found in partition.active_producers
+            )
+            key = TopicPartition(topic.name, partition.partition_index)
+            answers.complete(key, producers, partition.error_code, partition.error_message)
+
+
+def _fence_request(transactional_id: str, limit_ms: int) -> InitProducerIdRequest:
+    """An InitProducerId request, as a new producer of the transactional id sends it."""
+    # The timeout holds until the next producer of the id sets its own; as in Kafka's client it is that of this call.
+    return InitProducerIdRequest(
+        transactional_id=transactional_id, transaction_timeout_ms=max(limit_ms, 1)
+    )
+
+
+def _read_fenced(
+    response: InitProducerIdResponse,
+    transactional_id: str,
+    answers: Answers[str, ProducerIdAndEpoch],
+) -> None:
+    """The new epoch: producers with older ones are fenced."""
+    fenced = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+    answers.complete(transactional_id, fenced, response.error_code)

@@ -8,7 +8,8 @@ import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Generic, Unpack
 
-from ottla.client.aio.consumer.fetcher import Collected, Fetcher
+from ottla.client.aio.consumer.collector import Collected, RecordCollector
+from ottla.client.aio.consumer.fetcher import Fetcher
 from ottla.client.aio.consumer.log_offsets import NO_OFFSET, LogOffsets
 from ottla.client.aio.consumer.poll import Poller
 from ottla.client.aio.consumer.position_updates import PositionUpdates
@@ -57,7 +58,7 @@ from ottla.client.plugins.configured_objects import (
     deserializers_of,
 )
 from ottla.client.state.backoff import Backoff
-from ottla.client.state.consumer.iteration_queue import Delivery
+from ottla.client.state.consumer.iteration_queue import IterationQueue
 from ottla.client.state.consumer.positions import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -151,12 +152,16 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
             metrics=self._metrics,
             on_change=wake,
         )
+        self._collector = RecordCollector(
+            self._fetcher.buffer, self._subscriptions, self._deserializers, self._metrics
+        )
         self._poller = Poller(
             network=self._network,
             subscriptions=self._subscriptions,
             group=self._group,
             positions=self._positions,
             fetcher=self._fetcher,
+            collector=self._collector,
             interceptors=self._interceptors,
             metrics=self._metrics,
             wakeups=self._wakeups,
@@ -311,14 +316,14 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
     async def _next_columns(
         self, timeout: float, schema: pa.Schema | None, end_offsets: Mapping[Partition, int] | None
     ) -> tuple[ArrowRecords, Collected | None]:
-        """What `poll_arrow` returns, and what the fetcher needs to take it back."""
+        """What `poll_arrow` returns, and what the collector needs to take it back."""
         with self._use():
             self._check_subscribed()
             columns = columns_for(schema, self._deserializers, self._interceptors)
             self._subscriptions.give_back(self._subscriptions.assigned())
             return await self._poller.poll_columns(timeout, columns, end_offsets or {})
 
-    async def _next_delivery(self) -> Delivery:
+    async def _fill_iteration(self) -> IterationQueue:
         """The records that iteration returns next, one by one."""
         with self._use():
             self._check_subscribed()
@@ -326,18 +331,18 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
                 self._subscriptions.give_back(self._subscriptions.assigned())
                 records = await self._poller.poll(_ITERATION_POLL_SECONDS)
                 if records:
-                    self._subscriptions.delivery = Delivery(records)
-                    return self._subscriptions.delivery
+                    self._subscriptions.iteration = IterationQueue(records)
+                    return self._subscriptions.iteration
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[K_co, V_co]]:
         return self
 
     async def __anext__(self) -> ConsumerRecord[K_co, V_co]:
         self._check_open()
-        for record in self._subscriptions.delivery.iterator:
+        for record in self._subscriptions.iteration.iterator:
             return record
-        delivery = await self._next_delivery()
-        return next(delivery.iterator)
+        iteration = await self._fill_iteration()
+        return next(iteration.iterator)
 
     def wakeup(self) -> None:
         """Make the call that waits, or else the next one that could wait, raise WakeupError; on any thread.
@@ -368,7 +373,7 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
             wanted = partition_of(partition)
             to = position_of(wanted, offset)
             self._subscriptions.state(wanted)
-            self._subscriptions.delivery.drop(wanted)
+            self._subscriptions.iteration.drop(wanted)
             self._positions.seek(wanted, to)
 
     def seek_to_beginning(self, partitions: Iterable[Partition] | None = None) -> None:
@@ -386,7 +391,7 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
         with self._use():
             for partition in self._chosen(partitions):
                 self._subscriptions.state(partition).request_reset(reset)
-                self._subscriptions.delivery.drop(partition)
+                self._subscriptions.iteration.drop(partition)
 
     def current_lag(self, partition: Partition) -> int | None:
         """The number of offsets from the position to the end, by the last fetch; None if that is not known."""

@@ -7,15 +7,13 @@ import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
-from ottla.client.aio.consumer.user_code import call_user
 from ottla.client.aio.network.brokers import Network
 from ottla.client.aio.network.connection import Connection
 from ottla.client.metrics.consumer_metrics import ConsumerMetrics
-from ottla.client.model import ConsumerRecord, Node, OffsetAndMetadata
-from ottla.client.plugins.list_serializer import ListDeserializer
-from ottla.client.plugins.serializers import BytesDeserializer, Deserializer, FunctionDeserializer
+from ottla.client.model import Node
+from ottla.client.plugins.serializers import BytesDeserializer, Deserializer
 from ottla.client.state.consumer.fetch_buffer import FetchBuffer
 from ottla.client.state.consumer.fetch_session import (
     FetchSession,
@@ -23,17 +21,18 @@ from ottla.client.state.consumer.fetch_session import (
     SessionFetch,
     WantedPartition,
 )
-from ottla.client.state.consumer.fetched_partition import Deserialize, Fetched, ReadSettings
-from ottla.client.state.consumer.positions import NO_EPOCH, AssignedPartition, FetchPosition
+from ottla.client.state.consumer.fetched_partition import (
+    Deserialize,
+    FetchedPartition,
+    ReadSettings,
+)
+from ottla.client.state.consumer.positions import AssignedPartition
 from ottla.client.state.consumer.subscriptions import SubscriptionState
 from ottla.config.consumer import ConsumerConfig
 from ottla.errors import ErrorCode, FatalError, KafkaError
 from ottla.model import NO_LEADER, TopicPartition
 from ottla.records.record import INT64_MAX
 from ottla.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData
-
-if TYPE_CHECKING:
-    from ottla.records.arrow import RecordColumns
 
 log = logging.getLogger("ottla.client")
 
@@ -55,16 +54,8 @@ _TEMPORARY = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER
 _LEADER_HINTS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
-class Collected(NamedTuple):
-    """Records for the program, and the positions of their partitions behind and before them."""
-
-    records: dict[TopicPartition, list[ConsumerRecord]]
-    next_offsets: dict[TopicPartition, OffsetAndMetadata]
-    before: dict[TopicPartition, FetchPosition]
-
-
 class Fetcher:
-    """Fetches the partitions that the subscription state allows, and hands their records out."""
+    """Sends fetches for the partitions that the subscription state allows, and buffers their records."""
 
     def __init__(
         self,
@@ -92,7 +83,6 @@ class Fetcher:
             key_of=_deserialize(key),
             value_of=_deserialize(value),
         )
-        self._has_user_code = any(map(_is_user_code, deserializers))
         self._metadata_max_age_ms = config.metadata_max_age_ms
         self._metrics = metrics
         self._on_change = on_change
@@ -108,7 +98,7 @@ class Fetcher:
         self._not_before: dict[TopicPartition | int, float] = {}
         self._failures: dict[TopicPartition | int, int] = {}
         self._error: KafkaError | None = None
-        self.troubles: dict[TopicPartition, str] = {}
+        self.last_errors: dict[TopicPartition, str] = {}
         """The error of the last fetch of a partition, for reports."""
         self._closed = False
 
@@ -123,103 +113,6 @@ class Fetcher:
         error, self._error = self._error, None
         if error is not None:
             raise error
-
-    # Taking records out of the buffer
-
-    async def collect(self, max_records: int) -> Collected | None:
-        """At most `max_records` records; None if no position has moved.
-
-        An error behind records that were already taken is raised by the next call.
-        """
-        collected = Collected({}, {}, {})
-        left = max_records
-        while left > 0:
-            try:
-                fetched = self.buffer.next_in_line()
-                if fetched is None:
-                    break
-                before = self._subscriptions.state(fetched.partition).position
-                assert before is not None
-                taken = await self._take(fetched, left)
-            except Exception:
-                if collected.next_offsets:
-                    break
-                raise
-            except BaseException:
-                self.give_back(collected)
-                raise
-            if self.buffer.taken(fetched, before.offset):
-                left -= len(taken)
-                self._add(collected, fetched, before, taken)
-        return collected if collected.next_offsets else None
-
-    async def collect_columns(self, columns: RecordColumns) -> Collected | None:
-        """Add the buffered records before `end_offsets` to columns; None if no position has moved.
-
-        Errors are raised as by `collect`.
-        """
-        collected = Collected({}, {}, {})
-        enough: set[TopicPartition] = set()
-        while True:
-            try:
-                fetched = self.buffer.next_in_line(enough)
-                if fetched is None:
-                    break
-                before = self._subscriptions.state(fetched.partition).position
-                assert before is not None
-                end_offset = self.end_offsets.get(fetched.partition, INT64_MAX)
-                if before.offset >= end_offset:
-                    # Records behind the end offsets must not fill the buffer.
-                    if self.buffer.is_full:
-                        self.buffer.drop(fetched)
-                    else:
-                        enough.add(fetched.partition)
-                    continue
-                fetched.take_columns(columns, end_offset)
-            except Exception:
-                if collected.next_offsets:
-                    break
-                raise
-            if self.buffer.taken(fetched, before.offset):
-                self._add(collected, fetched, before, [])
-        return collected if collected.next_offsets else None
-
-    async def _take(self, fetched: Fetched, max_records: int) -> list[ConsumerRecord]:
-        if not self._has_user_code:
-            return fetched.take(max_records)
-        # It may run on another thread, while answers arrive here.
-        self.buffer.in_use = fetched
-        try:
-            taken: list[ConsumerRecord] = await call_user(fetched.take, max_records)
-        finally:
-            self.buffer.in_use = None
-        return taken
-
-    def _add(
-        self,
-        collected: Collected,
-        fetched: Fetched,
-        before: FetchPosition,
-        taken: list[ConsumerRecord],
-    ) -> None:
-        partition = fetched.partition
-        if taken:
-            first = collected.records.get(partition)
-            collected.records[partition] = taken if first is None else first + taken
-        if fetched.is_consumed:
-            self._metrics.consumed(fetched.record_count, fetched.size_bytes)
-        if fetched.next_offset != before.offset:
-            epoch = None if fetched.last_epoch == NO_EPOCH else fetched.last_epoch
-            collected.next_offsets[partition] = OffsetAndMetadata(fetched.next_offset, "", epoch)
-            collected.before.setdefault(partition, before)
-
-    def give_back(self, collected: Collected) -> None:
-        """The program did not get these records, because its call was cancelled: set the positions back."""
-        for partition, position in collected.before.items():
-            state = self._subscriptions.find(partition)
-            if state is not None and state.has_valid_position and state.position is not None:
-                offset, epoch, _ = position
-                state.seek_validated(FetchPosition(offset, epoch, state.position.leader))
 
     # Sending
 
@@ -406,12 +299,12 @@ class Fetcher:
         if self.buffer.fetch_offset(partition, state.position.offset) != want.fetch_offset:
             return False  # the program has sought in the meantime
         self._failures.pop(partition, None)
-        self.troubles.pop(partition, None)
+        self.last_errors.pop(partition, None)
         if code is ErrorCode.NONE:
             self._update_offsets(state, data)
             if not data.records:
                 return False
-        self.buffer.add(Fetched(partition, want.fetch_offset, data, self._reading))
+        self.buffer.add(FetchedPartition(partition, want.fetch_offset, data, self._reading))
         return True
 
     def _update_offsets(self, state: AssignedPartition, data: PartitionData) -> None:
@@ -434,7 +327,7 @@ class Fetcher:
         nodes: dict[int, Node],
     ) -> None:
         log.debug("fetch of %s: %s", partition, code.name)
-        self.troubles[partition] = f"{code.name}: {code.text}"
+        self.last_errors[partition] = f"{code.name}: {code.text}"
         self._subscriptions.move_to_end(partition)
         hint = data.current_leader
         if code in _LEADER_HINTS and hint.leader_id >= 0 and hint.leader_epoch >= 0:
@@ -472,7 +365,7 @@ class Fetcher:
         """Drop what is kept of partitions that are not assigned any more."""
         self.buffer.retain()
         states = self._subscriptions.states()
-        for by_partition in (self._not_before, self._failures, self.troubles):
+        for by_partition in (self._not_before, self._failures, self.last_errors):
             for what in [w for w in by_partition if isinstance(w, tuple) and w not in states]:
                 del by_partition[what]
 
@@ -501,10 +394,3 @@ def _deserialize(deserializer: Deserializer) -> Deserialize | None:
         return None
     deserialize: Any = deserializer.deserialize
     return deserialize  # type: ignore[no-any-return]
-
-
-def _is_user_code(deserializer: Deserializer) -> bool:
-    """Whether it may be slow, and so runs where other user code does; our own are quick enough for the loop."""
-    # These two call functions of the program.
-    calls_others = isinstance(deserializer, FunctionDeserializer | ListDeserializer)
-    return calls_others or not type(deserializer).__module__.startswith("ottla.")

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
-from ottla.client.aio.consumer.fetcher import Collected, Fetcher
+from ottla.client.aio.consumer.collector import Collected, RecordCollector
+from ottla.client.aio.consumer.fetcher import Fetcher
 from ottla.client.aio.consumer.position_updates import PositionUpdates
 from ottla.client.aio.consumer.user_code import call_user
 from ottla.client.aio.consumer.wakeup import Wakeups
@@ -38,6 +39,7 @@ class Poller:
         group: GroupMember,
         positions: PositionUpdates,
         fetcher: Fetcher,
+        collector: RecordCollector,
         interceptors: ConsumerInterceptors,
         metrics: ConsumerMetrics,
         wakeups: Wakeups,
@@ -48,6 +50,7 @@ class Poller:
         self._group = group
         self._positions = positions
         self._fetcher = fetcher
+        self._collector = collector
         self._interceptors = interceptors
         self._metrics = metrics
         self._wakeups = wakeups
@@ -59,7 +62,7 @@ class Poller:
         """At most max.poll.records records; none after the timeout."""
         self._fetcher.end_offsets = {}
         collected = await self._collect(
-            timeout_seconds, lambda: self._fetcher.collect(self._max_poll_records)
+            timeout_seconds, lambda: self._collector.collect(self._max_poll_records)
         )
         return EMPTY_RECORDS if collected is None else await self._intercept(collected)
 
@@ -67,9 +70,10 @@ class Poller:
         self, timeout_seconds: float, columns: RecordColumns, end_offsets: Mapping[Partition, int]
     ) -> tuple[ArrowRecords, Collected | None]:
         """All fetched records before the end offsets, as columns; none after the timeout."""
-        self._fetcher.end_offsets = {partition_of(each): end for each, end in end_offsets.items()}
+        ends = {partition_of(each): end for each, end in end_offsets.items()}
+        self._fetcher.end_offsets = ends
         collected = await self._collect(
-            timeout_seconds, lambda: self._fetcher.collect_columns(columns)
+            timeout_seconds, lambda: self._collector.collect_columns(columns, ends)
         )
         next_offsets = {} if collected is None else collected.next_offsets
         return ArrowRecords(columns.finish(), next_offsets), collected
@@ -89,7 +93,7 @@ class Poller:
     async def _collect(
         self, timeout_seconds: float, collect: Callable[[], Awaitable[Collected | None]]
     ) -> Collected | None:
-        """What the fetcher has, as soon as it has something; None after the timeout."""
+        """What `collect` returns, as soon as it is something; None after the timeout."""
         self._metrics.poll_began()
         deadline = self._loop.time() + timeout_seconds
         self._fetcher.is_wanted = True
@@ -121,7 +125,7 @@ class Poller:
         try:
             intercepted: ConsumerRecords = await call_user(self._interceptors.on_consume, records)
         except BaseException:
-            self._fetcher.give_back(collected)
+            self._collector.give_back(collected)
             raise
         return intercepted
 

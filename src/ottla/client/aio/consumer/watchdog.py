@@ -173,7 +173,7 @@ class Watchdog:
         node = leader if state.preferred_replica is None else state.preferred_replica
         if self._network.connection_now(node) is None:
             return f"broker {self._network.name_of(node)} cannot be reached"
-        return self._fetcher.troubles.get(partition) or self._state_of(state)
+        return self._fetcher.last_errors.get(partition) or self._state_of(state)
 
     @staticmethod
     def _state_of(state: AssignedPartition) -> str:

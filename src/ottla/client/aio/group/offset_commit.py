@@ -18,13 +18,11 @@ from ottla.client.state.group.membership import (
     AfterError,
     CommitFailure,
     Generation,
-    static_members_unsupported,
+    check_static_member,
 )
 from ottla.errors import AbortableError, CommitFailedError, ErrorCode, KafkaError, exception_for
 from ottla.model import TopicPartition
 from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-
-_FIRST_VERSION_WITH_STATIC_MEMBERS = 7
 
 Send = Callable[..., asyncio.Future[Any]]
 """`CoordinatorLink.send` or `CoordinatorLink.send_when_found`."""
@@ -73,8 +71,7 @@ class OffsetCommits:
             # The generation at the moment when the request is sent, which may be after a lookup.
             nonlocal sent
             sent, instance_id = self._identity()
-            if instance_id is not None and version < _FIRST_VERSION_WITH_STATIC_MEMBERS:
-                raise static_members_unsupported("OffsetCommit")
+            check_static_member("OffsetCommit", instance_id, version)
             return commit_request(self._parts.group_id, sent, instance_id, offsets, ids, version)
 
         def answered(answer: asyncio.Future[OffsetCommitResponse]) -> None:

@@ -1,1 +1,1 @@
-"""The consumer without IO: subscriptions, positions, fetch sessions, fetched records."""
+"""The consumer without IO: subscriptions, positions, fetch sessions, fetched records, stalls."""

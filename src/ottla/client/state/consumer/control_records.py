@@ -1,4 +1,4 @@
-"""Records that consumers do not get, for tools that show them."""
+"""Records that consumers skip, for tools that show them: control records and those of aborted transactions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ottla.records.batch import BatchHeader
 
 
 class MarkedRecord(ConsumerRecord):
-    """A control record, or one of a transaction that was aborted; key and value are bytes in any case."""
+    """A control record, or a record of an aborted transaction; key and value are always bytes."""
 
     producer_id: int
     producer_epoch: int
@@ -17,7 +17,7 @@ class MarkedRecord(ConsumerRecord):
 
     @classmethod
     def of(cls, record: ConsumerRecord, header: BatchHeader) -> Self:
-        """A record of a batch with this header."""
+        """The record of a batch with this header."""
         marked = cls._make(record)
         marked.producer_id = header.producer_id
         marked.producer_epoch = header.producer_epoch

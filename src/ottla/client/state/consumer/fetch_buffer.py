@@ -1,4 +1,4 @@
-"""Fetched records that wait for the user, and in which order he gets them."""
+"""Fetched records that no poll has returned yet, and the order in which polls return them."""
 
 from __future__ import annotations
 
@@ -6,49 +6,49 @@ from collections import deque
 from collections.abc import Container
 from typing import Final
 
-from ottla.client.state.consumer.fetched_partition import Fetched, corrupt_error
+from ottla.client.state.consumer.fetched_partition import FetchedPartition, corrupt_error
 from ottla.client.state.consumer.subscriptions import SubscriptionState
 from ottla.config.offset_reset import OffsetResetKind
 from ottla.errors import ErrorCode, OffsetOutOfRangeError, exception_for
 from ottla.model import TopicPartition
 
-# One that the user is given records of, and one that is fetched meanwhile.
+# One from which polls return records, and one that is fetched in the meantime.
 FETCHES_AHEAD: Final = 2
 
 
 class FetchBuffer:
-    """Answers in the order of their arrival; up to two in a row for each partition.
+    """Fetched partitions in the order of their arrival; up to two for each partition.
 
-    A second fetch of a partition starts where the records of the first end, so that the broker works while
-    the user does. If he seeks, neither fits his position any more, and both are dropped.
+    The second fetch of a partition starts where the records of the first end, so that the broker works while the
+    program does. After a seek neither matches the position any more, and both are dropped.
     """
 
     def __init__(self, subscriptions: SubscriptionState, limit_bytes: int) -> None:
         self._subscriptions = subscriptions
         self._limit_bytes = limit_bytes
-        self._queue: deque[Fetched] = deque()
-        self._by_partition: dict[TopicPartition, list[Fetched]] = {}
+        self._queue: deque[FetchedPartition] = deque()
+        self._by_partition: dict[TopicPartition, list[FetchedPartition]] = {}
         self.size_bytes = 0
-        self.in_use: Fetched | None = None
-        """Somebody takes records out of it at the moment: it is ahead of the position."""
+        self.in_use: FetchedPartition | None = None
+        """The element that user code reads on another thread: its offset is ahead of the position."""
 
     def __len__(self) -> int:
         return len(self._queue)
 
-    def add(self, fetched: Fetched) -> None:
-        """An answer with records, or with an error that is the user's business."""
+    def add(self, fetched: FetchedPartition) -> None:
+        """Add fetched records, or an error that a poll has to raise."""
         self._queue.append(fetched)
         self._by_partition.setdefault(fetched.partition, []).append(fetched)
         self.size_bytes += fetched.size_bytes
 
     def fetch_offset(self, partition: TopicPartition, position: int) -> int | None:
-        """Where to fetch on behind what is buffered; None if there is enough already."""
+        """The offset of the next fetch, behind what is buffered; None if enough is buffered."""
         buffered = self._by_partition.get(partition)
         if not buffered:
             return position
         first, last = buffered[0], buffered[-1]
         if first.next_offset != position and first is not self.in_use:
-            # From before a seek: it will be dropped when it is next in line.
+            # It was fetched before a seek, and is dropped when it is next in line.
             return position
         if len(buffered) >= FETCHES_AHEAD or self.is_full:
             return None
@@ -56,15 +56,13 @@ class FetchBuffer:
 
     @property
     def is_full(self) -> bool:
-        """Whether it holds as much as it may; partitions of which it has nothing are fetched all the same."""
+        """Whether the size limit is reached; partitions of which nothing is buffered are fetched all the same."""
         return self.size_bytes >= self._limit_bytes
 
-    def next_in_line(self, enough: Container[TopicPartition] = ()) -> Fetched | None:
-        """The answer whose records the user gets next; drops those that he does not want any more.
+    def next_in_line(self, enough: Container[TopicPartition] = ()) -> FetchedPartition | None:
+        """The element whose records a poll returns next; drops elements that do not match their position.
 
-        Those of partitions of which he has `enough` stay where they are.
-
-        Raises the error that he has to know of, after which the answer is gone.
+        Elements of partitions in `enough` are skipped. An error of a fetch is raised, and its element dropped.
         """
         for fetched in tuple(self._queue):
             state = self._subscriptions.find(fetched.partition)
@@ -85,8 +83,8 @@ class FetchBuffer:
                 return fetched
         return None
 
-    def taken(self, fetched: Fetched, start_offset: int) -> bool:
-        """Moves the position past what was taken; False if the user must not see it after all."""
+    def taken(self, fetched: FetchedPartition, start_offset: int) -> bool:
+        """Advance the position past the records that were taken; False if they must not be returned."""
         state = self._subscriptions.find(fetched.partition)
         if (
             state is None
@@ -94,7 +92,7 @@ class FetchBuffer:
             or not state.has_valid_position
             or state.position.offset != start_offset
         ):
-            # The leader changed, or the partition went, while another thread deserialized.
+            # The leader changed, or the partition was revoked, while another thread deserialized.
             self._remove(fetched)
             return False
         if fetched.next_offset > start_offset:
@@ -106,19 +104,19 @@ class FetchBuffer:
         return True
 
     def retain(self) -> None:
-        """Drops what belongs to partitions that are assigned no more."""
+        """Drop elements of partitions that are not assigned any more."""
         for fetched in tuple(self._queue):
             if not self._subscriptions.is_assigned(fetched.partition):
                 self._remove(fetched)
 
     def retain_topics(self, topics: Container[str]) -> None:
-        """Drops what belongs to other topics: the user wants them no more, whatever is assigned."""
+        """Drop elements of other topics, which the program has unsubscribed from."""
         for fetched in tuple(self._queue):
             if fetched.partition.topic not in topics:
                 self._remove(fetched)
 
-    def drop(self, fetched: Fetched) -> None:
-        """Nobody wants it before something else is read: it can be fetched again."""
+    def drop(self, fetched: FetchedPartition) -> None:
+        """Drop an element, which is fetched again when it is needed."""
         self._remove(fetched)
 
     def clear(self) -> None:
@@ -126,7 +124,7 @@ class FetchBuffer:
         self._by_partition.clear()
         self.size_bytes = 0
 
-    def _remove(self, fetched: Fetched) -> None:
+    def _remove(self, fetched: FetchedPartition) -> None:
         self._queue.remove(fetched)
         self.size_bytes -= fetched.size_bytes
         buffered = self._by_partition[fetched.partition]
@@ -135,18 +133,18 @@ class FetchBuffer:
             del self._by_partition[fetched.partition]
         fetched.drop()
 
-    def _raise_or_reset(self, fetched: Fetched) -> None:
+    def _raise_or_reset(self, fetched: FetchedPartition) -> None:
         partition, offset, error = fetched.partition, fetched.fetch_offset, fetched.error
         state = self._subscriptions.state(partition)
         self._subscriptions.move_to_end(partition)
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             if state.forget_replica() is not None:
-                return  # a follower may be behind or ahead: ask the leader
+                return  # a follower may be behind or ahead: fetch from the leader
             default = self._subscriptions.default_reset
             if default.kind is OffsetResetKind.NONE:
                 raise OffsetOutOfRangeError({partition: offset})
             state.request_reset(default)
         elif error is ErrorCode.CORRUPT_MESSAGE:
-            raise corrupt_error(partition, offset, "the broker says that they are corrupt")
+            raise corrupt_error(partition, offset, "the broker reports that they are corrupt")
         else:
             raise exception_for(error, api="Fetch", partition=partition, offset=offset)

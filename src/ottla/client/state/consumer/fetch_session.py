@@ -1,4 +1,4 @@
-"""The client's side of a fetch session with one broker: only what changed is sent (KIP-227)."""
+"""The client's side of a fetch session with one broker: requests have only what changed (KIP-227)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 
 
 class FetchSettings(NamedTuple):
-    """What every fetch request of a consumer says."""
+    """The fields that all fetch requests of a consumer share."""
 
     max_wait_ms: int
     min_bytes: int
@@ -37,7 +37,7 @@ class FetchSettings(NamedTuple):
 
 
 class WantedPartition(NamedTuple):
-    """From where to fetch a partition, and what we take for its leader epoch and topic id."""
+    """Where to fetch a partition from, and its leader epoch and topic id by our metadata."""
 
     fetch_offset: int
     leader_epoch: int
@@ -45,7 +45,7 @@ class WantedPartition(NamedTuple):
 
 
 class SessionFetch(NamedTuple):
-    """One request of a session: what to say, and everything that the session then holds."""
+    """One request of a session: what it sends, and all partitions of the session after it."""
 
     session_id: int
     epoch: int
@@ -63,7 +63,7 @@ class SessionFetch(NamedTuple):
         return None if self.can_use_topic_ids else FIRST_VERSION_WITH_TOPIC_IDS - 1
 
     def request(self, settings: FetchSettings, version: int) -> FetchRequest:
-        """The message itself."""
+        """The Fetch request at a version."""
         forgotten = self.to_forget
         if version >= FIRST_VERSION_WITH_TOPIC_IDS:
             forgotten += self.to_replace
@@ -81,10 +81,10 @@ class SessionFetch(NamedTuple):
 
 
 class FetchSession:
-    """What a broker remembers of our fetches, and the epoch of the next one.
+    """The partitions of a session, and the epoch of its next request.
 
-    Before the first answer, and after trouble, the epoch is 0: the request is full, and asks for a new
-    session (in place of `session_id`, if there is one).
+    Before the first response, and after errors, the epoch is 0: the request has all partitions, and asks for a new
+    session, which replaces `session_id` if there is one.
     """
 
     def __init__(self) -> None:
@@ -94,11 +94,11 @@ class FetchSession:
 
     @property
     def partitions(self) -> Iterable[TopicPartition]:
-        """What the session holds."""
+        """The partitions of the session."""
         return self._partitions.keys()
 
     def next_fetch(self, wanted: Mapping[TopicPartition, WantedPartition]) -> SessionFetch:
-        """What to send in order to fetch exactly these partitions, in this order."""
+        """The request that fetches exactly these partitions, in this order."""
         names = {
             want.topic_id: partition.topic
             for partition, want in wanted.items()
@@ -119,7 +119,7 @@ class FetchSession:
         to_forget = [(p, old.topic_id) for p, old in before.items() if p not in wanted]
         if any(topic_id == NO_TOPIC_ID for _, topic_id in to_forget):
             can_use_topic_ids = False
-        # Brokers keep the order of the session and move to its end what is sent anew: so do we.
+        # Brokers keep the order of the session, and move partitions that are sent again to its end.
         self._partitions = {p: wanted[p] for p in before if p in wanted and p not in to_send}
         self._partitions.update(to_send)
         return self._fetch(to_send, tuple(to_forget), tuple(to_replace), names, can_use_topic_ids)
@@ -136,7 +136,7 @@ class FetchSession:
     def handle(
         self, fetch: SessionFetch, response: FetchResponse, version: int
     ) -> dict[TopicPartition, PartitionData] | None:
-        """Take an answer in; None if it cannot be used: the next fetch starts a session anew."""
+        """Read a response; None if it cannot be used: the next request starts a new session."""
         if response.error_code != ErrorCode.NONE:
             if response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
                 self._start_anew()
@@ -146,11 +146,11 @@ class FetchSession:
         found = _by_partition(fetch, response, version)
         is_full = fetch.epoch == INITIAL_EPOCH
         if is_full and not found and response.throttle_time_ms > 0:
-            # KIP-219: a full fetch may be answered empty when the broker throttles us.
+            # A broker that throttles us may leave a full response empty (KIP-219).
             self._start_anew()
             return None
         if found is None or (is_full and found.keys() != fetch.partitions.keys()):
-            # The broker answered something else than we asked.
+            # The response does not match the request.
             if is_full:
                 self._start_anew()
             else:
@@ -164,7 +164,7 @@ class FetchSession:
         return found
 
     def failed(self) -> None:
-        """No answer came: end this session with the next request, which starts another."""
+        """There is no response: the next request ends this session and starts another."""
         self.epoch = INITIAL_EPOCH
 
     def _start_anew(self) -> None:
@@ -198,7 +198,7 @@ def _is_other_topic(old: WantedPartition, new: WantedPartition) -> bool:
 def _by_partition(
     fetch: SessionFetch, response: FetchResponse, version: int
 ) -> dict[TopicPartition, PartitionData] | None:
-    """The answer by partition; None if it has partitions that are not in the session."""
+    """The response by partition; None if it has partitions that are not in the session."""
     found = {}
     for topic in response.responses:
         name: str | None = topic.topic
@@ -215,7 +215,7 @@ def _by_partition(
 def _topics(
     wanted: Mapping[TopicPartition, WantedPartition], partition_max_bytes: int
 ) -> list[FetchTopic]:
-    """Neighbours of one topic together; the order, in which brokers fill the answer, stays."""
+    """Partitions by topic, in the same order, in which brokers fill the response."""
     topics: list[FetchTopic] = []
     last: tuple[str, UUID] | None = None
     for (topic, partition), want in wanted.items():

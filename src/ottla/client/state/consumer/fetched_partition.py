@@ -1,4 +1,4 @@
-"""What a broker answered for a partition, and the records in it that the user is to see."""
+"""A fetched partition: which of its records a consumer sees, and reading them bit by bit."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from ottla.records.arrow import RecordColumns
 
 Deserialize = Callable[[str, Headers, bytes], object]
-"""From a topic, headers and bytes to a key or value; it is not called where there are no bytes."""
+"""From topic, headers and bytes to a key or value; not called for None."""
 
 
 class ReadSettings(NamedTuple):
-    """How records are read: check.crcs, isolation.level, what makes objects of bytes, and what tools see besides."""
+    """How records are read: check.crcs, isolation.level, the deserializers, and what tools see in addition."""
 
     check_crcs: bool = True
     read_committed: bool = False
@@ -47,10 +47,10 @@ class ReadSettings(NamedTuple):
     shows_aborted: bool = False
 
 
-class Fetched:
-    """The answer for one partition; records are taken out of it slice by slice.
+class FetchedPartition:
+    """The response for one partition, from which records are taken in parts.
 
-    `next_offset` is where reading goes on after what was taken.
+    `next_offset` is the offset behind the records that were taken.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Fetched:
         self._reader: RecordsReader[ConsumerRecord] | None = None
         self._is_marked = False
         self._deserializes = settings.key_of is not None or settings.value_of is not None
-        # Read, and not deserialized yet.
+        # Records that were read, and are not deserialized yet.
         self._raw: list[ConsumerRecord] = []
         self._aborted_ids: set[int] = set()
         self._aborted = sorted(
@@ -84,12 +84,12 @@ class Fetched:
 
     @property
     def error(self) -> ErrorCode:
-        """What the broker had to say instead of records."""
+        """The error code of the partition."""
         return ErrorCode(self.data.error_code)
 
     @property
     def end_offset(self) -> int | None:
-        """Where the next fetch goes on; None if something in here has to be dealt with first."""
+        """Where the next fetch starts; None if an error has to be handled first."""
         if self.data.error_code or self._broken is not None:
             return None
         if not self._batches:
@@ -97,16 +97,16 @@ class Fetched:
         return max(self._batches[-1][1].last_offset + 1, self.fetch_offset)
 
     def drop(self) -> None:
-        """Nobody wants the rest."""
+        """Release the records that were not taken."""
         self.is_consumed = True
         self._reader = None
         self._batches = []
         self._raw = []
 
     def take(self, max_records: int) -> list[ConsumerRecord]:
-        """The next records; fewer than asked for when there are no more.
+        """The next records, at most `max_records`.
 
-        What cannot be read raises when it is the first in line, every time until the user seeks past it.
+        A record that cannot be read raises when it is the next one, every time until the program seeks past it.
         """
         records: list[ConsumerRecord] = []
         try:
@@ -116,7 +116,7 @@ class Fetched:
                     break
                 records = part if not records else records + part
         except (CorruptRecordsError, DeserializationError, AbortableError) as error:
-            # Those before it go first.
+            # The records before it are returned first.
             if not records:
                 if isinstance(error, CorruptRecordsError):
                     raise corrupt_error(self.partition, self.next_offset, str(error)) from error
@@ -127,9 +127,9 @@ class Fetched:
         return records
 
     def take_columns(self, columns: RecordColumns, end_offset: int) -> int:
-        """Add the records before `end_offset` to columns: how many there were.
+        """Add the records before `end_offset` to columns; returns how many there were.
 
-        What cannot be read raises as with `take`.
+        A record that cannot be read raises as in `take`.
         """
         self._reader = None
         before = columns.row_count
@@ -151,7 +151,7 @@ class Fetched:
         return taken
 
     def _take_batch(self, columns: RecordColumns, end_offset: int) -> None:
-        """Move past the next batch, or up to the end."""
+        """Read the next batch, or its records before the end offset."""
         position, header = self._batches[self._index]
         if header.base_offset < end_offset:
             self._check(position, header)
@@ -169,11 +169,11 @@ class Fetched:
         if header.last_offset < end_offset:
             self._finish_batch()
         else:
-            # The rest of it is behind the end.
+            # The rest of the batch is behind the end offset.
             self.next_offset = end_offset
 
     def _next_part(self, max_records: int) -> list[ConsumerRecord] | None:
-        """Some of the records of one batch, perhaps none of them; None behind the last batch."""
+        """Some records of one batch, perhaps none; None behind the last batch."""
         if self._raw:
             return self._deserialized(max_records)
         reader = self._reader or self._next_reader()
@@ -195,7 +195,7 @@ class Fetched:
         return part
 
     def _deserialized(self, max_records: int) -> list[ConsumerRecord]:
-        """Records whose keys and values are what the deserializers make of them."""
+        """Records with deserialized keys and values."""
         records: list[ConsumerRecord] = []
         key_of, value_of = self._settings.key_of, self._settings.value_of
         topic = self.partition.topic
@@ -233,7 +233,7 @@ class Fetched:
         )
 
     def _finish_batch(self) -> None:
-        # The last offset of a batch stays when compaction removes its last record: to go on behind it
+        # Compaction may remove the last record of a batch and keep its last offset: continuing behind that offset
         # avoids fetching the same batch for ever.
         header = self._batches[self._index][1]
         self.next_offset = max(self.next_offset, header.last_offset + 1)
@@ -241,12 +241,12 @@ class Fetched:
         self._reader = None
 
     def _next_reader(self) -> RecordsReader[ConsumerRecord] | None:
-        """The reader of the next batch that the user is to see; None if there is none."""
+        """The reader of the next batch that the consumer sees; None behind the last one."""
         while self._index < len(self._batches):
             position, header = self._batches[self._index]
             self._check(position, header)
             self.last_epoch = header.partition_leader_epoch
-            # Whether it is aborted is asked of markers too: they are what ends the transaction.
+            # Also called for control batches, which end aborted transactions.
             self._is_marked = self._is_aborted(position, header) or header.is_control
             if self._is_marked and not self._shows(header):
                 self._finish_batch()
@@ -258,7 +258,7 @@ class Fetched:
         return None
 
     def _shows(self, header: BatchHeader) -> bool:
-        """Whether somebody wants to see a batch that consumers do not get."""
+        """Whether a tool asked for batches of this kind."""
         settings = self._settings
         return settings.shows_control if header.is_control else settings.shows_aborted
 
@@ -270,7 +270,7 @@ class Fetched:
             )
 
     def _is_aborted(self, position: int, header: BatchHeader) -> bool:
-        """Keeps track of which producers' transactions will have been aborted, as offsets go by."""
+        """Whether a batch is part of an aborted transaction; called for each batch in order."""
         if not self._settings.read_committed or header.producer_id == NO_PRODUCER_ID:
             return False
         while self._aborted and self._aborted[-1][0] <= header.last_offset:
@@ -305,7 +305,7 @@ class Fetched:
 
 
 def corrupt_error(partition: TopicPartition, offset: int, why: str) -> AbortableError:
-    """Records that cannot be read; asking again will not help."""
+    """The error of records that cannot be read; a retry does not help."""
     return AbortableError(
         ErrorCode.CORRUPT_MESSAGE,
         f"The records cannot be read: {why}. Seek past them to go on without them.",
@@ -316,14 +316,14 @@ def corrupt_error(partition: TopicPartition, offset: int, why: str) -> Abortable
 def _split(
     partition: TopicPartition, fetch_offset: int, data: PartitionData
 ) -> tuple[list[tuple[int, BatchHeader]], AbortableError | None]:
-    """The complete batches, and what is wrong with what follows them."""
+    """The complete batches with their positions, and the error behind the last one, if any."""
     records = data.records
     batches: list[tuple[int, BatchHeader]] = []
     if not records or data.error_code:
         return batches, None
     position, end = 0, len(records)
     try:
-        # Brokers may cut the last batch where the answer is full.
+        # Brokers may cut the last batch off at the size limit.
         while end - position >= HEADER_BYTES or _is_legacy(records, position):
             header = read_header(records, position)
             if header.size_bytes > end - position:
@@ -343,14 +343,14 @@ def _split(
 
 
 def _is_legacy(records: Buffer, position: int) -> bool:
-    """Whether a message follows; it may be smaller than the header of a batch."""
+    """Whether a message of an old format follows, which may be smaller than the header of a batch."""
     return len(records) - position > MAGIC_AT and records[position + MAGIC_AT] < MAGIC
 
 
 def _split_upgraded(
     partition: TopicPartition, fetch_offset: int, data: PartitionData
 ) -> tuple[list[tuple[int, BatchHeader]], AbortableError | None]:
-    """As `_split`, of records in formats from before Kafka 0.11."""
+    """Like `_split`, for records in the formats before Kafka 0.11."""
     assert data.records is not None
     try:
         data.records = memoryview(upgraded(data.records))

@@ -1,4 +1,4 @@
-"""Records that iteration has taken from a poll and hands out one by one."""
+"""The records of a poll that iteration over a consumer returns one by one."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from ottla.client.model import EMPTY_RECORDS, ConsumerRecord, ConsumerRecords
 from ottla.model import TopicPartition
 
 
-class Delivery:
-    """Iterates over the records of one poll and knows which of them nobody has seen.
+class IterationQueue:
+    """Iterates over the records of one poll, and knows which of them the program has not seen.
 
-    A program that breaks out of its loop has not had the rest: commits must not count it.
+    A program that leaves its loop has not seen the rest, which commits must not include.
     """
 
     def __init__(self, records: ConsumerRecords = EMPTY_RECORDS) -> None:
@@ -20,8 +20,8 @@ class Delivery:
         self.iterator: Iterator[ConsumerRecord] = iter(self._records)
 
     def undelivered(self) -> dict[TopicPartition, int]:
-        """The first offset of each partition that was not handed out."""
-        # A list's iterator knows how many it has left: counting costs nothing in the loop.
+        """The first offset of each partition that iteration has not returned."""
+        # A list's iterator knows how many elements are left, so that iteration need not count.
         left = length_hint(self.iterator)
         firsts: dict[TopicPartition, int] = {}
         if left:
@@ -30,12 +30,12 @@ class Delivery:
         return firsts
 
     def drop(self, partition: TopicPartition) -> None:
-        """Hand out no more records of a partition."""
+        """Remove the records of a partition."""
         left = [record for record in self.iterator if record[:2] != partition]
         self._records = left
         self.iterator = iter(left)
 
     def clear(self) -> None:
-        """Hand out nothing any more, to those either who iterate already."""
+        """Remove all records, also for loops that iterate already."""
         for _ in self.iterator:
             pass

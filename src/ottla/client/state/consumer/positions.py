@@ -1,4 +1,4 @@
-"""Where a consumer reads on in one partition, and what has to happen before it may (KIP-320)."""
+"""The position of a consumer in one partition, and its states until it is valid (KIP-320)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LATEST_TIMESTAMP: Final = -1
 
 
 class LeaderAndEpoch(NamedTuple):
-    """Who leads a partition, as far as the metadata says."""
+    """The leader of a partition and its epoch, by the metadata."""
 
     leader: int = NO_LEADER
     epoch: int = NO_EPOCH
@@ -37,7 +37,7 @@ class FetchPosition(NamedTuple):
 
 
 def reset_timestamp_ms(reset: OffsetReset, wall_clock_ms: int) -> int:
-    """What to ask ListOffsets for."""
+    """The timestamp of the ListOffsets request."""
     if reset.kind is OffsetResetKind.EARLIEST:
         return EARLIEST_TIMESTAMP
     if reset.kind is OffsetResetKind.LATEST:
@@ -51,7 +51,7 @@ RESET_LATEST: Final = OffsetReset(OffsetResetKind.LATEST)
 
 
 class FetchState(Enum):
-    """What a partition waits for before records are fetched."""
+    """The state of a position; records are fetched in FETCHING only."""
 
     INITIALIZING = "has no position yet"
     FETCHING = "has a valid position"
@@ -60,7 +60,7 @@ class FetchState(Enum):
 
 
 class Truncation(NamedTuple):
-    """Records that were read before have gone: the log of a new leader diverges (KIP-320)."""
+    """The log of a new leader diverges: records that were read before do not exist any more (KIP-320)."""
 
     position: FetchPosition
     diverging_offset: int | None
@@ -68,7 +68,7 @@ class Truncation(NamedTuple):
 
 
 class AssignedPartition:
-    """What a consumer knows of one partition that it reads."""
+    """The state of one assigned partition."""
 
     __slots__ = (
         "fetch_state",
@@ -86,12 +86,12 @@ class AssignedPartition:
 
     def __init__(self) -> None:
         self.fetch_state = FetchState.INITIALIZING
-        # Of what was handed to the user; set exactly in FETCHING and AWAIT_VALIDATION.
+        # Behind the records that polls have returned; set exactly in FETCHING and AWAIT_VALIDATION.
         self.position: FetchPosition | None = None
         self.paused = False
         self.pending_revocation = False
         self.reset: OffsetReset | None = None
-        # No reset or validation is tried before; a request in flight moves it on by its timeout.
+        # When the next reset or validation may be tried; a request in flight sets it to the end of its timeout.
         self.retry_at_ms = 0.0
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None
@@ -105,7 +105,7 @@ class AssignedPartition:
 
     @property
     def is_fetchable(self) -> bool:
-        """Whether records may be fetched for it and given to the user."""
+        """Whether records may be fetched, and returned by polls."""
         return (
             self.fetch_state is FetchState.FETCHING
             and not self.paused
@@ -113,41 +113,41 @@ class AssignedPartition:
         )
 
     def seek(self, position: FetchPosition) -> None:
-        """Go on at `position`, which is validated first if both epochs are known."""
+        """Continue at `position`, which is validated first if both epochs are known."""
         self.reset = None
         self.retry_at_ms = 0.0
         self.position = position
         self.fetch_state = _state_after(position)
 
     def seek_validated(self, position: FetchPosition) -> None:
-        """Go on at `position`, which needs no validation."""
+        """Continue at `position`, which needs no validation."""
         self.reset = None
         self.retry_at_ms = 0.0
         self.position = position
         self.fetch_state = FetchState.FETCHING
 
     def advance(self, offset: int, offset_epoch: int) -> None:
-        """The user was given everything below `offset`."""
+        """A poll returns the records below `offset`."""
         if self.fetch_state is not FetchState.FETCHING or self.position is None:
             raise IllegalStateError("a partition without a valid position cannot advance")
         self.position = FetchPosition(offset, offset_epoch, self.position.leader)
 
     def request_reset(self, reset: OffsetReset) -> None:
-        """Have the position looked up; what was it before is forgotten."""
+        """Forget the position, and have a new one looked up."""
         self.fetch_state = FetchState.AWAIT_RESET
         self.position = None
         self.reset = reset
         self.retry_at_ms = 0.0
 
     def complete_reset(self, reset: OffsetReset, position: FetchPosition) -> bool:
-        """Use the offset found, unless the user sought elsewhere in the meantime."""
+        """Take the position that was looked up; False if the program has sought in the meantime."""
         if self.fetch_state is not FetchState.AWAIT_RESET or self.reset != reset:
             return False
         self.seek(position)
         return True
 
     def follow_leader(self, current: LeaderAndEpoch) -> bool:
-        """Take note of the current leader; true if the position has to be validated with it."""
+        """Take over the current leader; True if the position has to be validated by it."""
         if self.position is None or current.leader == NO_LEADER:
             return False
         if self.position.leader != current:
@@ -170,7 +170,11 @@ class AssignedPartition:
         end_offset: int,
         default_reset: OffsetReset,
     ) -> Truncation | None:
-        """Compare with where the leader says that our epoch ends; a truncation if nobody resets it."""
+        """Compare the position with the end of its epoch at the leader.
+
+        If the log was truncated below the position, the position is reset, or the truncation is returned if
+        auto.offset.reset is none.
+        """
         if self.fetch_state is not FetchState.AWAIT_VALIDATION or self.position != asked:
             return None
         may_reset = default_reset.kind is not OffsetResetKind.NONE
@@ -187,32 +191,32 @@ class AssignedPartition:
         return None
 
     def lag(self, *, committed_only: bool) -> int | None:
-        """How many offsets are left to read, if that is known."""
+        """The number of offsets up to the end, if that is known."""
         end = self.last_stable_offset if committed_only else self.high_watermark
         if self.position is None or end is None:
             return None
         return max(0, end - self.position.offset)
 
     def prefer_replica(self, node_id: int, until_ms: float) -> None:
-        """Read from a follower that the leader named (KIP-392)."""
+        """Fetch from a follower that the leader named (KIP-392)."""
         if self.preferred_replica != node_id:
             self.preferred_replica = node_id
             self.preferred_replica_until_ms = until_ms
 
     def replica_at(self, now_ms: float) -> int | None:
-        """The follower to read from, while the leader's advice is not too old."""
+        """The follower to fetch from, until the leader's choice expires."""
         if self.preferred_replica is not None and now_ms > self.preferred_replica_until_ms:
             self.preferred_replica = None
         return self.preferred_replica
 
     def forget_replica(self) -> int | None:
-        """Read from the leader again; returns the follower that was preferred."""
+        """Fetch from the leader again; returns the follower that was preferred."""
         replica, self.preferred_replica = self.preferred_replica, None
         return replica
 
 
 def _state_after(position: FetchPosition) -> FetchState:
-    # Without both epochs there is nothing to compare.
+    # A position can only be validated if both epochs are known.
     if position.offset_epoch == NO_EPOCH or position.leader.epoch == NO_EPOCH:
         return FetchState.FETCHING
     return FetchState.AWAIT_VALIDATION

@@ -1,4 +1,4 @@
-"""Notices partitions that have something to read and do not move on."""
+"""Stalled partitions: those that have records to read and whose position does not move."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ class _Seen(NamedTuple):
 
 
 class StallWatch:
-    """Compares positions from time to time; a stall is told once, and again after it is over."""
+    """Compares positions from time to time; `news` reports every stall once."""
 
     def __init__(self, timeout_ms: float, *, reads_committed: bool) -> None:
         self._timeout_ms = timeout_ms
         self._reads_committed = reads_committed
         self._seen: dict[TopicPartition, _Seen] = {}
-        self._told: dict[TopicPartition, None] = {}
+        self._reported: dict[TopicPartition, None] = {}
 
     def look(self, states: Mapping[TopicPartition, AssignedPartition], now_ms: float) -> None:
-        """Takes note of the positions."""
+        """Compare the positions with those of the last call."""
         seen: dict[TopicPartition, _Seen] = {}
         for partition, state in states.items():
             offset = None if state.position is None else state.position.offset
@@ -34,10 +34,10 @@ class StallWatch:
                 continue
             seen[partition] = _Seen(offset, now_ms)
         self._seen = seen
-        self._told = {p: None for p in self._told if p in seen and self._is_late(p, now_ms)}
+        self._reported = {p: None for p in self._reported if p in seen and self._is_late(p, now_ms)}
 
     def stalled(self, now_ms: float) -> dict[TopicPartition, float]:
-        """For how many milliseconds partitions have not moved that should have."""
+        """The stalled partitions, with the time since their last move in ms."""
         return {
             partition: now_ms - seen.since_ms
             for partition, seen in self._seen.items()
@@ -45,14 +45,14 @@ class StallWatch:
         }
 
     def news(self, now_ms: float) -> dict[TopicPartition, float]:
-        """Those that were not told of yet."""
-        found = {p: late for p, late in self.stalled(now_ms).items() if p not in self._told}
-        self._told.update(dict.fromkeys(found))
+        """The stalled partitions that were not reported yet."""
+        found = {p: late for p, late in self.stalled(now_ms).items() if p not in self._reported}
+        self._reported.update(dict.fromkeys(found))
         return found
 
     def _is_late(self, partition: TopicPartition, now_ms: float) -> bool:
         return self._timeout_ms > 0 and now_ms - self._seen[partition].since_ms >= self._timeout_ms
 
     def _rests(self, state: AssignedPartition) -> bool:
-        """Paused, or at the end. Where the end is not known, no fetch has succeeded: that is a stall."""
+        """Whether it is paused or at its end. If the end is not known, no fetch has succeeded: that is a stall."""
         return state.paused or state.lag(committed_only=self._reads_committed) == 0

@@ -1,4 +1,4 @@
-"""What a consumer is subscribed to and assigned, and where it is in each partition."""
+"""The subscription and the assignment of a consumer, with the state of each assigned partition."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from ottla.client.model import OffsetAndMetadata
-from ottla.client.state.consumer.iteration_queue import Delivery
+from ottla.client.state.consumer.iteration_queue import IterationQueue
 from ottla.client.state.consumer.positions import (
     NO_EPOCH,
     AssignedPartition,
@@ -21,7 +21,7 @@ from ottla.model import TopicPartition
 
 
 class SubscriptionKind(Enum):
-    """How a consumer comes by its partitions; one way at a time."""
+    """How a consumer gets its partitions; the kinds exclude each other."""
 
     NONE = "nothing"
     TOPICS = "subscribe(topics)"
@@ -39,23 +39,23 @@ class SubscriptionState:
         self.default_reset = default_reset
         self.kind = SubscriptionKind.NONE
         self.pattern: re.Pattern[str] | None = None
-        # The user's rebalance listener; what it is, is the business of the group member.
+        # The rebalance listener, which the group member calls.
         self.listener: Any = None
-        # Rises with every change of the assignment, so that stale work can be told.
+        # Rises with every change of the assignment, so that a poll notices it.
         self.assignment_id = 0
-        # Rises with every change of the topics, so that polls need not compare them.
+        # Rises with every change of the topics, so that a poll need not compare them.
         self.topics_id = 0
-        # Iteration hands records out one by one: positions are behind what it has taken.
-        self.delivery = Delivery()
+        # Records that iteration returns one by one; positions are behind all of them.
+        self.iteration = IterationQueue()
         self._topics: dict[str, None] = {}
         self._group_topics: dict[str, None] = {}
-        # In the order in which partitions are fetched.
+        # In the order of fetches.
         self._assigned: dict[TopicPartition, AssignedPartition] = {}
 
-    # What the user asked for.
+    # The subscription
 
     def subscribe_topics(self, topics: Iterable[str], listener: Any = None) -> bool:
-        """Have the group assign partitions of these topics; true if they differ from before."""
+        """Have the group assign partitions of these topics; True if they differ from before."""
         self._set_kind(SubscriptionKind.TOPICS)
         self.listener = listener
         return self._change_topics(topics)
@@ -68,7 +68,7 @@ class SubscriptionState:
         self.topics_id += 1
 
     def subscribe_from_pattern(self, topics: Iterable[str]) -> bool:
-        """The topics that match at the moment; true if they differ from before."""
+        """Set the topics that match the pattern; True if they differ from before."""
         if self.kind is not SubscriptionKind.PATTERN:
             raise IllegalStateError("there is no subscription by pattern")
         return self._change_topics(topics)
@@ -83,7 +83,7 @@ class SubscriptionState:
         self._topics = {}
         self._group_topics = {}
         self._assigned = {}
-        self.delivery.clear()
+        self.iteration.clear()
         self.assignment_id += 1
         self.topics_id += 1
 
@@ -98,11 +98,11 @@ class SubscriptionState:
         return self.kind is SubscriptionKind.PATTERN
 
     def subscription(self) -> tuple[str, ...]:
-        """The topics of a subscription; none where the user assigns partitions himself."""
+        """The subscribed topics; none if the program assigns partitions."""
         return tuple(self._topics) if self.uses_group else ()
 
     def group_subscribe(self, topics: Iterable[str]) -> bool:
-        """As leader of the group: the topics of all members; true if some are not our own."""
+        """Set the topics of all members, as the group's leader; True if some are not our own."""
         if not self.uses_group:
             raise IllegalStateError("only a subscribed consumer leads a group")
         self._group_topics = dict.fromkeys(topics)
@@ -134,10 +134,10 @@ class SubscriptionState:
         self.topics_id += 1
         return True
 
-    # What is assigned.
+    # The assignment
 
     def assign_from_user(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Read exactly these partitions; those that stay keep their state. True if changed."""
+        """Assign exactly these partitions; those that stay keep their state. True if changed."""
         self._set_kind(SubscriptionKind.USER_ASSIGNED)
         wanted = dict.fromkeys(partitions)
         if wanted.keys() == self._assigned.keys():
@@ -147,19 +147,19 @@ class SubscriptionState:
         return True
 
     def assign_from_group(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, as the group decided; those that stay keep their state."""
+        """Assign exactly these partitions, as the group decided; those that stay keep their state."""
         if not self.uses_group:
             raise IllegalStateError("the group cannot assign partitions without a subscription")
         self._assign(dict.fromkeys(partitions))
 
     def matches_subscription(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Whether the group assigned only what was subscribed to (the user may have changed it)."""
+        """Whether all partitions belong to the subscription, which may have changed since the member joined."""
         if self.kind is SubscriptionKind.PATTERN:
             return all(self.matches_pattern(partition.topic) for partition in partitions)
         return all(partition.topic in self._topics for partition in partitions)
 
     def _assign(self, partitions: Mapping[TopicPartition, None]) -> None:
-        # Partitions of a topic side by side make smaller fetch requests.
+        # Partitions of a topic together make smaller fetch requests.
         by_topic: dict[str, list[TopicPartition]] = {}
         for partition in partitions:
             by_topic.setdefault(partition.topic, []).append(partition)
@@ -168,9 +168,9 @@ class SubscriptionState:
             for same_topic in by_topic.values()
             for partition in same_topic
         }
-        for partition in self.delivery.undelivered():
+        for partition in self.iteration.undelivered():
             if partition not in self._assigned:
-                self.delivery.drop(partition)
+                self.iteration.drop(partition)
         self.assignment_id += 1
 
     def assigned(self) -> tuple[TopicPartition, ...]:
@@ -196,50 +196,50 @@ class SubscriptionState:
         return state
 
     def move_to_end(self, partition: TopicPartition) -> None:
-        """Fetch this partition last next time, so that all get their turn."""
+        """Fetch this partition last next time, so that all partitions get their turn."""
         state = self._assigned.pop(partition, None)
         if state is not None:
             self._assigned[partition] = state
 
     def mark_pending_revocation(self, partitions: Iterable[TopicPartition]) -> None:
-        """Give the user no more records of partitions that the group is taking away."""
+        """Return no more records of partitions that are about to be revoked."""
         for partition in partitions:
             self.state(partition).pending_revocation = True
 
-    # Where it is.
+    # Positions
 
     def position(self, partition: TopicPartition) -> int | None:
-        """The next offset to give to the user, if it is known."""
+        """The offset of the next record for the program, if it is known."""
         position = self.state(partition).position
         if position is None:
             return None
-        return self.delivery.undelivered().get(partition, position.offset)
+        return self.iteration.undelivered().get(partition, position.offset)
 
     def lag(self, partition: TopicPartition, *, committed_only: bool) -> int | None:
-        """How many offsets are left to give to the user, as of the last fetch, if that is known."""
+        """The number of offsets up to the end that the program has not seen, by the last fetch."""
         state = self.state(partition)
         behind = state.lag(committed_only=committed_only)
         if behind is None or state.position is None:
             return None
         taken = state.position.offset
-        return behind + taken - self.delivery.undelivered().get(partition, taken)
+        return behind + taken - self.iteration.undelivered().get(partition, taken)
 
     def give_back(self, partitions: Iterable[TopicPartition]) -> None:
-        """Return to the records of these partitions that iteration took and did not hand out."""
-        undelivered = self.delivery.undelivered()
+        """Set positions back to records that iteration has taken from a poll and not returned."""
+        undelivered = self.iteration.undelivered()
         if not undelivered:
             return
         for partition in partitions:
             offset = undelivered.get(partition)
             if offset is None:
                 continue
-            self.delivery.drop(partition)
+            self.iteration.drop(partition)
             state = self._assigned.get(partition)
             if state is not None and state.position is not None:
                 state.seek(FetchPosition(offset, NO_EPOCH, state.position.leader))
 
     def has_position(self, partition: TopicPartition) -> bool:
-        """Whether the partition has a position that was not found to be wrong."""
+        """Whether the partition has a valid position."""
         state = self._assigned.get(partition)
         return state is not None and state.has_valid_position
 
@@ -247,19 +247,19 @@ class SubscriptionState:
         return all(state.has_valid_position for state in self._assigned.values())
 
     def needs_position(self) -> list[TopicPartition]:
-        """Partitions that never had a position: committed offsets are asked for, then a reset."""
+        """Partitions that have had no position: they need the committed offset, or else a reset."""
         return self._where(lambda state: state.fetch_state is FetchState.INITIALIZING)
 
     def needs_reset(self, now_ms: float) -> list[TopicPartition]:
-        """Partitions whose offset is to be looked up now."""
+        """Partitions whose reset is due."""
         return self._due(FetchState.AWAIT_RESET, now_ms)
 
     def needs_validation(self, now_ms: float) -> list[TopicPartition]:
-        """Partitions whose position is to be confirmed by the leader now."""
+        """Partitions whose validation is due."""
         return self._due(FetchState.AWAIT_VALIDATION, now_ms)
 
     def retry_after(self, partitions: Iterable[TopicPartition], at_ms: float) -> None:
-        """Leave resets and validations of these partitions alone until then."""
+        """Set when resets and validations of these partitions may be tried again."""
         for partition in partitions:
             state = self._assigned.get(partition)
             if state is not None:
@@ -269,9 +269,9 @@ class SubscriptionState:
         return tuple(self._where(lambda state: state.paused))
 
     def all_consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What to commit: the positions of all partitions that have one."""
+        """The offsets to commit: the positions of all partitions that have a valid one."""
         consumed = {}
-        undelivered = self.delivery.undelivered()
+        undelivered = self.iteration.undelivered()
         for partition, state in self._assigned.items():
             if not state.has_valid_position or state.position is None:
                 continue

@@ -1,4 +1,4 @@
-"""What assignors have to do with: which protocol a member uses, and what the leader of a group decides from."""
+"""Assignors: the rebalance protocol of a member, and what the leader of a group assigns from."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ottla.model import TopicPartition
 from ottla.wire.messages.join_group import JoinGroupResponseMember
 from ottla.wire.types import MalformedMessageError
 
-# They give out no topic that nobody is subscribed to, so what they gave out needs no watching of its own.
+# They assign only topics that members subscribe to, so that the leader need not follow further topics.
 _BUILT_IN: Final = (
     RangeAssignor,
     RoundRobinAssignor,
@@ -25,7 +25,7 @@ _BUILT_IN: Final = (
     CooperativeStickyAssignor,
 )
 
-# A version number is the least that an assignment consists of.
+# The shortest assignment is its version number.
 _SHORTEST_ASSIGNMENT_BYTES: Final = 2
 
 Racks = tuple[frozenset[str], ...]
@@ -49,22 +49,22 @@ def rebalance_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
 
 
 def _protocols(assignor: Assignor) -> Collection[RebalanceProtocol]:
-    # An assignor of the application's need not inherit what it does not care about.
+    # An assignor of the program need not have all methods of Assignor.
     return getattr(assignor, "protocols", (RebalanceProtocol.EAGER,))
 
 
 def user_data_of(assignor: Assignor) -> Callable[[Collection[str]], bytes | None]:
-    """What makes the user data of a subscription."""
+    """The function that makes the user data of a subscription."""
     return getattr(assignor, "subscription_user_data", lambda topics: None)
 
 
 def on_assignment_of(assignor: Assignor) -> Callable[[Assignment, int], None]:
-    """What the assignor does when its member got a share."""
+    """The function that the assignor wants called after an assignment."""
     return getattr(assignor, "on_assignment", lambda assignment, generation_id: None)
 
 
 def elected_assignor(assignors: Sequence[Assignor], name: str | None) -> Assignor:
-    """The assignor that the group has chosen; one that we lack is an error that retrying does not help."""
+    """The assignor that the coordinator has chosen; FatalError if this consumer does not have it."""
     for assignor in assignors:
         if assignor.name == name:
             return assignor
@@ -78,7 +78,7 @@ def elected_assignor(assignors: Sequence[Assignor], name: str | None) -> Assigno
 
 
 def subscriptions_of(members: Sequence[JoinGroupResponseMember]) -> dict[str, Subscription]:
-    """What the members of the group told their leader."""
+    """The subscriptions of all members, by member id."""
     found = {}
     for member in members:
         try:
@@ -93,14 +93,14 @@ def subscriptions_of(members: Sequence[JoinGroupResponseMember]) -> dict[str, Su
 
 
 def topics_of(subscriptions: Mapping[str, Subscription]) -> list[str]:
-    """All topics that somebody in the group wants."""
+    """The topics of all members."""
     return list(dict.fromkeys(topic for each in subscriptions.values() for topic in each.topics))
 
 
 def topics_to_watch(
     assignor: Assignor, shares: Mapping[str, Assignment], topics: Collection[str]
 ) -> list[str]:
-    """The topics of the group, and those that an assignor gave out without anybody having asked."""
+    """The topics of the group, and topics that an assignor of the program has assigned in addition."""
     if isinstance(assignor, _BUILT_IN):
         return list(topics)
     assigned = (tp.topic for share in shares.values() for tp in share.partitions)
@@ -108,7 +108,7 @@ def topics_to_watch(
 
 
 def assignable(cluster: ClusterMetadata) -> dict[str, list[assigning.PartitionInfo]]:
-    """The cluster as assignors see it."""
+    """The topics of the cluster, as assignors take them."""
     return {
         topic.name: [
             assigning.PartitionInfo(state.partition, _racks(cluster, state.replicas))
@@ -126,7 +126,7 @@ def _racks(cluster: ClusterMetadata, replicas: Sequence[int]) -> tuple[str, ...]
 def snapshot(
     cluster: ClusterMetadata, topics: Collection[str], client_rack: str | None
 ) -> dict[str, Racks]:
-    """What of the metadata an assignment depends on: once it differs, the leader joins again (KIP-881)."""
+    """The part of the metadata that an assignment depends on: if it changes, the leader joins again (KIP-881)."""
     found: dict[str, Racks] = {}
     for name in topics:
         topic = cluster.topics.get(name)
@@ -141,7 +141,7 @@ def snapshot(
 def check_cooperative(
     subscriptions: Mapping[str, Subscription], shares: Mapping[str, Assignment]
 ) -> None:
-    """No partition goes to a new owner while the old one still has it (KIP-429)."""
+    """Raise if a partition gets a new owner while its old owner still has it (KIP-429)."""
     taken: dict[TopicPartition, None] = {}
     added: dict[TopicPartition, None] = {}
     for member, share in shares.items():
@@ -157,7 +157,7 @@ def check_cooperative(
 
 
 def read_assignment(group_id: str, data: bytes) -> Assignment:
-    """What the leader of the group gave this member."""
+    """The assignment of this member."""
     if len(data) < _SHORTEST_ASSIGNMENT_BYTES:
         raise IllegalStateError(
             f"the leader of group {group_id} gave this member no assignment at all: "

@@ -1,4 +1,4 @@
-"""OffsetCommit and OffsetFetch in all their versions: what is asked, and what an answer says."""
+"""OffsetCommit and OffsetFetch in all their versions: building requests and reading responses."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from ottla.wire.messages.offset_fetch import (
 )
 
 NO_EPOCH = -1
-# Topics go by id from here on; one whose id is not known cannot be named (KIP-848).
+# From this version on requests have topic ids instead of names, so that the id has to be known (KIP-848).
 _FIRST_VERSION_WITH_IDS = 10
 _FIRST_VERSION_WITH_GROUPS = 8
-_PASSING = (ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.UNKNOWN_TOPIC_ID)
+_TEMPORARY = (ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.UNKNOWN_TOPIC_ID)
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 _V = TypeVar("_V")
 
 
 class TopicIds(NamedTuple):
-    """The ids of the topics of a request, so that the answer can be read when the metadata has changed."""
+    """The topic ids of a request, with which its response is read, even if the metadata has changed."""
 
     by_name: Mapping[str, UUID]
 
     @classmethod
     def of(cls, cluster: ClusterMetadata, partitions: Collection[TopicPartition]) -> TopicIds:
-        """As far as the metadata has them."""
+        """The ids by the metadata; NO_TOPIC_ID for unknown topics."""
         return cls({tp.topic: cluster.topic_id(tp.topic) for tp in partitions})
 
     @property
@@ -53,7 +53,7 @@ class TopicIds(NamedTuple):
         return _FIRST_VERSION_WITH_IDS - 1 if NO_TOPIC_ID in self.by_name.values() else None
 
     def name(self, name: str, topic_id: UUID) -> str:
-        """The topic of an answer, which has the name or the id."""
+        """The name of a topic in a response, which has the name or the id."""
         if name:
             return name
         return next((each for each, known in self.by_name.items() if known == topic_id), "")
@@ -67,7 +67,7 @@ def commit_request(
     ids: TopicIds,
     version: int,
 ) -> OffsetCommitRequest:
-    """The request that commits these offsets."""
+    """An OffsetCommit request."""
     return OffsetCommitRequest(
         group_id=group_id,
         generation_id_or_member_epoch=generation.generation_id,
@@ -97,7 +97,7 @@ def commit_request(
 def commit_errors(
     response: OffsetCommitResponse, ids: TopicIds
 ) -> Iterator[tuple[TopicPartition, ErrorCode]]:
-    """The partitions whose offsets were not committed, and why."""
+    """The partitions whose offsets were not committed, with the error code."""
     for topic in response.topics:
         name = ids.name(topic.name, topic.topic_id)
         for partition in topic.partitions:
@@ -111,10 +111,9 @@ def commit_errors(
 def fetch_request(
     group_id: str, partitions: Collection[TopicPartition], ids: TopicIds, version: int
 ) -> OffsetFetchRequest:
-    """The request for what the group has committed for these partitions.
+    """An OffsetFetch request for these partitions.
 
-    Offsets of transactions that are still open make the coordinator say UNSTABLE_OFFSET_COMMIT, where it
-    knows how to (KIP-447).
+    If the version allows it, the coordinator answers UNSTABLE_OFFSET_COMMIT for offsets of open transactions (KIP-447).
     """
     topics = _by_topic(dict.fromkeys(partitions))
     require_stable = version >= 7
@@ -143,7 +142,7 @@ def fetch_request(
 
 
 def group_error(response: OffsetFetchResponse, group_id: str) -> ErrorCode:
-    """What went wrong for the whole group."""
+    """The error code of the whole group."""
     found = next((each for each in response.groups if each.group_id == group_id), response)
     return ErrorCode(found.error_code)
 
@@ -151,7 +150,7 @@ def group_error(response: OffsetFetchResponse, group_id: str) -> ErrorCode:
 def fetched_offsets(
     response: OffsetFetchResponse, group_id: str, ids: TopicIds
 ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-    """The committed offsets, None where there is none; raises for the worst partition."""
+    """The committed offsets, None where there is none; raises the error of a partition."""
     offsets: dict[TopicPartition, OffsetAndMetadata | None] = {}
     failures: dict[TopicPartition, ErrorCode] = {}
     for partition, found in _fetched_partitions(response, group_id, ids):
@@ -184,11 +183,11 @@ def _fetched_partitions(
 
 
 def _fetch_failure(failures: Mapping[TopicPartition, ErrorCode]) -> KafkaError:
-    """The error that a retry does not cure comes first."""
-    code = min(failures.values(), key=lambda each: each in _PASSING)
+    """The error to raise: first one that a retry does not cure."""
+    code = min(failures.values(), key=lambda each: each in _TEMPORARY)
     where = ", ".join(str(each) for each, other in failures.items() if other is code)
     if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        # Elsewhere it may pass; here it means that there is nothing of that name (as in Kafka's client).
+        # Not retriable here, as in Kafka's client: the topic does not exist.
         return AbortableError(code, None, {"api": "OffsetFetch", "partition": where})
     return exception_for(code, None, api="OffsetFetch", partition=where)
 

@@ -1,4 +1,4 @@
-"""When a member sends heartbeats, gives its coordinator up, or leaves because nobody polls."""
+"""The deadlines of a member: the next heartbeat, the end of its session, the program's next poll."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from ottla.client.state.backoff import Backoff
 
 
 class Pulse(Enum):
-    """What is due."""
+    """What is due now."""
 
     WAIT = "nothing"
     SEND = "a heartbeat"
     SESSION_EXPIRED = "the coordinator has not answered for a session timeout"
-    POLL_EXPIRED = "nobody has polled for max.poll.interval.ms"
+    POLL_EXPIRED = "the program has not polled for max.poll.interval.ms"
 
 
 class Heartbeats:
-    """Three deadlines: of the next heartbeat, of the session, of the user's next poll."""
+    """Keeps the three deadlines."""
 
     def __init__(
         self,
@@ -38,37 +38,37 @@ class Heartbeats:
         self.restart(now_ms)
 
     def restart(self, now_ms: float) -> None:
-        """Begin anew: the member has joined."""
+        """Restart all deadlines: the member has joined."""
         self._next_ms = now_ms + self._interval_ms
         self.restart_session(now_ms)
         self.polled(now_ms)
 
     def restart_session(self, now_ms: float) -> None:
-        """Another coordinator gets a whole session timeout."""
+        """Restart the session timeout, for a new coordinator."""
         self._session_end_ms = now_ms + self._session_timeout_ms
 
     def polled(self, now_ms: float) -> None:
-        """The user polls."""
+        """The program polls."""
         self._poll_end_ms = now_ms + self._max_poll_interval_ms
 
     def sent(self, now_ms: float) -> None:
-        """A heartbeat goes out."""
+        """A heartbeat was sent."""
         self.last_sent_ms = now_ms
         self._next_ms = now_ms + self._interval_ms
 
     def answered(self, now_ms: float) -> None:
-        """The coordinator knows that the member lives."""
+        """The coordinator answered."""
         self._failures = 0
         self.last_answered_ms = now_ms
         self.restart_session(now_ms)
 
     def failed(self, now_ms: float, random_unit: float) -> None:
-        """Try again sooner than at the next interval."""
+        """The heartbeat failed: retry sooner than at the next interval."""
         self._next_ms = now_ms + self._retry.delay_ms(self._failures, random_unit)
         self._failures += 1
 
     def due(self, now_ms: float) -> Pulse:
-        """What to do now; the session comes first, since a heartbeat would only go the same way."""
+        """What to do now; an expired session comes first, since heartbeats go to the same coordinator."""
         if now_ms >= self._session_end_ms:
             return Pulse.SESSION_EXPIRED
         if now_ms >= self._poll_end_ms:
@@ -76,5 +76,5 @@ class Heartbeats:
         return Pulse.SEND if now_ms >= self._next_ms else Pulse.WAIT
 
     def next_ms(self) -> float:
-        """When `due` may say something else than it says now."""
+        """When the result of `due` may change."""
         return min(self._next_ms, self._session_end_ms, self._poll_end_ms)

@@ -1,6 +1,6 @@
-"""A member of a classic group, without IO: its states, and what every answer of the coordinator means for it.
+"""A member of a group of the classic protocol, without IO: its states, and what error codes of the coordinator mean.
 
-The errors are treated as Kafka's client treats them (AbstractCoordinator, ConsumerCoordinator).
+Errors are handled as in Kafka's client (AbstractCoordinator, ConsumerCoordinator).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
-from ottla.errors import ErrorCode, KafkaError, exception_for
+from ottla.errors import ErrorCode, exception_for
 from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 
 NO_GENERATION_ID: Final = -1
@@ -18,10 +18,16 @@ NO_MEMBER_ID: Final = ""
 PROTOCOL_TYPE: Final = "consumer"
 
 _LONGEST_REASON: Final = 255
+_FIRST_VERSION_WITH_STATIC_MEMBERS: Final = {
+    "JoinGroup": 5,
+    "SyncGroup": 3,
+    "Heartbeat": 3,
+    "OffsetCommit": 7,
+}
 
 
 class MemberState(Enum):
-    """How far a member is."""
+    """The state of a member."""
 
     UNJOINED = "not in the group"
     JOINING = "has sent JoinGroup and has no answer"
@@ -30,15 +36,15 @@ class MemberState(Enum):
 
 
 class Event(Enum):
-    """What moves a member from state to state."""
+    """What changes the state of a member."""
 
     JOIN_SENT = "JoinGroup was sent"
     JOINED = "JoinGroup was answered"
     SYNCED = "SyncGroup was answered"
-    RESET = "the generation counts no more: an error said so, or the member left"
+    RESET = "the generation is not valid any more: by an error, or because the member left"
 
 
-# An event that has no line here comes from a request that a reset has overtaken: it changes nothing.
+# Other combinations are answers to requests from before a reset, and change nothing.
 TRANSITIONS: Final[Mapping[tuple[MemberState, Event], MemberState]] = {
     (MemberState.UNJOINED, Event.JOIN_SENT): MemberState.JOINING,
     (MemberState.JOINING, Event.JOIN_SENT): MemberState.JOINING,
@@ -52,13 +58,13 @@ TRANSITIONS: Final[Mapping[tuple[MemberState, Event], MemberState]] = {
     (MemberState.STABLE, Event.RESET): MemberState.UNJOINED,
 }
 
-# While JoinGroup is on its way, the coordinator knows that the member lives; before, it does not care.
+# While a JoinGroup is in flight, the coordinator expects no heartbeats.
 HEARTBEATING: Final = (MemberState.SYNCING, MemberState.STABLE)
 REBALANCING: Final = (MemberState.JOINING, MemberState.SYNCING)
 
 
 class Generation(NamedTuple):
-    """Which generation of the group a member belongs to, and as whom."""
+    """The generation of a member, its member id, and the assignor of the generation."""
 
     generation_id: int = NO_GENERATION_ID
     member_id: str = NO_MEMBER_ID
@@ -66,36 +72,36 @@ class Generation(NamedTuple):
 
     @property
     def is_reset(self) -> bool:
-        """Whether it is no generation of a group; the member id may be kept all the same."""
+        """Whether the member has no generation; it may still have a member id."""
         return self.generation_id == NO_GENERATION_ID and self.protocol_name is None
 
     @property
     def is_lost(self) -> bool:
-        """Whether partitions that were assigned in it belong to others by now."""
+        """Whether partitions that were assigned in it may belong to other members by now."""
         return self.generation_id == NO_GENERATION_ID or self.member_id == NO_MEMBER_ID
 
 
 class AfterError(Enum):
-    """What to do after an answer with an error."""
+    """What to do after an error of the coordinator."""
 
     JOIN_AGAIN = "join again at once"
     RETRY = "try again after a pause"
     FIND_COORDINATOR = "look the coordinator up, then try again"
     REFRESH_AND_RETRY = "ask for metadata and try again after a pause"
-    IGNORE = "nothing: it concerns the past"
-    TELL = "tell the user"
+    IGNORE = "nothing: it concerns an earlier generation"
+    TELL = "raise it to the program"
 
 
 class Reset(Enum):
-    """What of its identity a member gives up."""
+    """What a member resets after an error."""
 
     NOTHING = "nothing"
-    GENERATION = "the generation; the member id may still be good"
+    GENERATION = "the generation; the member id is kept"
     MEMBER = "the generation and the member id"
 
 
 class Reaction(NamedTuple):
-    """What an error code makes of a member, and what follows."""
+    """What a member resets after an error code, and the next step."""
 
     next: AfterError
     reset: Reset = Reset.NOTHING
@@ -103,14 +109,14 @@ class Reaction(NamedTuple):
 
 _TELL: Final = Reaction(AfterError.TELL)
 
-# Codes without a line are told to the user: FENCED_INSTANCE_ID, GROUP_AUTHORIZATION_FAILED, GROUP_MAX_SIZE_REACHED,
-# INCONSISTENT_GROUP_PROTOCOL, INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, and what nobody expects.
+# Codes that are not listed are raised: FENCED_INSTANCE_ID, GROUP_AUTHORIZATION_FAILED, GROUP_MAX_SIZE_REACHED,
+# INCONSISTENT_GROUP_PROTOCOL, INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, and unexpected ones.
 JOIN_REACTIONS: Final[Mapping[ErrorCode, Reaction]] = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction(AfterError.RETRY),
     ErrorCode.COORDINATOR_NOT_AVAILABLE: Reaction(AfterError.FIND_COORDINATOR),
     ErrorCode.NOT_COORDINATOR: Reaction(AfterError.FIND_COORDINATOR),
     ErrorCode.UNKNOWN_MEMBER_ID: Reaction(AfterError.JOIN_AGAIN, Reset.MEMBER),
-    # The answer carries the id to join with (KIP-394).
+    # The response has the member id to join with (KIP-394).
     ErrorCode.MEMBER_ID_REQUIRED: Reaction(AfterError.JOIN_AGAIN),
     ErrorCode.REBALANCE_IN_PROGRESS: Reaction(AfterError.JOIN_AGAIN),
 }
@@ -146,14 +152,14 @@ COMMIT_REACTIONS: Final[Mapping[ErrorCode, Reaction]] = {
 
 
 class CommitFailure(Enum):
-    """Why the group refuses a commit; a poll helps, a repetition does not."""
+    """Why the group refuses a commit; the program has to poll before it commits again."""
 
-    REBALANCING = "the group rebalances: poll, then commit again"
+    REBALANCING = "the group rebalances"
     STALE = "the partitions may belong to another member by now"
 
 
 class Membership:
-    """A member's state and identity, and whether it has to join again."""
+    """The state of a member, its generation, and whether it has to join again."""
 
     def __init__(self, group_instance_id: str | None = None) -> None:
         self.group_instance_id = group_instance_id
@@ -161,22 +167,22 @@ class Membership:
         self.generation = Generation()
         self.rejoin_needed = True
         self.rejoin_reason = ""
-        # Before every join there is something to do, once: commit, revoke.
+        # Whether the member has to commit and revoke partitions before it joins.
         self.needs_prepare = True
         self.poll_timed_out = False
-        """Whether it left because of max.poll.interval.ms and has not joined again."""
+        """Whether the member left because of max.poll.interval.ms, and has not joined again."""
         self.is_fenced = False
-        """Whether a heartbeat told it that another member has its group.instance.id."""
+        """Whether a heartbeat was refused because another member uses this group.instance.id."""
 
     def _move(self, event: Event) -> bool:
-        """Take an event; false if it comes too late to mean anything."""
+        """Apply an event; False if it does not apply in this state."""
         target = TRANSITIONS.get((self.state, event))
         if target is None:
             return False
         self.state = target
         return True
 
-    # What is asked
+    # Queries
 
     @property
     def heartbeats(self) -> bool:
@@ -185,17 +191,17 @@ class Membership:
 
     @property
     def is_rebalancing(self) -> bool:
-        """Whether it waits for its next assignment."""
+        """Whether the member waits for its next assignment."""
         return self.state in REBALANCING
 
     @property
     def stable_generation(self) -> Generation | None:
-        """The generation, once the member has its assignment: what it may commit with."""
+        """The generation to commit with; None while the member has no assignment."""
         return self.generation if self.state is MemberState.STABLE else None
 
     @property
     def sends_leave(self) -> bool:
-        """Whether leaving takes a request: static members stay until their session ends (KIP-345)."""
+        """Whether leaving sends LeaveGroup: static members stay until their session ends (KIP-345)."""
         return (
             self.group_instance_id is None
             and self.state is not MemberState.UNJOINED
@@ -210,12 +216,12 @@ class Membership:
         self.rejoin_needed = True
 
     def join_sent(self) -> Generation:
-        """JoinGroup goes out; the generation that it speaks for."""
+        """JoinGroup is sent; returns the generation that it is sent with."""
         self._move(Event.JOIN_SENT)
         return self.generation
 
     def joined(self, generation: Generation) -> bool:
-        """JoinGroup was answered; false if the member has left in the meantime."""
+        """JoinGroup succeeded; False if the member has left in the meantime."""
         if not self._move(Event.JOINED):
             return False
         self.generation = generation
@@ -223,7 +229,7 @@ class Membership:
         return True
 
     def join_failed(self, code: int, sent: Generation, member_id: str) -> AfterError:
-        """JoinGroup was refused; `member_id` is that of the answer."""
+        """JoinGroup was refused; `member_id` is that of the response."""
         error = ErrorCode(code)
         if error is ErrorCode.MEMBER_ID_REQUIRED:
             self.generation = Generation(member_id=member_id)
@@ -231,7 +237,7 @@ class Membership:
         return self._react(JOIN_REACTIONS, error, sent, "JoinGroup")
 
     def synced(self) -> bool:
-        """SyncGroup was answered; false if the generation was reset in the meantime."""
+        """SyncGroup succeeded; False if the generation was reset in the meantime."""
         if self.generation.is_reset or not self._move(Event.SYNCED):
             return False
         self.rejoin_needed = False
@@ -243,15 +249,15 @@ class Membership:
         return self._react(SYNC_REACTIONS, ErrorCode(code), sent, "SyncGroup")
 
     def attempt_failed(self, name: str) -> None:
-        """Joining or syncing came to nothing; the reason tells the coordinator why it happens again."""
+        """An attempt failed; the next JoinGroup has the reason."""
         if name != ErrorCode.MEMBER_ID_REQUIRED.name:
             self.request_rejoin(f"rebalance failed due to {name}")
 
     def reset_and_rejoin(self, reason: str) -> None:
-        """Start again as somebody new."""
+        """Give generation and member id up, and join again."""
         self._reset(Reset.MEMBER, reason)
 
-    # Being a member
+    # Errors as a member, leaving
 
     def heartbeat_failed(self, code: int, sent: Generation) -> AfterError:
         """A heartbeat was answered with an error."""
@@ -288,11 +294,11 @@ class Membership:
         return COMMIT_REACTIONS.get(error, _TELL).next
 
     def left(self, reason: str) -> None:
-        """The member left, or would have if anybody had known it."""
+        """The member has left the group."""
         self._reset(Reset.MEMBER, reason)
 
     def left_after_poll_timeout(self) -> None:
-        """The member left because nobody polled (KIP-62)."""
+        """The member has left because the program did not poll (KIP-62)."""
         self.left("consumer poll timeout has expired")
         self.poll_timed_out = True
 
@@ -305,7 +311,7 @@ class Membership:
         otherwise: Reaction = _TELL,
     ) -> AfterError:
         reaction = reactions.get(error, otherwise)
-        # An error about a former generation says nothing about this one.
+        # An error of a request with an earlier generation does not concern this one.
         if reaction.reset is not Reset.NOTHING and self.generation == sent:
             self._reset(reaction.reset, _encountered(error, api))
         return reaction.next
@@ -322,22 +328,23 @@ def _encountered(error: ErrorCode, api: str) -> str:
     return f"encountered {error.name} from {api} response"
 
 
-def static_members_unsupported(api: str) -> KafkaError:
-    """The error of a member with group.instance.id at a broker before Kafka 2.3."""
-    return exception_for(
-        ErrorCode.UNSUPPORTED_VERSION,
-        "The broker knows no static members: leave group.instance.id out.",
-        api=api,
-    )
+def check_static_member(api: str, group_instance_id: str | None, version: int) -> None:
+    """Raise if the member has a group.instance.id and the broker is older than Kafka 2.3 (KIP-345)."""
+    if group_instance_id is not None and version < _FIRST_VERSION_WITH_STATIC_MEMBERS[api]:
+        raise exception_for(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "The broker knows no static members: leave group.instance.id out.",
+            api=api,
+        )
 
 
 def truncated_reason(reason: str) -> str:
-    """A reason as the coordinator accepts it (KIP-800)."""
+    """A reason, cut to the length that coordinators accept (KIP-800)."""
     return reason[:_LONGEST_REASON]
 
 
 def leave_request(group_id: str, member_id: str, reason: str, version: int) -> LeaveGroupRequest:
-    """What a member says that goes; older versions know one member, and no reason (KIP-800)."""
+    """A LeaveGroup request; old versions have one member, and no reason (KIP-800)."""
     if version < 3:
         return LeaveGroupRequest(group_id=group_id, member_id=member_id)
     identity = MemberIdentity(member_id=member_id, reason=truncated_reason(reason))

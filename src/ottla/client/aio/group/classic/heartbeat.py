@@ -16,14 +16,13 @@ from ottla.client.state.group.membership import (
     AfterError,
     Generation,
     Membership,
-    static_members_unsupported,
+    check_static_member,
 )
 from ottla.errors import ErrorCode, KafkaError, RetriableError, exception_for
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 
 log = logging.getLogger("ottla.client.group")
 
-_FIRST_VERSION_WITH_STATIC_MEMBERS = 3
 # How long a waiting poll has to report itself before the member leaves.
 _LAST_CALL_MS = 10
 
@@ -151,11 +150,7 @@ class HeartbeatTask:
         sent = membership.generation
 
         def build(version: int) -> HeartbeatRequest:
-            if (
-                membership.group_instance_id is not None
-                and version < _FIRST_VERSION_WITH_STATIC_MEMBERS
-            ):
-                raise static_members_unsupported("Heartbeat")
+            check_static_member("Heartbeat", membership.group_instance_id, version)
             return HeartbeatRequest(
                 group_id=self._group_id,
                 generation_id=sent.generation_id,

@@ -16,7 +16,7 @@ from ottla.client.state.group.membership import (
     AfterError,
     Generation,
     Membership,
-    static_members_unsupported,
+    check_static_member,
     truncated_reason,
 )
 from ottla.core.assignors.model import RebalanceProtocol
@@ -29,7 +29,6 @@ from ottla.wire.messages.join_group import (
 
 log = logging.getLogger("ottla.client.group")
 
-_FIRST_VERSION_WITH_STATIC_MEMBERS = 5
 # How much longer than max.poll.interval.ms the answer to JoinGroup is waited for.
 _JOIN_GRACE_MS = 5000
 
@@ -98,11 +97,7 @@ class JoinAttempt:
         config = self._config
 
         def build(version: int) -> JoinGroupRequest:
-            if (
-                config.group_instance_id is not None
-                and version < _FIRST_VERSION_WITH_STATIC_MEMBERS
-            ):
-                raise static_members_unsupported("JoinGroup")
+            check_static_member("JoinGroup", config.group_instance_id, version)
             return JoinGroupRequest(
                 group_id=self._group_id,
                 session_timeout_ms=config.session_timeout_ms,

@@ -10,12 +10,10 @@ from ottla.client.state.group.membership import (
     PROTOCOL_TYPE,
     AfterError,
     Membership,
-    static_members_unsupported,
+    check_static_member,
 )
 from ottla.errors import ErrorCode
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-
-_FIRST_VERSION_WITH_STATIC_MEMBERS = 3
 
 
 async def sync_group(
@@ -28,11 +26,7 @@ async def sync_group(
     sent = membership.generation
 
     def build(version: int) -> SyncGroupRequest:
-        if (
-            membership.group_instance_id is not None
-            and version < _FIRST_VERSION_WITH_STATIC_MEMBERS
-        ):
-            raise static_members_unsupported("SyncGroup")
+        check_static_member("SyncGroup", membership.group_instance_id, version)
         return SyncGroupRequest(
             group_id=group_id,
             generation_id=sent.generation_id,

@@ -1,8 +1,8 @@
-"""What came back for each of the things that a call named."""
+"""The outcomes of a call, one for each topic, group, partition … that it is about; and what error codes mean there."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
 from enum import Enum
 from types import MappingProxyType
 from typing import Generic, TypeVar
@@ -15,33 +15,33 @@ V = TypeVar("V")
 
 
 class ErrorMeaning(Enum):
-    """What an error code means for the one thing that it is about."""
+    """What an error code means for the topic, group or partition that it is about."""
 
-    FAIL = "it is the answer"
-    AGAIN = "ask the same node again after a pause"
-    MOVED = "find out again which node to ask"
+    FAIL = "the call failed"
+    RETRY = "ask the same node again after a pause"
+    MOVED = "look up again which node to ask"
 
 
-Verdicts = Mapping[ErrorCode, ErrorMeaning]
+ErrorMeanings = Mapping[ErrorCode, ErrorMeaning]
 
-ANYWHERE: Verdicts = MappingProxyType({})
-AT_CONTROLLER: Verdicts = MappingProxyType(
+ANYWHERE: ErrorMeanings = MappingProxyType({})
+AT_CONTROLLER: ErrorMeanings = MappingProxyType(
     {
         ErrorCode.NOT_CONTROLLER: ErrorMeaning.MOVED,
         # A quota of controller mutations (KIP-599): the broker says how long to wait.
-        ErrorCode.THROTTLING_QUOTA_EXCEEDED: ErrorMeaning.AGAIN,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED: ErrorMeaning.RETRY,
     }
 )
-AT_COORDINATOR: Verdicts = MappingProxyType(
+AT_COORDINATOR: ErrorMeanings = MappingProxyType(
     {
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorMeaning.AGAIN,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorMeaning.RETRY,
         ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorMeaning.MOVED,
         ErrorCode.NOT_COORDINATOR: ErrorMeaning.MOVED,
     }
 )
-AT_LEADER: Verdicts = MappingProxyType(
+AT_LEADER: ErrorMeanings = MappingProxyType(
     {
-        **{code: ErrorMeaning.AGAIN for code in ErrorCode if code.retriable},
+        **{code: ErrorMeaning.RETRY for code in ErrorCode if code.retriable},
         **dict.fromkeys(
             (
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -61,55 +61,47 @@ AT_LEADER: Verdicts = MappingProxyType(
 
 
 class Answers(Generic[K, V]):
-    """What one node answered, or what was found out, about each of some things."""
+    """The outcomes of one request, by key: results, errors, and keys that have to be asked for again."""
 
     def __init__(
-        self, api: str, what: str, broker: str | None = None, verdicts: Verdicts = ANYWHERE
+        self, api: str, what: str, broker: str | None = None, meanings: ErrorMeanings = ANYWHERE
     ) -> None:
         self.asked: list[K] = []
-        """What this node was asked about."""
+        """The keys of the request."""
         self.api = api
         self.broker = broker
         self.results: dict[K, V] = {}
         self.errors: dict[K, KafkaError] = {}
-        self.again: dict[K, KafkaError] = {}
+        self.to_retry: dict[K, KafkaError] = {}
         self.moved: dict[K, KafkaError] = {}
         self.throttle_ms = 0
         self._what = what
-        self._verdicts = verdicts
+        self._meanings = meanings
 
-    def give(self, key: K, value: V) -> None:
-        """Notes a result."""
+    def succeed(self, key: K, value: V) -> None:
+        """Add a result."""
         self.results[key] = value
 
-    def take(self, key: K, value: V, code: int, message: str | None = None) -> None:
-        """Notes a result, or what its error code means."""
+    def complete(self, key: K, value: V, code: int, message: str | None = None) -> None:
+        """Add a result, or an error if there is an error code."""
         if code == ErrorCode.NONE:
             self.results[key] = value
         else:
-            self.refuse(key, code, message)
+            self.fail(key, code, message)
 
-    def refuse(self, key: K, code: int, message: str | None = None) -> None:
-        """Notes an error code, by what it means."""
-        self.judge(key, self.error(key, code, message))
-
-    def judge(self, key: K, error: KafkaError) -> None:
-        """Notes an error, by what its code means."""
-        match self._verdicts.get(error.code, ErrorMeaning.FAIL):
+    def fail(self, key: K, code: int, message: str | None = None) -> None:
+        """Add an error: it is final, or to be retried, by the meaning of its code."""
+        error = self.error(key, code, message)
+        match self._meanings.get(error.code, ErrorMeaning.FAIL):
             case ErrorMeaning.FAIL:
                 self.errors[key] = error
-            case ErrorMeaning.AGAIN:
-                self.again[key] = error
+            case ErrorMeaning.RETRY:
+                self.to_retry[key] = error
             case ErrorMeaning.MOVED:
                 self.moved[key] = error
 
-    def refuse_all(self, keys: Iterable[K], code: int, message: str | None = None) -> None:
-        """Notes an error that is about all of them."""
-        for key in keys:
-            self.refuse(key, code, message)
-
     def error(self, key: K, code: int, message: str | None = None) -> KafkaError:
-        """The exception for a code, with what was asked of whom."""
+        """The exception for an error code, with the API, the broker and the key."""
         context: dict[str, object] = {"api": self.api}
         if self.broker is not None:
             context["broker"] = self.broker
@@ -119,12 +111,13 @@ class Answers(Generic[K, V]):
         return exception_for(code, message, **context)
 
     def mentions(self, key: K) -> bool:
-        """Whether anything was said about it."""
-        return any(key in part for part in (self.results, self.errors, self.again, self.moved))
+        """Whether the key has an outcome."""
+        outcomes = (self.results, self.errors, self.to_retry, self.moved)
+        return any(key in each for each in outcomes)
 
 
 def results_or_raise(results: Mapping[K, V], errors: Mapping[K, KafkaError], of: str) -> dict[K, V]:
-    """The convention of all calls: everything succeeded, or an exception that has all there is to know."""
+    """The results if all keys succeeded; otherwise the error of the only key, or a PartialFailureError."""
     if not errors:
         return dict(results)
     if len(results) + len(errors) == 1:
@@ -133,7 +126,7 @@ def results_or_raise(results: Mapping[K, V], errors: Mapping[K, KafkaError], of:
 
 
 def unsupported(api: str, what: str, since: str) -> KafkaError:
-    """The error of a call that the broker is too old for: only this call fails, the client goes on."""
+    """The error of a call that needs a newer broker; the client can still be used."""
     return AbortableError(
         ErrorCode.UNSUPPORTED_VERSION, f"{what} needs Kafka {since} or later.", {"api": api}
     )
