@@ -388,7 +388,7 @@ def test_begin_transaction_of_aio_can_still_be_awaited(
         async with ottla.aio.Producer(bootstrap_servers=servers, transactional_id=name) as producer:
             await producer.init_transactions()
             with pytest.warns(DeprecationWarning, match=r"begin_transaction\(\) does not wait"):
-                await producer.begin_transaction()  # type: ignore[func-returns-value]
+                await producer.begin_transaction()  # type: ignore[misc]
             await producer.send(ottla_topic, b"x")
             await producer.commit_transaction()
 
