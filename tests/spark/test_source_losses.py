@@ -100,7 +100,7 @@ def test_a_topic_that_was_made_again_is_not_mistaken_for_the_former(
     stage.delete()
     stage.create(1)
     stage.fill(3)
-    with pytest.raises(DataLossError, match="deleted and made again"):
+    with pytest.raises(DataLossError, match="deleted and created again"):
         strict.latestOffset(start, everything())
     end = patient.latestOffset(start, everything())
     assert values(patient, patient.partitions(start, end)) == [b"0:0", b"0:1", b"0:2"]
@@ -120,7 +120,7 @@ def test_a_planned_micro_batch_does_not_read_a_topic_that_was_made_again_since(
     stage.create(1)
     stage.fill(5)
     strict, patient = stage.stream(), stage.stream(failOnDataLoss="false")
-    with pytest.raises(DataLossError, match="made again after a micro-batch was planned"):
+    with pytest.raises(DataLossError, match="created again after a micro-batch was planned"):
         strict.partitions(start, end)
     assert values(patient, patient.partitions(start, end)) == []
     after = patient.latestOffset(end, everything())

@@ -2,6 +2,9 @@
 
 spark.readStream.format("ottla").option("kafka.bootstrap.servers", "127.0.0.1:9092")
     .option("subscribe", "orders").load()
+
+`source` reads topics, `sink` writes them, `pipeline` is the class Pipeline and what keeps it running, `runtime` starts
+Spark. In this folder: the data source that Spark loads, its options, and what source and sink share.
 """
 
 from importlib import import_module
@@ -47,7 +50,7 @@ _HOMES: Final = {
 }
 
 
-# Names are imported on first use: what needs no Spark can be used, and tested, without it.
+# Names are imported on first use, so that modules that do not need Spark can be used and tested without it.
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'ottla.spark' has no attribute {name!r}")
