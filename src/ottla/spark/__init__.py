@@ -1,10 +1,8 @@
 """Ottla's source and sink for Spark: `format("ottla")`, batch and streaming, without a jar.
 
-spark.readStream.format("ottla").option("kafka.bootstrap.servers", "127.0.0.1:9092")
-    .option("subscribe", "orders").load()
+spark.readStream.format("ottla").option("kafka.bootstrap.servers", servers).option("subscribe", "orders").load()
 
-`source` reads topics, `sink` writes them, `pipeline` is the class Pipeline and what keeps it running, `runtime` starts
-Spark. In this folder: the data source that Spark loads, its options, and what source and sink share.
+`source` reads, `sink` writes, `pipeline` is the class Pipeline and its supervision, `runtime` starts Spark.
 """
 
 from importlib import import_module
